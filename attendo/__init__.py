@@ -1,4 +1,4 @@
-"""attendo: the encoder–decoder Transformer you can train, run and see through."""
+"""attendo: an encoder–decoder Transformer to train, run and inspect."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
 
-# Names are fetched when first asked for: importing torch takes two seconds, and `attendo --help` does not need it.
-# `train` is a package too, and Python binds its name to that when it is imported. So the package can be called.
+# Names are imported on first use: importing torch takes two seconds, and `attendo --help` does not need it.
+# `attendo.train` is also a package, and importing it rebinds the name. So that package is callable.
 _HOMES = {
     "ModelConfig": "attendo.model.config",
     "TextModel": "attendo.text_model",

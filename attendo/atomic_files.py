@@ -1,6 +1,7 @@
-"""Writing that survives a crash: a folder is written beside its place, made durable, and moved there in one step.
+"""Crash-safe writes: write to a temporary path, fsync, then rename.
 
-Every change to the disk goes through the four verbs at the end, so that a test can stop the process at each of them.
+Every change to the disk goes through the four functions at the end (`write`, `sync`, `move`, `remove`). A test can stop
+the process at each of them.
 """
 
 import errno
@@ -14,7 +15,7 @@ from attendo.errors import AttendoError, UsageError
 
 try:
     import fcntl
-except ImportError:  # Windows has none: there two processes are not kept apart
+except ImportError:  # Windows has no fcntl: there the lock does not exclude other processes
     fcntl = None  # type: ignore[assignment]
 
 TEMPORARY_PREFIX = ".tmp-"
@@ -23,12 +24,15 @@ _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFullError(AttendoError):
-    """There is no room for a file; what was there before is untouched."""
+    """The disk has no space for a file. Existing files are unchanged."""
 
 
 @contextmanager
 def new_folder(folder: Path, bytes_needed: int = 0) -> Iterator[Path]:
-    """A place to write into; it becomes `folder`, which must not exist yet, when all went well, and vanishes if not."""
+    """Yield a temporary folder, renamed to `folder` on success and removed on an error.
+
+    `folder` must not exist yet.
+    """
     check_free_space(folder.parent, bytes_needed)
     place = folder.with_name(f"{TEMPORARY_PREFIX}{folder.name}")
     remove(place)
@@ -47,7 +51,7 @@ def new_folder(folder: Path, bytes_needed: int = 0) -> Iterator[Path]:
 
 
 def check_free_space(folder: Path, bytes_needed: int) -> None:
-    """A `DiskFullError` where fewer bytes are free than will be needed."""
+    """Raise a `DiskFullError` if fewer than `bytes_needed` bytes are free."""
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
@@ -57,7 +61,7 @@ def check_free_space(folder: Path, bytes_needed: int) -> None:
 
 @contextmanager
 def explain_disk_full(path: Path, bytes_needed: int) -> Iterator[None]:
-    """A disk that fills up while writing is told by name."""
+    """Turn a disk-full error during a write into a `DiskFullError` that names the path."""
     try:
         yield
     except (OSError, AttendoError) as error:
@@ -68,7 +72,7 @@ def explain_disk_full(path: Path, bytes_needed: int) -> Iterator[None]:
 
 
 def _is_disk_full(error: Exception) -> bool:
-    """By number, or by the system's words where a library passes on nothing else, as safetensors does."""
+    """Check the errno, or the system's message if a library only passes that on, as safetensors does."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _DISK_FULL_ERRNOS
     return any(os.strerror(number) in str(error) for number in _DISK_FULL_ERRNOS)
@@ -76,14 +80,17 @@ def _is_disk_full(error: Exception) -> bool:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Keeps other processes out of a folder meanwhile; the system lets go of it however this one ends."""
+    """Lock a folder against other processes. The system releases the lock if this process dies."""
     with _file_lock(folder / LOCK_SUFFIX, UsageError("folder_in_use", folder=folder)):
         yield
 
 
 @contextmanager
 def exclusive_target(target: Path) -> Iterator[None]:
-    """Keeps others from writing `target` meanwhile. Folders that are made to hold it go again if it did not come."""
+    """Lock `target` against other writers.
+
+    Parent folders that were created for it are removed if they are still empty at the end.
+    """
     made = [folder for folder in target.parents if not folder.exists()]
     if (file := next((each for each in target.parents if each.is_file()), None)) is not None:
         raise UsageError("parent_is_a_file", path=target, file=file)
@@ -93,14 +100,14 @@ def exclusive_target(target: Path) -> Iterator[None]:
         with _file_lock(target.with_name(f"{TEMPORARY_PREFIX}{target.name}{LOCK_SUFFIX}"), busy):
             yield
     finally:
-        with suppress(OSError):  # something stands in them
+        with suppress(OSError):  # not empty
             for folder in made:
                 folder.rmdir()
 
 
 @contextmanager
 def _file_lock(path: Path, error: UsageError) -> Iterator[None]:
-    """A file that one can hold at a time, and that is gone afterwards."""
+    """Hold an exclusive lock on a file, and remove the file afterwards."""
     with explain_disk_full(path, 0):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
@@ -109,7 +116,7 @@ def _file_lock(path: Path, error: UsageError) -> Iterator[None]:
     except OSError:
         os.close(handle)
         raise error from None
-    if not _is_at(path, handle):  # who held it has just removed it
+    if not _is_at(path, handle):  # the previous holder has just removed it
         os.close(handle)
         with _file_lock(path, error):
             yield
@@ -129,7 +136,7 @@ def _is_at(path: Path, handle: int) -> bool:
 
 
 def remove_leftovers(folder: Path) -> list[Path]:
-    """Remove what an interrupted write left behind, and name it."""
+    """Remove the temporary files of an interrupted write, and return their paths."""
     left = sorted(folder.glob(f"{TEMPORARY_PREFIX}*")) if folder.is_dir() else []
     for path in left:
         remove(path)
@@ -137,7 +144,7 @@ def remove_leftovers(folder: Path) -> list[Path]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """One file, whole or as it was before."""
+    """Replace one file atomically."""
     place = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
     write(place, content)
     sync(place)

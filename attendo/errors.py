@@ -1,4 +1,4 @@
-"""What can go wrong for a reason the user can mend; each kind carries the exit code of the command line."""
+"""Errors that the user can fix, each with the exit code of the command line."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,37 +11,37 @@ if TYPE_CHECKING:
 
 MAX_VALUE_LENGTH = 80  # characters of a value in a message
 _MAX_MESSAGE_LENGTH = 2000  # characters of a message: enough for a command with two long paths
-_MAX_LIST_LENGTH = 300  # characters of several errors, unless the first alone has more
+_MAX_LIST_LENGTH = 300  # characters of an error list, unless the first error alone is longer
 
 
 def shorten(value: object, max_length: int = MAX_VALUE_LENGTH) -> str:
-    """A value as Python writes it, cut to a short length, for a message."""
+    """Return the `repr` of a value, cut to `max_length` characters, for a message."""
     try:
         return cut_text(repr(value[: max_length + 1] if isinstance(value, str) else value), max_length)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or lists in lists
+    except (ValueError, RecursionError):  # an integer with thousands of digits, or deeply nested lists
         return f"a large {type(value).__name__}"
 
 
 def cut_text(text: str, max_length: int = MAX_VALUE_LENGTH) -> str:
-    """A text without quotes, cut to a short length, for a message."""
+    """Return a text without quotes, cut to `max_length` characters, for a message."""
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def list_names(names: Iterable[str], max_names: int = 8, separator: str = ", ") -> str:
-    """The first names, each cut to a short length; `…` stands for the others."""
+    """Join the first `max_names` names, each cut to a short length. `…` replaces the others."""
     shown = [cut_text(name) for name in islice(names, max_names + 1)]
     return separator.join((*shown[:max_names], "…") if len(shown) > max_names else shown)
 
 
 class AttendoError(Exception):
-    """An error that the user can fix. `code` names it and `values` say what it is about.
+    """An error that the user can fix. `code` identifies it and `values` fill its message.
 
-    Its text is in `attendo.messages`. It is one line that names the thing, the value and the fix.
+    The text is in `attendo.messages`. It is one line that names the thing, the value and the fix.
     """
 
     exit_code = 1
     language: "Language" = "en"  # of `str`
-    respell: Callable[[str], str] | None = None  # the command line names options as they are typed
+    respell: Callable[[str], str] | None = None  # set by the command line, which spells options as they are typed
 
     def __init__(self, code: str, /, **values: object) -> None:
         super().__init__(code)
@@ -52,7 +52,7 @@ class AttendoError(Exception):
         return text if self.respell is None else self.respell(text)
 
     def text(self, language: "Language") -> str:
-        """The message in one language; values that have a text of their own are in the same one."""
+        """Return the message in one language. Values with a text of their own use the same language."""
         return cut_text(render_message(self.code, self.values, language), _MAX_MESSAGE_LENGTH)
 
 
@@ -64,11 +64,11 @@ class Localized(ABC):
 
     @abstractmethod
     def text(self, language: "Language") -> str:
-        """The text in one language."""
+        """Return the text in one language."""
 
 
 class MessagePart(Localized):
-    """A value of a message that is words and has a text in each language, such as the line of a file."""
+    """A phrase inside a message that has a text in each language, such as the line of a file."""
 
     def __init__(self, code: str, /, **values: object) -> None:
         self.code, self.values = code, values
@@ -92,7 +92,7 @@ class ErrorList(Localized):
 
 
 def render_message(code: str, values: Mapping[str, object], language: "Language") -> str:
-    """The text of a code; values that are errors, lists of errors or parts of messages are in the same language."""
+    """Return the text of a code. Errors, error lists and message parts use the same language."""
     from attendo.messages import render
 
     return render(
@@ -106,19 +106,19 @@ def render_message(code: str, values: Mapping[str, object], language: "Language"
 
 
 class UsageError(AttendoError, ValueError):
-    """A setting, an option or an argument that cannot be meant."""
+    """A setting, an option or an argument is invalid."""
 
     exit_code = 2
 
 
 class DataError(AttendoError):
-    """A text or data file that cannot be used."""
+    """A text or data file is unusable."""
 
     exit_code = 3
 
 
 class ModelError(AttendoError):
-    """A model folder or checkpoint that is missing, damaged or does not fit."""
+    """A model folder or checkpoint is missing, damaged or incompatible."""
 
     exit_code = 4
 

@@ -1,6 +1,6 @@
-"""Randomness without state: numbers that follow from a key alone, the same on every machine, asked in any order.
+"""Stateless random numbers: each is a hash of its key, the same on every machine and in any order.
 
-A key is what names the thing drawn for: a seed, an epoch, a sentence. Nothing has to be saved to draw it again.
+A key names the purpose of a number: a seed, an epoch, a sentence. No state has to be saved to repeat it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (
 
 
 def make_keys(*parts: int | str | Keys) -> Keys:
-    """One key a row from what names it; integers, texts and arrays of integers broadcast against each other."""
+    """Return one key per row. Integers, texts and integer arrays broadcast against each other."""
     mixed = np.zeros(1, np.uint64)
     for part in parts:
         mixed = _mix(mixed ^ _to_uint64(part))
@@ -24,17 +24,17 @@ def make_keys(*parts: int | str | Keys) -> Keys:
 
 
 def uniform(keys: Keys) -> NDArray[np.float64]:
-    """A number in [0, 1) for each key."""
+    """Return a number in [0, 1) for each key."""
     return (_mix(keys) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permutation(count: int, *parts: int | str) -> NDArray[np.int64]:
-    """The numbers below `count`, shuffled."""
+    """Return the integers below `count`, shuffled."""
     return np.argsort(make_keys(*parts, np.arange(count, dtype=np.uint64)), kind="stable")
 
 
 def choose(items: Sequence[int], *parts: int | str) -> int:
-    """One of the items."""
+    """Return one of the items."""
     return items[int(uniform(make_keys(*parts))[0] * len(items))]
 
 
@@ -52,7 +52,7 @@ def _hash_text(text: str) -> int:
 
 
 def _mix(number: Keys) -> Keys:
-    """SplitMix64 (Steele, Lea and Flood 2014): every bit of the result depends on every bit of the number."""
+    """SplitMix64 (Steele, Lea and Flood 2014): every output bit depends on every input bit."""
     with np.errstate(over="ignore"):
         number = number + _SPLITMIX_INCREMENT
         number = (number ^ (number >> np.uint64(30))) * _SPLITMIX_MULTIPLIER_1

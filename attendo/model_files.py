@@ -1,4 +1,4 @@
-"""Reads the files of model folders. Whatever is wrong with a file is a `ModelError` that names it."""
+"""Readers for the files of model folders. Every fault raises a `ModelError` that names the file."""
 
 import json
 import re
@@ -9,14 +9,14 @@ from attendo.errors import ModelError, cut_text
 
 RESTORE = "restore it from a copy"
 COPY_AGAIN = "copy the folder again"
-_MAX_FILE_BYTES = 512 * 1024**2  # of a JSON or text file: the largest vocabularies have some 40 MB
+_MAX_FILE_BYTES = 512 * 1024**2  # of a JSON or text file: the largest vocabularies have about 40 MB
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_bytes(path: Path, fix: str = RESTORE) -> bytes:
-    """All of a file, unless it is missing, no plain file or far too large."""
+    """Read a file. Raise if it is missing, not a regular file or larger than 512 MiB."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would never end
+        if path.exists() and not path.is_file():  # reading a pipe might never end
             raise ModelError("not_a_regular_file", path=path, fix=fix)
         if (size := path.stat().st_size) > _MAX_FILE_BYTES:
             raise ModelError("model_file_too_large", path=path, size=size, limit=_MAX_FILE_BYTES, fix=fix)
@@ -26,7 +26,7 @@ def read_bytes(path: Path, fix: str = RESTORE) -> bytes:
 
 
 def read_text(path: Path, fix: str = RESTORE) -> str:
-    """A text in UTF-8."""
+    """Read a UTF-8 text file."""
     try:
         return read_bytes(path, fix).decode("utf-8")
     except UnicodeDecodeError:
@@ -34,7 +34,7 @@ def read_text(path: Path, fix: str = RESTORE) -> str:
 
 
 def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
-    """A JSON object."""
+    """Read a JSON object."""
     try:
         content = parse_json(read_bytes(path, fix))
     except ValueError as error:
@@ -45,7 +45,10 @@ def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
 
 
 def parse_json(content: bytes) -> Any:
-    """A JSON value whose texts can be written as UTF-8; the text of a `ValueError` is a short reason."""
+    """Parse a JSON value whose strings can be encoded as UTF-8.
+
+    The text of a `ValueError` is a short reason.
+    """
     try:
         parsed = json.loads(content.decode("utf-8"))
         if _SURROGATE.search(content):
@@ -56,7 +59,7 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("a text holds half of a surrogate pair") from None
     except json.JSONDecodeError as error:
         raise ValueError(cut_text(str(error))) from None
-    except ValueError:  # of int()
+    except ValueError:  # from int()
         raise ValueError("a number has too many digits") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -1,10 +1,10 @@
-"""A model folder on disk: weights, configuration, tokenizers, decoding defaults, scores, and a checksum of each.
+"""A model folder on disk: weights, configuration, tokenizers, decoding defaults, scores and checksums.
 
     config.json  weights.safetensors  source.* and target.* (or joint.*)  generation.json  scores.json
     about.json  sample.jsonl  manifest.json
 
-Nothing in it is code. A folder is written beside its place and moved there whole; what is read is first compared with
-the manifest, byte for byte.
+The folder contains no code. It is written to a temporary folder and renamed. Every file is checked against the SHA-256
+in the manifest before it is used.
 """
 
 import hashlib
@@ -32,12 +32,12 @@ FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
-_MAX_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: some 20,000 tensors, where a network has hundreds
+_MAX_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: about 20,000 tensors; a network has hundreds
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What a model folder holds. With one joint vocabulary both tokenizers are the same object."""
+    """The content of a model folder. With a joint vocabulary both tokenizers are the same object."""
 
     network: Transformer
     source_tokenizer: Tokenizer
@@ -45,11 +45,11 @@ class StoredModel:
     generation: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     sample: list[tuple[str, str]] = field(default_factory=list)  # validation pairs to check the model with
-    about: dict[str, Any] = field(default_factory=dict)  # fields of `TrainedModelCard` that are known
+    about: dict[str, Any] = field(default_factory=dict)  # the known fields of `TrainedModelCard`
 
 
 def save_model(folder: Path, model: StoredModel) -> None:
-    """Write the folder, replacing an earlier one only when the new one is whole and on disk."""
+    """Write the folder. An existing folder is replaced only after the new one is complete and on disk."""
     folder = folder.resolve()
     if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("not_a_model_folder", folder=folder)
@@ -72,7 +72,7 @@ def _write_model(new: Path, model: StoredModel) -> None:
         _write_sample(new / SAMPLE, model.sample)
     if model.about:
         _write_json(new / ABOUT, model.about)
-    # named_parameters names a tied table once, so it is stored once.
+    # named_parameters lists a tied embedding once, so it is stored once.
     weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
     try:
         save_file(weights, new / "weights.safetensors")
@@ -89,7 +89,10 @@ def _write_model(new: Path, model: StoredModel) -> None:
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
-    """Read a folder that `save_model` wrote; anything missing, damaged or unfitting is a `ModelError` that names it."""
+    """Read a folder written by `save_model`.
+
+    Raise a `ModelError` that names the file if anything is missing, damaged or does not match.
+    """
     if (folder / "run.toml").is_file() and not (folder / "manifest.json").exists():
         raise ModelError("run_instead_of_model", folder=folder, model_folder=folder / "model")
     names = check_manifest(folder, FORMAT, VERSION)["files"]
@@ -109,7 +112,10 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
 def load_tokenizers(
     folder: Path, names: Collection[str], config: ModelConfig | None = None
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Those of source and target, from files that the manifest names; they fit the network, if its config is given."""
+    """Load the source and target tokenizers from files listed in the manifest.
+
+    If `config` is given, the vocabulary sizes must match it.
+    """
     joint = any(name.startswith("joint.") for name in names)
     sides = ("joint",) if joint else ("target",) if config is not None and config.decoder_only else ("source", "target")
     for side in sides:
@@ -126,7 +132,7 @@ def load_tokenizers(
 
 
 def require_listed(folder: Path, names: Collection[str], needed: Iterable[str]) -> None:
-    """Nothing is read, or given to a library, whose checksum was not compared."""
+    """Raise if a file has no checksum in the manifest, so that only verified files are read."""
     for name in needed:
         if name not in names and (folder / name).exists():
             raise ModelError("file_not_in_manifest", path=folder / name)
@@ -135,7 +141,7 @@ def require_listed(folder: Path, names: Collection[str], needed: Iterable[str]) 
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What about.json says, checked."""
+    """Read and validate about.json."""
     try:
         return TrainedModelCard(**read_json(folder / ABOUT)).to_dict()
     except UsageError as error:
@@ -143,14 +149,14 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, format_name: str, version: int, facts: dict[str, Any] | None = None) -> None:
-    """Name every file of the folder with its size and SHA-256, beside whatever else should be known of it."""
+    """Write the size and SHA-256 of every file in the folder, and optional `facts`."""
     files = {path.name: _checksum_file(path) for path in sorted(folder.iterdir())}
     content = {"format": format_name, "version": version, **({"facts": facts} if facts else {}), "files": files}
     _write_json(folder / "manifest.json", {**content, "sha256": _digest(content)})
 
 
 def check_manifest(folder: Path, format_name: str, version: int) -> dict[str, Any]:
-    """The manifest of a folder, each of whose files is there and unchanged since it was written."""
+    """Return the manifest of a folder after checking that every file is present and unchanged."""
     path = folder / "manifest.json"
     if not folder.exists() and _backup_path(folder).is_dir():  # a save was killed between its two renames
         _backup_path(folder).rename(folder)
@@ -187,11 +193,11 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All of a safetensors file. What its header says is measured before it is believed."""
+    """Read a safetensors file. The header size is checked before the file is parsed."""
     try:
         with path.open("rb") as file:
             header = int.from_bytes(file.read(8), "little")
-        if header > _MAX_HEADER_BYTES:  # a million tensors without a number in them would take a gigabyte
+        if header > _MAX_HEADER_BYTES:  # a million empty tensors would take a gigabyte
             raise ModelError("safetensors_header_too_large", path=path, size=header, limit=_MAX_HEADER_BYTES)
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -199,12 +205,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _load_network(config: ModelConfig, path: Path) -> Transformer:
-    """With the weights of a file; it is made only where there are enough of them for it."""
+    """Build the network with the weights of a file, if the file has enough of them."""
     weights = read_tensors(path)
     numbers, least = sum(weight.numel() for weight in weights.values()), _min_parameters(config)
     if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(weights), needed=min(least, 10**18))
-    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+    with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
         network = Transformer(config)
     expected = dict(network.named_parameters())
     if faults := tensor_mismatches(expected, weights):
@@ -216,7 +222,7 @@ def _load_network(config: ModelConfig, path: Path) -> Transformer:
 
 
 def _min_parameters(config: ModelConfig) -> int:
-    """Fewer than the network has, but of the same order: known before room is made for it."""
+    """Return a lower bound on the parameter count, of the same order, before memory is allocated."""
     heads = config.num_heads * max(config.head_width, config.d_value or 0)
     layers = config.num_encoder_layers + config.num_decoder_layers
     rows = (config.target_vocab_size or 0) + (config.source_vocab_size or 0 if config.tie != "all" else 0)
@@ -225,7 +231,7 @@ def _min_parameters(config: ModelConfig) -> int:
 
 
 def tensor_mismatches(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """Every tensor that is missing, too many, or of another type or shape."""
+    """List every tensor that is missing, unexpected, or of another dtype or shape."""
     faults = [f"{name} is missing" for name in expected.keys() - found.keys()]
     faults += [f"{name} is not part of the network" for name in found.keys() - expected.keys()]
     for name in expected.keys() & found.keys():
@@ -248,18 +254,21 @@ def _replace_folder(new: Path, folder: Path) -> None:
 
 
 def remove_backup(folder: Path) -> None:
-    """The earlier folder, if the new one stands in its place: who put it there may have been killed before this."""
+    """Remove the earlier folder if the new one is in place.
+
+    A process may be killed after the rename and before this removal.
+    """
     if folder.exists():
         shutil.rmtree(_backup_path(folder), ignore_errors=True)
 
 
 def _backup_path(folder: Path) -> Path:
-    """Where the earlier folder waits until the new one stands in its place."""
+    """Return the path of the earlier folder until the new one is in place."""
     return folder.with_name(f".old-{folder.name}")
 
 
 def _format_value(value: object) -> str:
-    """A value without quotes, for a message."""
+    """Format a value without quotes, for a message."""
     return cut_text(value) if isinstance(value, str) else shorten(value)
 
 

@@ -1,4 +1,4 @@
-"""The base of every settings class: frozen, strict about names, and clear about what is wrong."""
+"""Base class of all settings: frozen, strict about names, with precise error messages."""
 
 import re
 from difflib import SequenceMatcher
@@ -13,10 +13,10 @@ _WORD_SEPARATORS = re.compile(r"[\W_]+")
 
 
 class Settings(BaseModel):
-    """Checked when made; a value that cannot be meant raises `UsageError` with one line per fault."""
+    """Settings validated on construction. An invalid value raises a `UsageError` with one part per fault."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    # Fields that are plain tables, checked later by these classes: a mistyped name is looked for in them too.
+    # Fields that are plain tables, validated later by these classes. Suggestions for a mistyped name include them.
     tables: ClassVar[dict[str, type[BaseModel]]] = {}
 
     def __init__(self, /, **values: Any) -> None:
@@ -28,40 +28,40 @@ class Settings(BaseModel):
                 faults[0] if len(faults) == 1 else UsageError("settings_invalid", faults=ErrorList(faults))
             ) from None
 
-    # Without this mark pydantic would call __init__ for settings inside settings too, and their path would be lost.
+    # Without this flag pydantic also calls __init__ for nested settings, and their path is lost from the error.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     def replace(self, /, **changes: Any) -> Self:
-        """A copy with other values, checked again (pydantic's own `model_copy` does not check)."""
+        """Return a copy with other values, validated again. pydantic's `model_copy` does not validate."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
 
 
 def suggest_name(name: str, known: list[str]) -> str:
-    """` (did you mean ...?)` for a mistyped name, or nothing where no known name is near."""
+    """Return ` (did you mean ...?)` for a mistyped name, or an empty string if no known name is similar."""
     alike = {each: SequenceMatcher(None, _normalise_name(each), _normalise_name(name)).ratio() for each in known}
     near = [each for each in known if _is_near(name, each, alike[each])]
-    # Of two that are as near, the same one whatever their order: some callers know them as a set.
+    # Ties are broken by name, because some callers pass a set, whose order varies.
     return f" (did you mean {max(near, key=lambda each: (alike[each], each))}?)" if near else ""
 
 
 def _is_near(name: str, other: str, similarity: float) -> bool:
-    """`similarity` is the share of letters that stand in the same order in both: 1 where all do."""
+    """`similarity` is the ratio of `SequenceMatcher`: 1 for equal names."""
     one, two = _normalise_name(name), _normalise_name(other)
-    if sorted(one) == sorted(two):  # of a short name, two swapped letters are much: tei is a third unlike tie
+    if sorted(one) == sorted(two):  # swapped letters weigh much in a short name: tei and tie differ by a third
         return True
     if similarity >= 0.5 and (_abbreviates(name, other) or _abbreviates(other, name)):
         return True
-    return similarity >= (0.75 if one[:1] == two[:1] else 0.8)  # the first letter is seldom the one that is mistyped
+    return similarity >= (0.75 if one[:1] == two[:1] else 0.8)  # the first letter is rarely mistyped
 
 
 def _abbreviates(name: str, other: str) -> bool:
-    """Some words are shortened or left out: heads or n_head for num_heads."""
+    """Whether `name` shortens or omits words of `other`, as heads or n_head for num_heads."""
     whole = _split_words(other)
     return all(any(word.startswith(part) for word in whole) for part in _split_words(name))
 
 
 def _normalise_name(name: str) -> str:
-    """Without case and underscores: who writes dModel or ROUGE-L means d_model and rougeL."""
+    """Drop case and separators, so that dModel matches d_model and ROUGE-L matches rougeL."""
     return "".join(_split_words(name))
 
 
@@ -73,14 +73,14 @@ def _explain(settings: type[BaseModel], fault: ErrorDetails) -> UsageError:
     name = ".".join(cut_text(str(part)) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
         section = fault["input"]
-        if isinstance(section, dict) and section:  # a section that is not there: its first setting may be elsewhere
+        if isinstance(section, dict) and section:  # an unknown section: its first setting may belong to another one
             name = f"{name}.{cut_text(str(next(iter(section))))}"
         return UsageError("unknown_setting", name=name, suggestion=_suggest_setting(settings, name))
     if fault["type"] == "missing":
         return UsageError("setting_missing", name=name)
     given = shorten(fault["input"])
     if fault["type"] == "tuple_type":
-        meant = f"[[{name}]]" if isinstance(fault["input"], dict) else f"[{given}]"  # tables, or a list
+        meant = f"[[{name}]]" if isinstance(fault["input"], dict) else f"[{given}]"
         return UsageError("setting_not_a_list", name=name, meant=meant, given=given)
     if fault["type"] == "value_error" and isinstance(error := fault["ctx"]["error"], UsageError):
         return error
@@ -89,7 +89,7 @@ def _explain(settings: type[BaseModel], fault: ErrorDetails) -> UsageError:
 
 
 def _suggest_setting(settings: type[BaseModel], name: str) -> str:
-    """The setting of this name in another section; else a near name in its own section, or in any."""
+    """Suggest the same name in another section, else a similar name in its own section or in any."""
     *path, last = name.split(".")
     everywhere = _list_settings(settings)
     same = [each for each in everywhere if each.split(".")[-1] == last]
@@ -104,7 +104,7 @@ def _suggest_setting(settings: type[BaseModel], name: str) -> str:
 
 
 def _list_settings(settings: type[BaseModel]) -> list[str]:
-    """The dotted names of all settings that hold one value."""
+    """Return the dotted names of all settings that have one value."""
     found: list[str] = []
     tables = settings.tables if issubclass(settings, Settings) else {}
     for name, field in settings.model_fields.items():
@@ -115,10 +115,10 @@ def _list_settings(settings: type[BaseModel]) -> list[str]:
 
 
 def _find_section(settings: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:
-    """The settings class that a dotted path of field names leads to."""
+    """Return the settings class at a dotted path of field names."""
     for part in path:
         annotation = settings.model_fields[str(part)].annotation if str(part) in settings.model_fields else None
-        for inner in (annotation, *get_args(annotation)):  # a setting, or a tuple of such
+        for inner in (annotation, *get_args(annotation)):  # a settings class, or a tuple of them
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 settings = inner
     return settings

@@ -1,4 +1,4 @@
-"""`attendo.train`: a run from Python, as a loop over its reports."""
+"""`attendo.train`: a training run from Python, as a loop over its reports."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ from attendo.train.distributed import Distributed, init_distributed
 from attendo.train.loop import DivergedError, Report
 from attendo.train.validation import MetricFunction
 
-# Settings of [data] that may be given without their table.
+# Settings of [data] that are accepted without their table.
 _FILE_SETTINGS = ("source", "target", "file", "text", "source_field", "target_field", "text_field", "valid_source")
 _DATA_SETTINGS = (*_FILE_SETTINGS, "valid_target", "valid_file", "valid_text", "prepared")
 _IN_MEMORY = {"pairs": "file", "valid_pairs": "valid_file", "texts": "text", "valid_texts": "valid_text"}
@@ -36,19 +36,20 @@ def train(
     overwrite: bool = False,
     **settings: Any,
 ) -> "Training":
-    """Train a model; loop over what comes back, or call its `run()`.
+    """Train a model: loop over the returned object, or call its `run()`.
 
         for report in attendo.train(source="a.en", target="a.de", out="runs/mine", steps=500):
             print(report)
         model = attendo.load("runs/mine/model")
 
-    The text is named by `source` and `target`, `file`, or `text`, each a path or a list of paths, or given as `pairs`
-    (of two strings) or `texts`; `valid_source` and the like are to validate with. `run_file` is a run file or a file
-    with both sides. Any other setting has the name that it has in a run file: `steps=500`, `preset="small"`,
-    `train={"peak_lr": 1e-3}`, or `**{"train.peak_lr": 1e-3}`. What is left open is chosen from the data.
+    The training text is `source` and `target`, `file`, or `text`, each a path or a list of paths. It can also be given
+    as `pairs` (of two strings) or `texts`. `valid_source` and the like name the validation text. `run_file` is a run
+    file or a data file with both sides. Any other setting has its name from the run file: `steps=500`,
+    `preset="small"`, `train={"peak_lr": 1e-3}`, or `**{"train.peak_lr": 1e-3}`. Other settings are chosen from the
+    data.
 
-    `resume` goes on with the run in a folder. `metrics` are functions of outputs and references: each is a score of
-    every validation.
+    `resume` continues the run in a folder. `metrics` are functions of outputs and references. Each is computed at every
+    validation.
     """
     if resume is not None:
         if run_file is not None or out is not None or settings or overwrite:
@@ -67,9 +68,9 @@ def train(
 
 
 class Training:
-    """A run that trains while one loops over it; each report is an object of `attendo.train.loop`.
+    """A run that trains while it is iterated. Each report is an object of `attendo.train.loop`.
 
-    Leaving the loop early saves: `attendo.train(resume=folder)` goes on from there.
+    If the loop is left early, the state is saved and `attendo.train(resume=folder)` continues from it.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Training:
         self._resumes, self._overwrites = resumes, overwrites
 
     def __iter__(self) -> Iterator[Preparing | Report]:
-        """Prepare the data, then train to the end and write the model. A second loop goes on where the first ended."""
+        """Prepare the data, train to the end and write the model. A second loop continues the first."""
         with init_distributed(self._device) as (world, device):
             run = self._open(device, world)
             yield from run.prepare()
@@ -100,14 +101,14 @@ class Training:
             yield from self._train(run)
 
     def run(self) -> TextModel:
-        """Train to the end; returns the model."""
+        """Train to the end and return the model."""
         for _ in self:
             pass
         return self.model
 
     @property
     def model(self) -> TextModel:
-        """The best model so far, once a validation has found one."""
+        """The best model so far. It exists after the first validation."""
         return load(self.folder / "model", str(self._device))
 
     def __repr__(self) -> str:
@@ -124,7 +125,7 @@ class Training:
         return run
 
     def _run_quick_checks(self, run: Run) -> None:
-        """As `attendo train` does: a fault of data or network ends the run before its first step."""
+        """Run the checks of `attendo train`. A fault in data or network ends the run before step 1."""
         self.warnings += run.warnings
         if run.trainer.step or run.world.size > 1:
             return
@@ -141,15 +142,15 @@ class Training:
             run.finish()
         except DivergedError:
             raise
-        except BaseException:  # GeneratorExit too: the loop was left
+        except BaseException:  # includes GeneratorExit, when the loop is left
             if run.trainer.all_reported and run.world.size == 1:
-                with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # what went wrong first is to be told
+                with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # keep the first error
                     run.save()
             raise
 
 
 def _group_by_table(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Settings by name, as a run file has them by table."""
+    """Group settings by table, as in a run file."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
         if name in _IN_MEMORY:
@@ -172,7 +173,7 @@ def _group_by_table(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]
 
 
 def _write_jsonl(items: Iterable[Any], name: str, folder: Path) -> Path:
-    """Text in memory becomes a file of the run folder, so that the run can go on from there."""
+    """Write in-memory text to a file of the run folder, so that the run can be resumed."""
     lines = []
     for number, each in enumerate(items):
         pair = name.endswith("pairs")

@@ -1,4 +1,4 @@
-"""How fast is decoding beside other systems with the same weights, in one run?
+"""Benchmarks of decoding speed against other systems with the same weights, and load tests of a server.
 
-The parts are imported from their modules: the load test of a server must not import torch.
+Import from the modules: the load test must not import torch.
 """

@@ -34,11 +34,11 @@ from attendo.settings import suggest_name
 from attendo.text import CONTROL_PIECES, Tokenizer
 
 Ids = list[list[int]]
-_WARM_UP = 4  # more calls of each system on a GPU before the clock runs: memory, plans and recordings are made in them
+_WARM_UP = 4  # additional untimed calls per system on a GPU, which allocate memory and capture CUDA graphs
 
 
 class BleuScorer:
-    """BLEU of answers as `attendo evaluate` computes it: cased, and cut by 13a unless the script asks for another."""
+    """BLEU as `attendo evaluate` computes it: cased, with tokenizer 13a unless the script needs another."""
 
     def __init__(self, references: Sequence[str], tokenizer: Tokenizer) -> None:
         self._metric, self._tokenizer = make_metric("bleu", references, None), tokenizer
@@ -48,14 +48,14 @@ class BleuScorer:
         return self._metric.signature
 
     def bleu(self, outputs: Sequence[Sequence[int]]) -> float:
-        """Of ids in the order of the references."""
+        """Return the BLEU of output ids in the order of the references."""
         texts = [self._tokenizer.decode(answer) for answer in outputs]
         return compute_score(self._metric, self._metric.statistics(texts)).value
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Another system, and what it computes in."""
+    """Another system and its precision."""
 
     name: str
     precision: Precision
@@ -63,7 +63,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What is compared with what, on which work, how often."""
+    """Systems, workloads and number of rounds of a benchmark."""
 
     network: Transformer
     precision: Precision
@@ -76,14 +76,14 @@ class BenchmarkPlan:
 
 @dataclass(frozen=True)
 class Progress:
-    """What comes next, for whoever waits."""
+    """A description of the next step."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class SkippedSystem:
-    """A rival that takes no part."""
+    """A baseline that cannot run."""
 
     name: str
     reason: str
@@ -91,16 +91,16 @@ class SkippedSystem:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a system took for a piece of work."""
+    """Times of a system for one workload."""
 
     system: str
     beam: int
     batch: int
-    tokens: int  # in all answers; eos counted where it was said
-    seconds: tuple[float, ...]  # of each round
-    ratio: float | None = None  # how many times as fast attendo is, from the medians; None for attendo itself
-    same: float | None = None  # share of tokens that attendo says too
-    bleu: float | None = None  # of the answers, where there are references
+    tokens: int  # in all outputs, including generated EOS
+    seconds: tuple[float, ...]  # per round
+    ratio: float | None = None  # median time divided by attendo's; None for attendo itself
+    same: float | None = None  # share of tokens equal to attendo's
+    bleu: float | None = None  # BLEU of the outputs, if there are references
 
     @property
     def median(self) -> float:
@@ -108,7 +108,7 @@ class Measurement:
 
     @property
     def speed(self) -> float:
-        """Tokens a second."""
+        """Tokens per second."""
         return self.tokens / self.median
 
 
@@ -116,7 +116,7 @@ BenchmarkReport = Progress | SkippedSystem | Measurement
 
 
 def compare(plan: BenchmarkPlan, clock: Callable[[], float] = time.perf_counter) -> Iterator[BenchmarkReport]:
-    """Load each system once, then for each piece of work: let all answer, look whether they agree, time them."""
+    """Load each system once. For each workload, compare the outputs of all systems, then time them."""
     systems: list[SystemRunner] = [AttendoRunner(plan.network, plan.precision, plan.device)]
     longest = max(work.max_positions for work in plan.workloads)
     with TemporaryDirectory(prefix="attendo-bench-") as folder:
@@ -132,7 +132,7 @@ def compare(plan: BenchmarkPlan, clock: Callable[[], float] = time.perf_counter)
 
 
 def token_agreement(one: Ids, other: Ids) -> float:
-    """Of all places that either has a token at, the share at which both have the same."""
+    """Return the share of positions with equal tokens, over all positions of the longer sequences."""
     places = sum(max(len(a), len(b)) for a, b in zip(one, other, strict=True))
     alike = sum(x == y for a, b in zip(one, other, strict=True) for x, y in zip(a, b, strict=False))
     return alike / places if places else 1.0
@@ -152,7 +152,7 @@ def _measure(
     for turn in range(plan.rounds):
         yield Progress(f"beam {workload.beam}, batch {workload.batch}: round {turn + 1} of {plan.rounds}")
         for n in range(len(systems)):
-            which = (n + turn) % len(systems)  # nobody always comes after the same one
+            which = (n + turn) % len(systems)  # rotate the order in every round
             times[which].append(_time_call(calls[which], clock))
     ours = statistics.median(times[0])
     for n, system in enumerate(systems):
@@ -170,7 +170,7 @@ def _time_call(call: Callable[[], Any], clock: Callable[[], float]) -> float:
 
 @dataclass(frozen=True)
 class BenchmarkSentences:
-    """Sources as ids, and what each should be answered with where that is known."""
+    """Sources as ids, with optional references."""
 
     path: Path
     sources: Sequence[Sequence[int]]
@@ -178,7 +178,7 @@ class BenchmarkSentences:
 
 
 def parse_baselines(text: str, precision: Precision) -> list[Baseline]:
-    """`ctranslate2:int8,transformers`: names, each with a precision of its own or that of attendo."""
+    """Parse names such as `ctranslate2:int8,transformers`. The default precision is attendo's."""
     rivals = []
     for word in filter(None, (each.strip() for each in text.split(","))):
         name, _, own = word.partition(":")
@@ -195,7 +195,7 @@ def parse_baselines(text: str, precision: Precision) -> list[Baseline]:
 def make_forced_workloads(
     config: ModelConfig, source_length: int, steps: int, beams: Sequence[int], batches: Sequence[int]
 ) -> list[Workload]:
-    """Random sources of one length, eos included, and answers of exactly `steps` tokens."""
+    """Make random sources of one length, EOS included, with outputs of exactly `steps` tokens."""
     first, size = len(CONTROL_PIECES), config.source_vocab_size or 0
     if size <= first:
         raise UsageError("vocabulary_only_control_tokens", size=size)
@@ -210,7 +210,7 @@ def make_forced_workloads(
 
 
 def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = None) -> BenchmarkSentences:
-    """The lines of a file that are not empty, each with the line of the references that stands beside it."""
+    """Read the non-empty lines of a file, with the reference of each."""
     lines = list(read_lines(path))
     expected = list(read_lines(references)) if references is not None else lines
     if len(expected) != len(lines):
@@ -232,7 +232,7 @@ def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = N
 def make_natural_workloads(
     sentences: BenchmarkSentences, config: ModelConfig, beams: Sequence[int], batches: Sequence[int]
 ) -> list[Workload]:
-    """For all sentences the same limit, twice the longest source and 20 tokens more."""
+    """Make workloads with one limit for all sentences: twice the longest source plus 20 tokens."""
     sources = sentences.sources
     longest, room = max(map(len, sources)), _max_positions(config)
     if longest >= room:
@@ -246,7 +246,7 @@ def _max_positions(config: ModelConfig) -> float:
 
 
 def collect_environment(device: torch.device) -> dict[str, Any]:
-    """Hardware, versions and threads. A rival that is not installed has no version."""
+    """Return hardware, versions and threads. The version of a missing package is None."""
     return {
         "hardware": torch.cuda.get_device_name(device) if device.type == "cuda" else _read_processor_name(),
         "device": str(device),

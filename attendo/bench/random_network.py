@@ -1,4 +1,4 @@
-"""A network with random weights that every system can hold, and that does not say one word for ever."""
+"""A random network that every system supports and that does not repeat one token."""
 
 import torch
 
@@ -8,16 +8,16 @@ from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock
 from attendo.text import BOS, EOS, PAD
 
-_SUPPRESSED_BIAS = -1e4  # a bias that a half-precision number can hold
+_SUPPRESSED_BIAS = -1e4  # finite in fp16
 
 
 @torch.no_grad()
 def make_random_network(preset: str, vocab_size: int, seed: int = 1) -> Transformer:
-    """Built as Marian builds its networks: post-norm, sines before cosines, one table for all, a bias on the logits.
+    """Build a network like Marian's: post-norm, sines before cosines, one shared embedding, a bias on the logits.
 
-    With plain first values the decoder repeats a single token whatever the source says, and a system with a broken
-    cache would still agree. So its sub-layers speak more softly than the token they are added to, attention is
-    sharper, and the last gains have random signs, which keeps a tied table from answering with what it was asked.
+    With the usual initialisation the decoder repeats one token for every source. A system with a broken cache would
+    then still agree. So the outputs of decoder sub-layers are scaled down, attention is sharper, and the last gains
+    have random signs. The signs keep a tied embedding from repeating its input.
     """
     config = ModelConfig.preset(
         preset, vocab_size=vocab_size, norm="post", position_layout="halves", tie="all", output_bias=True, dropout=0.0

@@ -42,19 +42,18 @@ BASELINES = tuple(PACKAGES)
 _CTRANSLATE2_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 Ids = list[list[int]]
 RULES = (SuppressTokens(), MinLength())
-UNLIMITED_POSITIONS = 1 << 40  # positions: the work says which sentences go together
+UNLIMITED_POSITIONS = 1 << 40  # positions; the workload defines the batches
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Sources to answer, so many side by side. With `min_tokens` equal to `max_tokens` every answer is that long.
+    """Sources to decode in batches of `batch` sentences. If `min_tokens` is `max_tokens`, all outputs have that length.
 
-    Ids are without control tokens. eos is forbidden before `min_tokens` tokens are there, and is one of the `max_tokens`; the last
-    of these may be any token.
+    Ids exclude control tokens. EOS is forbidden before `min_tokens` tokens and counts towards `max_tokens`. The last
+    of the `max_tokens` may be any token.
 
-    A beam means the same for all, so that none has less to do than another: a step looks at the 2·beam best
-    continuations, a sentence is done as soon as `beam` hypotheses have ended, and of these the one with the highest
-    mean log-probability, eos counted, is the answer.
+    All systems use the same beam search. A step considers the 2·beam best continuations. A sentence ends when `beam`
+    hypotheses have ended. Its output is the one with the highest mean log-probability, EOS included.
 
         attendo         Beam(beam, stop="first", free_end=True), whose ranking is the average
         CTranslate2     length_penalty 1 and patience 1
@@ -73,33 +72,33 @@ class Workload:
 
     @property
     def max_positions(self) -> int:
-        """Positions that a system needs, on either side."""
+        """The positions that a system needs on the longer side."""
         return max(max(map(len, self.sources)), self.max_tokens) + 1
 
     def batches(self) -> list[list[int]]:
-        """Numbers of the sources, those of like length together: for systems that do not sort by themselves."""
+        """Return the source indices of each batch, sorted by length, for systems that do not sort."""
         order = sorted(range(len(self.sources)), key=lambda n: -len(self.sources[n]))
         return [order[first : first + self.batch] for first in range(0, len(order), self.batch)]
 
 
 @runtime_checkable
 class SystemRunner(Protocol):
-    """Something that decodes. Only the call that `prepare` returns is timed."""
+    """A system that decodes. Only the call that `prepare` returns is timed."""
 
     @property
     def name(self) -> str: ...
 
     def prepare(self, workload: Workload) -> Callable[[], Any]:
-        """All that is done once, before the clock runs. The call must not return before the answers are there."""
+        """Do all work that is not timed. The returned call must block until the outputs are ready."""
 
     def extract_ids(self, output: Any) -> list[list[int]]:
-        """What such a call returned, as ids without control tokens, in the order of the sources."""
+        """Convert the result of the call to ids without control tokens, in the order of the sources."""
 
 
 def load_baseline(
     name: str, precision: Precision, network: Transformer, device: torch.device, max_positions: int, folder: Path
 ) -> SystemRunner:
-    """A rival with the weights of `network`; files go into `folder`. What it cannot do is a `ModelError`."""
+    """Load a baseline with the weights of `network`, writing files to `folder`. Raise `ModelError` if it cannot run."""
     if find_spec(PACKAGES[name]) is None:
         extra = "hf" if name == "transformers" else "export"
         raise ModelError("rival_not_installed", package=PACKAGES[name], extra=extra)
@@ -109,12 +108,12 @@ def load_baseline(
         if name == "onnx":
             return OnnxRunner(network, precision, device)
         return CTranslate2Runner(network, precision, device, max_positions, folder, dealt=name == "ctranslate2_dealt")
-    except (ImportError, RuntimeError, ValueError) as error:  # as they say that there is no such device or type
+    except (ImportError, RuntimeError, ValueError) as error:  # raised for an unsupported device or type
         raise ModelError("rival_load_failed", reason=" ".join(str(error).split())) from None
 
 
 def package_version(name: str) -> str | None:
-    """None where it is not installed."""
+    """Return the version of a package, or None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -122,7 +121,7 @@ def package_version(name: str) -> str | None:
 
 
 class TransformersRunner:
-    """A MarianMTModel, or with the norms before the sub-layers a Pegasus model, called as the documentation does."""
+    """A MarianMTModel, or a Pegasus model for a pre-norm network, called as in the transformers documentation."""
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device, max_positions: int) -> None:
         if precision not in DTYPES:
@@ -130,7 +129,7 @@ class TransformersRunner:
         self.name = f"transformers {precision}"
         made = to_marian if network.config.norm == "post" else to_pegasus
         self._model: Any = made(network, max_positions).to(device, DTYPES[precision])
-        # What a trained network does not say anyway need not cost time.
+        # Remove the suppression of tokens that a trained network does not generate; it costs time.
         self._model.generation_config.suppress_tokens = None
         self._device = device
 
@@ -165,12 +164,12 @@ class TransformersRunner:
 
 
 class CTranslate2Runner:
-    """A `ctranslate2.Translator`, with as many threads as torch has for one batch at a time.
+    """A `ctranslate2.Translator` with torch's number of threads and one batch at a time.
 
-    Where it is `dealt`, each thread has a batch of its own: an equal share of the sentences that are side by side.
+    With `dealt`, each thread has its own batch: an equal share of the workload's batch.
 
-    It sorts and batches by itself, by sentences or by tokens. Where there is more than one batch of natural lengths,
-    both are tried before the clock runs and the faster one takes part; the name then says which.
+    The translator sorts and batches by sentences or by tokens. With several batches of natural lengths, both are tried
+    before timing. The faster one is used and named.
     """
 
     def __init__(
@@ -232,7 +231,7 @@ class CTranslate2Runner:
 
 
 class OnnxRunner:
-    """attendo's own search, with what ONNX Runtime computes: no rival, but measured beside them."""
+    """attendo's search with ONNX Runtime as the network. Not another system, but measured with the baselines."""
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device) -> None:
         from attendo.interop.onnx.quantization import activation_ranges, random_examples
@@ -251,7 +250,7 @@ class OnnxRunner:
 
 
 def pick_faster(calls: Mapping[str, Callable[[], Any]], clock: Callable[[], float] = time.perf_counter) -> str:
-    """The name of the call that takes less time, the second time: the first sets things up."""
+    """Return the name of the faster call. The first, untimed run of each call sets things up."""
     seconds = {}
     for name, call in calls.items():
         call()
@@ -262,16 +261,16 @@ def pick_faster(calls: Mapping[str, Callable[[], Any]], clock: Callable[[], floa
 
 
 def _count_source_tokens(workload: Workload) -> int:
-    """Source tokens that `workload.batch` sentences of average length have."""
+    """Return the number of source tokens in `workload.batch` sentences of average length."""
     return math.ceil(workload.batch * sum(map(len, workload.sources)) / len(workload.sources))
 
 
 def prepare_generation(engine: Engine, workload: Workload) -> Callable[[], Ids]:
-    """The one place that knows how attendo is asked: a call that gives the best answer to each source.
+    """Return a call that decodes all sources with attendo and returns the best output of each.
 
-    What need not be done anew for every answer belongs before the call, which alone is timed.
+    Only the call is timed, so all reusable work is done before it.
     """
-    # As the others have it, a limit counts eos, and its last token may be any.
+    # As in the other systems, the limit includes EOS and the last token may be any token.
     strategy: Strategy = (
         Greedy(free_end=True) if workload.beam == 1 else Beam(workload.beam, stop="first", free_end=True)
     )
@@ -295,7 +294,7 @@ def prepare_generation(engine: Engine, workload: Workload) -> Callable[[], Ids]:
 
 
 class AttendoRunner:
-    """A copy of the network, so that its own precision and place stay as they are."""
+    """attendo on a copy of the network, so that the original keeps its precision and device."""
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device) -> None:
         self.name = f"attendo {precision}"
@@ -308,16 +307,16 @@ class AttendoRunner:
         engine = FastEngine(self._network, UNLIMITED_POSITIONS, compiled=True, max_sentences=workload.batch)
         return prepare_generation(
             engine, replace(workload, batch=len(workload.sources))
-        )  # those that wait take the places of others
+        )  # continuous batching: waiting sentences replace finished ones
 
     def extract_ids(self, output: Any) -> Ids:
         return output
 
 
 def _best_hypotheses(finished: FinishedBatch) -> Iterator[tuple[int, list[int]]]:
-    """The number of each request, and the ids of the first of its hypotheses, which is the best."""
+    """Yield each request's id and the token ids of its first hypothesis, which is the best."""
     found = finished.hypotheses
-    words = found.length - (found.ended & ~found.cut).long()  # without eos
+    words = found.length - (found.ended & ~found.cut).long()  # without EOS
     best = (each[:: found.width].tolist() for each in (found.ids, words))
     for request, ids, count in zip(finished.requests, *best, strict=True):
-        yield request.request_id, ids[1 : 1 + count]  # behind bos
+        yield request.request_id, ids[1 : 1 + count]  # after BOS

@@ -1,24 +1,22 @@
-"""`attendo average`: the mean of a run's last checkpoints as a model folder."""
+"""The `attendo average` command: averages a run's last checkpoints into a model folder."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-DEFAULT_CHECKPOINTS = 5  # checkpoints, unless more are asked for
+DEFAULT_CHECKPOINTS = 5  # maximum number of checkpoints to average without --last
 
 
 def average(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, as attendo train wrote it.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder written by attendo train.")],
     out: Annotated[Path, typer.Option(help="Model folder to write.")],
     last: Annotated[
-        int | None, typer.Option(min=1, help="How many of the last checkpoints; all that are there, at most 5.")
+        int | None, typer.Option(min=1, help="Number of last checkpoints to average; default: all, at most 5.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model that is in the folder already.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing model in the folder.")] = False,
 ) -> None:
-    """Average the weights of a run's last checkpoints: often better than the best of them."""
+    """Average the weights of a run's last checkpoints."""
     from attendo.errors import UsageError
     from attendo.runs.weights import average_model
     from attendo.train.checkpoint import Checkpoints

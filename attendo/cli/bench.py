@@ -1,4 +1,4 @@
-"""`attendo bench generate` and `attendo bench serve`: decoding speed and server load tests."""
+"""The `attendo bench generate` and `attendo bench serve` commands: decoding speed and server load tests."""
 
 import json
 import sys
@@ -17,48 +17,48 @@ if TYPE_CHECKING:
     from attendo.bench.load_test import ConsistencyResult, Load, LoadMeasurement, LoadTestPlan
     from attendo.text_model import TextModel
 
-DEFAULT_LENGTH = 32  # of sources and answers, unless given
-_DEFAULT_CLIENTS = 32  # side by side, unless given
+DEFAULT_LENGTH = 32  # tokens per source and per output
+_DEFAULT_CLIENTS = 32  # concurrent clients
 
 
 def generate(
     model: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL]", help="Model folder; random weights unless given.")
+        Path | None, typer.Argument(metavar="[MODEL]", help="Model folder; default: random weights.")
     ] = None,
     rivals: Annotated[
         str,
-        typer.Option(help="transformers, ctranslate2, ctranslate2_dealt, onnx; name:int8 has a precision of its own."),
+        typer.Option(help="transformers, ctranslate2, ctranslate2_dealt, onnx; name:int8 sets a system's precision."),
     ] = "transformers,ctranslate2",
-    batch: Annotated[str, typer.Option(help="Sentences side by side; one measurement each.")] = "1,64,256",
-    beam: Annotated[str, typer.Option(help="Rows of a sentence; 1 is greedy. One measurement each.")] = "1,4",
-    source_length: Annotated[
-        int | None, typer.Option(min=2, help=f"Source tokens; {DEFAULT_LENGTH} unless given.")
-    ] = None,
+    batch: Annotated[str, typer.Option(help="Batch sizes in sentences; one measurement each.")] = "1,64,256",
+    beam: Annotated[str, typer.Option(help="Beam sizes; 1 is greedy. One measurement each.")] = "1,4",
+    source_length: Annotated[int | None, typer.Option(min=2, help=f"Source tokens; default: {DEFAULT_LENGTH}.")] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help=f"Tokens of every answer; {DEFAULT_LENGTH} unless given.")
+        int | None, typer.Option(min=1, help=f"Generated tokens per sentence; default: {DEFAULT_LENGTH}.")
     ] = None,
     natural: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sources to answer, each answer as long as it comes.")
+        Path | None, typer.Option(metavar="FILE", help="Source sentences; each output ends at its own EOS.")
     ] = None,
     references: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --natural: the right answers, for each system's BLEU.")
+        Path | None, typer.Option(metavar="FILE", help="With --natural: references, for the BLEU of each system.")
     ] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=5, help="Tokens of a random network; 32,000.")] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(min=5, help="Vocabulary size of a random network; default: 32,000.")
+    ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="Size of a random network: tiny, small, base, big, paper; base.")
+        str | None, typer.Option(help="Preset of a random network: tiny, small, base, big, paper; default: base.")
     ] = None,
-    precision: Annotated[Literal["fp32", "fp16", "bf16"], typer.Option(help="What is computed in.")] = "fp32",
-    rounds: Annotated[int, typer.Option(min=1, help="Times that all systems take turns; medians count.")] = 5,
+    precision: Annotated[Literal["fp32", "fp16", "bf16"], typer.Option(help="Precision of the computation.")] = "fp32",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds over all systems; medians are reported.")] = 5,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Time generation: attendo, transformers and CTranslate2 with the same weights, encoder included.
+    """Compare generation speed of attendo, transformers and CTranslate2 with the same weights.
 
-    A rival that is not installed or cannot hold the network is named and left out. Before timing, all answer once: how
-    many of their tokens are the same is part of the result, and with --references the BLEU of each.
+    A system that is not installed or cannot run the network is reported and skipped. Before timing, each system
+    generates once. The result includes the share of equal tokens and, with --references, the BLEU of each system.
 
-    All are asked for the same: a sentence is done when as many hypotheses have ended as the beam has rows, and the one
-    with the best mean log-probability is its answer.
+    All systems use the same search. A sentence ends when the number of finished hypotheses equals the beam size. Its
+    output is the hypothesis with the best mean log-probability.
     """
     if model is not None and (vocabulary or preset):
         raise UsageError("random_network_options_with_model")
@@ -163,7 +163,7 @@ def _format_benchmark_header(facts: dict[str, Any]) -> str:
 
 
 _PACKAGE_NAMES = ("attendo", "torch", "transformers", "ctranslate2")
-_SYSTEM_WIDTH = 29  # of the longest name: ctranslate2 fp32 by sentences
+_SYSTEM_WIDTH = 29  # length of the longest name: ctranslate2 fp32 by sentences
 
 
 def _format_benchmark_row(measurement: "Measurement") -> str:
@@ -177,57 +177,56 @@ def _format_benchmark_row(measurement: "Measurement") -> str:
 
 
 def _print_now(line: str) -> None:
-    """At once: whoever ends a long run early keeps what it has told."""
+    """Print a line and flush, so that an interrupted run keeps its results."""
     print(line, flush=True)
 
 
 def serve(
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="Of a server that runs, such as :8800.")] = None,
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="URL of a running server, such as :8800.")] = None,
     model: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Start a server with this model on a free port instead.")
     ] = None,
     rival: Annotated[
         str | None,
-        typer.Option(help="With --model: beside it the same server with ctranslate2 or onnx, or with another folder."),
+        typer.Option(help="With --model: also start a server with ctranslate2, with onnx or with this model folder."),
     ] = None,
     clients: Annotated[
-        str | None, typer.Option(help=f"Clients that ask again when answered; 1,{_DEFAULT_CLIENTS} without --rate.")
+        str | None,
+        typer.Option(help=f"Concurrent clients in a closed loop; default without --rate: 1,{_DEFAULT_CLIENTS}."),
     ] = None,
-    rate: Annotated[
-        str | None, typer.Option(help="Requests a second that come whatever becomes of them; one load each.")
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="That each load lasts.")] = 10.0,
-    deadline: Annotated[float, typer.Option(help="Seconds until a client gives up.")] = 10.0,
-    leave: Annotated[float, typer.Option(help="Share of clients that leave before they are answered.")] = 0.0,
-    leave_within: Annotated[float, typer.Option(help="Seconds in which those leave.")] = 0.5,
+    rate: Annotated[str | None, typer.Option(help="Requests per second in an open loop; one load each.")] = None,
+    seconds: Annotated[float, typer.Option(help="Duration of each load in seconds.")] = 10.0,
+    deadline: Annotated[float, typer.Option(help="Client timeout in seconds.")] = 10.0,
+    leave: Annotated[float, typer.Option(help="Share of clients that disconnect before the response.")] = 0.0,
+    leave_within: Annotated[float, typer.Option(help="Seconds within which those clients disconnect.")] = 0.5,
     api: Annotated[
-        Literal["libretranslate", "own", "openai"], typer.Option(help="In whose shape; openai is a stream.")
+        Literal["libretranslate", "own", "openai"], typer.Option(help="API to call; openai streams.")
     ] = "libretranslate",
     texts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Texts to ask for, one a line; sentences of the demo.")
+        Path | None, typer.Option(metavar="FILE", help="Texts to send, one per line; default: demo sentences.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many different texts.")] = 500,
-    body: Annotated[str, typer.Option(metavar="JSON", help="Fields that every body gets, as a JSON object.")] = "{}",
-    key: Annotated[str | None, typer.Option(envvar="ATTENDO_KEY", help="A key, where the server asks for one.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Number of different texts.")] = 500,
+    body: Annotated[str, typer.Option(metavar="JSON", help="Fields for every request body, as a JSON object.")] = "{}",
+    key: Annotated[str | None, typer.Option(envvar="ATTENDO_KEY", help="API key, if the server requires one.")] = None,
     check_equal: Annotated[
-        bool, typer.Option("--check-equal", help="Only compare: is every text the same under load as alone?")
+        bool, typer.Option("--check-equal", help="Only compare: is every output under load the same as alone?")
     ] = False,
-    rounds: Annotated[int, typer.Option(min=1, help="Times that all servers and loads take turns.")] = 1,
-    warm_up: Annotated[float, typer.Option(min=0, help="Seconds of load before anything counts.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of arrivals and of who leaves.")] = 1,
-    device: Annotated[str, typer.Option(help="Of a server that is started: auto, cpu, cuda or cuda:N.")] = "auto",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds over all servers and loads.")] = 1,
+    warm_up: Annotated[float, typer.Option(min=0, help="Seconds of load before measuring.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of arrival times and disconnecting clients.")] = 1,
+    device: Annotated[str, typer.Option(help="Device of a started server: auto, cpu, cuda or cuda:N.")] = "auto",
     languages: Annotated[
-        str | None, typer.Option(metavar="SOURCE-TARGET", help="Of a model whose folder does not tell them.")
+        str | None, typer.Option(metavar="SOURCE-TARGET", help="Languages, if the model folder does not name them.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Load a server: throughput, latency, rejections, as its clients see them.
+    """Load-test a server: throughput, latency and rejections as clients see them.
 
-    With --rate requests come at random moments, also while the server is behind: an open loop. With --clients each asks
-    again as soon as it is answered. Latency counts from the moment a request was due. Throughput is what was answered
-    while the load lasted; with several loads it is also told in relation to the first.
+    With --rate, requests arrive at random times, even if the server falls behind (an open loop). With --clients, each
+    client sends its next request after the response (a closed loop). Latency counts from the time a request was due.
+    Throughput counts responses that arrive during the load. With several loads it is also given relative to the first.
 
-    Exit codes: 0 measured, 1 not one request was answered, or with --check-equal a text differs.
+    Exit codes: 0 measured, 1 every request failed, or with --check-equal an output differs.
     """
     if (url is None) == (model is None):
         raise UsageError("url_or_model_required")
@@ -263,7 +262,7 @@ def serve(
 def _start_servers(
     url: str | None, model: Path | None, baseline: str | None, options: list[str]
 ) -> Iterator[Mapping[str, str]]:
-    """By name; those that are started have said that they are ready, and end with the block."""
+    """Yield server URLs by name. Started servers are ready and stop when the block ends."""
     from attendo.bench.load_test import export_temporarily, start_server, wait_until_ready
 
     if model is None:
@@ -309,7 +308,7 @@ async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
 
 
 def _list_reasons(each: "LoadMeasurement") -> Iterator[str]:
-    """Of what failed, and of what was rejected for another reason than that there was too much of it."""
+    """Yield the reasons of failures and of rejections, except status 429."""
     yield from (f"failed: {why}" for why in each.summary.failures)
     yield from (f"rejected with {status}: {told}" for status, told in each.summary.told.items() if status != 429)
 
@@ -319,7 +318,7 @@ def _count_answered(each: "LoadMeasurement") -> int:
 
 
 def _count_unsuccessful(each: "LoadMeasurement") -> int:
-    """Who left, left; these would have stayed."""
+    """Count rejected, failed and late requests; clients that disconnected on purpose are excluded."""
     return sum(each.summary.rejected.values()) + each.summary.failed + each.summary.late
 
 
@@ -354,7 +353,7 @@ def _format_load_header(plan: "LoadTestPlan") -> str:
 
 
 def _format_load_table(found: list["LoadMeasurement"]) -> Iterator[str]:
-    """A column for every status that a request was rejected with, and none for what nobody told."""
+    """Yield the table with one column per rejection status and without empty columns."""
     statuses = sorted({status for each in found for status in each.summary.rejected})
     rows = [dict(_format_load_cells(each, statuses)) for each in found]
     names = [name for name in rows[0] if any(row[name] for row in rows)]
@@ -381,7 +380,7 @@ def _format_load_cells(each: "LoadMeasurement", statuses: list[int]) -> Iterator
 
 
 def _parse_body_fields(body: str, key: str | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """What every request gets: fields of its body, and headers."""
+    """Return the body fields and the headers of every request."""
     try:
         fields = json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`attendo completion`: scripts with which a shell completes commands, options and their values."""
+"""The `attendo completion` command: scripts that complete commands, options and values in a shell."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import typer
 
 Shell = Literal["bash", "zsh", "fish"]
 
-# Each script asks `attendo completion SHELL --words ...` for what may follow. With no answer the shell offers files.
+# Each script calls `attendo completion SHELL --words ...` for suggestions. Without suggestions the shell offers files.
 _BASH = """\
 _attendo() {
     local IFS=$'\\n'
@@ -43,7 +43,7 @@ def completion(
     context: typer.Context,
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]", help="With --words: what was typed so far.", hidden=True)
+        list[str] | None, typer.Argument(metavar="[WORD]", help="With --words: the words typed so far.", hidden=True)
     ] = None,
     asked: Annotated[bool, typer.Option("--words", hidden=True)] = False,
 ) -> None:
@@ -63,7 +63,7 @@ def completion(
 
 
 def suggest(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
-    """What the last word may become, with a line of help each; nothing where a file is expected."""
+    """Return the completions of the last word, each with its help text; nothing if a file is expected."""
     *typed, last = words[1:] if words[0] == "help" and len(words) > 1 else words
     while typed and hasattr(command, "commands"):
         name = typed.pop(0)

@@ -1,4 +1,4 @@
-"""`attendo demo`: train on the built-in task, translate, show the attention, say what to do next."""
+"""The `attendo demo` command: trains on the built-in task, translates and shows the attention."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,15 +18,15 @@ SHOWN_TRANSLATIONS = 10
 
 def demo(
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Another seed: other sentences, other first weights.")
+        int, typer.Option(min=0, max=2**63 - 1, help="Seed of the sentences and of the initial weights.")
     ] = 1,
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo"),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Threads = None,
 ) -> None:
-    """Train a small English → Chinese Transformer here and now, and look inside it.
+    """Train a small English → Chinese Transformer and show its attention.
 
-    About two minutes on two CPU cores. Ctrl-C stops early and keeps the model as far as it has come.
+    Takes about two minutes on two CPU cores. Ctrl-C stops early and keeps the model.
     """
     from rich.console import Console
 
@@ -49,7 +49,7 @@ def demo(
 
 
 def _is_demo(folder: Path) -> bool:
-    """An earlier demonstration may be replaced; a run on somebody's own data may not."""
+    """Return True if the folder has an earlier demo run, which may be replaced."""
     from attendo.runs.config import read_run_file
 
     path = folder / "run.toml"

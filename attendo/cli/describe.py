@@ -1,4 +1,4 @@
-"""`attendo describe`: shapes and parameters of a model folder or a preset."""
+"""The `attendo describe` command: tensor shapes and parameter counts of a model folder or a preset."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,16 +20,16 @@ def describe(
         str,
         typer.Argument(metavar="MODEL", help="Model folder or checkpoint, or a preset: tiny, small, base, big, paper."),
     ],
-    vocab_size: Annotated[int | None, typer.Option(min=1, help="Vocabulary of a preset; 30,000 unless given.")] = None,
+    vocab_size: Annotated[int | None, typer.Option(min=1, help="Vocabulary size of a preset; default: 30,000.")] = None,
     source_length: Annotated[
-        int | None, typer.Option(min=1, help="Source tokens to show shapes for; 7 unless given.")
+        int | None, typer.Option(min=1, help="Source tokens to show shapes for; default: 7.")
     ] = None,
     target_length: Annotated[int, typer.Option(min=1, help="Target tokens to show shapes for.")] = 5,
     change: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a preset's setting.")
     ] = None,
 ) -> None:
-    """Show what a network is made of: every operation, its shapes, its parameters."""
+    """Show every operation of a network with its shapes and parameters."""
     config, about = _load_config(model, vocab_size, change or [])
     if config.decoder_only and source_length is not None:
         from attendo.errors import UsageError
@@ -67,7 +67,7 @@ def _describe_training_data(stats: dict[str, Any]) -> str:
 
 
 def _load_config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[ModelConfig, dict[str, Any]]":
-    """The settings of the network, and what the folder says of the model."""
+    """Return the network config and the folder's description of the model."""
     from attendo.errors import UsageError
     from attendo.model.config import PRESETS, ModelConfig
 

@@ -1,4 +1,4 @@
-"""`attendo doctor`: is something wrong with a run, before it trains?"""
+"""The `attendo doctor` command: checks a run's data and network before training."""
 
 import json
 from collections.abc import Iterator
@@ -25,21 +25,19 @@ def doctor(
     source: Source = None,
     target: Target = None,
     test_source: Annotated[
-        Path | None, typer.Option(help="Source text of a test set: is it among the training text?")
+        Path | None, typer.Option(help="Source text of a test set, to find test pairs in the training text.")
     ] = None,
-    test_target: Annotated[Path | None, typer.Option(help="Its target text, line by line beside it.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    test_target: Annotated[Path | None, typer.Option(help="Target text of the test set, line by line.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only what attendo train looks at before it begins.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a finding.")] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Also print the settings that were chosen from the data.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run only the checks that attendo train runs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per finding.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Also print the settings chosen from the data.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Look for what would spoil a run: in its network and in its data, without training it.
+    """Check a run's network and data for problems, without training.
 
-    The exit code is 0 where there is no fault, 3 for a fault of the data, 4 for one of the network.
+    The exit code is 0 without a fault, 3 for a fault in the data, 4 for a fault in the network.
     """
     from attendo.cli.train import check_ahead, make_config
 
@@ -70,7 +68,7 @@ def doctor(
 def _examine(
     config: "RunConfig", device: str, quick: bool, test: tuple[Path | None, Path | None]
 ) -> Iterator["Finding"]:
-    """Text is prepared in a folder that goes when this ends."""
+    """Prepare the text in a temporary folder and yield all findings."""
     from attendo.cli.progress import prepare_with_progress
     from attendo.data.config import CorpusConfig
     from attendo.data.filtering import TooManyBadLinesError
@@ -93,7 +91,7 @@ def _examine(
 
 
 def _report_finding(finding: "Finding") -> None:
-    """As it comes, so that nobody waits in the dark; what it says in full is in the table."""
+    """Print a finding's level and name at once. The final table has the details."""
     from rich.console import Console
 
     Console(stderr=True).print(f"[{COLOURS[finding.level]}]{finding.level:8}[/] {finding.check}", highlight=False)
@@ -115,7 +113,7 @@ def _print_findings(findings: list["Finding"]) -> None:
 
 
 def _format_finding(finding: "Finding") -> "RenderableType":
-    """As it is, because a sentence may look like markup."""
+    """Return a finding as `Text`, because an example sentence may look like markup."""
     from rich.text import Text
 
     advice = (f"→ {finding.advice}",) if finding.advice else ()

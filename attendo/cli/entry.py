@@ -1,4 +1,4 @@
-"""Where a command begins: what `attendo` and `python -m attendo` run. It imports nothing that takes a while."""
+"""Entry point of `attendo` and `python -m attendo`. Imports no slow modules."""
 
 import sys
 import warnings
@@ -8,7 +8,7 @@ from attendo.cli.signals import catch_signals, find_exit_code
 
 
 def main() -> None:
-    """Run a command. A signal is one line from the first moment on, also during imports; so is a warning of ours."""
+    """Run a command. Signals and attendo's own warnings print one line each, also during imports."""
     catch_signals()
     theirs = warnings.showwarning
 

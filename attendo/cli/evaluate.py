@@ -1,4 +1,4 @@
-"""`attendo evaluate`: translate a text, score it against references, compare two systems."""
+"""The `attendo evaluate` command: translates a text, scores it against references and compares two systems."""
 
 import json
 import sys
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from attendo.text_model import Result, TextModel
 
 Facts = dict[str, Any]
-ScoresByLabel = dict[str, tuple[int, "list[Score]"]]  # of each label, how many lines it has and their scores
-LINES_AT_ONCE = 512  # of like length, between two moves of the bar
+ScoresByLabel = dict[str, tuple[int, "list[Score]"]]  # label → number of lines and their scores
+LINES_AT_ONCE = 512  # lines of similar length per progress bar update
 _METRIC_HELP = (
     "bleu, chrf, ter, rouge1, rouge2, rougeL, exact_match, error_rate, word_error_rate, distinct1, distinct2, "
     "perplexity, perplexity_per_word, perplexity_per_character; several with commas between."
@@ -31,9 +31,9 @@ _METRIC_ALIASES = {"wer": "word_error_rate", "rouge": "rougeL", "em": "exact_mat
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Lines to translate, beside each all that is right, and its label where there are labels."""
+    """Lines to translate, with the references and the optional label of each."""
 
-    source_path: Path  # the file
+    source_path: Path
     sources: list[str]
     references: list[tuple[str, ...]]
     labels: list[str] | None
@@ -51,7 +51,7 @@ def read_evaluation_set(source: Path, references: Sequence[Path], by: Path | Non
 
 
 def read_matching_lines(source: Path, sources: Sequence[str], path: Path) -> list[str]:
-    """The lines of a file, as many as the source has."""
+    """Return the lines of a file. Raise `DataError` if their number differs from the source's."""
     from attendo.data.corpus_files import read_lines
 
     lines = list(read_lines(path))
@@ -63,7 +63,7 @@ def read_matching_lines(source: Path, sources: Sequence[str], path: Path) -> lis
 
 
 def read_translations(other: Path | None, source: Path, sources: Sequence[str]) -> list[str] | None:
-    """The lines of a file; a model has yet to write them."""
+    """Return the lines of a translation file, or None for a model folder."""
     if other is None or other.is_dir():
         return None
     if not other.exists():
@@ -72,7 +72,7 @@ def read_translations(other: Path | None, source: Path, sources: Sequence[str]) 
 
 
 def check_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
-    """It must not replace what is read, and it must be possible to write."""
+    """Raise an error if the output file is also an input or cannot be written."""
     if output is None:
         return
     for path in inputs:
@@ -82,12 +82,12 @@ def check_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
 
 
 def _drop_missing_references(line: tuple[str, ...]) -> tuple[str, ...]:
-    """An empty line in one of several files says that there is no further reference, unless all are empty."""
+    """Drop empty references: an empty line in one file is a missing reference, unless all are empty."""
     return tuple(each for each in line if each.strip()) or line[:1]
 
 
 def print_scores(scores: "Sequence[Score]", by: ScoresByLabel, facts: Facts | None) -> None:
-    """As one JSON object where there are facts to go with the scores."""
+    """Print the scores, as one JSON object if `facts` are given."""
     if facts is not None:
         labelled = {
             label: {"lines": lines, "scores": {each.name: each.value for each in found}}
@@ -161,18 +161,16 @@ def _comparison_to_dict(each: "Comparison") -> dict[str, Any]:
 
 def evaluate(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported one.")
+        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported folder.")
     ],
-    source: Annotated[Path, typer.Option(help="Text to translate, one sentence a line (plain, .gz or .xz).")],
+    source: Annotated[Path, typer.Option(help="Text to translate, one sentence per line (plain, .gz or .xz).")],
     reference: Annotated[
         list[Path],
-        typer.Option(
-            help="What it should become, line by line beside it; repeatable, where several answers are right."
-        ),
+        typer.Option(help="Reference translations, line by line; repeatable for several references."),
     ],
     metric: Annotated[str, typer.Option(help=_METRIC_HELP)] = "bleu,chrf",
     by: Annotated[
-        Path | None, typer.Option(metavar="LABELS", help="File of labels, one a line: scores of each label as well.")
+        Path | None, typer.Option(metavar="LABELS", help="File of labels, one per line: also score each label.")
     ] = None,
     compare: Annotated[
         Path | None,
@@ -186,11 +184,10 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="File for the translations.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Score a model on text that it did not learn from.
+    """Score a model on text that it was not trained on.
 
-    One line a score: its name, its value, and the signature that says how it was computed. With --by a table: the
-    scores of the lines with each label. With --compare a table: both scores, their difference, and whether it is more
-    than chance.
+    Prints one line per score: name, value and signature, which describes how it was computed. With --by, a table
+    has the scores of each label. With --compare, a table has both scores, their difference and its significance.
     """
     options = {"beam": beam, "length_penalty": length_penalty, "like": like}
     asked = _EvaluationRequest(
@@ -226,7 +223,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _EvaluationRequest:
-    """The scores, how to decode, and where translations go."""
+    """Metrics, decoding options and output file of an evaluation."""
 
     names: list[str]
     options: dict[str, Any]
@@ -234,7 +231,7 @@ class _EvaluationRequest:
 
     @property
     def model_metrics(self) -> list[str]:
-        """The scores that need no translation."""
+        """The metrics that need no translation (perplexities)."""
         from attendo.metrics import PERPLEXITIES
 
         return [name for name in self.names if name in PERPLEXITIES]
@@ -244,7 +241,7 @@ class _EvaluationRequest:
         return len(self.model_metrics) < len(self.names) or self.output is not None
 
     def check_model(self, model: "TextModel") -> None:
-        """One that continues text has no answers, which would end."""
+        """Raise `UsageError` if a metric needs translations and the model is decoder-only."""
         if model.decoder_only and (others := [name for name in self.names if name not in self.model_metrics]):
             from attendo.metrics import PERPLEXITIES
 
@@ -252,7 +249,7 @@ class _EvaluationRequest:
             raise UsageError("metric_not_for_decoder_only", metric=others[0], metrics=known)
 
     def check(self, by: Path | None, compare: Path | None) -> None:
-        """What cannot be meant, or not together."""
+        """Raise an error if options are invalid or incompatible."""
         from attendo.decode.config import GenerationConfig
         from attendo.metrics import check_comparable
 
@@ -272,7 +269,7 @@ class _EvaluationRequest:
 
 @dataclass(frozen=True)
 class _SystemOutput:
-    """What a model answered, and how probable it finds the references; as far as that was asked for."""
+    """Translations of a system and likelihoods of the references, if requested."""
 
     texts: Sequence[str] = ()
     results: "Sequence[Result]" = ()
@@ -313,7 +310,7 @@ def _score(name: str, output: _SystemOutput, data: EvaluationSet) -> "MetricValu
     from attendo.metrics import PERPLEXITIES, compute_metric, perplexity
 
     if name in PERPLEXITIES:
-        assert output.likelihoods is not None  # they were asked for
+        assert output.likelihoods is not None  # `_run_system` computed them
         return perplexity(name, output.likelihoods)
     return compute_metric(name, output.texts, data.references)
 
@@ -344,7 +341,7 @@ def _describe_decoding(model: "TextModel", output: _SystemOutput, request: _Eval
 
 
 def _translate(model: "TextModel", data: EvaluationSet, options: dict[str, Any]) -> "list[Result]":
-    """In the order of the sources; like lengths together, so that little is padded."""
+    """Translate all sources and return results in their order. Similar lengths share a batch to reduce padding."""
     from rich.console import Console
     from rich.progress import Progress
 

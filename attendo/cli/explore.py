@@ -1,4 +1,4 @@
-"""`attendo explore`: the page that shows a model from inside."""
+"""The `attendo explore` command: serves the explorer page for a model."""
 
 import sys
 from pathlib import Path
@@ -11,23 +11,23 @@ from attendo.cli.threads import Threads
 
 def explore(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL", help="Model folders, such as runs/demo/model; the first is shown.")
+        list[Path], typer.Argument(metavar="MODEL", help="Model folders, such as runs/demo/model; shows the first.")
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8800,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")] = 8800,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others can reach the page if it is not of this machine alone.")
+        str, typer.Option(help="Address to listen on; other machines can connect unless it is a loopback address.")
     ] = "127.0.0.1",
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Threads = None,
 ) -> None:
-    """Show a model from inside, in the browser: attention, steps, beams, masks, formulas with their numbers.
+    """Inspect a model in the browser: attention, steps, beams, masks, formulas with their numbers.
 
-    Prints the address of the page. Ctrl-C ends it. Needs `pip install 'attendo\\[serve]'`.
+    Prints the address of the page. Ctrl-C stops the server. Needs `pip install 'attendo\\[serve]'`.
     """
     from attendo.serve.server import bind, open_browser, serve
 
-    with bind(host, port) as place:  # a port that is taken is told before a model is read
+    with bind(host, port) as place:  # fail on a used port before loading a model
         from attendo.serve.app import create_app
         from attendo.serve.scheduling.registry import make_model_specs
         from attendo.serve.settings import LOOPBACK, ServeSettings

@@ -1,4 +1,4 @@
-"""`attendo export`: the model in the format of another system, with a certificate."""
+"""The `attendo export` command: writes a model in another system's format, with a certificate."""
 
 import json
 from collections.abc import Sequence
@@ -22,27 +22,30 @@ Precision = Literal["float32", "float16", "int8"]
 
 @cleanup_on_signal()
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; for argos a file named .argosmodel.")],
-    to: Annotated[Format, typer.Option(help="Whose format: hf is a folder of transformers.")],
-    precision: Annotated[Precision, typer.Option(help="Of the weights.")] = "float32",
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; for argos an .argosmodel file.")],
+    to: Annotated[Format, typer.Option(help="Output format; hf is a Hugging Face transformers folder.")],
+    precision: Annotated[Precision, typer.Option(help="Precision of the weights.")] = "float32",
     source: Annotated[
-        Path | None, typer.Option(help="Sentences to compare with, one a line, instead of the model's own.")
+        Path | None, typer.Option(help="Sentences to compare with, one per line, instead of the model's own.")
     ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their references, line by line, for BLEU and chrF.")] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="References of the sentences, line by line, for BLEU and chrF.")
+    ] = None,
     max_loss: Annotated[
-        float | None, typer.Option(min=0, help="BLEU that may be lost; 0.5 in int8 and 0.2 in float16 unless given.")
+        float | None, typer.Option(min=0, help="Largest allowed BLEU loss; default: 0.5 in int8, 0.2 in float16.")
     ] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Store another decoding setting: beam=4.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a stored decoding setting: beam=4.")
     ] = None,
-    from_lang: Annotated[str, typer.Option(help="Language of the sources, for argos: en.")] = "",
-    to_lang: Annotated[str, typer.Option(help="Language of the answers, for argos: de.")] = "",
+    from_lang: Annotated[str, typer.Option(help="Source language, for argos: en.")] = "",
+    to_lang: Annotated[str, typer.Option(help="Target language, for argos: de.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
 ) -> None:
-    """Write the model for another system, and compare the two on at least 200 sentences.
+    """Export a model to another system's format and compare the two on at least 200 sentences.
 
-    Exit code 0: written, and the same. 4: they differ, or the format cannot hold the model; then nothing is written.
+    Exit code 0: written, and both agree. 4: they differ or the format does not support the model. Then nothing is
+    written.
     """
     languages = _parse_languages(to, from_lang, to_lang)
     if target is not None and source is None:

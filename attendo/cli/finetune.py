@@ -1,4 +1,4 @@
-"""`attendo finetune`: a model goes on learning from other text, and tells what it forgets."""
+"""The `attendo finetune` command: trains a model further on other text and reports old and new scores."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,34 +12,32 @@ from attendo.errors import UsageError
 if TYPE_CHECKING:
     from attendo.model.config import ModelConfig
 
-MAX_WINDOW = 256  # tokens of an example of running text, where learned positions reach so far
-# A model that has learned needs small steps, and not many of them.
+MAX_WINDOW = 256  # tokens per example of running text with learned positions
+# A trained model needs a small learning rate and few steps.
 FINETUNE_DEFAULTS = ("train.peak_lr=2e-4", "train.schedule=linear")
 
 
 def finetune(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder to start from.")],
-    out: Annotated[Path, typer.Option(help="Run folder; the model goes to its model/.")],
+    out: Annotated[Path, typer.Option(help="Run folder; the model is written to its model/ folder.")],
     source: Source = None,
     target: Target = None,
     text: Annotated[
-        list[Path] | None, typer.Option(help="Instead of the two: running text, for a model that continues text.")
+        list[Path] | None, typer.Option(help="Running text for a decoder-only model, instead of source and target.")
     ] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     freeze: Annotated[
         list[str] | None,
         typer.Option(metavar="PART", help="Do not train this part: embeddings, encoder, decoder or output."),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Threads = None,
 ) -> None:
-    """Go on training a model on your own text, with its tokenizer and network.
+    """Train a model further on your own text, with its tokenizer and network.
 
-    Pairs for a model that answers, running text for one that continues. Every validation tells the scores on the new
-    validation text and, beside them, on the old model's own.
+    An encoder-decoder model needs sentence pairs, a decoder-only model running text. Every validation reports scores
+    on the new validation text and on the old model's validation text.
     """
     from attendo.cli.progress import report_end, run_training
     from attendo.cli.train import check_ahead, make_config
@@ -53,7 +51,7 @@ def finetune(
 
     check_ahead(device)
     check_free(out, overwrite)
-    # A model that is damaged, not there or of the other kind is told before a run folder is made.
+    # Load before creating a run folder: a damaged, missing or unsuitable model raises here.
     fixed = _fit_to_network(model, load_model(require_model_folder(model)).network.config, (source, target), text)
     frozen = [f"train.freeze={toml_literal(freeze)}"] if freeze else []
     changes = [*FINETUNE_DEFAULTS, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
@@ -66,7 +64,7 @@ def finetune(
 def _fit_to_network(
     model: Path, network: "ModelConfig", pairs: tuple[list[Path] | None, ...], text: list[Path] | None
 ) -> list[str]:
-    """The text must be of the kind that the model learns from. What its network decides comes back as changes."""
+    """Check that the text suits the model, and return the settings that its network requires."""
     if network.decoder_only and (not text or any(pairs)):
         raise UsageError("running_text_required", model=model)
     if not network.decoder_only and (text or not all(pairs)):

@@ -1,4 +1,4 @@
-"""`attendo generate`: a filter from text to text, one line out for one line in."""
+"""The `attendo generate` command: a text filter that writes one output per input line."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from attendo.errors import DataError, ModelError
 if TYPE_CHECKING:
     from attendo.text_model import Result, TextModel
 
-# Options of the command itself; the others are the library's, by the same names.
+# Options of the command itself. The other options have the same names in the library.
 _COMMAND_OPTIONS = (
     "model",
     "texts",
@@ -36,14 +36,14 @@ def _option(panel: str, help: str, *names: str, **settings: Any) -> Any:  # noqa
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **settings)
 
 
-Beam = Annotated[int | None, _option(_SEARCH, "Rows of a sentence; 1 is greedy. By default the model's own.", min=1)]
+Beam = Annotated[int | None, _option(_SEARCH, "Beam size; 1 is greedy. Default: the model's own.", min=1)]
 LengthPenalty = Annotated[
     float | None,
-    _option(_SEARCH, "Exponent of average and gnmt, or reward of a token. By default the model's own."),
+    _option(_SEARCH, "Exponent of average and gnmt, or reward per token. Default: the model's own."),
 ]
 Like = Annotated[
     Literal["fairseq", "hf", "ctranslate2", "marian"] | None,
-    _option(_SEARCH, "Settings that mean what this system means by its defaults; other options win."),
+    _option(_SEARCH, "Use the default decoding settings of this system; other options win."),
 ]
 Normalise = Literal["none", "average", "gnmt", "reward"]
 Stop = Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"]
@@ -57,134 +57,134 @@ def generate(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL", help="Model folder, such as runs/demo/model, an exported one, or a checkpoint."
+            metavar="MODEL", help="Model folder, such as runs/demo/model, an exported folder, or a checkpoint."
         ),
     ],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; standard input is read if there are none.")
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; default: lines of standard input.")
     ] = None,
     beam: Beam = None,
     like: Like = None,
-    normalise: Annotated[Normalise | None, _option(_SEARCH, "How scores account for length.")] = None,
+    normalise: Annotated[Normalise | None, _option(_SEARCH, "Length normalisation of scores.")] = None,
     length_penalty: LengthPenalty = None,
-    word_penalty: Annotated[Number, _option(_SEARCH, "What every token costs, before the score is made.")] = None,
-    stop: Annotated[Stop | None, _option(_SEARCH, "When a beam has found enough.")] = None,
-    patience: Annotated[Number, _option(_SEARCH, "With --stop first: so many times the beam must be finished.")] = None,
-    groups: Annotated[Count, _option(_SEARCH, "Of a diverse beam; they divide the beam evenly.", min=1)] = None,
-    diversity: Annotated[Number, _option(_SEARCH, "What a group loses for a token of an earlier one.", min=0)] = None,
+    word_penalty: Annotated[Number, _option(_SEARCH, "Penalty per token, before length normalisation.")] = None,
+    stop: Annotated[Stop | None, _option(_SEARCH, "Stop rule of beam search.")] = None,
+    patience: Annotated[Number, _option(_SEARCH, "With --stop first: finish this many times the beam size.")] = None,
+    groups: Annotated[Count, _option(_SEARCH, "Groups of diverse beam search; a divisor of the beam size.", min=1)] = None,
+    diversity: Annotated[Number, _option(_SEARCH, "Penalty for a token that an earlier group chose.", min=0)] = None,
     mbr: Annotated[
         Literal["none", "chrf", "bleu"] | None,
-        _option(_SEARCH, "Minimum Bayes risk: the answer that agrees most with the others, by this score."),
+        _option(_SEARCH, "Minimum Bayes risk decoding with this metric."),
     ] = None,
     mbr_candidates: Annotated[Count, _option(_SEARCH, "Samples that --mbr chooses from.", min=1)] = None,
-    ensemble: Annotated[Folders, _option(_SEARCH, "Another model that answers together with it; repeatable.")] = None,
-    sample: Annotated[bool | None, _option(_SAMPLES, "Draw tokens by chance.", "--sample/--no-sample")] = None,
-    seed: Annotated[Count, _option(_SAMPLES, "Of what is drawn.")] = None,
-    temperature: Annotated[Number, _option(_SAMPLES, "Below 1 more of the probable, above 1 less.")] = None,
-    top_k: Annotated[Count, _option(_SAMPLES, "Draw from the k most probable tokens; 0 from all.", min=0)] = None,
-    top_p: Annotated[Number, _option(_SAMPLES, "Draw from the fewest that have this probability together.")] = None,
-    min_p: Annotated[Number, _option(_SAMPLES, "Draw from those this share as probable as the best.")] = None,
+    ensemble: Annotated[Folders, _option(_SEARCH, "Another model for an ensemble; repeatable.")] = None,
+    sample: Annotated[bool | None, _option(_SAMPLES, "Sample tokens.", "--sample/--no-sample")] = None,
+    seed: Annotated[Count, _option(_SAMPLES, "Seed for sampling.")] = None,
+    temperature: Annotated[Number, _option(_SAMPLES, "Divides the logits; below 1 favours probable tokens.")] = None,
+    top_k: Annotated[Count, _option(_SAMPLES, "Sample from the k most probable tokens; 0 is all.", min=0)] = None,
+    top_p: Annotated[Number, _option(_SAMPLES, "Sample from the smallest set with this total probability.")] = None,
+    min_p: Annotated[Number, _option(_SAMPLES, "Minimum probability relative to the best token.")] = None,
     typical: Annotated[
-        Number, _option(_SAMPLES, "Draw from the fewest nearest the entropy with this together.")
+        Number, _option(_SAMPLES, "Typical sampling: total probability nearest the entropy.")
     ] = None,
-    prefix: Annotated[str | None, _option(_WORDS, "Every answer begins with this.")] = None,
-    source_prefix: Annotated[Names, _option(_WORDS, "A symbol before every source, such as its language.")] = None,
-    target_prefix: Annotated[Names, _option(_WORDS, "A symbol that every answer begins with; repeatable.")] = None,
-    constraint: Annotated[Names, _option(_WORDS, "A phrase that must be said; repeatable.")] = None,
-    ban: Annotated[Names, _option(_WORDS, "A word or phrase that must not be said; repeatable.")] = None,
+    prefix: Annotated[str | None, _option(_WORDS, "Text that every output begins with.")] = None,
+    source_prefix: Annotated[Names, _option(_WORDS, "Symbol before every source, such as its language; repeatable.")] = None,
+    target_prefix: Annotated[Names, _option(_WORDS, "Symbol that every output begins with; repeatable.")] = None,
+    constraint: Annotated[Names, _option(_WORDS, "Phrase that must be in the output; repeatable.")] = None,
+    ban: Annotated[Names, _option(_WORDS, "Word or phrase that must not be in the output; repeatable.")] = None,
     no_repeat_ngram: Annotated[
-        Count, _option(_WORDS, "No sequence of so many tokens twice; 0 allows all.", metavar="N")
+        Count, _option(_WORDS, "No repeated n-gram of this size; 0 is off.", metavar="N")
     ] = None,
     repetition_penalty: Annotated[
-        Number, _option(_WORDS, "Above 1: what was said becomes less probable.", metavar="N")
+        Number, _option(_WORDS, "Above 1: generated tokens become less probable.", metavar="N")
     ] = None,
     repetition_of: Annotated[
         Literal["log_probabilities", "logits"] | None,
-        _option(_WORDS, "What the penalty multiplies: log_probabilities or logits.", metavar="WHAT"),
+        _option(_WORDS, "Values to penalise: log_probabilities or logits.", metavar="WHAT"),
     ] = None,
     renormalise: Annotated[
         bool | None,
-        _option(_WORDS, "What is forbidden leaves its probability to the rest.", "--renormalise/--no-renormalise"),
+        _option(_WORDS, "Renormalise probabilities after rules are applied.", "--renormalise/--no-renormalise"),
     ] = None,
     allow_unk: Annotated[
-        bool | None, _option(_WORDS, "Whether the unknown token may be said.", "--allow-unk/--no-allow-unk")
+        bool | None, _option(_WORDS, "Allow the unknown token.", "--allow-unk/--no-allow-unk")
     ] = None,
     coverage_penalty: Annotated[
-        Number, _option(_WORDS, "Weight of source words not looked at.", metavar="N", min=0)
+        Number, _option(_WORDS, "Penalty for source tokens without attention.", metavar="N", min=0)
     ] = None,
     max_length: Annotated[
-        Count, _option(_LENGTHS, "Most tokens of an answer; else factor x source + extra.", metavar="N", min=1)
+        Count, _option(_LENGTHS, "Maximum output tokens; default: factor x source + extra.", metavar="N", min=1)
     ] = None,
-    min_length: Annotated[Count, _option(_LENGTHS, "Fewest tokens of an answer.", metavar="N", min=1)] = None,
+    min_length: Annotated[Count, _option(_LENGTHS, "Minimum output tokens.", metavar="N", min=1)] = None,
     max_length_factor: Annotated[
-        Number, _option(_LENGTHS, "Most tokens of an answer per token of source.", metavar="N")
+        Number, _option(_LENGTHS, "Maximum output tokens per source token.", metavar="N")
     ] = None,
-    max_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.", metavar="N")] = None,
+    max_length_extra: Annotated[Count, _option(_LENGTHS, "Added to the maximum.", metavar="N")] = None,
     min_length_factor: Annotated[
-        Number, _option(_LENGTHS, "Fewest tokens of an answer per token of source.", metavar="N")
+        Number, _option(_LENGTHS, "Minimum output tokens per source token.", metavar="N")
     ] = None,
-    min_length_extra: Annotated[Count, _option(_LENGTHS, "And so many more.", metavar="N")] = None,
+    min_length_extra: Annotated[Count, _option(_LENGTHS, "Added to the minimum.", metavar="N")] = None,
     counts_eos: Annotated[
-        bool | None, _option(_LENGTHS, "Whether the end counts as a token.", "--counts-eos/--no-counts-eos")
+        bool | None, _option(_LENGTHS, "Count EOS as a token of the length.", "--counts-eos/--no-counts-eos")
     ] = None,
     at_limit: Annotated[
         Literal["cut", "end", "free"] | None,
-        _option(_LENGTHS, "An answer at its limit is cut, ends by force, or ends as it is."),
+        _option(_LENGTHS, "At the limit: truncate, force EOS, or allow any token."),
     ] = None,
     max_source: Annotated[
-        Count, _option(_LENGTHS, "Most tokens of a line; a longer one is an error.", metavar="N", min=1)
+        Count, _option(_LENGTHS, "Maximum source tokens; a longer line is an error.", metavar="N", min=1)
     ] = None,
     long_source: Annotated[
         Literal["refuse", "cut"] | None,
-        _option(_LENGTHS, "A line of more tokens: an error, or only its first are read."),
+        _option(_LENGTHS, "A longer line: an error, or truncated."),
     ] = None,
     split: Annotated[
         bool | None,
         _option(
             _LENGTHS,
-            "Answer each sentence of a line by itself; by default if the model was trained on single sentences.",
+            "Split lines into sentences; default: if the model was trained on single sentences.",
             "--split/--no-split",
         ),
     ] = None,
-    n_best: Annotated[Count, _option(_OUTPUT, "As many answers a line, as Marian writes them.", min=1)] = None,
+    n_best: Annotated[Count, _option(_OUTPUT, "Number of outputs per line, in Marian's format.", min=1)] = None,
     distinct: Annotated[
         bool | None,
         _option(
-            _OUTPUT, "No text twice in --n-best; by default so, but for samples and --like.", "--distinct/--no-distinct"
+            _OUTPUT, "Distinct texts in --n-best; default except with samples and --like.", "--distinct/--no-distinct"
         ),
     ] = None,
-    alignments: Annotated[bool, _option(_OUTPUT, "Which source words were looked at.", "--alignments")] = False,
+    alignments: Annotated[bool, _option(_OUTPUT, "Print word alignments.", "--alignments")] = False,
     alignments_of: Annotated[
         Literal["words", "pieces"] | None,
-        _option(_OUTPUT, "Alignments of the words that the text shows, or of the pieces of the tokenizer."),
+        _option(_OUTPUT, "Unit of alignments: words of the text or tokenizer pieces."),
     ] = None,
-    as_json: Annotated[bool, _option(_OUTPUT, "One JSON object a line, with scores taken apart.", "--json")] = False,
+    as_json: Annotated[bool, _option(_OUTPUT, "Print one JSON object per line, with detailed scores.", "--json")] = False,
     output: Annotated[
         Path | None,
-        _option(_OUTPUT, "Write to this file, which is replaced when all is done.", "--output", "-o"),
+        _option(_OUTPUT, "Write to this file, replaced when all is done.", "--output", "-o"),
     ] = None,
     errors: Annotated[
-        Literal["strict", "replace"], _option(_OUTPUT, "Bytes that are no UTF-8: an error, or U+FFFD.")
+        Literal["strict", "replace"], _option(_OUTPUT, "Invalid UTF-8: an error, or U+FFFD.")
     ] = "strict",
     engine: Annotated[
         Literal["auto", "textbook", "cached", "fast", "onnx", "ctranslate2"] | None,
-        _option(_MACHINE, "The first four give the same answers; the others are for folders exported to them."),
+        _option(_MACHINE, "The first four give equal outputs; the others are for exported folders."),
     ] = None,
     compile: Annotated[  # noqa: A002
-        bool | None, _option(_MACHINE, "Fast engine: a minute for each new size of a batch, then faster.")
+        bool | None, _option(_MACHINE, "Compile the fast engine: up to a minute per new batch size.")
     ] = None,
-    precision: Annotated[Literal["auto", "fp32", "bf16", "fp16"] | None, _option(_MACHINE, "Of the network.")] = None,
+    precision: Annotated[Literal["auto", "fp32", "bf16", "fp16"] | None, _option(_MACHINE, "Precision of the network.")] = None,
     batch_tokens: Annotated[
-        Count, _option(_MACHINE, "Source positions decoded side by side; 0 chooses by the device.", min=0)
+        Count, _option(_MACHINE, "Source positions per batch; 0 chooses by device.", min=0)
     ] = None,
     device: Annotated[str, _option(_MACHINE, "auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Threads = None,
 ) -> None:
     """Translate (or otherwise transform) lines of standard input.
 
-    Texts that are given are answered instead. Order is kept and an empty line stays empty. What was cut at the length
-    limit, had unknown words or was split into sentences is said on standard error. Whatever is left out is as the model
-    folder has it (generation.json).
+    Given texts are used instead of standard input. Order is kept and an empty line stays empty. Outputs cut at the
+    length limit, unknown words and lines split into sentences are reported on standard error. Defaults are stored in
+    the model folder (generation.json).
     """
     given = dict(locals())
     for name in _COMMAND_OPTIONS:
@@ -194,7 +194,7 @@ def generate(
     from attendo.cli import output as answers
     from attendo.runs.load import load
 
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # same as the input, for any locale
     text_model = load(model, device)
     if ensemble:
         text_model = text_model.ensemble([load(each, device) for each in ensemble])
@@ -244,7 +244,7 @@ def _generate_all(
 def _generate_until_error(
     model: "TextModel", texts: Sequence[str], lines_before: int, options: dict[str, Any]
 ) -> "Iterator[list[Result]]":
-    """A line that has no answer ends it, but not before the lines above it are answered."""
+    """Yield results. On an error, earlier lines are still answered before it is raised."""
     from attendo.text_model import NotANumberError, TooLongError
     from attendo.text_model.options import message_without_position
 
@@ -259,7 +259,7 @@ def _generate_until_error(
 
 
 def _generate(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":
-    """An empty line stays empty, also of a decoder-only model, which could go on from nothing."""
+    """Generate a result per text. An empty line stays empty, even if a decoder-only model could continue it."""
     from attendo.text_model.results import EMPTY_RESULT
 
     results = model.generate(texts, **options)

@@ -1,4 +1,4 @@
-"""`attendo heads`: numbers about every head, ranked, as a table and as a picture."""
+"""The `attendo heads` command: statistics of every attention head as a ranked table and a picture."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BUILTIN = "builtin"
 BUILTIN_PAIRS = 1000
-_WIDTHS = {"distance": 6}  # of a number with three digits behind the point; others have one before it
+_WIDTHS = {"distance": 6}  # columns for two digits before the decimal point; other values have one
 
 
 def heads(
@@ -24,35 +24,35 @@ def heads(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="Source text, one sentence a line; builtin: the built-in task with its gold links."
+            metavar="FILE", help="Source text, one sentence per line; builtin: the built-in task with its gold links."
         ),
     ],
     target: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Its translations; the model's own greedy answers unless given."),
+        typer.Option(metavar="FILE", help="Target text; default: the model's own greedy output."),
     ] = None,
     gold: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Gold links, such as 0-0 1-2 3?4 (? is possible, not sure)."),
     ] = None,
     links: Annotated[
-        Literal["words", "tokens"], typer.Option(help="What the gold links count: words between spaces, or tokens.")
+        Literal["words", "tokens"], typer.Option(help="Units of the gold links: words between spaces, or tokens.")
     ] = "words",
     sort: Annotated[
         Literal["entropy", "distance", "diagonality", "special", "alignment"],
-        typer.Option(help="What the table is ranked and the picture coloured by."),
+        typer.Option(help="Statistic that ranks the table and colours the picture."),
     ] = "alignment",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object with everything.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with all results.")] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also a picture: .svg, .png or .pdf.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write a picture: .svg, .png or .pdf.")
     ] = None,
     store: Annotated[
-        bool, typer.Option("--store", help="Keep the best alignment head in MODEL, for generate --alignments.")
+        bool, typer.Option("--store", help="Store the best alignment head in MODEL, for generate --alignments.")
     ] = False,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of table, picture and messages.")] = "en",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Measure what every head looks at: how spread, how far, how near the diagonal, how well aligned.
+    """Measure every attention head: entropy, distance, diagonality, alignment.
 
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
@@ -78,7 +78,7 @@ def heads(
 
 
 def _check_format(output: Path | None) -> str:
-    """Before any work: whether the picture can be drawn."""
+    """Check that the picture can be drawn, and return its format."""
     if output is None:
         return ""
     from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
@@ -91,7 +91,7 @@ def _check_format(output: Path | None) -> str:
 
 
 def _draw(report: "HeadReport", order: "HeadOrder", output: Path, file_format: str, language: Language) -> str:
-    """What there is to warn of."""
+    """Write the picture and return a warning, which may be empty."""
     from attendo.explore.head_report import draw_heads
 
     picture, warning = draw_heads(report, order, file_format, language)
@@ -137,7 +137,7 @@ def _show(report: "HeadReport", order: "HeadOrder", language: Language) -> None:
 
 
 def _format_table(report: "HeadReport", order: "HeadOrder", language: Language) -> list[str]:
-    """In 80 columns, with a mark at the best alignment head."""
+    """Format the table in 80 columns, with a mark at the best alignment head."""
     from rich.cells import cell_len
 
     shown = {
@@ -159,7 +159,7 @@ def _format_table(report: "HeadReport", order: "HeadOrder", language: Language) 
 
 
 def _pad(text: str, width: int) -> str:
-    """To the right, or with a negative width to the left; a Chinese character is two cells wide."""
+    """Align a text right, or left if the width is negative. A Chinese character is two cells wide."""
     from rich.cells import cell_len
 
     room = " " * (abs(width) - cell_len(text))

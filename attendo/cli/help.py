@@ -1,4 +1,4 @@
-"""Plain help texts, and `attendo help`. Help is written without rich, whose import would take longer than the rest."""
+"""Plain help texts and the `attendo help` command. Help does not use rich, because its import is slow."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,16 +6,16 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-MAX_WIDTH = 100  # columns at most: longer lines are hard to read
-_MAX_NAME_WIDTH = 26  # columns at most for the names of options; longer names get a line of their own
+MAX_WIDTH = 100  # columns; longer lines are hard to read
+_MAX_NAME_WIDTH = 26  # columns for option names; longer names have a line of their own
 _FOLDERS = ("data", "documents_folder", "ensemble", "folder", "model", "models", "out", "run", "runs", "store")
 
-# Names and explanations, by section.
+# (name, explanation) rows by section.
 HelpRows = dict[str, list[tuple[str, str]]]
 
 
 def write_help(command: Any, context: Any, formatter: Any, commands: HelpRows | None = None) -> None:
-    """The help of a command; `commands` are those of a group."""
+    """Write the help of a command. `commands` are the commands of a group."""
     command.format_usage(context, formatter)
     formatter.write_paragraph()
     formatter.write_text(command.help or "")
@@ -31,7 +31,7 @@ def write_help(command: Any, context: Any, formatter: Any, commands: HelpRows | 
 def show_help(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]", help="Such as train, or bench serve.")
+        list[str] | None, typer.Argument(metavar="[COMMAND]", help="A command, such as train or bench serve.")
     ] = None,
 ) -> None:
     """Show the help of a command."""
@@ -52,7 +52,7 @@ def _list_arguments(command: Any) -> HelpRows:
 
 
 def _list_options(command: Any, context: Any) -> HelpRows:
-    """By section. Options without one come first, but help alone comes last."""
+    """Return the options by section. Options without a section are first, but --help alone is last."""
     found: HelpRows = {"Options": []}
     for each in command.get_params(context):
         if each.param_type_name == "option" and not each.hidden:
@@ -82,7 +82,7 @@ def _name_option(option: Any) -> str:
 
 
 def _name_value(option: Any) -> str:
-    """The placeholder for an option's value in the help."""
+    """Return the placeholder for an option's value in the help."""
     if option.metavar:
         return str(option.metavar)
     if choices := option.type_descriptor.choices:

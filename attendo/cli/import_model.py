@@ -1,4 +1,4 @@
-"""`attendo import`: a model of another system as a model folder, with a certificate."""
+"""The `attendo import` command: converts another system's model into a model folder, with a certificate."""
 
 import json
 from pathlib import Path
@@ -13,24 +13,24 @@ from attendo.errors import UsageError, require_package
 @cleanup_on_signal()
 def import_model(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A model of transformers: config.json and safetensors.")
+        Path, typer.Argument(metavar="FOLDER", help="Hugging Face transformers model: config.json and safetensors.")
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Model folder to write.")],
     source_language: Annotated[
-        str | None, typer.Option(help="Of the sources, as M2M100 (en) or NLLB (eng_Latn) calls it.")
+        str | None, typer.Option(help="Source language, in the notation of M2M100 (en) or NLLB (eng_Latn).")
     ] = None,
-    target_language: Annotated[str | None, typer.Option(help="Of the answers.")] = None,
+    target_language: Annotated[str | None, typer.Option(help="Target language.")] = None,
     proof: Annotated[
-        Path | None, typer.Option(help="Sentences to compare with, one a line, instead of random ones.")
+        Path | None, typer.Option(help="Sentences to compare with, one per line, instead of random ones.")
     ] = None,
     no_proof: Annotated[
-        bool, typer.Option("--no-proof", help="Without a comparison, and without transformers.")
+        bool, typer.Option("--no-proof", help="Skip the comparison; transformers is not needed.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
 ) -> None:
     """Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, and compare the two on at least 200 sentences.
 
-    Exit code 0: written, and the same. 4: they differ, or it is none that attendo can hold; then nothing is written.
+    Exit code 0: written, and both agree. 4: they differ or the model is not supported. Then nothing is written.
     """
     if no_proof and (proof is not None or as_json):
         raise UsageError("proof_options_with_no_proof")
@@ -51,6 +51,6 @@ def import_model(
     if certificate is not None:
         print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
     typer.echo(f"{imported.folder.model_type} model written to {out}", err=True)
-    if certificate is None or as_json:  # the table has them
+    if certificate is None or as_json:  # the table includes the remarks
         for remark in imported.remarks():
             typer.echo(remark, err=True)

@@ -1,4 +1,4 @@
-"""The command line. A command is imported when it is called, so that help and mistakes are answered at once."""
+"""The command line. A command is imported when it is called, so that help and usage errors are fast."""
 
 import os
 import re
@@ -17,36 +17,36 @@ from attendo.cli.signals import find_exit_code
 from attendo.cli.values import convert_lightly
 from attendo.errors import AttendoError, ModelError, UsageError
 
-# typer carries its own copy of click and shows only the leaves of its exceptions; this is what they all stem from.
+# typer has its own copy of click and exports only leaf exception classes. This is their common base class.
 ClickException: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
-# Commands by section of the help: where each function is, and the first line of its docstring.
+# Commands by section of the help: name → module and function, first line of the docstring.
 CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 
 COMMANDS: CommandTable = {
     "Train": {
-        "demo": ("demo:demo", "Train a small English → Chinese Transformer here and now, and look inside it."),
+        "demo": ("demo:demo", "Train a small English → Chinese Transformer and show its attention."),
         "prepare": (
             "prepare:prepare",
-            "Turn text into memory-mapped shards of token ids, to be used by any number of runs.",
+            "Convert text into memory-mapped shards of token ids, for any number of runs.",
         ),
         "train": ("train:train", "Train a model on parallel text, or on running text."),
         "finetune": (
             "finetune:finetune",
-            "Go on training a model on your own text, with its tokenizer and network.",
+            "Train a model further on your own text, with its tokenizer and network.",
         ),
         "average": (
             "average:average",
-            "Average the weights of a run's last checkpoints: often better than the best of them.",
+            "Average the weights of a run's last checkpoints.",
         ),
         "reproduce": (
             "reproduce:reproduce",
-            "Train a recipe, score it on its tests, and compare with the numbers it should reach.",
+            "Train a recipe, score it on its tests, and compare with the expected scores.",
         ),
         "plot": ("plot:plot", "Draw learning curves: training and validation loss, learning rate, scores."),
         "doctor": (
             "doctor:doctor",
-            "Look for what would spoil a run: in its network and in its data, without training it.",
+            "Check a run's network and data for problems, without training.",
         ),
         "verify-resume": (
             "verify:verify_resume",
@@ -56,38 +56,38 @@ COMMANDS: CommandTable = {
     "Use": {
         "generate": ("generate:generate", "Translate (or otherwise transform) lines of standard input."),
         "score": ("score:score", "Print the log-probability of every target line given its source line."),
-        "evaluate": ("evaluate:evaluate", "Score a model on text that it did not learn from."),
+        "evaluate": ("evaluate:evaluate", "Score a model on text that it was not trained on."),
         "tokenize": ("tokenize:tokenize", "Print the pieces of every line of standard input."),
         "detokenize": ("tokenize:detokenize", "Print the text of every line of ids on standard input."),
         "verify": (
             "verify:verify",
-            "Compare the answers of all engines, batch sizes, paddings and caches, and the scores with what was said.",
+            "Compare outputs and scores across engines, batch sizes, paddings and caches.",
         ),
         "serve": (
             "serve:serve",
-            "Serve models over HTTP: LibreTranslate, DeepL, OpenAI and Hugging Face shapes, our own API, and the page.",
+            "Serve models over HTTP: LibreTranslate, DeepL, OpenAI, Hugging Face and native APIs, and the explorer page.",
         ),
     },
     "Look inside": {
         "describe": (
             "describe:describe",
-            "Show what a network is made of: every operation, its shapes, its parameters.",
+            "Show every operation of a network with its shapes and parameters.",
         ),
         "trace": (
             "trace:trace",
-            "Walk through one run from tokens to text: each formula, its shapes, its numbers.",
+            "Show one forward pass from tokens to text: each formula, its shapes, its numbers.",
         ),
         "explore": (
             "explore:explore",
-            "Show a model from inside, in the browser: attention, steps, beams, masks, formulas with their numbers.",
+            "Inspect a model in the browser: attention, steps, beams, masks, formulas with their numbers.",
         ),
         "heads": (
             "heads:heads",
-            "Measure what every head looks at: how spread, how far, how near the diagonal, how well aligned.",
+            "Measure every attention head: entropy, distance, diagonality, alignment.",
         ),
         "plot-attention": (
             "plot:plot_attention",
-            "Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.",
+            "Draw attention weights with tokens on both axes; rows are the predicted tokens.",
         ),
     },
     "Exchange and measure": {
@@ -98,7 +98,7 @@ COMMANDS: CommandTable = {
         ),
         "export": (
             "export:export",
-            "Write the model for another system, and compare the two on at least 200 sentences.",
+            "Export a model to another system's format and compare the two on at least 200 sentences.",
         ),
         "bench": ("main:bench", "Measure speed beside other systems, as ratios in one run."),
     },
@@ -113,15 +113,15 @@ BENCH: CommandTable = {
     "Commands": {
         "generate": (
             "bench:generate",
-            "Time generation: attendo, transformers and CTranslate2 with the same weights, encoder included.",
+            "Compare generation speed of attendo, transformers and CTranslate2 with the same weights.",
         ),
-        "serve": ("bench:serve", "Load a server: throughput, latency, rejections, as its clients see them."),
+        "serve": ("bench:serve", "Load-test a server: throughput, latency and rejections as clients see them."),
     }
 }
 
 
 class _Commands(Mapping[str, Any]):
-    """Commands by name; one is imported when it is asked for."""
+    """Commands by name, imported on first access."""
 
     def __init__(self, table: CommandTable) -> None:
         self._entries = {name: entry for section in table.values() for name, entry in section.items()}
@@ -149,27 +149,27 @@ class _Commands(Mapping[str, Any]):
 
 
 class Command(TyperCommand):
-    """One command."""
+    """A command with light parameter conversion and plain help."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.params = list(map(convert_lightly, self.params))
 
     def get_help_option(self, context: Any) -> Any:
-        """The option --help."""
+        """Return the --help option."""
         return convert_lightly(super().get_help_option(context))
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
-        """What follows the name in the usage line."""
+        """Return the parts of the usage line after the command name."""
         arguments: list[Any] = [each for each in self.params if each.param_type_name == "argument"]
         return ["[OPTIONS]", *(describe_argument(each) for each in arguments if not each.hidden)]
 
     def format_help(self, context: Any, formatter: Any) -> None:
-        """Usage, text, arguments, and options by section."""
+        """Write usage, text, arguments, and options by section."""
         write_help(self, context, formatter)
 
     def invoke(self, context: Any) -> Any:
-        """Run it. A missing run file or model is an error before torch is imported."""
+        """Run the command. A missing run file or model raises an error before torch is imported."""
         for each in self.params:
             given = context.params.get(each.name)
             for path in given if isinstance(given, list) else [given]:
@@ -183,7 +183,7 @@ class Command(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """Commands that are imported when they are called."""
+    """A group whose commands are imported when they are called."""
 
     table: CommandTable
 
@@ -193,19 +193,19 @@ class LazyGroup(TyperGroup):
         self.params = list(map(convert_lightly, self.params))
 
     def get_help_option(self, context: Any) -> Any:
-        """The option --help."""
+        """Return the --help option."""
         return convert_lightly(super().get_help_option(context))
 
     def list_commands(self, context: Any) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return list(self.commands)
 
     def format_help(self, context: Any, formatter: Any) -> None:
-        """Usage, commands by section, options; no command is imported for it."""
+        """Write usage, commands by section, and options, without importing a command."""
         write_help(self, context, formatter, self.list_helps())
 
     def list_helps(self) -> HelpRows:
-        """Name and first line of the help of every command, by section; hidden ones have none."""
+        """Return name and first help line of every command by section. Hidden commands are excluded."""
         return {
             section: [(name, text) for name, (_, text) in entries.items()]
             for section, entries in self.table.items()
@@ -257,14 +257,14 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; whatever goes wrong for a reason the user can mend is one line and an exit code."""
+    """Run a command. An error that the user can fix prints one line and sets the exit code."""
     try:
         code = typer.main.get_command(app)(standalone_mode=False, prog_name="attendo")
     except ClickException as error:
         code = _refuse(error)
     except AttendoError as error:
         if isinstance(error.__cause__ or error.__context__, ImportError) and find_exit_code(error) is not None:
-            raise  # nothing is missing: a signal came while it was imported
+            raise  # the import was interrupted by a signal; no package is missing
         code = _fail(str(error), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         code = _fail("interrupted", 130)
@@ -273,13 +273,13 @@ def main() -> None:
     except (RuntimeError, MemoryError) as error:
         code = _report_out_of_memory(error)
     except SystemExit as leaving:
-        # click and rich leave with 1 when whoever read our output has seen enough (`| head -1`). That is no failure.
+        # click and rich exit with 1 if the reader closes the pipe (`| head -1`). This is not a failure.
         code = 0 if isinstance(leaving.__context__, BrokenPipeError) else leaving.code
     sys.exit(_flush(code if isinstance(code, int) else 0))
 
 
 def _flush(code: int) -> int:
-    """Write buffered output before the process ends, so that an error can still be reported; return the exit code."""
+    """Flush standard output, so that a write error is reported, and return the exit code."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -291,14 +291,14 @@ def _flush(code: int) -> int:
 
 
 def _discard_output() -> None:
-    """Send buffered output to the null device: Python flushes standard output once more at exit."""
+    """Redirect standard output to the null device, because Python flushes it again at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
 
 
 def _refuse(error: Any) -> int:
-    """A mistake of use. Without a command the help is shown, which is the message of that error."""
+    """Report a usage error. Without a command, the message of the error is the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return int(error.exit_code)
@@ -306,7 +306,7 @@ def _refuse(error: Any) -> int:
 
 
 def _name_options(message: str, context: Any) -> str:
-    """With options as they were typed, --n-best, where settings of the library have names such as n_best."""
+    """Replace setting names such as n_best by the options that were typed, such as --n-best."""
     for each in context.command.params:
         typed = context.get_parameter_source(each.name)
         if each.param_type_name == "option" and "_" in each.name and typed is not None and typed.name == "COMMANDLINE":
@@ -323,7 +323,7 @@ def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> Non
 
 
 def _report_out_of_memory(error: Exception) -> int:
-    """Any other fault is ours, and told in full."""
+    """Report an out-of-memory error in one line. Raise any other error again."""
     from attendo.nn.devices import is_out_of_memory, oom_message
 
     if not is_out_of_memory(error):

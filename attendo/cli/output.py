@@ -1,4 +1,4 @@
-"""Results as plain text, n-best lists or JSON lines, and a console on standard error."""
+"""Formats results as plain text, n-best lists or JSON lines, and makes a console on standard error."""
 
 import json
 import sys
@@ -12,17 +12,17 @@ from attendo.cli.stdin import to_single_line
 if TYPE_CHECKING:
     from attendo.text_model import Alignment, Result
 
-_MAX_WORDS = 20  # unknown words of a line that are told
+_MAX_WORDS = 20  # maximum number of unknown words in a warning
 
 
 def format_plain(result: "Result", by_piece: bool = False) -> str:
-    """The text; behind ||| the alignment, where there is one. An empty line stays empty."""
+    """Return the text and, after |||, the alignment if there is one. An empty line stays empty."""
     links = None if result.alignment is None or not result.source_tokens else _format_links(result.alignment, by_piece)
     return to_single_line(result.text) + ("" if links is None else f" ||| {links}")
 
 
 def format_n_best(number: int, result: "Result", by_piece: bool = False) -> Iterator[str]:
-    """`LINE ||| text ||| F0= log-probability ||| score`, lines counted from 0; an alignment behind the text."""
+    """Yield `LINE ||| text ||| F0= log-probability ||| score`, lines counted from 0; an alignment follows the text."""
     for each in result.hypotheses:
         alignment = "" if each.alignment is None else f"{_format_links(each.alignment, by_piece)} ||| "
         yield (
@@ -32,21 +32,21 @@ def format_n_best(number: int, result: "Result", by_piece: bool = False) -> Iter
 
 
 def _format_links(alignment: "Alignment", by_piece: bool) -> str:
-    """Of tokens (`by_piece`), or of the words that the text shows."""
+    """Return the links in Pharaoh format, between tokens (`by_piece`) or between words of the text."""
     from attendo.text_model.results import format_pharaoh
 
     return format_pharaoh(alignment.links if by_piece else alignment.word_links)
 
 
 def format_json(number: int, result: "Result", all_hypotheses: bool) -> str:
-    """One object; `line` is counted from 1. `all_hypotheses`: with all hypotheses."""
+    """Return one JSON object. `line` is counted from 1."""
     from attendo.text_model.results import result_to_dict
 
     return json.dumps({"line": number + 1, **result_to_dict(result, all_hypotheses)}, ensure_ascii=False)
 
 
 def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[str]:
-    """What was not done as asked, with the line of the input, counted from 1; `ends`: answers have an end."""
+    """Yield warnings about a result, with the input line counted from 1. Without `ends`, cut outputs are normal."""
     if result.unknown:
         yield f"line {number + 1}: {format_unknown_words(result.unknown)}"
     if result.source_left_out:
@@ -60,13 +60,13 @@ def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[
 
 
 def format_split_summary(sentences: Sequence[int], lines: int, by_default: bool) -> str:
-    """How many lines were split, and why; `sentences` of each of them."""
+    """Describe the number of split lines and the reason. `sentences` has the sentence count of each split line."""
     reason = "; the model was trained on single sentences (--no-split reads lines whole)" if by_default else ""
     return f"{len(sentences):,} of {lines:,} lines split into {sum(sentences):,} sentences{reason}"
 
 
 def format_unknown_words(words: Sequence[str]) -> str:
-    """The first of them by name, and how many more there are."""
+    """Name the first 20 unknown words and count the rest."""
     from attendo.text_model.options import shorten
 
     more = f" and {len(words) - _MAX_WORDS:,} more" if len(words) > _MAX_WORDS else ""
@@ -74,7 +74,7 @@ def format_unknown_words(words: Sequence[str]) -> str:
 
 
 class BestEffortStderr:
-    """Standard error as it is at the moment, until it cannot be written; then nothing."""
+    """The current standard error. After a failed write, later writes are ignored."""
 
     def __init__(self) -> None:
         self._broken = False
@@ -91,15 +91,15 @@ class BestEffortStderr:
             return
         try:
             action()
-        except (OSError, ValueError):  # the reader left, the disk is full, the terminal is gone, the file was closed
+        except (OSError, ValueError):  # closed pipe, full disk, closed terminal or closed file
             self._broken = True
 
-    def __getattr__(self, name: str) -> Any:  # what a console asks a file for: whether it is a terminal, its encoding
+    def __getattr__(self, name: str) -> Any:  # a console also reads isatty and encoding
         return getattr(_unwrap_stderr(), name)
 
 
 def _unwrap_stderr() -> TextIO:
-    """Itself, not what a live display puts in its place, which would come back to us."""
+    """Return the real standard error, not the proxy of a live display, which would call this object again."""
     found: TextIO = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
     return found
 

@@ -1,4 +1,4 @@
-"""`attendo plot` and `attendo plot-attention`: learning curves and attention maps as pictures."""
+"""The `attendo plot` and `attendo plot-attention` commands: pictures of learning curves and attention maps."""
 
 import sys
 from pathlib import Path
@@ -14,17 +14,17 @@ def plot(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or their metrics.jsonl.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A .png, .svg or .pdf file; curves.png unless given."),
+        typer.Option("--output", "-o", metavar="FILE", help="A .png, .svg or .pdf file; default: curves.png."),
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this one: loss, valid_loss, lr, bleu ...; repeatable."),
+        typer.Option(metavar="NAME", help="Only this metric: loss, valid_loss, lr, bleu ...; repeatable."),
     ] = None,
-    x: Annotated[Literal["step", "seconds", "tokens"], typer.Option(help="What the horizontal axis counts.")] = "step",
+    x: Annotated[Literal["step", "seconds", "tokens"], typer.Option(help="Unit of the horizontal axis.")] = "step",
 ) -> None:
     """Draw learning curves: training and validation loss, learning rate, scores.
 
-    Prints the path of the picture: curves.png in the run folder, or here when there are several runs.
+    Prints the path of the picture: curves.png in the run folder, or in the current folder for several runs.
     """
     from attendo.explore.curves import metrics_path, read_histories
     from attendo.explore.curves_figure import FORMATS, draw_curves
@@ -46,32 +46,32 @@ def plot(
 
 def plot_attention(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source, or the text to be continued.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Source text, or the text to continue.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .svg, .png or .pdf file.")] = Path(
         "attention.svg"
     ),
     target: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The target; the model's own greedy answer unless given.")
+        str | None, typer.Option(metavar="TEXT", help="Target text; default: the model's own greedy output.")
     ] = None,
     site: Annotated[
         Literal["cross", "encoder", "decoder"] | None,
         typer.Option(
-            help="Target to source, as it is unless given, or the self-attention of a stack.", show_default=False
+            help="Cross-attention (the default), or self-attention of the encoder or decoder.", show_default=False
         ),
     ] = None,
-    layer: Annotated[int | None, typer.Option(metavar="N", min=0, help="From 0; the last unless given.")] = None,
+    layer: Annotated[int | None, typer.Option(metavar="N", min=0, help="Layer, from 0; default: the last.")] = None,
     head: Annotated[
         str | None,
-        typer.Option(metavar="N,N|mean", help="From 0, one or several, or their mean, as it is unless given."),
+        typer.Option(metavar="N,N|mean", help="One or several heads, from 0, or their mean; default: mean."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All heads, of all layers unless --layer is given.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All heads, of all layers or of --layer.")] = False,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the picture's words and messages.")] = "en",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Draw where a model looked, with its tokens on both axes; rows are the tokens being predicted.
+    """Draw attention weights with tokens on both axes; rows are the predicted tokens.
 
-    Of cross-attention the stored alignment head is drawn, where there is one and neither --layer nor --head is given.
-    A decoder-only model has no source: of it the decoder is drawn.
+    For cross-attention, the stored alignment head is the default, if there is one and --layer and --head are not given.
+    A decoder-only model has no cross-attention, so its decoder self-attention is drawn.
     Prints the path of the picture.
     """
     with localised_errors(lang):
@@ -100,7 +100,7 @@ def plot_attention(
 
 
 def _check_format(output: Path) -> str:
-    """Before any work: whether the picture can be drawn."""
+    """Check that the picture can be drawn, and return its format."""
     from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
 
     form = output.suffix.removeprefix(".").lower()

@@ -1,4 +1,4 @@
-"""`attendo prepare`: text to a folder of token ids that training reads without holding it in memory."""
+"""The `attendo prepare` command: converts text into memory-mapped token ids for training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,16 +38,16 @@ def prepare(
     text: Text = None,
     field: Field = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
     max_bad_ratio: MaxBadRatio = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     verify: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Check every byte of prepared data, and stop.")
+        Path | None, typer.Option(metavar="FOLDER", help="Verify every byte of prepared data, then exit.")
     ] = None,
 ) -> None:
-    """Turn text into memory-mapped shards of token ids, to be used by any number of runs.
+    """Convert text into memory-mapped shards of token ids, for any number of runs.
 
-    attendo train does this by itself when it is given text. Bad lines are counted by reason and listed.
+    attendo train does this itself when it is given text. Bad lines are counted by reason and listed.
     """
     from attendo.errors import UsageError
 
@@ -92,7 +92,7 @@ def _format_size(data: "PreparedData") -> str:
 
 
 def _choose_tokenizer(config: "RunConfig") -> "TokenizerConfig | Tokenizers":
-    """How to cut the text; a model that goes on learning has its own way."""
+    """Return the tokenizer config, or the tokenizers of the model in `start_from`."""
     if config.start_from is None:
         return config.tokenizer
     from attendo.model_folder import load_model

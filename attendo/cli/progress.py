@@ -32,35 +32,39 @@ if TYPE_CHECKING:
     from attendo.runs.run import Run
 
 PrintLine = Callable[[str], None]
-NUM_PLAIN_LINES = 20  # plain lines over a whole run
-FIRST_LINE_STEP = (
-    10  # steps after which there is a first plain line, so that a mistake is seen before a twentieth of the run
-)
+NUM_PLAIN_LINES = 20  # progress lines per run without a terminal
+FIRST_LINE_STEP = 10  # step of the first progress line, so that a mistake shows before 5% of the run
 METRIC_NAMES = {"bleu": "BLEU", "chrf": "chrF"}
-MIN_WAITING_SHARE = 0.1  # share of the time that is worth a word
-RECENT_STEPS = 50  # steps that loss, speed and padding are taken over
-DECAY_SECONDS = 60.0  # seconds after which a step counts a third in the time that is left
-MIN_STEPS, MIN_SECONDS = 10, 2.0  # the time left is shown after either of them
+MIN_WAITING_SHARE = 0.1  # data waiting time is shown from this share of the time
+RECENT_STEPS = 50  # steps for the means of loss, speed and padding
+DECAY_SECONDS = 60.0  # time constant of the remaining time estimate: older steps have weight 1/e
+MIN_STEPS, MIN_SECONDS = 10, 2.0  # the remaining time is shown after either of them
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended. `exit_code` is 0, or tells which signal stopped it early; `stopped` is any early end."""
+    """The end of a run. `exit_code` is 0, or that of the signal which stopped it; `stopped` is any early end."""
 
     model_folder: Path
-    seconds: float  # of training
+    seconds: float  # training time
     stopped: bool
     exit_code: int
     print_line: PrintLine
 
 
 def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
-    """Prepare, then train to the end, or until Ctrl-C or SIGTERM asks to stop; then save."""
+    """Prepare the data, train until the end, Ctrl-C or SIGTERM, and save."""
     prepare_with_progress(run)
     run.build()
     standing, config = run.trainer.state, run.config.train
+    best, by = standing.best, standing.best_by or config.best
+    before = (
+        BestValidation(best, standing.best_step)
+        if best is not None and standing.best_step and by == config.best
+        else None
+    )
     console = make_stderr_console(quiet=not run.world.is_main)
-    with TrainingProgress(config.steps, config.best, _find_best(run), console) as progress, defer_signals() as interrupt:
+    with TrainingProgress(config.steps, config.best, before, console) as progress, defer_signals() as interrupt:
         say = progress.print_line
         if stop_at is not None and stop_at <= run.trainer.step:
             say(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
@@ -71,7 +75,7 @@ def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
         run.stop_requested = lambda: bool(interrupt)
         try:
             if run.config.start_from is not None and not run.trainer.step:
-                progress.show(run.trainer.validate())  # what the old model is worth on both kinds of text
+                progress.show(run.trainer.validate())  # scores of the old model on old and new validation text
             for report in run.train(stop_at):
                 progress.show(report)
                 faults = _report_write_faults(run, faults, say)
@@ -93,26 +97,18 @@ def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
         return RunOutcome(run.folder / "model", run.trainer.state.seconds, stopped, interrupt.exit_code, say)
 
 
-def _find_best(run: Run) -> "BestValidation | None":
-    """The best validation of a run that is resumed, if it is measured by the same metric."""
-    state, metric = run.trainer.state, run.config.train.best
-    if state.best is None or not state.best_step or (state.best_by or metric) != metric:
-        return None
-    return BestValidation(state.best, state.best_step)
-
-
 def report_end(outcome: RunOutcome) -> None:
-    """Where the model is; a run that was stopped early leaves with its exit code instead."""
+    """Print the path of the model. For a run that stopped early, exit with its exit code instead."""
     if outcome.stopped:
         raise typer.Exit(outcome.exit_code)
     outcome.print_line(f"model written to {outcome.model_folder}")
 
 
 def _check_before_training(run: Run, print_line: PrintLine) -> None:
-    """What would waste the whole run stops it; what is worth a change is said."""
+    """Run the quick checks. A fault that would waste the run raises its error; other findings are printed."""
     if run.trainer.step:
         return
-    if run.world.size > 1:  # a check on one rank alone would leave the others waiting
+    if run.world.size > 1:  # a check on one rank would block the other ranks
         print_line("with several processes the first look at data and network is left out: attendo doctor has it")
         return
     for finding in run_quick_checks(run):
@@ -122,13 +118,13 @@ def _check_before_training(run: Run, print_line: PrintLine) -> None:
 
 
 def _save_after_error(run: Run) -> None:
-    """What was learned must not be lost with whatever went wrong.
+    """Save a checkpoint after an error, so that the training progress is not lost.
 
-    Amid an update there is nothing to save: what would go on from it would be another run. And saving takes all ranks,
-    which do not know of this.
+    In the middle of an update nothing is saved, because a resumed run would differ. With several ranks nothing is
+    saved, because saving needs all ranks and the others do not know of the error.
     """
     if run.trainer.all_reported and run.world.size == 1:
-        with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # what went wrong first is to be told
+        with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # the first error is the one to report
             run.save()
 
 
@@ -142,7 +138,7 @@ def _save_early(run: Run, print_line: PrintLine) -> None:
 
 
 def _report_write_faults(run: Run, known: set[str], print_line: PrintLine) -> set[str]:
-    """Each once while it lasts, however its wording changes."""
+    """Print each write fault once while it lasts, even if its text changes."""
     faults = run.faults
     for name in sorted(faults.keys() - known):
         print_line(f"warning: {faults[name]}")
@@ -183,7 +179,7 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
 
 
 def describe_plan(config: TrainConfig, data: PreparedData) -> str:
-    """How long a run is, in one sentence."""
+    """Describe the length of a run in one sentence."""
     positions = max(data.source_tokens, data.target_tokens) + data.pairs
     epochs = config.steps * config.accumulate * config.batch_tokens / positions
     times = math.ceil(config.steps / config.validate_every)
@@ -213,7 +209,7 @@ class BestValidation:
 
 
 class TrainingProgress:
-    """Shows the reports of a run on standard error. Of a resumed run `best_before` is what it had reached."""
+    """Shows the reports of a run on standard error. `best_before` is the best validation of a resumed run."""
 
     def __init__(
         self,
@@ -234,7 +230,7 @@ class TrainingProgress:
         self._saved: int | None = None
         self._display_state = _DisplayState()
         live = self.console.is_terminal and not self.console.is_dumb_terminal
-        # Results may go through a pipe meanwhile: standard output stays what it is.
+        # Standard output is not redirected, because results may be piped.
         self._live = Live(get_renderable=self._render, console=self.console, redirect_stdout=False) if live else None
 
     def __enter__(self) -> "TrainingProgress":
@@ -291,7 +287,7 @@ class TrainingProgress:
         self.print_line(f"step {report.step:,}: validation loss {report.loss:.4f}{scores}{note}")
 
     def _summarise_run(self) -> list[str]:
-        """What the run as a whole has come to."""
+        """Return facts about the whole run: best score, last checkpoint, skipped steps."""
         facts = []
         if self._best is not None:
             facts.append(f"best {_format_score(self._best_name, self._best.value)} at step {self._best.step:,}")
@@ -306,7 +302,7 @@ class TrainingProgress:
         return "left –" if seconds is None else f"left {_format_duration(seconds)}"
 
     def _render(self) -> Group:
-        """Called by the thread that redraws, which therefore looks at one finished whole."""
+        """Render one immutable state, because the redraw thread calls this method."""
         shown = self._display_state
         row = Table.grid(padding=(0, 2), expand=True)
         row.add_column(ratio=1)
@@ -320,7 +316,7 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class _DisplayState:
-    """What the live display says."""
+    """Values shown by the live display."""
 
     done: int = 0
     time_left: str = "left –"
@@ -329,18 +325,16 @@ class _DisplayState:
 
 
 class _StepStatistics:
-    """Means over the last steps, and what they say about the time to come."""
+    """Means over the last steps, and an estimate of the remaining time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._recent: deque[Step] = deque(maxlen=RECENT_STEPS)
-        self._start: tuple[float, float] | None = None  # clock and seconds of training at the first step seen here
+        self._start: tuple[float, float] | None = None  # clock and training seconds at the first step
         self._last: Step | None = None
         self._num_steps = 0
-        self._steps = self._seconds = 0.0  # that were seen, each of them counting less the longer ago it was
-        self._wall_clock_factor = (
-            1.0  # seconds on the clock for each second of training: validation and saving take time too
-        )
+        self._steps = self._seconds = 0.0  # exponentially decayed sums
+        self._wall_clock_factor = 1.0  # clock seconds per training second; validation and saving take time too
 
     def add(self, step: Step) -> None:
         self._recent.append(step)
@@ -356,7 +350,7 @@ class _StepStatistics:
             self._wall_clock_factor = max(1.0, (now - begun) / (step.seconds - before))
 
     def _count(self, steps: int, seconds: float) -> None:
-        """One slow step among many hardly counts; a pace that lasts counts in full after some minutes."""
+        """Add to the decayed sums. A single slow step has little weight; a lasting change dominates after minutes."""
         kept = math.exp(-seconds / DECAY_SECONDS)
         self._steps, self._seconds = self._steps * kept + steps, self._seconds * kept + seconds
 
@@ -379,19 +373,19 @@ class _StepStatistics:
         ]
 
     def estimate_seconds(self, steps: int) -> float | None:
-        """None as long as too little was seen: the first steps of a process are slow."""
+        """Return the remaining seconds, or None after too few steps: the first steps of a process are slow."""
         if not self._steps or (self._num_steps < MIN_STEPS and self._seconds < MIN_SECONDS and steps):
             return None
         return steps * self._wall_clock_factor * self._seconds / self._steps
 
     def _waiting_share(self) -> float:
-        """Share of the time in which there was nothing to learn from."""
+        """Return the share of time spent waiting for data."""
         seconds = self._recent[-1].seconds - self._recent[0].seconds
         return (sum(step.waited for step in self._recent) - self._recent[0].waited) / seconds if seconds > 0 else 0.0
 
     def _format_speed(self) -> str:
         seconds = self._recent[-1].seconds - self._recent[0].seconds
-        tokens = sum(step.tokens for step in self._recent) - self._recent[0].tokens  # when it began is not known
+        tokens = sum(step.tokens for step in self._recent) - self._recent[0].tokens  # its start time is unknown
         return f"{tokens / seconds:,.0f} tokens/s" if seconds > 0 else "– tokens/s"
 
 
@@ -410,7 +404,7 @@ def _format_duration(seconds: float) -> str:
 
 
 def _wrap_facts(facts: Sequence[str], width: int) -> list[str]:
-    """As many facts in a line as fit, none of them broken."""
+    """Join facts into lines up to the width, without breaking a fact."""
     lines: list[str] = []
     for fact in facts:
         if lines and len(lines[-1]) + 3 + len(fact) <= width:
@@ -421,7 +415,7 @@ def _wrap_facts(facts: Sequence[str], width: int) -> list[str]:
 
 
 def prepare_with_progress(run: "Run", verify: bool = False) -> None:
-    """Prepare the data of a run, telling how far it is."""
+    """Prepare the data of a run and show the progress."""
     with open_preparation_display() as tell:
         for report in run.prepare(verify):
             tell(report)
@@ -444,7 +438,7 @@ def open_preparation_display() -> Iterator["PreparationDisplay"]:
 
 
 class PreparationDisplay:
-    """Says each new stage once, or keeps one line up to date where there is a terminal."""
+    """Prints each new stage once, or updates one line on a terminal."""
 
     def __init__(self, console: Console, update: object = None) -> None:
         self._console, self._update = console, update

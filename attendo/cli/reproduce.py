@@ -1,4 +1,4 @@
-"""`attendo reproduce`: train a recipe, score it, compare with its expected numbers."""
+"""The `attendo reproduce` command: trains a recipe, scores it and compares it with the expected scores."""
 
 import sys
 import time
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from attendo.runs.run import Run
 
 _VERDICTS = {True: "pass", False: "fail", None: "not judged"}
-_LIST_WIDTH = 100  # of the list of recipes
-_LEFT_ALIGNED = ("test", "score", "variant", "part", "expected", "published", "verdict")  # columns that are words
+_LIST_WIDTH = 100  # columns of the recipe list
+_LEFT_ALIGNED = ("test", "score", "variant", "part", "expected", "published", "verdict")  # text columns
 
 
 def reproduce(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="RECIPE", help="Name of a recipe (--list has them), or path of a run file.")
+        str | None, typer.Argument(metavar="RECIPE", help="Name of a recipe (see --list), or path of a run file.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of its files, or the one that holds it; data unless given.")
+        Path | None, typer.Option(help="Folder of the recipe's files, or its parent folder; default: data.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for its runs; runs/reproduce/RECIPE unless given.")] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="1,2", help="Other seeds than the recipe's own.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the runs; default: runs/reproduce/RECIPE.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="1,2", help="Seeds to use instead of the recipe's own.")] = None,
     variants: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Some of its variants only; nothing is judged.")
+        str | None, typer.Option(metavar="A,B", help="Run only these variants, without a verdict.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Trainings at once, each a process with a log file.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Parallel trainings, each in a process with a log file.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    show: Annotated[bool, typer.Option("--list", help="Print all recipes with their numbers, and stop.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Print all recipes with their scores, then exit.")] = False,
 ) -> None:
-    """Train a recipe, score it on its tests, and compare with the numbers it should reach.
+    """Train a recipe, score it on its tests, and compare with the expected scores.
 
-    A run that is complete is taken as it is, an interrupted one goes on. Exit code 0: as expected, 1: worse.
+    Complete runs are reused and interrupted runs are resumed. Exit code 0: as expected, 1: worse.
     """
     if show:
         if recipe is not None:
@@ -74,7 +74,7 @@ def _print_recipes() -> None:
 
 
 def _choose_recipe(name: str, seeds: str | None, variants: str | None) -> "Recipe":
-    """With scores that can be computed here, which is asked before the long work."""
+    """Return the selected recipe. Check early that its metrics can be computed."""
     from attendo.metrics import METRICS, check_metric
     from attendo.recipes.recipe import find_recipe
 
@@ -89,7 +89,7 @@ def _choose_recipe(name: str, seeds: str | None, variants: str | None) -> "Recip
 
 
 def _parse_list(option: str, value: str | None, example: str) -> list[str]:
-    """What an option lists. One that lists nothing, as a script's empty variable, does not mean all."""
+    """Split a comma-separated option. Raise `UsageError` for an empty list, such as a script's empty variable."""
     found = [each.strip() for each in (value or "").split(",") if each.strip()]
     if value is not None and not found:
         raise UsageError("option_list_empty", option=option, value=value, example=example)
@@ -103,11 +103,11 @@ def _check_device(device: str) -> None:
 
 
 def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, device: str, max_jobs: int) -> None:
-    """Those that are not complete yet."""
+    """Train the runs that are not complete."""
     from attendo.recipes.files import compute_checksums, list_training_files
     from attendo.recipes.run_state import read_run_state, write_text_checksums
 
-    texts: dict[str | None, dict[str, str]] = {}  # by variant: its seeds learn from the same
+    texts: dict[str | None, dict[str, str]] = {}  # checksums by variant; all seeds of a variant use the same text
     left: list[tuple[PlannedRun, RunConfig, bool]] = []
     for run in runs:
         config = _make_config(recipe, run, folder)
@@ -129,14 +129,14 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
 
 
 def _make_config(recipe: "Recipe", run: "PlannedRun", folder: Path | None) -> "RunConfig":
-    """As `attendo train` would have it."""
+    """Return the config that `attendo train` would use."""
     from attendo.cli.train import make_config
 
     return make_config(recipe.path, {"source": None, "target": None, "folder": folder}, run.changes)
 
 
 def _train_one(run: "PlannedRun", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
-    """`texts` are what it will have learned from, if it is a new one."""
+    """Train or resume a run. `texts` has the training text checksums of a new run."""
     from attendo.cli.progress import run_training
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
@@ -194,7 +194,7 @@ def _train_in_parallel(jobs: "Sequence[TrainingJob]", max_jobs: int) -> None:
 
 
 def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, device: str, out: Path) -> bool:
-    """Whether nothing is worse than expected, and all could be written down."""
+    """Score and report all tests. Return True if no score is worse than expected and all outputs were saved."""
     from attendo.bench.comparison import collect_environment
     from attendo.recipes.results import make_outcome, write_results
     from attendo.recipes.scoring import OutputsNotSaved, ScoringStarted, TruncatedOutputs, score_tests
@@ -217,7 +217,7 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
                 found.append(report)
     outcome = make_outcome(recipe, runs, found)
     seconds = time.monotonic() - begun
-    print("\n".join(format_outcome(outcome)), flush=True)  # before it is written down, which may fail
+    print("\n".join(format_outcome(outcome)), flush=True)  # before writing the results, which may fail
     path = write_results(outcome, out, folder, collect_environment(pick_device(device)), seconds)
     _report(f"written to {path}")
     return outcome.passed is not False and kept
@@ -228,7 +228,7 @@ def _report(line: str) -> None:
 
 
 def format_recipes(recipes: "Sequence[Recipe]") -> Iterator[str]:
-    """A table of recipes: their tests with their numbers, the folder of the data, and below that what they are."""
+    """Yield a table of recipes with tests, scores and data folder, each followed by its description."""
     cells = [list(_format_recipe_rows(recipe)) for recipe in recipes]
     head = ("recipe", "test", "expected", "published", "data")
     widths = [max(map(len, column)) for column in zip(head, *chain.from_iterable(cells), strict=True)]
@@ -243,7 +243,7 @@ def format_recipes(recipes: "Sequence[Recipe]") -> Iterator[str]:
 
 
 def format_outcome(outcome: "RecipeOutcome") -> Iterator[str]:
-    """A line a test; where there are variants, or parts of a test, one for each of them too; and the verdict."""
+    """Yield one line per test, one line per variant or part of a test, and the verdict."""
     yield f"{outcome.recipe.name}: {outcome.recipe.criteria.about}"
     yield from _align_columns([_format_cells(row) for row in outcome.rows])
     if apart := [cells for row in outcome.rows for cells in _format_variant_cells(row)]:

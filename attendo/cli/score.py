@@ -1,4 +1,4 @@
-"""`attendo score`: how probable a model finds given translations."""
+"""The `attendo score` command: log-probabilities of given targets."""
 
 import json
 import sys
@@ -22,21 +22,23 @@ PAIRS_AT_ONCE = 1024
 
 def score(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported one.")
+        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported folder.")
     ],
-    source: Annotated[Path, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")],
-    target: Annotated[Path, typer.Option(help="Its translations, line by line beside it.")],
-    normalise: Annotated[bool, typer.Option("--normalise", help="Divide by the tokens, eos included.")] = False,
-    words: Annotated[bool, typer.Option("--words", help="Also of every token, eos included.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    source: Annotated[Path, typer.Option(help="Source text, one sentence per line (plain, .gz or .xz).")],
+    target: Annotated[Path, typer.Option(help="Target text, line by line.")],
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="Divide by the number of tokens, EOS included.")
+    ] = False,
+    words: Annotated[bool, typer.Option("--words", help="Also print the score of every token, EOS included.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Threads = None,
 ) -> None:
     """Print the log-probability of every target line given its source line.
 
-    It is the sum over the tokens of the target and its end, so never above 0; the nearer to 0, the more probable. Of a
-    decoder-only model the target is what follows the source in one text, and has no end. Which line has words that the
-    vocabulary lacks, which are scored as unknown, is said on standard error.
+    The score is the sum over the target tokens and EOS. It is at most 0, and higher is more probable. For a
+    decoder-only model the target continues the source and has no EOS. Lines with words outside the vocabulary are
+    reported on standard error; such words are scored as the unknown token.
     """
     from attendo.runs.load import load
 

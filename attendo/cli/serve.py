@@ -1,4 +1,4 @@
-"""`attendo serve`: models behind the APIs that programs already speak."""
+"""The `attendo serve` command: serves models over common HTTP APIs."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _read_config(context: typer.Context, file: Path | None) -> Path | None:
-    """Take options that are not given from a TOML file, by the same names."""
+    """Read options that are not given from a TOML file with the same names."""
     if file is None:
         return None
     import tomllib
@@ -41,12 +41,12 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
 
 def serve(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL", help="Model folders, or exported ones; the first is the default.")
+        list[Path], typer.Argument(metavar="MODEL", help="Model folders or exported folders; the first is the default.")
     ],
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8800,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all addresses.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")] = 8800,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name or address that requests call this server by.")
+        list[str] | None, typer.Option(metavar="NAME", help="Host name or address that requests may use.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16 or fp16.")] = None,
@@ -54,48 +54,48 @@ def serve(
     languages: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SOURCE-TARGET", help="Such as en-zh; once for each model, where its folder does not tell."
+            metavar="SOURCE-TARGET", help="Such as en-zh; one per model, if its folder does not name the languages."
         ),
     ] = None,
     task: Annotated[
         list[str] | None,
-        typer.Option(help="translation, summarization, conversation or generation; once for each model."),
+        typer.Option(help="translation, summarization, conversation or generation; one per model."),
     ] = None,
     key_file: Annotated[
-        Path | None, typer.Option(help="Keys, one a line, one of which every request must bring. Also: ATTENDO_KEYS.")
+        Path | None, typer.Option(help="API keys, one per line; every request needs one. Also: ATTENDO_KEYS.")
     ] = None,
     cors_origin: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="Page that may ask from a browser, as https://x.org.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Origin allowed by CORS, such as https://x.org.")
     ] = None,
-    deadline: Annotated[float | None, typer.Option(help="Seconds in which a request must be answered.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Time limit of a request in seconds.")] = None,
     documents_folder: Annotated[
-        Path | None, typer.Option(help="Where documents wait to be fetched; among temporary files unless given.")
+        Path | None, typer.Option(help="Folder for translated documents; default: a temporary folder.")
     ] = None,
     metrics_open: Annotated[
-        bool, typer.Option("--metrics-open", help="Tell /metrics to others than this machine, without a key.")
+        bool, typer.Option("--metrics-open", help="Serve /metrics to other machines too, without a key.")
     ] = False,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
-    log_level: Annotated[str, typer.Option(help="info (a line for each request), warning or error.")] = "info",
+    log_level: Annotated[str, typer.Option(help="info (one line per request), warning or error.")] = "info",
     change: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Another limit, such as waiting=64.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a limit, such as waiting=64.")
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
-            help="TOML file with options by their names, models and a table of set; options that are given win.",
+            help="TOML file with options by name, models and a table named set; options on the command line win.",
             callback=_read_config,
             is_eager=True,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Read all models, tell what would be served, and end.")
+        bool, typer.Option("--check", help="Load all models, print what would be served, then exit.")
     ] = False,
 ) -> None:
-    """Serve models over HTTP: LibreTranslate, DeepL, OpenAI and Hugging Face shapes, our own API, and the page.
+    """Serve models over HTTP: LibreTranslate, DeepL, OpenAI, Hugging Face and native APIs, and the explorer page.
 
-    Prints the address when the first request can be answered. SIGTERM ends it when all requests are answered.
+    Prints the address when the server is ready. SIGTERM stops it after requests in flight are finished.
 
-    Exit codes: 0 ended as told, 2 a setting, 3 data, 4 a model, 70 the part that computes died or hung. Needs
+    Exit codes: 0 stopped normally, 2 setting, 3 data, 4 model, 70 the worker died or hung. Needs
     `pip install 'attendo\\[serve]'`.
     """
     from attendo.serve.server import bind, check_bindable
@@ -115,7 +115,7 @@ def serve(
         check_bindable(host, port)
         _check(_make_app(models, as_what, settings))
         return
-    with bind(host, port, allow_wildcard=True) as place:  # a port that is taken is told before a model is read
+    with bind(host, port, allow_wildcard=True) as place:  # fail on a used port before loading a model
         app = _make_app(models, as_what, settings)
         _report_models(app, sys.stderr)
         _warn(host, settings)
@@ -149,12 +149,12 @@ def _make_settings(
     hosts = tuple(dict.fromkeys((*LOOPBACK, *called)))
     settings = ServeSettings(**apply_changes({**given, "hosts": hosts, "keys": keys}, changes))
     for key in settings.keys:
-        check_key(key, "--set keys")  # the others have been looked at
+        check_key(key, "--set keys")  # `read_keys` has checked the others
     return settings
 
 
 def _check(app: "RequestGuard") -> None:
-    """Every model answers once."""
+    """Run a warm-up generation on every model and report the models."""
     import asyncio
 
     async def answers() -> None:

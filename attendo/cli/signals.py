@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a lost terminal: requests to finish the step and save, or reasons to tidy up and leave."""
+"""Handling of SIGINT, SIGTERM and SIGHUP: finish the step and save, or clean up and exit."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ _Handler = Callable[[int, FrameType | None], None]
 
 
 class Interrupt:
-    """False until a signal came; then true, with the exit code that tells which."""
+    """False until a signal arrives, then True. `exit_code` is 128 plus the signal number."""
 
     def __init__(self) -> None:
         self.exit_code = 0
@@ -21,16 +21,16 @@ class Interrupt:
 
 
 class SignalExit(SystemExit):
-    """SIGTERM or SIGHUP came. The line that says so is printed already."""
+    """Raised by SIGTERM or SIGHUP, after its line was printed."""
 
 
 def catch_signals() -> None:
-    """From now on SIGTERM and SIGHUP are one line and an exception, as Ctrl-C is."""
+    """Make SIGTERM and SIGHUP print one line and raise an exception, as Ctrl-C does."""
     process = os.getpid()
 
     def leave(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
-        if os.getpid() != process:  # a forked worker ends without a word, as it does without this handler
+        signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
+        if os.getpid() != process:  # a forked worker ends silently, as it does without this handler
             os.kill(os.getpid(), number)
         _exit_on_signal(number, frame)
 
@@ -40,9 +40,9 @@ def catch_signals() -> None:
 
 
 def find_exit_code(error: BaseException | None) -> int | None:
-    """The code of the signal that led to this error; None where none did.
+    """Return the exit code of the signal that caused this error, or None.
 
-    Extension modules replace what is raised while they are imported by an ImportError: its causes are searched.
+    Extension modules replace exceptions raised during their import by ImportError, so the causes are searched.
     """
     while error is not None:
         if isinstance(error, SignalExit):
@@ -55,12 +55,12 @@ def find_exit_code(error: BaseException | None) -> int | None:
 
 @contextmanager
 def defer_signals() -> Iterator[Interrupt]:
-    """A signal is remembered; a second one leaves at once."""
+    """Record the first signal. A second signal has its usual effect."""
     interrupt = Interrupt()
 
     def remember(number: int, frame: FrameType | None) -> None:
         interrupt.exit_code = 128 + number
-        for each, handler in before.items():  # whichever comes next is the second one
+        for each, handler in before.items():  # restore the handlers for a second signal
             signal.signal(each, handler)
 
     before = _install_handlers([signal.SIGINT, *_list_ending_signals()], remember)
@@ -73,7 +73,7 @@ def defer_signals() -> Iterator[Interrupt]:
 
 @contextmanager
 def cleanup_on_signal() -> Iterator[None]:
-    """A signal is an exception, as Ctrl-C always is, so that half-written files go. Decorates a command too."""
+    """Turn signals into exceptions, so that partial files are removed. Also usable as a decorator."""
 
     before = _install_handlers(_list_ending_signals(), _exit_on_signal)
     try:
@@ -89,12 +89,12 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _list_ending_signals() -> list[signal.Signals]:
-    hang_up = getattr(signal, "SIGHUP", None)  # Windows has none
-    if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:  # nohup: work that is to outlive its terminal
+    hang_up = getattr(signal, "SIGHUP", None)  # missing on Windows
+    if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN:  # nohup ignores SIGHUP
         return [signal.SIGTERM]
     return [signal.SIGTERM, hang_up]
 
 
 def _install_handlers(numbers: Sequence[signal.Signals], handler: _Handler) -> dict[int, Any]:
-    """From now on; what did it before comes back."""
+    """Install the handler and return the previous handlers."""
     return {int(number): signal.signal(number, handler) for number in numbers}

@@ -1,4 +1,4 @@
-"""Lines of standard input in blocks, so that memory stays the same however many come."""
+"""Reads standard input in blocks of lines, so that memory use is constant."""
 
 import os
 import re
@@ -13,21 +13,21 @@ from typing import Literal, TextIO
 
 from attendo.errors import DataError, ModelError, UsageError
 
-FIRST_LINES = 16  # of the first block: a person soon sees something
-LINES_AT_ONCE = 2048  # read, sorted by length and decoded together; a terminal is answered line by line
-MIN_PROGRESS_SECONDS = 2.0  # seconds: shorter work needs no word on how far it is
+FIRST_LINES = 16  # lines in the first block; small, so that the first results appear soon
+LINES_AT_ONCE = 2048  # lines read, sorted by length and decoded together; a terminal gets one line at a time
+MIN_PROGRESS_SECONDS = 2.0  # no progress is shown before this time
 
-_CHUNK = 1 << 18  # bytes read at a time
-_POLL_SECONDS = 0.05  # seconds: a program that writes all the time is not cut short, one that waits hardly feels it
+_CHUNK = 1 << 18  # bytes per read
+_POLL_SECONDS = 0.05  # wait for another line; long enough for a continuous writer, short for an interactive one
 
-# All that some program takes for the end of a line.
+# All characters that some program treats as a line break.
 _BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def read_input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str]]:
-    """A line that cannot be read ends it, but not before the lines above it are answered.
+    """Yield blocks of lines. On a line that cannot be decoded, yield the earlier lines, then raise.
 
-    Nor is anybody kept waiting who writes some lines into a pipe and waits for their answers.
+    A block also ends when the writer of a pipe pauses, so that its lines are answered at once.
     """
     if sys.stdin is None:
         raise UsageError("stdin_closed")
@@ -48,7 +48,7 @@ def read_input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str
 
 @contextmanager
 def replace_text_file(path: Path) -> Iterator[TextIO]:
-    """A text file that takes the place of `path` when all is written; what goes wrong leaves that as it was."""
+    """Yield a text file that replaces `path` when it is complete. On an error, `path` is unchanged."""
     place = path.with_name(f".tmp-{path.name}")
     try:
         with place.open("w", encoding="utf-8", newline="\n") as file:
@@ -63,13 +63,13 @@ def replace_text_file(path: Path) -> Iterator[TextIO]:
 
 
 def to_single_line(text: str) -> str:
-    """One line in, one line out: whatever could be taken for its end is a space."""
+    """Replace all line breaks by spaces."""
     return _BREAKS.sub(" ", text)
 
 
 @contextmanager
 def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequence[int] | None = None) -> Iterator[None]:
-    """What is wrong with a text is told of its line: so many stand before the first text, or those at `line_indices`."""
+    """Name the file and line of a bad text in errors: text n is line `lines_before` + n, or `line_indices[n]`."""
     from attendo.text_model import NotANumberError, TooLongError
     from attendo.text_model.options import message_without_position
 
@@ -84,7 +84,7 @@ def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequenc
 
 
 class LineCounter:
-    """How far the work is, on standard error where that is a terminal and nothing else is being shown there."""
+    """Line count on standard error, if only that is a terminal."""
 
     def __init__(self) -> None:
         self._start, self._lines, self._visible = time.monotonic(), 0, False
@@ -100,22 +100,22 @@ class LineCounter:
             self._visible = True
 
     def clear(self) -> None:
-        """Before something else is said, and at the end."""
+        """Erase the count before other output and at the end."""
         if self._visible:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             self._visible = False
 
 
 class _StdinReader:
-    """Standard input line by line, which knows whether another line is there."""
+    """Reads standard input line by line and detects when the writer pauses."""
 
     def __init__(self) -> None:
         try:
             self._file: int | None = sys.stdin.fileno()
-        except OSError:  # it is no file of the system's
+        except OSError:  # standard input has no file descriptor
             self._file = None
         self._complete_lines: deque[bytes] = deque()
-        self._partial_line: list[bytes] = []  # of the line behind these
+        self._partial_line: list[bytes] = []  # start of the next line
 
     def __iter__(self) -> Iterator[bytes]:
         if self._file is None:
@@ -133,12 +133,12 @@ class _StdinReader:
             yield last
 
     def is_idle(self) -> bool:
-        """Whether no line is there, nor comes soon; at the end of a file that is not so."""
+        """Return True if no line is available and none arrives within 0.05 s. False at the end of a file."""
         if self._complete_lines or self._file is None:
             return False
         try:
             return not select.select([self._file], [], [], _POLL_SECONDS)[0]
-        except (OSError, ValueError):  # a kind of file that cannot be asked
+        except (OSError, ValueError):  # select does not support this file
             return False
 
 

@@ -1,4 +1,4 @@
-"""The option `--threads` of every command that computes on a CPU."""
+"""The `--threads` option of every command that computes on a CPU."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import typer
 
 
 def _set_threads(threads: int | None) -> int | None:
-    """torch reads the variable when it is imported, and so do the processes that a command starts."""
+    """Set OMP_NUM_THREADS, which torch and child processes read at start-up."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
         if "torch" in sys.modules:
@@ -26,6 +26,6 @@ Threads = Annotated[
         metavar="N",
         callback=_set_threads,
         show_default=False,
-        help="Number of CPU threads; by default the fastest number, found by timing, or OMP_NUM_THREADS.",
+        help="Number of CPU threads; default: OMP_NUM_THREADS, or the fastest number, found by timing.",
     ),
 ]

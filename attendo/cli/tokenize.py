@@ -1,4 +1,4 @@
-"""`attendo tokenize` and `attendo detokenize`: the tokenizer of a model, as a filter."""
+"""The `attendo tokenize` and `attendo detokenize` commands: a model's tokenizer as a text filter."""
 
 import sys
 from pathlib import Path
@@ -12,8 +12,8 @@ from attendo.errors import DataError, UsageError
 if TYPE_CHECKING:
     from attendo.text import Tokenizer
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, an exported one, or a checkpoint.")]
-Side = Annotated[Literal["source", "target"], typer.Option(help="Whose tokenizer: source or target.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, exported folder or checkpoint.")]
+Side = Annotated[Literal["source", "target"], typer.Option(help="Tokenizer to use: source or target.")]
 
 
 def tokenize(
@@ -23,9 +23,9 @@ def tokenize(
 ) -> None:
     """Print the pieces of every line of standard input.
 
-    Pieces are for people to read. Only ids become the same text again.
+    Pieces are for reading. Only ids can be converted back into the same text.
     """
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # as the input is, whatever the locale
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # same as the input, for any locale
     tokenizer = _load_tokenizer(model, side)
     for lines in read_input_blocks("strict"):
         for numbers in tokenizer.encode_many(lines):

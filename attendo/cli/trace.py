@@ -1,4 +1,4 @@
-"""`attendo trace`: every formula of one run, with the numbers of the model."""
+"""The `attendo trace` command: every formula of one forward pass, with the model's numbers."""
 
 import json
 from pathlib import Path
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from attendo.explore.trace_terminal import TraceView
     from attendo.text_model import Trace
 
-MAX_NUMBERS = 20_000_000  # that are written: some 200 MB of JSON
+MAX_NUMBERS = 20_000_000  # maximum numbers written, about 200 MB of JSON
 
 
 def trace(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The source sentence, or a text to be continued.")],
-    target: Annotated[str | None, typer.Option(help="Its translation; the model's own, greedy, unless given.")] = None,
-    layer: Annotated[int | None, typer.Option(help="All numbers of this layer, counted from 0.")] = None,
-    head: Annotated[int | None, typer.Option(help="The scores and weights of this head, counted from 0.")] = None,
-    step: Annotated[int | None, typer.Option(help="How this token of the target came about, counted from 0.")] = None,
-    no_mask: Annotated[bool, typer.Option("--no-mask", help="What if the decoder saw the future?")] = False,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Source sentence, or a text to continue.")],
+    target: Annotated[str | None, typer.Option(help="Target text; default: the model's own greedy output.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Show all numbers of this layer, counted from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="Show scores and weights of this head, counted from 0.")] = None,
+    step: Annotated[int | None, typer.Option(help="Show the prediction of this target token, from 0.")] = None,
+    no_mask: Annotated[bool, typer.Option("--no-mask", help="Disable the decoder's causal mask.")] = False,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations and messages.")] = "en",
-    as_json: Annotated[bool, typer.Option("--json", help="Print every tensor, with the formulas, as JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write one page that opens from disk.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all tensors and formulas as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained HTML page.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Threads = None,
 ) -> None:
-    """Walk through one run from tokens to text: each formula, its shapes, its numbers.
+    """Show one forward pass from tokens to text: each formula, its shapes, its numbers.
 
-    In brief unless --layer, --head or --step asks for a part.
+    Prints a summary unless --layer, --head or --step selects a part.
     """
     with localised_errors(lang):
         if not text.strip():

@@ -1,4 +1,4 @@
-"""`attendo train`: text to a model folder, or a run that goes on where it stopped."""
+"""The `attendo train` command: trains a model on text, or resumes a run."""
 
 import os
 import sys
@@ -19,33 +19,33 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 RunFile = Annotated[
     Path | None,
-    typer.Argument(metavar="RUN.toml", help="Settings of the run; or a .tsv, .csv or .jsonl file with both sides."),
+    typer.Argument(metavar="RUN.toml", help="Run file; or a .tsv, .csv or .jsonl file with source and target."),
 ]
-Source = Annotated[list[Path] | None, typer.Option(help="Source text, one sentence a line (plain, .gz or .xz).")]
+Source = Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line (plain, .gz or .xz).")]
 Target = Annotated[
-    list[Path] | None, typer.Option(help="Target text, line by line beside it; as many as --source, in its order.")
+    list[Path] | None, typer.Option(help="Target text, line by line; one file per --source, in the same order.")
 ]
 File = Annotated[
     list[Path] | None, typer.Option("--file", help="Instead of the two: a .tsv, .csv or .jsonl file with both sides.")
 ]
 SourceField = Annotated[
-    str | None, typer.Option(help="Column of --file by number or name, or field of a .jsonl; 1 or source unless given.")
+    str | None, typer.Option(help="Source column of --file by number or name, or .jsonl field; default: 1 or source.")
 ]
-TargetField = Annotated[str | None, typer.Option(help="The same for the target; 2 or target unless given.")]
+TargetField = Annotated[str | None, typer.Option(help="The same for the target; default: 2 or target.")]
 ValidSource = Annotated[
-    list[Path] | None, typer.Option(help="Source text to validate with; some pairs are kept back unless given.")
+    list[Path] | None, typer.Option(help="Source text for validation; default: some pairs are held out.")
 ]
-ValidTarget = Annotated[list[Path] | None, typer.Option(help="Target text, line by line beside it.")]
+ValidTarget = Annotated[list[Path] | None, typer.Option(help="Target text for validation, line by line.")]
 Text = Annotated[
     list[Path] | None,
-    typer.Option(help="Instead of pairs: running text or .jsonl, for a decoder-only model that continues text."),
+    typer.Option(help="Instead of pairs: running text or .jsonl, for a decoder-only model."),
 ]
-Field = Annotated[str | None, typer.Option(metavar="NAME", help="Field of a .jsonl file of --text; text unless given.")]
+Field = Annotated[str | None, typer.Option(metavar="NAME", help="Field of a .jsonl file of --text; default: text.")]
 MaxBadRatio = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Share of lines that may be left out as bad; 0.01 unless set.")
+    float | None, typer.Option(min=0, max=1, help="Largest share of bad lines to skip; default: 0.01.")
 ]
 Preset = Annotated[
-    str | None, typer.Option(help="Size of the network: tiny, small, base, big, paper; chosen unless given.")
+    str | None, typer.Option(help="Network size: tiny, small, base, big, paper; default: chosen from the data.")
 ]
 
 
@@ -60,34 +60,30 @@ def train(
     valid_target: ValidTarget = None,
     text: Text = None,
     field: Field = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; the model goes to its model/.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; the model is written to its model/ folder.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
     max_bad_ratio: MaxBadRatio = None,
     preset: Preset = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Updates in all; chosen unless given.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Instead of --steps: how often to go through the data.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Total updates; default: chosen from the data.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Instead of --steps: passes over the data.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with the run in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume the run in this folder.")] = None,
     override: Annotated[
-        bool, typer.Option("--override", help="With --resume: go on with other settings (--set) than before.")
+        bool, typer.Option("--override", help="With --resume: allow settings (--set) that differ from the run's.")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a run that is in the folder already.")
-    ] = False,
-    stop_at: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this step, saved, to be resumed later.")
-    ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print every setting, resolved, and stop.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")] = False,
+    stop_at: Annotated[int | None, typer.Option(min=1, help="Save and stop after this step, to resume later.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print all resolved settings, then exit.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write event files for TensorBoard too.")] = False,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Train a model on parallel text, or on running text.
 
-    Either from a run file, or from text: attendo train --source a.en --target a.de --out runs/x; attendo train
-    pairs.tsv; or from text that is to be continued: attendo train --text a.txt --out runs/x
+    From a run file, or from parallel text: attendo train --source a.en --target a.de --out runs/x; attendo train
+    pairs.tsv. A decoder-only model needs running text: attendo train --text a.txt --out runs/x
 
-    What is left open is chosen from the data and printed. Ctrl-C saves; --resume goes on, bit for bit.
+    Settings you leave out are chosen from the data and printed. Ctrl-C saves. --resume continues bit for bit.
     """
     from attendo.runs.config import load_run_config
     from attendo.runs.run_folder import check_free
@@ -106,7 +102,7 @@ def train(
         )
         config = load_resumed_config(resume, changes, override)
     else:
-        check_free(folder, overwrite or show)  # before much text is read for nothing
+        check_free(folder, overwrite or show)  # fail before reading the text
         config = make_config(run_file, names, changes, needs_out=out is None and not show)
     if show:
         _print_settings(config or load_run_config(resume or Path()))
@@ -124,7 +120,7 @@ def _train(
     stop_at: int | None,
     tensorboard: bool,
 ) -> None:
-    """`run_folders` is the folder of the run to resume, or that of a new one."""
+    """Train. `run_folders` is the folder of the run to resume, and the folder of a new run; one is None."""
     from attendo.cli.progress import report_end, run_training
     from attendo.runs.report_sinks import TensorBoard
     from attendo.runs.run import Run
@@ -153,9 +149,9 @@ def make_config(
     shown_prefix: str = "",
     report: Callable[[str], None] | None = None,
 ) -> "RunConfig":
-    """The settings of a new run, those left open chosen from its data; choices that begin with `shown_prefix` are told.
+    """Return the config of a new run. Settings left out are chosen from its data.
 
-    `report` gets each as a line; they go to standard error without it.
+    Choices whose names begin with `shown_prefix` are passed to `report`, or printed to standard error without it.
     """
     from attendo.runs.config import toml_literal
     from attendo.runs.new_run import describe_files, is_data_file, read_settings, resolve_settings
@@ -168,7 +164,7 @@ def make_config(
     if run_file is None and (needs_out or not (named or changes)):
         raise UsageError("training_input_missing")
     new = resolve_settings(read_settings(run_file, files), changes, run_file)
-    speaks = os.environ.get("RANK", "0") == "0"  # of several processes one speaks
+    speaks = os.environ.get("RANK", "0") == "0"  # only rank 0 prints
     for line in describe_files(new.config.data) if speaks and files.get("file") else ():
         print(line, file=sys.stderr)
     for choice in new.choices if speaks else ():
@@ -182,8 +178,8 @@ def _report(line: str) -> None:
 
 
 def check_ahead(device: str, tensorboard: bool = False) -> None:
-    """A device or package that is not there is told before text is read."""
-    if device != "auto":  # which is always there, and takes torch to find
+    """Raise an error for a missing device or package before text is read."""
+    if device != "auto":  # auto always exists, and resolving it imports torch
         from attendo.text_model import pick_device
 
         pick_device(device)
@@ -199,7 +195,7 @@ def _print_settings(config: "RunConfig") -> None:
 
 
 def merge_changes(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]]) -> list[str]:
-    """The changes of --set, and those that have an option of their own: its setting, and the value given."""
+    """Return the changes of --set and of options that change one setting. `options`: option → setting and value."""
     changes = changes or []
     given = {option: (name, value) for option, (name, value) in options.items() if value is not None}
     for option, (name, _) in given.items():
@@ -209,7 +205,7 @@ def merge_changes(changes: Sequence[str] | None, options: Mapping[str, tuple[str
 
 
 def to_option_names(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of [data] by the names of their options."""
+    """Return settings of [data] by option name."""
     other = {"text_field": "--field", "folder": "--data"}
     return {other.get(name, f"--{name.replace('_', '-')}"): value for name, value in files.items()}
 
@@ -221,12 +217,12 @@ def refuse_with_resume(options: Mapping[str, Any]) -> None:
 
 
 def _stem(path: Path) -> str:
-    """words of words.tsv.gz: what the run folder is called unless it is given."""
+    """Return the default name of a run folder: "words" for words.tsv.gz."""
     return path.name.removesuffix("".join(path.suffixes[-2:] if path.suffix in (".gz", ".xz") else path.suffixes[-1:]))
 
 
 def load_resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":
-    """The settings that replace the run's own; None where they stay."""
+    """Return the settings that replace the run's own, or None if they do not change."""
     from attendo.runs.config import list_differences, load_run_config
 
     if not (folder / "run.toml").is_file():

@@ -1,4 +1,4 @@
-"""Values of options and arguments, from text. typer does this by pydantic, whose import takes longer than the help."""
+"""Converts option and argument values without typer's pydantic conversion, whose import is slower than the help."""
 
 from functools import partial
 from pathlib import Path
@@ -8,20 +8,20 @@ import typer
 
 
 def convert_lightly(parameter: Any) -> Any:
-    """The same parameter; its values are converted here if its type is a simple one."""
+    """Return the parameter. If its type is simple, its values are converted by this module."""
     if _find_type(parameter) in (bool, int, float, str, Path) or parameter.type_descriptor.choices:
         parameter.get_runtime_param = partial(_Conversion, parameter)
     return parameter
 
 
 class _Conversion:
-    """What typer asks for a value."""
+    """The conversion interface that typer calls."""
 
     def __init__(self, parameter: Any) -> None:
         self._parameter = parameter
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value in the type of the parameter, or a list of them."""
+        """Return the value in the parameter's type, or a list of values."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None

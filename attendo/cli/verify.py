@@ -1,4 +1,4 @@
-"""`attendo verify` and `attendo verify-resume`: equal engines, and bit-for-bit resumed training."""
+"""The `attendo verify` and `attendo verify-resume` commands: equality of engines and of resumed training."""
 
 import json
 import math
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder, or an exported one.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder or exported folder.")],
     source: Annotated[
-        Path | None, typer.Option(help="Sentences to try, one a line, instead of the model's own.")
+        Path | None, typer.Option(help="Sentences to compare, one per line, instead of the model's own.")
     ] = None,
-    lines: Annotated[int, typer.Option(min=1, help="Sentences to try, at most.")] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a comparison.")] = False,
+    lines: Annotated[int, typer.Option(min=1, help="Maximum number of sentences.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per comparison.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Threads = None,
     precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16"], typer.Option(help="Of the network; what is allowed follows it.")
+        Literal["auto", "fp32", "bf16", "fp16"],
+        typer.Option(help="Precision of the network; tolerances depend on it."),
     ] = "auto",
 ) -> None:
-    """Compare the answers of all engines, batch sizes, paddings and caches, and the scores with what was said.
+    """Compare outputs and scores across engines, batch sizes, paddings and caches.
 
-    Of an exported folder, which has one engine, the answers in batches of other sizes. It needs --source.
+    An exported folder has one engine, so its outputs are compared across batch sizes. It needs --source.
 
-    Exit code 0: all the same. 1: a difference, which is named.
+    Exit code 0: all are equal. 1: a difference, which is printed.
     """
     from attendo.interop.load import load
     from attendo.runs.verify import verify as of_model_folder
@@ -84,7 +85,7 @@ def _drop_long_texts(model: "TextModel", texts: list[str]) -> list[str]:
 
 
 def _to_json(each: "PathComparison") -> dict[str, Any]:
-    """JSON has no word for what is not finite."""
+    """Return a comparison as JSON. JSON has no infinity or NaN, so those become None."""
     largest = each.largest if math.isfinite(each.largest) else None
     return {**asdict(each), "largest": largest, "equal": each.equal}
 
@@ -111,7 +112,7 @@ def _print_comparisons(found: list["PathComparison"]) -> None:
 
 
 def _build_table(first: str, found: list["PathComparison"], columns: list[str], title: str) -> "Table":
-    """A row for each path, a column for what was compared."""
+    """Build a table with a row per path and a column per comparison."""
     from rich import box
     from rich.table import Table
 
@@ -140,14 +141,14 @@ def _format_cell(each: "PathComparison") -> "Text":
 def verify_resume(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Settings of the run.")],
     steps: Annotated[int, typer.Option(min=2, help="Steps to train.")] = 20,
-    data: Annotated[Path | None, typer.Option(help="Folder that the files of the run file are in.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
     change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     threads: Threads = None,
 ) -> None:
     """Train some steps twice, once stopped and resumed several times, and compare both bit for bit.
 
-    Exit code 0: the same losses, weights, optimizer and random state. 1: not the same, and what to try.
+    Exit code 0: equal losses, weights, optimizer and random state. 1: a difference; a fix is suggested.
     """
     import os
     from tempfile import TemporaryDirectory
@@ -178,7 +179,7 @@ def verify_resume(
 
 
 def _prepare_data(config: "RunConfig", folder: Path) -> Path:
-    """The data of all runs."""
+    """Prepare the data that all runs share, and return its folder."""
     import torch
 
     from attendo.cli.progress import prepare_with_progress
@@ -190,7 +191,7 @@ def _prepare_data(config: "RunConfig", folder: Path) -> Path:
 
 
 def _print_resume_comparisons(compared: "list[ResumeComparison]", stops: list[int]) -> None:
-    """A table: what, and whether it is equal or by how much it is not."""
+    """Print each compared item: equal, or the largest difference."""
     print(f"stopped after step {', '.join(map(str, stops))} and resumed by a new process each time:")
     width = max(len(each.name) for each in compared)
     for each in compared:

@@ -1,4 +1,4 @@
-"""Batches of padded token ids with the target shifted, and ragged arrays of sequences."""
+"""Batches of padded token ids with shifted targets, and ragged arrays of sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ _UNCOUNTED = -1
 
 @dataclass(frozen=True, eq=False)
 class RaggedArray:
-    """The i-th sequence is `ids[offsets[i] : offsets[i + 1]]`."""
+    """Sequences in one flat array. The i-th sequence is `ids[offsets[i] : offsets[i + 1]]`."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -31,7 +31,7 @@ class RaggedArray:
 
     @classmethod
     def concatenate(cls, arrays: Sequence["RaggedArray"]) -> "RaggedArray":
-        """The sequences of all parts, in their order."""
+        """Return the sequences of all arrays, in order."""
         if not arrays:
             return cls.from_lists([])
         ids = np.concatenate([part.ids for part in arrays])
@@ -45,15 +45,15 @@ class RaggedArray:
         return np.diff(self.offsets)
 
     def take(self, rows: NDArray[np.int64]) -> "RaggedArray":
-        """The sequences of these numbers, in this order."""
+        """Return the sequences with these row numbers, in this order."""
         lengths = self.lengths[rows]
         offsets = _offsets_from_lengths(lengths)
-        # Where each id of the result lies here: the start of its sequence, and its place in it.
+        # Index of each id of the result in `self.ids`: the start of its sequence plus its position in it.
         places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
         return RaggedArray(self.ids[places], offsets)
 
     def slice_rows(self, first: int, last: int) -> "RaggedArray":
-        """The sequences from `first` up to but not including `last`."""
+        """Return the sequences from `first` up to but not including `last`."""
         begin, end = self.offsets[first], self.offsets[last]
         return RaggedArray(self.ids[begin:end], self.offsets[first : last + 1] - begin)
 
@@ -70,33 +70,33 @@ def _offsets_from_lengths(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Example:
-    """One pair as ids, without control tokens."""
+    """One pair as ids, without special tokens."""
 
     source: Sequence[int]
     target: Sequence[int]
 
     @property
     def length(self) -> int:
-        """Positions of the longer side in a batch, where a control token has joined it."""
+        """Positions of the longer side in a batch, including one special token."""
         return max(len(self.source), len(self.target)) + 1
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Row by row: the source ends in eos; the target begins with bos; the labels are the target one step ahead.
+    """A padded batch. The source ends with EOS, the target starts with BOS, and the labels are the next tokens.
 
         source  I love NLP </s>      target  <s> 我 爱 NLP      labels  我 爱 NLP </s>
 
-    Short rows are filled with pad on the right. The mask is None where no source row is short.
+    Rows are padded on the right. The mask is None if no source row is padded.
     """
 
     source_ids: Int[Tensor, "B S"]
     source_mask: Bool[Tensor, "B S"] | None
     target_ids: Int[Tensor, "B T"]
     labels: Int[Tensor, "B T"]
-    numbers: tuple[int, ...] = ()  # which pairs of the training data these are, where that is known
-    # Counted when the batch is made and carried along: counting on a GPU would wait for it.
-    tokens: int = _UNCOUNTED  # target tokens to be predicted: labels that are not padding
+    numbers: tuple[int, ...] = ()  # indices of the pairs in the training data, if known
+    # Counted when the batch is made: counting on a GPU would synchronise.
+    tokens: int = _UNCOUNTED  # target tokens to predict: labels that are not padding
     source_tokens: int = _UNCOUNTED
 
     def __post_init__(self) -> None:
@@ -108,25 +108,25 @@ class Batch:
 
     @property
     def positions(self) -> int:
-        """All positions of both sides, padding included: what the batch costs."""
+        """Positions of both sides, padding included: the cost of the batch."""
         return self.source_ids.numel() + self.target_ids.numel()
 
     @property
     def padding(self) -> int:
-        """Of these, the positions that hold nothing."""
+        """Padding positions of both sides."""
         return self.positions - self.source_tokens - self.tokens
 
     def to(self, device: torch.device | str) -> "Batch":
         return self._with({name: each.to(device, non_blocking=True) for name, each in self._tensors().items()})
 
     def pin(self) -> "Batch":
-        """In memory that a GPU reads without waiting for the CPU."""
+        """Return the batch in pinned memory, which a GPU reads asynchronously."""
         return self._with({name: each.pin_memory() if each.numel() else each for name, each in self._tensors().items()})
 
     def shard(self, rank: int, world_size: int) -> "Batch":
-        """Every `world_size`-th row, for one of several processes.
+        """Return every `world_size`-th row, for one of several processes.
 
-        A process for which there is none gets a row without labels, which adds nothing to a summed loss.
+        A process without rows gets a row without labels, which adds nothing to a summed loss.
         """
         if world_size == 1:
             return self
@@ -138,7 +138,7 @@ class Batch:
         return replace(part, labels=labels, numbers=numbers, tokens=_UNCOUNTED, source_tokens=_UNCOUNTED)
 
     def repeat(self, times: int) -> "Batch":
-        """All rows again and again, for several passes at once."""
+        """Return all rows repeated `times` times, for several passes at once."""
         return Batch(
             source_ids=self.source_ids.repeat(times, 1),
             source_mask=None if self.source_mask is None else self.source_mask.repeat(times, 1),
@@ -163,7 +163,7 @@ def collate(examples: Sequence[Example]) -> Batch:
 
 
 def collate_sequences(source: RaggedArray, target: RaggedArray, numbers: tuple[int, ...] = ()) -> Batch:
-    """As many sequences of the one as of the other, side by side."""
+    """Pad and batch sources and targets of equal number."""
     source_ids, source_mask = _pad_sources(source)
     inside = _token_mask(target)
     labels = np.full((len(target), inside.shape[1] + 1), PAD, np.int64)
@@ -184,11 +184,11 @@ def collate_sequences(source: RaggedArray, target: RaggedArray, numbers: tuple[i
 
 
 def collate_windows(windows: RaggedArray, numbers: tuple[int, ...] = (), first_is_given: bool = False) -> Batch:
-    """Running text: no source, and no eos, for a window does not end the text.
+    """Batch windows of language-model text: no source, and no EOS, because a window does not end the text.
 
         target  <s> T o _ b      labels  T o _ b e
 
-    Where the first token `is_given` it is not to be predicted, because nothing stands before it to predict it by.
+    If `first_is_given`, the first token is not predicted, because it has no context.
     """
     inside = _token_mask(windows)
     labels = np.full(inside.shape, PAD, np.int64)
@@ -210,7 +210,7 @@ def collate_windows(windows: RaggedArray, numbers: tuple[int, ...] = (), first_i
 
 
 def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
-    """The source side alone, as generation needs it: ids and the mask of what is not padding."""
+    """Return ids and padding mask of the source side alone, for generation."""
     return _pad_sources(RaggedArray.from_lists(sources))
 
 
@@ -225,7 +225,7 @@ def _pad_sources(source: RaggedArray) -> tuple[Int[Tensor, "B S"], Bool[Tensor, 
 
 
 def _token_mask(sequences: RaggedArray) -> NDArray[np.bool_]:
-    """Which places of the filled rectangle hold an id. Filling them row by row keeps the order of the flat array."""
+    """Return which positions of the padded rectangle hold an id. Row-major order matches the flat array."""
     if not len(sequences):
         raise UsageError("empty_batch")
     lengths = sequences.lengths

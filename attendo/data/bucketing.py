@@ -1,4 +1,4 @@
-"""Sentences of like length together, under a budget of positions."""
+"""Batches of pairs of similar length, under a budget of positions."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from attendo.data.batch import Example
 
-# The rows of a full batch are a multiple of this, where the budget holds as many. They then follow from its widths, so
-# that shapes come again epoch after epoch, and what a GPU has recorded for one can be replayed.
+# The row count of a full batch is a multiple of this, if the budget allows it. It then depends only on the widths, so
+# that shapes recur in every epoch and captured CUDA graphs can be replayed.
 ROW_MULTIPLE = 8
 
 
@@ -18,10 +18,10 @@ def make_batches(
     batch_tokens: int,
     sort_within: int | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Which rows go together, by their lengths in positions: rows times the longest side stays within the budget.
+    """Group rows by their lengths in positions: rows times the longest side stays within `batch_tokens`.
 
-    A pair longer than the budget stands alone. Among pairs of the same lengths the order given stays.
-    Each `sort_within` rows of that order are cut by themselves, unless it is None.
+    A pair longer than the budget gets its own batch. Pairs of equal lengths keep their order. If `sort_within` is
+    given, each group of that many rows is batched separately.
     """
     if sort_within is not None:
         firsts = range(0, len(source_lengths), sort_within)
@@ -29,8 +29,8 @@ def make_batches(
         parts = [make_batches(source_lengths[each], target_lengths[each], batch_tokens) for each in stretches]
         return [rows + first for first, groups in zip(firsts, parts, strict=True) for rows in groups]
     longest = np.maximum(source_lengths, target_lengths)
-    # Within one length of the longer side from one lopsided end to the other, and back within the next: neighbours
-    # then differ little on both sides, which pads half as much as sorting by one side after the other.
+    # Sort by the longer side, then by the length difference, in alternating direction. Neighbours then differ little on
+    # both sides, which halves the padding compared with sorting by one side and then the other.
     lopsided = source_lengths - target_lengths
     order = np.lexsort((np.where(longest % 2 == 0, lopsided, -lopsided), longest))
     starts = _batch_starts(source_lengths[order].tolist(), target_lengths[order].tolist(), batch_tokens)
@@ -38,7 +38,7 @@ def make_batches(
 
 
 def group_by_length(examples: Sequence[Example], batch_tokens: int) -> Iterator[list[Example]]:
-    """Neighbours in length together; rows times the longest row stays within the budget."""
+    """Yield examples of similar length: rows times the longest row stays within `batch_tokens`."""
     sources = np.array([len(example.source) + 1 for example in examples], np.int64)
     targets = np.array([len(example.target) + 1 for example in examples], np.int64)
     for rows in make_batches(sources, targets, batch_tokens):
@@ -46,7 +46,7 @@ def group_by_length(examples: Sequence[Example], batch_tokens: int) -> Iterator[
 
 
 def _batch_starts(sources: list[int], targets: list[int], batch_tokens: int) -> list[int]:
-    """Where each batch begins, the pairs being in order."""
+    """Return the start of each batch, given pairs in sorted order."""
     starts = [0]
     place, widths = 0, (0, 0)
     while place < len(sources):
@@ -56,7 +56,7 @@ def _batch_starts(sources: list[int], targets: list[int], batch_tokens: int) -> 
             widths = wider
             place += 1
             continue
-        place = starts[-1] + (rows // ROW_MULTIPLE * ROW_MULTIPLE or rows)  # the others begin the next batch
+        place = starts[-1] + (rows // ROW_MULTIPLE * ROW_MULTIPLE or rows)  # the remaining rows start the next batch
         starts.append(place)
         widths = (0, 0)
     return starts

@@ -1,4 +1,4 @@
-"""Which text a run learns from: the settings of its data."""
+"""Settings of the training and validation data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +11,12 @@ from attendo.errors import UsageError
 from attendo.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
-# A run file may write the number of a column without quotation marks.
+# A run file may give a column number without quotes.
 FieldName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 
 
 def _check_files(value: Any) -> Any:
-    """A list of one file is that file: a run is known by its settings, and these two are the same."""
+    """Replace a list of one file by that file: a run is identified by its settings, and both are equivalent."""
     files = list(value) if isinstance(value, list | tuple) else [value]
     if not files or not all(isinstance(each, str | Path) for each in files):
         raise PydanticCustomError("path_type", "input is neither a file nor a list of files")
@@ -24,39 +24,44 @@ def _check_files(value: Any) -> Any:
 
 
 Files = Annotated[Path | tuple[Path, ...], BeforeValidator(_check_files)]
-AnyFile = TypeVar("AnyFile")  # one file, or several
+AnyFile = TypeVar("AnyFile")  # one file or several
 
 
 class PairFiles(Settings, Generic[AnyFile]):
-    """Files that hold pairs, and how they are read."""
+    """Files with sentence pairs, and how they are read."""
 
-    source: AnyFile | None = Field(None, description="source text, one sentence a line; plain, .gz or .xz")
-    target: AnyFile | None = Field(None, description="target text, line by line beside it")
-    file: AnyFile | None = Field(None, description="instead of the two: a .tsv, .csv or .jsonl file with both sides")
+    source: AnyFile | None = Field(None, description="source text, one sentence per line; plain, .gz or .xz")
+    target: AnyFile | None = Field(None, description="target text, aligned with source line by line")
+    file: AnyFile | None = Field(
+        None, description="instead of source and target: a .tsv, .csv or .jsonl file with both sides"
+    )
     source_field: FieldName | None = Field(
         None,
-        description="column of the .tsv or .csv: its number, from 1, or its name in the first line; or field of the "
-        ".jsonl. 1 or source unless set",
+        description="column of the .tsv or .csv, by number from 1 or by name in the first line; or field of the "
+        ".jsonl. Default: 1 or source",
     )
-    target_field: FieldName | None = Field(None, description="the same for the target; 2 or target unless set")
+    target_field: FieldName | None = Field(None, description="the same for the target. Default: 2 or target")
     features_field: FieldName | None = Field(
-        None, description="column or field of features set apart by ;, each put before the source as a symbol: <V><PST>"
+        None,
+        description="column or field of features separated by ;, each prepended to the source as a symbol: <V><PST>",
     )
     turns_field: str | None = Field(
-        None, description="field of a .jsonl file with the turns of a conversation; the turns before one are its source"
+        None, description="field of a .jsonl file with the turns of a conversation; the preceding turns are the source"
     )
-    context_turns: Count = Field(4, description="turns before an answer that are its source, at most")
+    context_turns: Count = Field(4, description="maximum number of preceding turns in the source")
     answers: Literal["all", "second"] = Field(
-        "all", description="turns that are answers: all but the first, or every second one (where two speak by turns)"
+        "all", description="turns used as targets: all but the first, or every second one (two speakers taking turns)"
     )
-    without_spaces: bool = Field(False, description="leave out all spaces, of text whose characters were set apart")
-    tag: str | None = Field(None, description="a symbol put before every source text, such as <2de>")
+    without_spaces: bool = Field(
+        False, description="remove all spaces, for text whose characters are separated by spaces"
+    )
+    tag: str | None = Field(None, description="symbol prepended to every source text, such as <2de>")
 
 
 class CorpusConfig(PairFiles[Path]):
     """One corpus: two parallel text files, or one .tsv, .csv or .jsonl file; each plain, .gz or .xz."""
 
-    weight: Annotated[float, Field(gt=0)] = Field(1.0, description="how often an epoch goes through the corpus")
+    weight: Annotated[float, Field(gt=0)] = Field(1.0, description="how often an epoch uses the corpus")
 
     @model_validator(mode="after")
     def _check_format(self) -> Self:
@@ -86,7 +91,7 @@ class CorpusConfig(PairFiles[Path]):
 
     @property
     def has_header(self) -> bool:
-        """Whether the first line names the columns: it does where the settings ask for columns by name."""
+        """Whether the first line names the columns: True if the settings give columns by name."""
         given = [each for each in (self.source_field, self.target_field, self.features_field) if each is not None]
         return self.format in ("tsv", "csv") and bool(given) and not any(each.isdecimal() for each in given)
 
@@ -105,7 +110,7 @@ class CorpusConfig(PairFiles[Path]):
         return form
 
     def in_folder(self, folder: Path | None) -> "CorpusConfig":
-        """With its files in a folder; absolute names stay."""
+        """Return the corpus with its files in a folder. Absolute paths do not change."""
         if folder is None:
             return self
         names = ("source", "target", "file")
@@ -117,51 +122,56 @@ class CorpusConfig(PairFiles[Path]):
 
 
 class DataConfig(PairFiles[Files]):
-    """Which text a run learns from. Without validation files some pairs are kept back.
+    """Training and validation data. Without validation files some pairs are held out.
 
-    Each of several files is a corpus of its own, as if it stood in `corpora`: the first source goes with the first
-    target.
+    Several files are separate corpora, as in `corpora`: the first source belongs to the first target.
     """
 
     task: Literal["files", "builtin"] = Field("files", description="builtin: the English → Chinese grammar, no files")
-    folder: Path | None = Field(None, description="where file names begin that are not absolute; here unless set")
-    corpora: tuple[CorpusConfig, ...] = Field((), description="instead of these: several corpora, each with a weight")
-    text: Files | None = Field(
-        None, description="instead of pairs: running text for a decoder-only network (model.num_encoder_layers 0)"
+    folder: Path | None = Field(None, description="base folder of relative file names; default: the current folder")
+    corpora: tuple[CorpusConfig, ...] = Field(
+        (), description="instead of source, target and file: several corpora, each with a weight"
     )
-    text_field: str | None = Field(None, description="field of running text in a .jsonl file; text unless set")
-    prepared: Path | None = Field(None, description="instead of text: the folder that attendo prepare wrote")
+    text: Files | None = Field(
+        None, description="instead of pairs: plain text for a decoder-only network (model.num_encoder_layers 0)"
+    )
+    text_field: str | None = Field(None, description="field with the text in a .jsonl file; default: text")
+    prepared: Path | None = Field(None, description="instead of text: a folder written by attendo prepare")
 
     valid_source: Files | None = Field(
-        None, description="source text to validate with; some pairs are kept back unless set"
+        None, description="source text for validation; default: some training pairs are held out"
     )
-    valid_target: Files | None = Field(None, description="target text, line by line beside it")
+    valid_target: Files | None = Field(
+        None, description="target text for validation, aligned with valid_source line by line"
+    )
     valid_file: Files | None = Field(
-        None, description="instead of the two: a .tsv, .csv or .jsonl file, with fields as above"
+        None, description="instead of valid_source and valid_target: a .tsv, .csv or .jsonl file, with fields as above"
     )
-    valid_corpora: tuple[CorpusConfig, ...] = Field((), description="instead of these: several, as corpora")
-    valid_text: Files | None = Field(None, description="running text to validate with; the end of text unless set")
-    valid_tag: str | None = Field(None, description="as tag, of the validation files; the same unless set")
+    valid_corpora: tuple[CorpusConfig, ...] = Field(
+        (), description="instead of these: several validation corpora, as in corpora"
+    )
+    valid_text: Files | None = Field(None, description="plain text for validation; default: the end of text")
+    valid_tag: str | None = Field(None, description="like tag, for the validation files; default: tag")
 
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.01, description="share of lines that may be left out as bad"
+        0.01, description="share of lines that may be skipped as bad"
     )
-    max_length: Count = Field(1024, description="most tokens of a side; a longer pair is a bad line")
+    max_length: Count = Field(1024, description="maximum tokens per side; a longer pair is a bad line")
     cut_source: Count | None = Field(
-        None, description="sources of more tokens are cut to so many and counted; the model then does the same"
+        None, description="truncate longer sources to this number of tokens; the model then does the same"
     )
     max_length_ratio: Annotated[float, Field(ge=1)] = Field(
-        20.0, description="most tokens of one side for each of the other, in pairs with a side above 20 tokens"
+        20.0, description="maximum ratio of the token counts of both sides, for pairs with a side above 20 tokens"
     )
-    window: Annotated[int, Field(ge=2)] = Field(256, description="tokens of running text that are one example")
+    window: Annotated[int, Field(ge=2)] = Field(256, description="tokens of plain text per example")
     stride: Count | None = Field(
-        None, description="tokens from the beginning of one window to the next; a quarter of window unless set"
+        None, description="tokens between the starts of two windows; default: a quarter of window"
     )
     valid_share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1, description="share of running text, its end, that is kept back for validation"
+        0.1, description="share of the plain text, at its end, that is held out for validation"
     )
-    pairs: Count = Field(60_000, description="sentences the builtin task makes")
-    allow_copies: bool = Field(False, description="train where every target is its source: copying is the task")
+    pairs: Count = Field(60_000, description="number of sentences of the builtin task")
+    allow_copies: bool = Field(False, description="allow every target to equal its source (a copy task)")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -197,7 +207,7 @@ class DataConfig(PairFiles[Files]):
             raise UsageError("valid_tag_without_files")
         if self.valid_corpora and self._validation_files:
             raise UsageError("validation_sources_conflict")
-        self.training, self.validation  # noqa: B018  (the corpora check themselves when made)
+        self.training, self.validation  # noqa: B018  (the corpora validate themselves when constructed)
         return self
 
     @model_validator(mode="after")
@@ -209,7 +219,7 @@ class DataConfig(PairFiles[Files]):
 
     @property
     def training(self) -> tuple[CorpusConfig, ...]:
-        """The corpora to learn from."""
+        """The training corpora, with resolved paths."""
         if self.task == "builtin" or self.prepared is not None or self.text is not None:
             return ()
         if self.corpora:
@@ -219,13 +229,13 @@ class DataConfig(PairFiles[Files]):
 
     @property
     def text_files(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-        """Running text, and what to validate with where that has files of its own."""
+        """Plain-text files for training, and for validation if given."""
         folder = self.folder or Path()
         first, second = (tuple(folder / each for each in as_tuple(files)) for files in (self.text, self.valid_text))
         return first, second
 
     def resolve_paths(self) -> "DataConfig":
-        """With names by which everything is found from any folder."""
+        """Return the settings with paths that are valid in any working folder."""
         if self.prepared is not None:
             return self.replace(prepared=self.prepared.absolute())
         texts = [path for files in self.text_files for path in files]
@@ -236,12 +246,12 @@ class DataConfig(PairFiles[Files]):
 
     @property
     def window_stride(self) -> int:
-        """Tokens from one window to the next."""
+        """Tokens between the starts of two windows."""
         return self.stride or max(1, self.window // 4)
 
     @property
     def validation(self) -> tuple[CorpusConfig, ...]:
-        """The corpora to validate with; none where pairs are kept back."""
+        """The validation corpora; empty if pairs are held out."""
         if self.valid_corpora:
             return tuple(each.in_folder(self.folder) for each in self.valid_corpora)
         return self._validation_files
@@ -257,7 +267,7 @@ class DataConfig(PairFiles[Files]):
         return tuple(CorpusConfig(**files, **reading).in_folder(self.folder) for files in self._corpus_files("valid_"))
 
     def _corpus_files(self, prefix: str) -> list[dict[str, Path]]:
-        """The files of each corpus: the first source with the first target, and so on."""
+        """Return the files of each corpus: the first source with the first target, and so on."""
         named = {side: as_tuple(getattr(self, f"{prefix}{side}")) for side in ("source", "target", "file")}
         given = {side: files for side, files in named.items() if files}
         if len({len(files) for files in given.values()}) > 1 and "file" not in given:
@@ -273,8 +283,8 @@ class DataConfig(PairFiles[Files]):
 
 
 TURN_SETTINGS = ("context_turns", "answers")
-TEXT_FILE_SETTINGS = ("without_spaces",)  # of two text files
-# How a corpus is read: settings of one corpus that stand in [data] too, and hold for its validation file.
+TEXT_FILE_SETTINGS = ("without_spaces",)  # apply to two text files
+# How a corpus is read: settings of one corpus that [data] has too. They also apply to its validation file.
 _CORPUS_SETTINGS = (
     "source_field",
     "target_field",
@@ -288,14 +298,14 @@ _FILTER_SETTINGS = ("max_bad_ratio", "max_length", "cut_source", "max_length_rat
 
 
 def as_tuple(files: Path | Sequence[Path] | None) -> tuple[Path, ...]:
-    """None, one file or several, as several."""
+    """Return no file, one file or several as a tuple."""
     if files is None:
         return ()
     return (files,) if isinstance(files, Path) else tuple(files)
 
 
 def detect_format(file: Path) -> Literal["tsv", "csv", "jsonl"] | None:
-    """What a file with both sides is, by its name; None for any other file."""
+    """Return the format of a file with both sides, by its suffix; None for any other file."""
     suffixes = [suffix for suffix in file.suffixes if suffix not in (".gz", ".xz")]
     return _FORMATS.get(suffixes[-1]) if suffixes else None
 
@@ -309,5 +319,5 @@ _FORMATS: dict[str, Literal["tsv", "csv", "jsonl"]] = {
 
 
 def list_non_defaults(settings: Settings, names: Sequence[str]) -> list[str]:
-    """Those that are not as they would be if they were left out."""
+    """Return the names of the settings that differ from their defaults."""
     return [name for name in names if getattr(settings, name) != type(settings).model_fields[name].default]

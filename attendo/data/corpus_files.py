@@ -22,18 +22,18 @@ from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
 from attendo.text.newlines import strip_line_end
 
 _NOT_UTF8 = "not UTF-8"
-_SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # where each side has a file of its own
+_SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
 TextPairs = Sequence[tuple[str, str]]
-_MAX_ROW_BYTES = 1 << 20  # bytes of a row of a .csv file; a quotation mark that nobody closed would make it endless
-_FIELD_CHECK_LINES = 100  # lines of a .jsonl file that are searched for a field
+_MAX_ROW_BYTES = 1 << 20  # maximum bytes of a .csv row; an unclosed quote would make it endless
+_FIELD_CHECK_LINES = 100  # lines of a .jsonl file searched for a field
 _MAX_LISTED_NAMES = 12
 
 
 class CorpusRow(NamedTuple):
-    """One line of a corpus, or one answer of a conversation in it. A row with a fault has no text."""
+    """One line of a corpus, or one target turn of a conversation. A row with a fault has no text."""
 
-    number: int  # of the row, from 1
+    number: int  # row number, from 1
     source: str
     target: str
     fault: str | None
@@ -41,14 +41,14 @@ class CorpusRow(NamedTuple):
 
 @runtime_checkable
 class Corpus(Protocol):
-    """Text to learn from. It is read more than once, and must be the same each time."""
+    """Training or validation text. It is read more than once and must not change."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def weight(self) -> float:
-        """How often an epoch goes through the corpus."""
+        """How often an epoch uses the corpus."""
         ...
 
     def rows(self) -> Iterator[CorpusRow]: ...
@@ -76,7 +76,7 @@ class FileCorpus:
 
 
 def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
-    """The rows of a corpus. A bad one is told in its row; files that cannot be read at all are a `DataError`."""
+    """Yield the rows of a corpus. A bad line is a row with a fault. Unreadable files raise `DataError`."""
     numbers, read = count(1), make_line_parser(corpus)
     for line in read_corpus_lines(corpus):
         try:
@@ -93,7 +93,7 @@ def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
 
 
 def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:
-    """Which file is not UTF-8 and how to convert it; nothing where all of them are."""
+    """Return which file is not UTF-8 and how to convert it, or an empty string."""
     if not isinstance(corpus, FileCorpus):
         return ""
     config = corpus.config
@@ -103,7 +103,7 @@ def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:
 
 
 def suggest_fields(corpus: Corpus, faults: Mapping[str, int]) -> str:
-    """Which fields the first line of a .jsonl file has, where lines lack those that were asked for."""
+    """Return the fields of the first .jsonl line if lines lack the configured ones, or an empty string."""
     if not isinstance(corpus, FileCorpus) or not faults.get("no such field"):
         return ""
     fields = list_first_line_fields(corpus.config)
@@ -121,16 +121,16 @@ def _is_utf8(line: bytes) -> bool:
 def _apply_text_settings(source: str, target: str, corpus: CorpusConfig) -> tuple[str, str]:
     if corpus.without_spaces:
         source, target = source.replace(" ", ""), target.replace(" ", "")
-    # A source without text stays without: the tag alone would hide it.
+    # An empty source stays empty: the tag would hide it.
     return f"{corpus.tag} {source}" if corpus.tag and source.strip() else source, target
 
 
 class BadLineError(Exception):
-    """The one argument is the reason."""
+    """A line that cannot be parsed. The argument is the reason."""
 
 
 def read_corpus_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
-    """As bytes; of two text files, both lines."""
+    """Yield lines as bytes. For two text files, yield both lines."""
     if corpus.file is not None:
         lines = _read_file_lines(corpus)
         return islice(lines, 1, None) if corpus.has_header else lines
@@ -140,7 +140,7 @@ def read_corpus_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
 
 
 def make_line_parser(corpus: CorpusConfig) -> Callable[[RawLine], TextPairs]:
-    """What makes pairs of a line; one that cannot be read is a `BadLineError` or a `UnicodeError`."""
+    """Return a function that turns a line into pairs. It raises `BadLineError` or `UnicodeError` for a bad line."""
     if corpus.file is None:
         return _parse_text
     if corpus.turns_field is not None:
@@ -149,7 +149,7 @@ def make_line_parser(corpus: CorpusConfig) -> Callable[[RawLine], TextPairs]:
 
 
 def configured_fields(corpus: CorpusConfig) -> tuple[str, ...]:
-    """Of the source, the target and, where there are any, the features."""
+    """Return the fields of the source, the target and, if set, the features."""
     usual = ("source", "target") if corpus.format == "jsonl" else ("1", "2")
     given = (corpus.source_field, corpus.target_field)
     sides = [other if name is None else name for name, other in zip(given, usual, strict=True)]
@@ -157,9 +157,9 @@ def configured_fields(corpus: CorpusConfig) -> tuple[str, ...]:
 
 
 def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
-    """The same, with columns that are named in the first line by their numbers. A field that is not there is an error.
+    """Return the configured fields, with column names replaced by numbers. Raise `DataError` for an unknown field.
 
-    Some lines of a .jsonl file may lack a field: they are bad lines. A field that no line has is a mistake.
+    Some lines of a .jsonl file may lack a field: they are bad lines. A field that no line has is an error.
     """
     names = configured_fields(corpus)
     if corpus.format == "jsonl":
@@ -175,7 +175,7 @@ def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
 
 
 def describe_fields(corpus: CorpusConfig) -> str:
-    """Where both sides of a file are found, in words."""
+    """Describe the fields of both sides, for messages."""
     what = "field" if corpus.format == "jsonl" else "column"
     if corpus.turns_field is not None:
         return f"conversations of field {corpus.turns_field}"
@@ -185,7 +185,7 @@ def describe_fields(corpus: CorpusConfig) -> str:
 
 
 def collect_symbols(corpus: CorpusConfig) -> list[str]:
-    """The symbols that its sources hold: its tag, all features in its file, and what stands between turns."""
+    """Return the symbols in its sources: the tag, all features in the file, and the turn separator."""
     found = {} if corpus.tag is None else {corpus.tag: None}
     if corpus.turns_field is not None:
         found[TURN_SEPARATOR] = None
@@ -195,7 +195,7 @@ def collect_symbols(corpus: CorpusConfig) -> list[str]:
 
 
 def _collect_features(corpus: CorpusConfig) -> set[str]:
-    """Bad lines are told of elsewhere."""
+    """Return all feature symbols. Bad lines are skipped here and reported elsewhere."""
     found: set[str] = set()
     fields, names = _PARSERS[corpus.format], resolve_fields(corpus)
     for line in read_corpus_lines(corpus):
@@ -219,7 +219,7 @@ def _read_file_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
 
 
 def _join_quoted_lines(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Rows of a .csv file: a line break between quotation marks is part of a row."""
+    """Yield the rows of a .csv file: a line break inside quotes belongs to the row."""
     begun, first = b"", 0
     for number, line in enumerate(lines, start=1):
         row = begun + b"\n" + line if first else line
@@ -244,7 +244,7 @@ def _read_header(corpus: CorpusConfig) -> list[str]:
 
 
 def _check_fields(corpus: CorpusConfig, names: Sequence[str]) -> None:
-    """Some of the first lines have each field, or the fields that they do have are named."""
+    """Check that the first lines have each field. The error lists the fields that they have."""
     objects: list[dict[str, Any]] = []
     for (line,) in islice(_read_file_lines(corpus), _FIELD_CHECK_LINES):
         try:
@@ -273,7 +273,7 @@ def _parse_fields(read: Callable[[Sequence[str], str], list[str]], names: Sequen
     if not text.strip():
         return [("", "")]
     source, target, *features = read(names, text)
-    # A source without text stays without: its features alone would hide it.
+    # An empty source stays empty: its features would hide it.
     before = "".join(_feature_symbols(features[0])) if features and source.strip() else ""
     return [(before + source, target)]
 
@@ -307,12 +307,12 @@ def _parse_jsonl(names: Sequence[str], text: str) -> list[str]:
     values = [content[name] for name in names]
     if not all(isinstance(value, str) for value in values):
         raise BadLineError("field is not text")
-    "".join(values).encode("utf-8")  # JSON can spell half of a surrogate pair, which no UTF-8 holds
+    "".join(values).encode("utf-8")  # JSON can encode an unpaired surrogate, which is invalid in UTF-8
     return [strip_line_end(value) for value in values]
 
 
 def _feature_symbols(features: str) -> list[str]:
-    """V;PST as <V> and <PST>."""
+    """Return V;PST as <V> and <PST>."""
     names = [name.strip() for name in features.split(";") if name.strip()]
     if any(character.isspace() or character in "<>" for name in names for character in name):
         raise BadLineError("feature with a space or a bracket")
@@ -320,12 +320,12 @@ def _feature_symbols(features: str) -> list[str]:
 
 
 def _parse_conversation(field: str, corpus: CorpusConfig, line: RawLine) -> TextPairs:
-    """Every answer with the turns before it."""
+    """Return every target turn with the preceding turns as its source."""
     text = line[0].decode("utf-8")
     turns = _parse_object(text).get(field) if text.strip() else None
     if not isinstance(turns, list) or not all(isinstance(turn, str) for turn in turns):
         raise BadLineError("no list of turns")
-    if corpus.without_spaces:  # before what is left can be the symbol between turns
+    if corpus.without_spaces:  # first, because removing spaces may create the turn separator
         turns = [turn.replace(" ", "") for turn in turns]
     turns = [escape_turn(strip_line_end(turn)) for turn in turns]
     join_turns(turns).encode("utf-8")
@@ -336,7 +336,7 @@ def _parse_conversation(field: str, corpus: CorpusConfig, line: RawLine) -> Text
 
 
 def list_first_line_fields(corpus: CorpusConfig) -> str:
-    """Of a .jsonl file, as a list in words, cut to a readable length; nothing where there are none."""
+    """Return the fields of the first line of a .jsonl file, joined and truncated; empty if there are none."""
     if corpus.format != "jsonl":
         return ""
     try:
@@ -370,15 +370,15 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def decode_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
-    """Text without its line end. Lines end in a line feed alone; other Unicode separators are part of the text."""
+    """Yield lines without their line ends. Only a line feed ends a line; other Unicode separators are text."""
     for number, line in enumerate(read_raw_lines(file, name), start=1):
         yield _decode_line(line, name, number)
 
 
 def read_raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
-    """The lines of two files side by side, before anyone has asked whether they are text.
+    """Yield the lines of two files in parallel, undecoded.
 
-    Files of different length are an error, never aligned by guess.
+    Raise `DataError` if the files differ in length.
     """
     with ExitStack() as stack:
         left, right = (read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
@@ -395,7 +395,7 @@ def read_raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
 
 
 def read_raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
-    """Lines without their end. A byte order mark at the very start is no text; that of UTF-16 is an error."""
+    """Yield lines without their ends. A UTF-8 byte order mark is removed; one of UTF-16 or UTF-32 is an error."""
     lines = iter(file)
     try:
         for line in lines:
@@ -418,8 +418,8 @@ def open_binary(path: Path) -> BufferedIOBase:
 
 
 def reject_utf16(first: bytes, path: Path) -> None:
-    """`first` is what a file begins with."""
-    marks = {codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32"}  # before those that they begin with
+    """Raise `DataError` if `first`, the start of a file, has a UTF-16 or UTF-32 byte order mark."""
+    marks = {codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32"}  # first: the UTF-16-LE mark is a prefix
     marks |= {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
     for mark, encoding in marks.items():
         if first.startswith(mark):
@@ -429,7 +429,7 @@ def reject_utf16(first: bytes, path: Path) -> None:
 
 
 def conversion_command(path: Path, encoding: str) -> str:
-    """The command that writes a file anew as UTF-8."""
+    """Return the command that converts a file to UTF-8."""
     pack = {".gz": "gzip", ".xz": "xz"}.get(path.suffix)
     plain = path.with_suffix("") if pack else path
     new = shlex.quote(f"{plain.with_suffix('')}.utf8{plain.suffix}{path.suffix if pack else ''}")
@@ -447,6 +447,6 @@ def _decode_line(line: bytes, name: Path | str, number: int) -> str:
 
 
 def not_utf8_error(name: Path | str, line: int) -> DataError:
-    """Latin-1 is what such text usually is."""
+    """Return the error for a line that is not UTF-8. It suggests Latin-1, the usual cause."""
     command = f"; if it is Latin-1: {conversion_command(name, 'LATIN1')}" if isinstance(name, Path) else ""
     return DataError("line_not_utf8", path=name, line=line, advice=command)

@@ -1,4 +1,4 @@
-"""Which lines cannot be learned from, why, and how many of them are too many."""
+"""Finds bad lines, counts them by reason, and rejects a corpus with too many."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus, CorpusRow
 from attendo.errors import DataError
 
-MIN_RATIO_TOKENS = 20  # tokens; in shorter pairs one long word is enough for an odd ratio
+MIN_RATIO_TOKENS = 20  # tokens; in shorter pairs one long word gives an extreme ratio
 
 
 BLOCK_ROWS = 1000
@@ -23,7 +23,7 @@ class TooManyBadLinesError(DataError):
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some neighbouring lines of a corpus."""
+    """Consecutive lines of a corpus."""
 
     lines: int
     good: list[CorpusRow]
@@ -31,7 +31,7 @@ class RowBlock:
 
 
 def filter_rows(corpus: Corpus) -> Iterator[RowBlock]:
-    """The whole corpus, block by block, with what its text alone shows to be wrong."""
+    """Yield the whole corpus in blocks, with the faults visible in the text."""
     rows = corpus.rows()
     while block := list(islice(rows, BLOCK_ROWS)):
         faults = {row.number: fault for row in block if (fault := find_text_fault(row)) is not None}
@@ -39,16 +39,16 @@ def filter_rows(corpus: Corpus) -> Iterator[RowBlock]:
 
 
 def find_text_fault(row: CorpusRow) -> str | None:
-    """What the text alone shows to be wrong."""
+    """Return the fault visible in the text, or None."""
     if row.fault is None and not (row.source.strip() and row.target.strip()):
         return "empty"
     return row.fault
 
 
 def find_length_fault(source_tokens: int, target_tokens: int, settings: DataConfig) -> str | None:
-    """What shows only when the text has become tokens."""
+    """Return the fault that depends on token counts, or None."""
     short, long = sorted((source_tokens, target_tokens))
-    if short == 0:  # white space that a tokenizer drops, or a script that it does not know
+    if short == 0:  # white space that the tokenizer drops, or an unknown script
         return "empty"
     if long > settings.max_length:
         return "too long"
@@ -58,7 +58,7 @@ def find_length_fault(source_tokens: int, target_tokens: int, settings: DataConf
 
 
 def suggest_remedy(reasons: Counter[str], max_bad_ratio: float) -> str:
-    """What to do about bad lines, by the most frequent reason."""
+    """Return advice for the most frequent reason."""
     (reason, _), *_ = reasons.most_common(1)
     fitting = {
         "length ratio": "raise data.max_length_ratio, or cut long sources (data.cut_source), as for summaries; or ",
@@ -68,23 +68,23 @@ def suggest_remedy(reasons: Counter[str], max_bad_ratio: float) -> str:
 
 
 class BadLines:
-    """The bad lines of one corpus: counted by reason here, listed one by one in a file."""
+    """The bad lines of one corpus: counted by reason, and listed in a file."""
 
     def __init__(self, corpus: str, listing: TextIOBase) -> None:
         self.corpus = corpus
-        self.lines = 0  # all that were looked at, good and bad
+        self.lines = 0  # all lines read, good and bad
         self.counts: Counter[str] = Counter()
         self._listing = listing
 
     def add(self, lines: int, faults: dict[int, str]) -> None:
-        """So many more lines, and what is wrong with some of them by number."""
+        """Add a number of lines, and the faults among them by line number."""
         self.lines += lines
         self.counts.update(faults.values())
         for number in sorted(faults):
             self._listing.write(f"{' '.join(self.corpus.split())}\t{number}\t{faults[number]}\n")
 
     def check(self, max_bad_ratio: float, listing_path: Path, advice: str = "") -> None:
-        """Refuse a corpus with too many of them; `listing_path` is where the reader finds the list."""
+        """Raise an error if there are too many bad lines. `listing_path` is the path shown to the user."""
         bad = self.counts.total()
         if bad <= max_bad_ratio * self.lines:
             return

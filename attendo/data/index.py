@@ -1,4 +1,4 @@
-"""The index of a folder of prepared data: what is in it, what it was made from, and a checksum of everything."""
+"""The index of a folder of prepared data: its contents, its settings and a checksum of every file."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ INDEX_FILE = "index.json"
 
 
 class FileRecord(Settings):
-    """What the index says of a file that is not a shard."""
+    """Index entry of a file that is not a shard."""
 
     bytes: int
     sha256: str
 
 
 class CorpusRecord(Settings):
-    """One corpus and what became of its lines."""
+    """One corpus, with the counts of its lines."""
 
     name: str
     weight: float
@@ -29,22 +29,22 @@ class CorpusRecord(Settings):
     pairs: int
     source_tokens: int
     target_tokens: int
-    bad: dict[str, int]  # lines left out, by reason
-    cut: int = 0  # sources of which only the first tokens were kept
+    bad: dict[str, int]  # skipped lines, by reason
+    cut: int = 0  # number of truncated sources
     shards: tuple[ShardRecord, ...]
 
 
 class ValidRecord(Settings):
-    """The validation pairs: those of a corpus of their own, or kept back from training."""
+    """The validation pairs: from their own corpus, or held out from training."""
 
     name: str | None
     pairs: int
     bad: dict[str, int]
-    shards: tuple[ShardRecord, ...] = ()  # of running text: windows, side by side
+    shards: tuple[ShardRecord, ...] = ()  # contiguous windows of language-model text
 
 
 class Index(Settings):
-    """All of index.json but its checksum."""
+    """The content of index.json except its checksum."""
 
     format: Literal["attendo.data"] = "attendo.data"
     version: Literal[1] = 1
@@ -53,9 +53,9 @@ class Index(Settings):
     target_tokens: int
     source_vocab_size: int
     target_vocab_size: int
-    sample_pairs: int  # that the vocabulary was learnt from
-    max_length: int  # most tokens of a side
-    window: int | None = None  # tokens of an example of running text, which has no source
+    sample_pairs: int  # used to train the tokenizer
+    max_length: int  # maximum tokens per side
+    window: int | None = None  # tokens per example of language-model text, which has no source
     corpora: tuple[CorpusRecord, ...]
     valid: ValidRecord
     files: dict[str, FileRecord]
@@ -70,7 +70,7 @@ def write_index(folder: Path, index: Index) -> None:
 
 
 def read_index(folder: Path) -> tuple[Index, str]:
-    """The index and its checksum. One that is missing, damaged or of another version is a `DataError`."""
+    """Return the index and its checksum. Raise `DataError` if it is missing, damaged or of another version."""
     path = folder / INDEX_FILE
     try:
         content = json.loads(path.read_bytes())

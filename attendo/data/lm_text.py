@@ -26,27 +26,27 @@ from attendo.text import EOS, Tokenizer
 from attendo.text.newlines import NEWLINE_KIND, NEWLINE_SYMBOL, NewlineTokenizer
 
 BLOCK_CHARACTERS = 1 << 18
-DOCUMENT_END = "\0"  # stands behind each of several documents: no text may hold it
+DOCUMENT_END = "\0"  # written after each of several documents: text cannot contain it
 Ids = NDArray[np.int32]
-MAX_VALID_EXCERPTS = 200  # validation windows whose text is kept, to show what becomes of their beginnings
-MAX_PROMPT_TOKENS = 32  # tokens of such a beginning, or half of a short window
+MAX_VALID_EXCERPTS = 200  # validation windows stored as text, to show continuations of their prompts
+MAX_PROMPT_TOKENS = 32  # tokens of such a prompt, or half of a short window
 _LINE_OR_DOCUMENT_END = re.compile(f"\n|{DOCUMENT_END}")
-_SPLITTABLE_KINDS = (NEWLINE_KIND, "bytes")  # kinds whose tokens do not depend on where a text begins
+_SPLITTABLE_KINDS = (NEWLINE_KIND, "bytes")  # tokenizers whose tokens do not depend on where a text starts
 
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Neighbouring text."""
+    """A block of consecutive text."""
 
     text: str
-    line: int  # that it begins in, from 1
-    starts_at_line: bool  # it begins with the text itself, or with the break before a line
+    line: int  # number of its first line, from 1
+    starts_at_line: bool  # it starts with the text, or with the break before a line
     path: Path
 
 
 @dataclass(frozen=True)
 class TextSize:
-    """How much text there is."""
+    """Size of a text."""
 
     characters: int
     lines: int
@@ -54,10 +54,10 @@ class TextSize:
 
 @dataclass(frozen=True)
 class TextFile:
-    """Files, plain, .gz or .xz; read more than once, and the same each time.
+    """Text in plain, .gz or .xz files. They are read more than once and must not change.
 
-    A line of a .jsonl file is a document, in one of its fields; any other file is one. `DOCUMENT_END` stands behind each of
-    several documents, and nowhere in a single file of text.
+    Each line of a .jsonl file is a document, in one of its fields. Any other file is one document. `DOCUMENT_END`
+    follows each of several documents. A single text file does not contain it.
     """
 
     paths: tuple[Path, ...]
@@ -69,9 +69,9 @@ class TextFile:
         return f"{self.paths[0]}{more}"
 
     def read_blocks(self) -> Iterator[TextBlock]:
-        """All of it, cut before line breaks; a line that is longer than a block is cut where that is full.
+        """Yield the text in blocks, split before line breaks. A line longer than a block is split too.
 
-        Text that is not UTF-8 or holds NUL is a `DataError`: what stood around it would become neighbours.
+        Raise `DataError` for NUL or text that is not UTF-8: skipping it would join unrelated text.
         """
         for path in self.paths:
             if detect_format(path) == "jsonl":
@@ -83,7 +83,7 @@ class TextFile:
                 )
 
     def measure(self) -> TextSize:
-        """Reads all of it."""
+        """Read all text and return its size."""
         characters, breaks, empty = 0, 0, True
         for block in self.read_blocks():
             characters, breaks = characters + len(block.text), breaks + block.text.count("\n")
@@ -93,7 +93,7 @@ class TextFile:
         return TextSize(characters, breaks + 1)
 
     def _read_documents(self, path: Path) -> Iterator[tuple[int, str]]:
-        """The texts of a .jsonl file with the lines they stand in; lines of white space are passed over."""
+        """Yield the texts of a .jsonl file with their line numbers. Blank lines are skipped."""
         with open_binary(path) as file:
             for number, line in enumerate(decode_lines(file, path), start=1):
                 if line.strip():
@@ -129,7 +129,7 @@ def _split_blocks(texts: Iterable[str], path: Path, line: int = 1) -> Iterator[T
 
 
 def _decode_file(path: Path) -> Iterator[str]:
-    """Without a byte order mark, and lines that end in a line feed alone."""
+    """Yield decoded text without a byte order mark. Line ends become line feeds."""
     decoder, lines, held = codecs.getincrementaldecoder("utf-8-sig")(), 0, ""
     with open_binary(path) as file:
         for number, content in enumerate(chain(_read_chunks(file, path), (b"",))):
@@ -160,9 +160,9 @@ def _read_chunks(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
 
 
 def strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator[RaggedArray]:
-    """One window begins every `stride` tokens; the last ends with the text, so that all have as many tokens.
+    """Yield windows that start every `stride` tokens. The last one ends with the text, so all have equal length.
 
-    A text that is shorter than a window has none.
+    A text shorter than a window has none.
     """
     rest, last, ahead = np.zeros(0, np.int32), np.zeros(0, np.int32), 0
     for ids in stream:
@@ -171,15 +171,15 @@ def strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator
         if count:
             yield _to_ragged(sliding_window_view(rest, window)[::stride][:count])
             rest = rest[count * stride :]
-            ahead = window - stride  # tokens of the rest that the last window had
+            ahead = window - stride  # tokens of the rest that were in the last window
     if len(last) == window and len(rest) > ahead:
         yield _to_ragged(last[None])
 
 
 def contiguous_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
-    """Each begins with the token that the one before ended with; the last may be shorter.
+    """Yield windows that start with the last token of the previous one. The last may be shorter.
 
-    So each token but the first of all is once a token of a window that is not its first.
+    Every token of the text except the first is predicted exactly once.
     """
     rest = np.zeros(0, np.int32)
     for ids in stream:
@@ -194,10 +194,10 @@ def contiguous_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArr
 
 @dataclass(frozen=True)
 class WindowBatches:
-    """Windows in their order, read as they are asked for; the first token of each is given, not predicted."""
+    """Batches of windows in order, read on demand. The first token of each window is given, not predicted."""
 
     windows: ShardSet
-    rows: int  # of a batch
+    rows: int  # per batch
 
     def __iter__(self) -> Iterator[Batch]:
         for first in range(0, len(self.windows), self.rows):
@@ -212,14 +212,14 @@ def _to_ragged(windows: NDArray[np.int32]) -> RaggedArray:
 
 @dataclass(frozen=True)
 class TextSpan:
-    """A stretch of a text, in characters."""
+    """A range of a text, in characters."""
 
     text: TextFile
     first: int
     last: int
 
     def read_texts(self, split_anywhere: bool) -> Iterator[str]:
-        """Its text, block by block. Unless a text may be cut anywhere, a block is of whole lines."""
+        """Yield the text of the range in blocks. Unless `split_anywhere`, blocks consist of whole lines."""
         place, read = 0, 0
         for block in self.text.read_blocks():
             if not (block.starts_at_line or split_anywhere):
@@ -236,15 +236,15 @@ class TextSpan:
 
 @dataclass(frozen=True)
 class TextScan:
-    """What there is to learn from and to validate with."""
+    """The ranges for training and validation."""
 
     training: TextSpan
     validation: TextSpan
-    lines: int  # of all files
+    lines: int  # in all files
 
 
 def scan_text(settings: DataConfig, kind: str) -> TextScan:
-    """Reads all of it. The end of the text is kept back for validation, unless that has a file of its own."""
+    """Measure all text. The end is held out for validation, unless there is a validation file."""
     text, valid = make_text_files(settings)
     extent = text.measure()
     if valid is not None:
@@ -258,14 +258,14 @@ def scan_text(settings: DataConfig, kind: str) -> TextScan:
 
 
 def make_text_files(settings: DataConfig) -> tuple[TextFile, TextFile | None]:
-    """To learn from, and to validate with where that has files of its own."""
+    """Return the training text, and the validation text if it has its own files."""
     learnt, validated = settings.text_files
     field = {} if settings.text_field is None else {"field": settings.text_field}
     return TextFile(learnt, **field), TextFile(validated, **field) if validated else None
 
 
 def sample_lines(span: TextSpan, kind: str, seed: int) -> list[str]:
-    """Lines to learn the vocabulary from, spread evenly over the text."""
+    """Return lines to train the tokenizer on, sampled uniformly from the text."""
     sample = ReservoirSample(seed)
     for text in (text for piece in span.read_texts(split_anywhere=True) for text in piece.split(DOCUMENT_END)):
         sample.offer(
@@ -275,7 +275,7 @@ def sample_lines(span: TextSpan, kind: str, seed: int) -> list[str]:
 
 
 class WindowWriter:
-    """Both parts become shards; the generator yields the lines read so far."""
+    """Writes training and validation windows as shards. The generator yields the lines read so far."""
 
     def __init__(self, settings: DataConfig, tokenizer: Tokenizer, folder: Path) -> None:
         if tokenizer.kind != NEWLINE_KIND and NEWLINE_SYMBOL not in tokenizer.symbols:
@@ -318,14 +318,14 @@ class WindowWriter:
         for text in span.read_texts(self._tokenizer.kind in _SPLITTABLE_KINDS):
             first, *others = text.split(DOCUMENT_END)
             numbers = self._tokenizer.encode(first)
-            for document in others:  # the one before it has ended
+            for document in others:  # ends the previous document
                 numbers += [EOS, *(self._tokenizer.encode(document) if document else ())]
             ids = np.array(numbers, np.int32)
             self._lines, self._tokens = self._lines + text.count("\n"), self._tokens + len(ids)
             yield ids
 
     def _write_valid_excerpts(self, records: tuple[ShardRecord, ...], path: Path) -> None:
-        """Some windows as text: a beginning, and how it goes on."""
+        """Write some windows as text: a prompt and its continuation."""
         sizes = (self._tokenizer.vocab_size,) * 2
         windows = ShardSet(self._folder, records, sizes)
         numbers = np.unique(np.linspace(0, len(windows) - 1, min(len(windows), MAX_VALID_EXCERPTS)).round().astype(int))
@@ -352,7 +352,7 @@ def _make_corpus_record(name: str, lines: int, shards: tuple[ShardRecord, ...]) 
 
 
 def _find_next_break(text: TextFile, position: int) -> int:
-    """The first line break, or the first place behind a document, from a place on."""
+    """Return the first line break, or end of a document, at or after a position."""
     before = 0
     for block in text.read_blocks():
         for found in _LINE_OR_DOCUMENT_END.finditer(block.text, max(0, position - before)):

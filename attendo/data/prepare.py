@@ -1,4 +1,4 @@
-"""From text to a folder of ids: all of it is read once to know it, and once more to write it down.
+"""Turns text into a folder of ids in two passes: one to scan it, one to write it.
 
 index.json  train-*.shard  valid.jsonl  source.* and target.* (or joint.*)  bad-lines.tsv
 """
@@ -24,18 +24,18 @@ from attendo.text.factory import build_tokenizers
 from attendo.text.newlines import add_newline_symbol
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
-PreparationInputs = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, how it is cut, seed
+PreparationInputs = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, tokenizer, seed
 Stage = Literal["reading", "building the vocabulary", "writing"]
 PassResult = TypeVar("PassResult")
 
 
 @dataclass(frozen=True)
 class Preparing:
-    """How far the preparation is."""
+    """Progress of the preparation."""
 
     stage: Stage
     lines: int
-    of: int | None  # None while nobody knows
+    of: int | None  # None while unknown
 
 
 def prepare(
@@ -46,10 +46,10 @@ def prepare(
     seed: int,
     folder: Path,
 ) -> Iterator[Preparing]:
-    """Write the folder that `open_prepared` opens. Without `valid` some training pairs are kept back for validation.
+    """Write the folder that `open_prepared` opens. Without `valid` some training pairs are held out for validation.
 
-    `tokenizer` says how to build the tokenizers, or brings them along. Whatever goes wrong, nothing half-written stays;
-    where there are too many bad lines, their list does.
+    `tokenizer` holds the settings of new tokenizers, or existing ones. After an error no partial folder remains. If
+    there are too many bad lines, their list is kept.
     """
     if settings.text is not None:
         yield from _prepare_text(settings, tokenizer, seed, folder)
@@ -87,7 +87,7 @@ def prepare(
 def _prepare_text(
     settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int, folder: Path
 ) -> Iterator[Preparing]:
-    """The same of running text, for which a bad line is an error."""
+    """Prepare plain text for a language model. A bad line is an error."""
     asked = tokenizer
     if isinstance(tokenizer, TokenizerConfig):
         tokenizer = _load_tokenizer_files(add_newline_symbol(tokenizer))
@@ -112,9 +112,9 @@ def _prepare_text(
 
 
 def _describe_inputs(inputs: PreparationInputs, include_defaults: bool = True) -> dict[str, Any]:
-    """All settings that decide what is in the folder, or those alone that are not as if they were left out."""
+    """Return all settings that determine the content of the folder, or only those that differ from their defaults."""
     settings, tokenizer, seed = inputs
-    # BPE-dropout is drawn while training: one folder serves any rate of it.
+    # BPE-dropout is sampled during training, so one folder serves any rate.
     described = (
         tokenizer.model_dump(mode="json", exclude={"dropout"}, exclude_defaults=not include_defaults)
         if isinstance(tokenizer, TokenizerConfig)
@@ -128,14 +128,14 @@ def _describe_inputs(inputs: PreparationInputs, include_defaults: bool = True) -
 
 
 def settings_hash(settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int) -> str:
-    """What `PreparedData.settings_hash` of data made with these settings is. One setting more would not change it."""
+    """Return the `PreparedData.settings_hash` of data made with these settings. Adding a setting does not change it."""
     return json_sha256(_describe_inputs((settings, tokenizer, seed), include_defaults=False))
 
 
 def _report_progress(
     progress: Generator[int, None, PassResult], stage: Stage, total_lines: int | None
 ) -> Generator[Preparing, None, PassResult]:
-    """Each count of lines as a report."""
+    """Yield each line count as a progress report."""
     while True:
         try:
             lines = next(progress)
@@ -146,9 +146,9 @@ def _report_progress(
 
 
 def _add_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConfig) -> TokenizerConfig | Tokenizers:
-    """Tags, features and the like must be symbols, which are never cut: new tokenizers get them, ready ones have them.
+    """Make tags, features and turn separators symbols, which are never split. Existing tokenizers must have them.
 
-    Those of validation pairs too, or a feature that only they have would be spelled letter by letter.
+    Symbols of validation pairs are included, or a feature that occurs only there would be split into letters.
     """
     corpora = (*settings.training, *settings.validation)
     symbols = dict.fromkeys(symbol for corpus in corpora for symbol in collect_symbols(corpus))
@@ -161,7 +161,7 @@ def _add_symbols(tokenizer: TokenizerConfig | Tokenizers, settings: DataConfig) 
 
 
 def _load_tokenizer_files(tokenizer: TokenizerConfig | Tokenizers) -> TokenizerConfig | Tokenizers:
-    """The tokenizers in `tokenizer.file` and `target_file`, before any text is read; settings without a file stay."""
+    """Load `tokenizer.file` and `target_file` before any text is read. Without a file, return the settings."""
     if isinstance(tokenizer, TokenizerConfig) and tokenizer.file is not None:
         return build_tokenizers((), (), tokenizer)
     return tokenizer

@@ -17,16 +17,16 @@ class PreparedCorpus:
     """One corpus as ids."""
 
     name: str
-    weight: float  # how often an epoch goes through it
+    weight: float  # how often an epoch uses it
     shards: ShardSet
     tokens: int  # of both sides
-    bad: dict[str, int]  # lines left out, by reason
-    cut: int = 0  # sources of which only the first tokens were kept
+    bad: dict[str, int]  # skipped lines, by reason
+    cut: int = 0  # number of truncated sources
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What `prepare` wrote. With one joint vocabulary both tokenizers are the same object."""
+    """The output of `prepare`. With a joint vocabulary both tokenizers are the same object."""
 
     folder: Path
     source_tokenizer: Tokenizer
@@ -36,16 +36,16 @@ class PreparedData:
     pairs: int
     source_tokens: int
     target_tokens: int
-    max_length: int  # most tokens of a side
-    settings_hash: str  # SHA-256 of the settings it was made from
-    fingerprint: str  # SHA-256 of the index, and so of everything
-    cut_source: int | None = None  # tokens that longer sources were cut to
-    window: int | None = None  # tokens of an example of running text; None: there are pairs
-    valid_windows: ShardSet | None = None  # all of the validation text; `valid` are then some beginnings from it
+    max_length: int  # maximum tokens per side
+    settings_hash: str  # SHA-256 of the settings
+    fingerprint: str  # SHA-256 of the index, which covers all files
+    cut_source: int | None = None  # tokens that longer sources were truncated to
+    window: int | None = None  # tokens per example of language-model text; None for pairs
+    valid_windows: ShardSet | None = None  # the whole validation text; `valid` then holds some prompts from it
 
 
 def measure_longest_side(corpus: PreparedCorpus) -> int:
-    """Tokens of the longest sentence on either side. Reads all of it, a part at a time."""
+    """Return the token count of the longest sentence on either side. Reads all data, in parts."""
     longest = 0
     for first in range(0, len(corpus.shards), _READ_PAIRS):
         sides = corpus.shards.read(first, min(first + _READ_PAIRS, len(corpus.shards)))
@@ -54,7 +54,7 @@ def measure_longest_side(corpus: PreparedCorpus) -> int:
 
 
 def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
-    """Small files are checked whole, shards by header, size and a sample of their content; all of it with `verify`."""
+    """Open prepared data. Shards are checked by header, size and sampled chunks, or fully with `verify`."""
     index, fingerprint = read_index(folder)
     for name, expected in index.files.items():
         check_file(folder / name, expected)

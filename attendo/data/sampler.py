@@ -1,6 +1,6 @@
 """Resumable sampler: shuffle buffers and batches whose order depends on seed and position.
 
-Reading is contiguous within a block, memory holds a pool or two, and a corpus of up to one pool is shuffled whole.
+Reads are contiguous within a block. Memory holds one or two buffers. A corpus that fits in one is fully shuffled.
 """
 
 from collections import deque
@@ -25,17 +25,17 @@ from attendo.text.bpe_dropout import BPEDropout
 
 BLOCK_PAIRS = 256
 BUFFER_PAIRS = 65_536
-BUFFER_TOKENS = 16_000_000  # where sentences are long a pool holds fewer of them
-RESEGMENT_SENTENCES = 32_768  # sentences: less than a second
-# A copy of a block: its corpus, its pairs there, how many copies came before it, and the share of it that is taken.
+BUFFER_TOKENS = 16_000_000  # long sentences reduce the pairs per buffer
+RESEGMENT_SENTENCES = 32_768  # sentences; takes less than a second
+# A copy of a block: its corpus, its range of pairs, the index of the copy, and the share of its pairs to use.
 BLOCK_DTYPE = np.dtype([("corpus", "i8"), ("first", "i8"), ("last", "i8"), ("copy", "i8"), ("share", "f8")])
 Blocks = NDArray[Any]
-BATCHES_AHEAD = 4  # of each worker, made before they are asked for
+BATCHES_AHEAD = 4  # batches made in advance per worker
 
 
 @runtime_checkable
 class Resegmenter(Protocol):
-    """Cuts sentences into other pieces (`BPEDropout`)."""
+    """Splits sentences into other token pieces (`BPEDropout`)."""
 
     def __call__(
         self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: keyed_random.Keys, round_key: keyed_random.Keys
@@ -44,7 +44,7 @@ class Resegmenter(Protocol):
 
 @dataclass(frozen=True)
 class BufferPosition:
-    """One pool of one epoch, and what there is to read for it."""
+    """One shuffle buffer of one epoch, and the blocks to read for it."""
 
     epoch: int
     pool: int
@@ -53,13 +53,13 @@ class BufferPosition:
 
 @dataclass(frozen=True, eq=False)
 class ShuffleBuffer:
-    """Pairs in memory, and which of them make each batch."""
+    """Pairs in memory, and the rows of each batch."""
 
     source: RaggedArray
     target: RaggedArray
-    numbers: NDArray[np.int64]  # of the pairs in the training data, corpus after corpus
+    numbers: NDArray[np.int64]  # indices of the pairs in the training data, over all corpora
     batch_rows: list[NDArray[np.int64]]
-    windows: bool = False  # of running text, which the target has
+    windows: bool = False  # the target holds windows of language-model text
 
     def batch(self, number: int) -> Batch:
         rows = self.batch_rows[number]
@@ -69,7 +69,7 @@ class ShuffleBuffer:
 
 
 def epoch_buffers(corpora: Sequence[PreparedCorpus], seed: int, epoch: int) -> list[BufferPosition]:
-    """All pools of an epoch: of a corpus with weight 2.3 each pair twice, and once more with probability 0.3."""
+    """Return all buffers of an epoch. With weight 2.3 each pair occurs twice, and once more with probability 0.3."""
     blocks = np.concatenate(
         [np.zeros(0, BLOCK_DTYPE), *(_make_blocks(number, corpus) for number, corpus in enumerate(corpora))]
     )
@@ -83,7 +83,7 @@ def epoch_buffers(corpora: Sequence[PreparedCorpus], seed: int, epoch: int) -> l
 
 
 class BufferReader:
-    """Reads pools. What is in one follows from the data, the seed and its place alone."""
+    """Reads shuffle buffers. Their content depends only on the data, the seed and the position."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class BufferReader:
         sort_within: int = BUFFER_PAIRS,
     ) -> None:
         self._prepared, self._batch_tokens, self._seed, self._resegmenters = prepared, batch_tokens, seed, resegmenters
-        self._sort_within = sort_within if sort_within < BUFFER_PAIRS else None  # a pool may hold a few more
+        self._sort_within = sort_within if sort_within < BUFFER_PAIRS else None  # a buffer may hold slightly more pairs
         sizes = [len(corpus.shards) for corpus in prepared.corpora]
         self._first_numbers = np.cumsum([0, *sizes])
 
     def read(self, position: BufferPosition, is_stopped: Callable[[], bool] = lambda: False) -> ShuffleBuffer:
-        """`is_stopped` is asked now and then: a pool that nobody waits for any more ends in a `CancelledError`."""
+        """Read one buffer. It polls `is_stopped` and raises `CancelledError` if that returns True."""
         source, target, numbers, copies = self._read_pairs(position)
         if self._resegmenters is not None:
             about = (self._seed, "dropout", position.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
@@ -111,7 +111,7 @@ class BufferReader:
                 target, self._resegmenters[1], keyed_random.make_keys(*about, "target"), of_round, is_stopped
             )
         windows = self._prepared.window is not None
-        control = 0 if windows else 1  # tokens that join each side
+        control = 0 if windows else 1  # special tokens per side
         groups = make_batches(source.lengths + control, target.lengths + control, self._batch_tokens, self._sort_within)
         order = keyed_random.permutation(len(groups), self._seed, "batches", position.epoch, position.pool)
         return ShuffleBuffer(source, target, numbers, [groups[number] for number in order], windows)
@@ -119,7 +119,7 @@ class BufferReader:
     def _read_pairs(
         self, position: BufferPosition
     ) -> tuple[RaggedArray, RaggedArray, NDArray[np.int64], NDArray[np.int64]]:
-        """Both sides, the numbers of the pairs, and how many copies of each came before, in random order."""
+        """Return both sides, pair numbers and copy indices, in random order."""
         blocks, corpora = position.blocks, self._prepared.corpora
         parts = [corpora[block["corpus"]].shards.read(int(block["first"]), int(block["last"])) for block in blocks]
         sizes = blocks["last"] - blocks["first"]
@@ -146,7 +146,7 @@ class BufferReader:
         round_key: keyed_random.Keys,
         is_stopped: Callable[[], bool],
     ) -> RaggedArray:
-        """In other pieces, unless that would make a sentence longer than the data may have them."""
+        """Return the sentences split differently, except those that would exceed the maximum length."""
         parts = []
         for first in range(0, len(sequences), RESEGMENT_SENTENCES):
             if is_stopped():
@@ -176,7 +176,7 @@ def _make_blocks(number: int, corpus: PreparedCorpus) -> Blocks:
 
 @dataclass(frozen=True)
 class Position:
-    """Of the next batch."""
+    """Position of the next batch. `pool` is the index of the shuffle buffer."""
 
     epoch: int = 0
     pool: int = 0
@@ -188,7 +188,7 @@ START_POSITION = Position()
 
 @dataclass(frozen=True)
 class BatchWithPosition:
-    """A batch, and where to go on after it."""
+    """A batch and the position after it."""
 
     batch: Batch
     next_position: Position
@@ -203,13 +203,13 @@ class _BatchJob:
 
 @dataclass(frozen=True)
 class _LazyBuffer:
-    """A pool that is read when it is asked for: what a future is without threads."""
+    """A buffer that is read on demand. It replaces a future if there are no threads."""
 
     result: Callable[[], ShuffleBuffer]
 
 
 class BatchStream:
-    """The training pairs epoch after epoch. Nothing about the order is state: a position is all there is to save."""
+    """Training batches, epoch after epoch. The order is stateless: a position is enough to resume."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class BatchStream:
         dropout: float = 0.0,
         sort_within: int = BUFFER_PAIRS,
     ) -> None:
-        """`dropout` is the rate of BPE-dropout; for `sort_within` see `cut`."""
+        """`dropout` is the rate of BPE-dropout. For `sort_within` see `make_batches`."""
         recut = None
         if dropout:
             source = _make_merge_dropout(prepared.source_tokenizer, dropout)
@@ -232,16 +232,16 @@ class BatchStream:
     def batches(
         self, position: Position = START_POSITION, workers: int = 0, pin: bool = False
     ) -> Generator[BatchWithPosition, None, None]:
-        """The same batches however many `workers`: threads that make batches and read as many pools in advance.
+        """Yield batches. `workers` threads make batches and read buffers ahead, without changing the result.
 
-        They end with the generator. With `pin` the tensors are in pinned memory, where there is a GPU.
+        The threads end with the generator. With `pin` the tensors are in pinned memory, if there is a GPU.
         """
         placed = partial(_make_batch, pin and torch.cuda.is_available())
         if workers == 0:
             yield from map(placed, self._jobs(position, lambda place: _LazyBuffer(partial(self._reader.read, place))))
             return
         stop = Event()
-        # Apart, because a pool may take long to read and batches must not stand in line behind it.
+        # Two executors: reading a buffer may take long, and batches must not queue behind it.
         readers, makers = ThreadPoolExecutor(workers, "pools"), ThreadPoolExecutor(workers, "batches")
 
         def start(place: BufferPosition) -> Future[ShuffleBuffer]:
@@ -264,10 +264,10 @@ class BatchStream:
         start: Callable[[BufferPosition], Future[ShuffleBuffer] | _LazyBuffer],
         buffers_ahead: int = 1,
     ) -> Iterator[_BatchJob]:
-        """All batches still to be made; while a pool is worked through the next ones are being read."""
+        """Yield all remaining batches. The next buffers are read while one is in use."""
         places = self._buffer_positions(position)
         first = position.batch
-        found = position != Position(position.epoch)  # whether the epoch has a batch, at its start not yet known
+        found = position != Position(position.epoch)  # whether the epoch has a batch; unknown at its start
         coming: deque[tuple[BufferPosition, Future[ShuffleBuffer] | _LazyBuffer]] = deque()
         for place in places:
             coming.append((place, start(place)))
@@ -314,7 +314,7 @@ def _make_merge_dropout(tokenizer: Tokenizer, rate: float) -> BPEDropout:
 
 
 def count_batches(prepared: PreparedData, batch_tokens: int, seed: int, sort_within: int = BUFFER_PAIRS) -> int:
-    """Batches of the first epoch, without BPE-dropout. Reads all of the data."""
+    """Return the number of batches of the first epoch, without BPE-dropout. Reads all data."""
     reader = BufferReader(prepared, batch_tokens, seed, None, sort_within)
     return sum(len(reader.read(place).batch_rows) for place in epoch_buffers(prepared.corpora, seed, 0))
 

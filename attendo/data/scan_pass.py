@@ -1,7 +1,6 @@
-"""The first reading of all text: what to learn the vocabulary from, and which pairs to keep back for validation.
+"""First pass over all text: sample text for the tokenizer, and choose the validation split.
 
-Both are chosen by keys of the seed and the text, so they do not depend on how the text was read, and both need an
-amount of memory that does not grow with it.
+Both use keyed random numbers, so the result does not depend on how the text is read. Their memory is bounded.
 """
 
 import hashlib
@@ -20,17 +19,17 @@ from attendo.data.staging import StagingFolder
 MAX_SAMPLE_PAIRS = 200_000
 MAX_SAMPLE_CHARACTERS = 30_000_000
 MAX_HELD_OUT_PAIRS = 1000
-HELD_OUT_DIVISOR = 20  # at most one pair in so many
+HELD_OUT_DIVISOR = 20  # at most one pair in 20
 
 TextPair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class CorpusScan:
-    """What the first reading found."""
+    """Result of the first pass."""
 
-    lines: tuple[int, ...]  # of each training corpus, and at the end of the validation corpus
-    sample: list[TextPair]  # to learn the vocabulary from; no pair of it is kept back
+    lines: tuple[int, ...]  # of each training corpus, then of the validation corpus
+    sample: list[TextPair]  # to train the tokenizer; without held-out pairs
     held_out: frozenset[int]  # keys of sources
 
 
@@ -42,7 +41,7 @@ def scan(
     folder: StagingFolder,
     sample: "ReservoirSample",
 ) -> Generator[int, None, CorpusScan]:
-    """Yields the lines read so far. Text with too many bad lines is refused, with their list at `folder`."""
+    """Scan all corpora and yield the lines read so far. Raise an error with a list if there are too many bad lines."""
     kept_back = HeldOutSplit(seed)
     lines: list[int] = []
     with folder.bad_lines.open("w", encoding="utf-8") as listing:
@@ -68,9 +67,9 @@ def scan(
 
 
 class ReservoirSample:
-    """Pairs spread evenly over all that are offered; all of them where they are few.
+    """A uniform sample of all offered pairs; all of them if they fit.
 
-    Every pair has a number drawn for it, and those with the smallest are kept, as many as there is room for.
+    Every pair gets a random number. The pairs with the smallest numbers are kept, up to both limits.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class ReservoirSample:
         self._seed, self._max_pairs, self._max_characters = seed, max_pairs, max_characters
         self._offered = 0
         self._characters = 0
-        self._heap: list[tuple[float, int, TextPair]] = []  # a heap with the largest number drawn on top
+        self._heap: list[tuple[float, int, TextPair]] = []  # max-heap by random number
         self._threshold = 1.0
 
     def offer(self, pairs: Sequence[TextPair]) -> None:
@@ -87,13 +86,13 @@ class ReservoirSample:
         self._offered += len(pairs)
         drawn = keyed_random.uniform(keyed_random.make_keys(self._seed, "sample", numbers))
         for place in np.flatnonzero(drawn < self._threshold).tolist():
-            if drawn[place] < self._threshold:  # the ones before may have lowered it
+            if drawn[place] < self._threshold:  # earlier pairs may have lowered it
                 heapq.heappush(self._heap, (-float(drawn[place]), int(numbers[place]), pairs[place]))
                 self._characters += _count_characters(pairs[place])
                 self._evict()
 
     def pairs(self) -> list[TextPair]:
-        """In the order of the text."""
+        """Return the sample in text order."""
         return [pair for _, _, pair in sorted(self._heap, key=lambda kept: kept[1])]
 
     def _evict(self) -> None:
@@ -104,11 +103,11 @@ class ReservoirSample:
 
 
 class HeldOutSplit:
-    """Which sources to keep back for validation: all pairs of a source, or none, so that no source is on both sides."""
+    """Chooses sources to hold out for validation. All pairs of a source are held out, or none, to avoid overlap."""
 
     def __init__(self, seed: int, max_pairs: int = MAX_HELD_OUT_PAIRS) -> None:
         self._seed, self._max_pairs = seed, max_pairs
-        self._pairs: dict[int, int] = {}  # how many pairs each source has, of the sources with the smallest keys
+        self._pairs: dict[int, int] = {}  # number of pairs per source, for the sources with the smallest keys
         self._threshold = 2**64
         self._offered = 0
 
@@ -123,7 +122,7 @@ class HeldOutSplit:
             self._threshold = smallest[-1] + 1
 
     def select_keys(self) -> frozenset[int]:
-        """Keys of sources with about a twentieth of the pairs: at least one pair, and never all."""
+        """Return keys of sources with about 5% of the pairs: at least one pair, never all."""
         if len(self._pairs) < 2:
             return frozenset()
         room = max(1, min(self._offered // HELD_OUT_DIVISOR, self._max_pairs))
@@ -137,7 +136,7 @@ class HeldOutSplit:
 
 
 def source_keys(seed: int, sources: Sequence[str]) -> keyed_random.Keys:
-    """A key for each source; the same text has the same one."""
+    """Return a key for each source. Equal texts have equal keys."""
     digests = b"".join(hashlib.blake2b(source.encode(), digest_size=8).digest() for source in sources)
     return keyed_random.make_keys(seed, "validation", np.frombuffer(digests, "<u8"))
 

@@ -2,7 +2,7 @@
 
 header · source offsets · target offsets · source ids · target ids        all numbers little-endian
 
-Offsets are 4 bytes each and one more than the pairs; ids are 2 bytes each where the vocabularies allow it, or else 4.
+There are pairs + 1 offsets of 4 bytes per side. Ids have 2 bytes if the vocabularies allow it, otherwise 4.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ MAGIC = b"attshard"
 VERSION = 1
 SHARD_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
-SAMPLED_CHUNKS = 3  # of each shard, checked whenever it is opened
+SAMPLED_CHUNKS = 3  # per shard, checked at every opening
 _HEADER = struct.Struct("<8sIIQQQ")
 RaggedPair = tuple[RaggedArray, RaggedArray]
 
 
 class ShardRecord(Settings):
-    """What the index says of a shard."""
+    """Index entry of a shard."""
 
     file: str
     bytes: int
@@ -38,12 +38,12 @@ class ShardRecord(Settings):
     source_tokens: int
     target_tokens: int
     sha256: str
-    chunks: tuple[str, ...]  # SHA-256 of each CHUNK_BYTES, so that a part can be checked alone
+    chunks: tuple[str, ...]  # SHA-256 per CHUNK_BYTES, so that a chunk can be checked alone
 
 
 @dataclass(frozen=True)
 class _ShardLayout:
-    """Where things lie in a shard."""
+    """Byte layout of a shard."""
 
     id_bytes: int
     pairs: int
@@ -52,14 +52,14 @@ class _ShardLayout:
 
     @property
     def starts(self) -> tuple[int, int, int, int]:
-        """Of the source offsets, target offsets, source ids, target ids."""
+        """Byte positions of source offsets, target offsets, source ids and target ids."""
         offsets = 4 * (self.pairs + 1)
         ids = _HEADER.size + 2 * offsets
         return _HEADER.size, _HEADER.size + offsets, ids, ids + self.id_bytes * self.source_tokens
 
     @property
     def size(self) -> int:
-        """Of the whole file, in bytes."""
+        """File size in bytes."""
         return self.starts[3] + self.id_bytes * self.target_tokens
 
     @property
@@ -72,19 +72,19 @@ class _ShardLayout:
 
 
 class ShardWriter:
-    """Takes pairs and writes a shard whenever there are enough for one."""
+    """Collects pairs and writes a shard when it reaches the size limit."""
 
     def __init__(self, folder: Path, name: str, id_bytes: int, shard_bytes: int = SHARD_BYTES) -> None:
         self._bytes_written = 0
         self._folder, self._name, self._limit = folder, name, shard_bytes
         self._records: list[ShardRecord] = []
-        self._layout = _ShardLayout(id_bytes, 0, 0, 0)  # of the shard that is to be written next
+        self._layout = _ShardLayout(id_bytes, 0, 0, 0)  # of the next shard
         self._lengths: tuple[list[NDArray[np.int64]], ...] = ([], [])
         self._ids: tuple[list[NDArray[np.unsignedinteger]], ...] = ([], [])
 
     @property
     def size(self) -> int:
-        """Bytes of all shards, those still to be written included."""
+        """Size of all shards in bytes, including unwritten data."""
         return self._bytes_written + (self._layout.size if self._layout.pairs else 0)
 
     def add(self, source: RaggedArray, target: RaggedArray) -> None:
@@ -96,7 +96,7 @@ class ShardWriter:
             self._write()
 
     def close(self) -> tuple[ShardRecord, ...]:
-        """Write what is left, and tell of all shards."""
+        """Write the remaining pairs and return the records of all shards."""
         if self._layout.pairs:
             self._write()
         return tuple(self._records)
@@ -123,12 +123,12 @@ class ShardWriter:
 
 
 class ShardSet:
-    """The pairs of several shards as one list; only what is being read is in memory."""
+    """The pairs of several shards as one list. Data is read from disk on access."""
 
     def __init__(
         self, folder: Path, records: Sequence[ShardRecord], vocab_sizes: tuple[int, int], verify: bool = False
     ) -> None:
-        """Every header and size is checked, and some of the content; with `verify` all of it."""
+        """Check every header and size, and sampled chunks. With `verify`, check all content."""
         self._shards = [_Shard(folder / record.file, record, vocab_sizes, verify) for record in records]
         self._starts = np.cumsum([0, *(record.pairs for record in records)])
 
@@ -140,7 +140,7 @@ class ShardSet:
         return Example(source[0], target[0])
 
     def read(self, first: int, last: int) -> RaggedPair:
-        """The pairs from `first` up to but not including `last`, as copies."""
+        """Return copies of the pairs from `first` up to but not including `last`."""
         if not 0 <= first <= last <= len(self):
             raise IndexError(f"pairs {first} to {last} of {len(self)}")
         parts: list[RaggedPair] = []
@@ -173,9 +173,9 @@ class _Shard:
         return source, target
 
     def _release(self) -> None:
-        """Give back the memory of the pages that were read. They stay in the system's cache.
+        """Release the memory of the pages read. They stay in the page cache.
 
-        At once, not after a pool: the system maps many pages around each that is touched, which adds up to the shard.
+        Call it after every read: the system maps many pages around each page touched, up to the whole shard.
         """
         if hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
@@ -229,7 +229,7 @@ def _sample_chunks(chunks: int) -> list[int]:
 
 
 def _compute_checksums(path: Path) -> tuple[str, tuple[str, ...]]:
-    """SHA-256 of the file and of each of its chunks."""
+    """Return the SHA-256 of the file and of each chunk."""
     whole, chunks = hashlib.sha256(), []
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
@@ -239,7 +239,7 @@ def _compute_checksums(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 class DamagedDataError(DataError):
-    """`fault` is the error without its fix, which is another one if a run has prepared the data itself."""
+    """Prepared data is damaged. `fault` is the error without its fix, which depends on who prepared the data."""
 
     def __init__(self, code: str, /, **values: object) -> None:
         super().__init__("prepared_data_damaged", fault=DataError(code, **values))

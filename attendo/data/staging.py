@@ -1,4 +1,4 @@
-"""A folder in the making: written beside its place, moved there whole, and gone without a trace if that fails."""
+"""A staging folder: written next to the target, moved there atomically, and removed on failure."""
 
 from pathlib import Path
 from types import TracebackType
@@ -10,14 +10,14 @@ from attendo.errors import AttendoError, UsageError
 
 
 class StagingFolder:
-    """Where prepared data is written. An earlier folder is replaced only when the new one is whole and on disk."""
+    """The temporary folder of prepared data. An earlier folder is replaced only after the new one is durable."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
-        # Beside the folder, because the list must outlive it when there are too many bad lines.
+        # Next to the folder: if there are too many bad lines, the list is kept and the folder is not.
         self.bad_lines = folder.with_name(f"{folder.name}.bad-lines.tsv")
-        self.bytes_needed = 0  # as far as is known
+        self.bytes_needed = 0  # estimate
 
     def __enter__(self) -> "StagingFolder":
         folder = self.folder
@@ -49,7 +49,7 @@ class StagingFolder:
             ) from None
 
     def move_bad_lines(self) -> None:
-        """Put their list into the folder."""
+        """Move the list of bad lines into the folder."""
         self.bad_lines.rename(self.path / "bad-lines.tsv")
 
     def publish(self) -> None:

@@ -1,4 +1,4 @@
-"""The second reading of all text: tokenised, screened by length, and written down as ids."""
+"""Second pass over all text: tokenise, filter by length, write shards."""
 
 import json
 from collections.abc import Generator
@@ -19,7 +19,7 @@ from attendo.text import Tokenizer
 
 @dataclass(frozen=True)
 class WriterOutputs:
-    """Where things are written."""
+    """Output files of the writer."""
 
     folder: StagingFolder
     listing: TextIOBase  # of bad lines
@@ -27,7 +27,7 @@ class WriterOutputs:
 
 
 class ShardedWriter:
-    """Corpus after corpus becomes shards or validation texts; the generators yield the lines read so far."""
+    """Writes corpora as shards or validation texts. The generators yield the lines read so far."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ShardedWriter:
         self._num_truncated = 0
 
     def write_training_corpus(self, corpus: Corpus) -> Generator[int, None, None]:
-        """Into shards, but for the pairs that are kept back."""
+        """Write a training corpus to shards, and its held-out pairs to the validation texts."""
         number = len(self.corpora)
         bad = BadLines(corpus.name, self._outputs.listing)
         shards = ShardWriter(self._outputs.folder.path, f"train-{number:02d}", self._id_bytes)
@@ -81,7 +81,7 @@ class ShardedWriter:
         )
 
     def write_valid_corpus(self, corpus: Corpus) -> Generator[int, None, None]:
-        """Into the validation texts."""
+        """Write a validation corpus to the validation texts."""
         bad = BadLines(corpus.name, self._outputs.listing)
         for block in filter_rows(corpus):
             self._write_valid_texts([row for row, _, _ in self._encode(block, bad)])

@@ -15,33 +15,33 @@ from attendo.text import EOS
 
 Stop = Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"]
 _CHUNK = 256
-_MIN_CHUNKED_SIZE = 4096  # from so many numbers a sentence the detour pays
+_MIN_CHUNKED_SIZE = 4096  # numbers per sentence from which the chunked top-k is faster
 
 
 @dataclass(frozen=True)
 class Beam:
-    """A step looks at the 2·width best continuations (y, v) of a sentence, by value(y) + log p(v | y).
+    """Beam search. A step considers the 2·width best continuations (y, v) of a sentence, by value(y) + log p(v | y).
 
-    Those among the best width that end in eos are finished; the best width of those that do not end go on. Of the
-    finished, the best patience·width are kept, by the score of the ranking. A sentence is done when as many are
-    finished and, by the stop rule,
+    Continuations among the best `width` that end in EOS are finished. The best `width` that do not end are continued.
+    The best patience·width finished hypotheses are kept, by the score of the ranking. A sentence is done when it has
+    that many and the stop rule holds:
 
         first        at once
-        settled      when no row that goes on scores better, at the length it has, than the worst of them
-        exhaustive   when no row that goes on can come to score better, whatever follows
+        settled      no open row, at its current length, scores better than the worst finished hypothesis
+        exhaustive   no open row can ever score better, whatever tokens follow
 
-    where `first` may lose a probable long answer to short ones, hardly probable, that filled the beam before it. Other
-    systems have other rules (`likes.py`):
+    `first` may lose a probable long answer to improbable short ones that finish earlier. Other systems have other rules
+    (`presets.py`):
 
-        first_come   as first, but what has finished is not pushed out by better ones that finish later
-        leader       when `num_hypotheses` are finished, and one of them was the best continuation of all when it ended
-        shrinking    when no row is left: each that finishes takes a row away, and a step looks at no more continuations
-                     than there are rows
+        first_come   as first, but a finished hypothesis is never replaced by a better one that finishes later
+        leader       `num_hypotheses` are finished, and one of them was the best continuation of all when it ended
+        shrinking    no row is left: each finished hypothesis removes a row, and a step considers only as many
+                     continuations as there are rows
 
-    It is done too when nothing can go on, or its limit has come: rows that are full and whose eos is not among the best
-    width are then cut. Finished hypotheses stand before cut ones. With a free end, the best width continuations of full
-    rows are all finished, those that do not end in eos marked as cut. Rows without a hypothesis have log-probability -∞
-    and stand last. A width of 1 is greedy.
+    A sentence is also done if no row can continue, or at its length limit. Rows at the limit are then cut, unless their
+    EOS is among the best `width`. Finished hypotheses rank before cut ones. With a free end, the best `width`
+    continuations of full rows are all finished. Those without EOS are marked as cut. Rows without a hypothesis have
+    log-probability -∞ and rank last. A width of 1 is greedy.
     """
 
     supports_prefill: ClassVar[bool] = True
@@ -49,8 +49,8 @@ class Beam:
     width: int
     ranking: Ranking = field(default_factory=Ranking)
     stop: Stop = "settled"
-    patience: float = 1.0  # with stop rule first: Kasai et al. 2022
-    num_hypotheses: int = field(default=1, kw_only=True)  # with stop rule leader: hypotheses of an answer
+    patience: float = 1.0  # for stop rule first: Kasai et al. 2022
+    num_hypotheses: int = field(default=1, kw_only=True)  # for stop rule leader: hypotheses per answer
     free_end: bool = field(default=False, kw_only=True)  # at the limit any token may be the last
 
     def __post_init__(self) -> None:
@@ -61,11 +61,11 @@ class Beam:
 
     @property
     def max_finished(self) -> int:
-        """Hypotheses of a sentence."""
+        """Finished hypotheses kept per sentence."""
         return math.ceil(self.patience * self.width)
 
     def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
-        """All rows of a sentence are alike at first, so only one of them counts."""
+        """Return the initial rows. All rows of a sentence are equal, so only the first has a finite log-probability."""
         rows = Frontier.start(limits, self.width, capacity)
         counts = torch.arange(rows.length.size(0), device=rows.length.device) % self.width == 0
         kept = Frontier.start(limits, self.max_finished, rows.ids.size(1))
@@ -80,14 +80,14 @@ class Beam:
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
-        assert frontier.finished is not None  # start has seen to it
+        assert frontier.finished is not None  # `start` guarantees it
         best = self.select_candidates(frontier, log_probs, ruled)
         parents, going = self._continue_rows(frontier, best)
         stuck = self._all_in_sentence(going.log_probability == NEG_INF)
         finishing = self._finishing_mask(frontier, best)
         at_end = stuck if self.free_end else frontier.full | stuck
         finished = frontier.finished
-        if not is_on_host(at_end) or finishing.any() or at_end.any():  # otherwise it comes to the same
+        if not is_on_host(at_end) or finishing.any() or at_end.any():  # otherwise the result is the same
             ended, cut = (
                 self._finish_candidates(frontier, best, finishing),
                 self._cut_rows(frontier, best, finishing, at_end),
@@ -100,7 +100,8 @@ class Beam:
     def select_candidates(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> "Candidates":
-        """What may end if it is among the first `width`, and go on if it is among the first `width` that do not end."""
+        """Return the candidates. They may end among the first `width`, or continue among the first `width` without EOS.
+        """
         found = top_candidates(frontier, log_probs, ruled, 2 * self.width)
         if self.stop != "shrinking":
             return found
@@ -110,18 +111,19 @@ class Beam:
         return replace(found, log_probability=found.log_probability.masked_fill(beyond, NEG_INF))
 
     def best_first(self, frontier: Frontier) -> Int[Tensor, "B N"]:
-        """The order of the hypotheses of each sentence, finished before cut."""
+        """Return the order of the hypotheses of each sentence, best first. Finished hypotheses rank before cut ones."""
         scores = self.ranking.score(frontier).view(-1, frontier.width)
         by_score = scores.argsort(dim=1, descending=True, stable=True)
         standing = self.rank_class(frontier).view_as(scores).gather(1, by_score)
         return by_score.gather(1, standing.argsort(dim=1, stable=True))
 
     def rank_class(self, frontier: Frontier) -> Integer[Tensor, " R"]:
-        """Which hypotheses come before others whatever they score: those with the lower number."""
+        """Return the rank class of each row. Lower classes rank first, regardless of the score."""
         return (~frontier.ended).byte()
 
     def _continue_rows(self, frontier: Frontier, best: "Candidates") -> tuple[Int[Tensor, " R"], Frontier]:
-        """The best `width` continuations that do not end: at most one of a row does, so there are as many."""
+        """Return the best `width` continuations without EOS. They always exist, because each row has at most one EOS.
+        """
         order = (best.ids == EOS).byte().argsort(dim=1, stable=True)[:, : self.width]
         return best.parents.gather(1, order).flatten(), best.extend_rows(frontier, order)
 
@@ -133,7 +135,7 @@ class Beam:
         return (best.log_probability[:, first] != NEG_INF) & ends
 
     def _finish_candidates(self, frontier: Frontier, best: "Candidates", finishing: Bool[Tensor, "B W"]) -> Frontier:
-        """The first `width` continuations, with nothing where they do not end."""
+        """Return the first `width` continuations. Those that do not finish get log-probability -∞."""
         ended, order = finishing.flatten(), torch.arange(self.width, device=finishing.device)
         grown = best.extend_rows(frontier, order.expand_as(finishing))
         log_probability = grown.log_probability.masked_fill(~ended, NEG_INF)
@@ -144,7 +146,7 @@ class Beam:
     def _cut_rows(
         self, frontier: Frontier, best: "Candidates", finishing: Bool[Tensor, "B W"], at_end: Bool[Tensor, " R"]
     ) -> Frontier:
-        """The rows that can go no further and do not end; nothing while there is room."""
+        """Return the rows that cannot continue and do not end. Other rows get log-probability -∞."""
         rows = torch.arange(at_end.size(0), device=at_end.device).view(-1, self.width, 1)
         ends = ((best.parents[:, None, : self.width] == rows) & finishing[:, None]).any(dim=-1).flatten()
         log_probability = frontier.log_probability.masked_fill(ends | ~at_end, NEG_INF)
@@ -152,7 +154,7 @@ class Beam:
         return replace(frontier, log_probability=log_probability, cut=torch.ones_like(ends), finished=None, was_top=led)
 
     def _merge_finished(self, before: Frontier, ended: Frontier, cut: Frontier) -> Frontier:
-        """The best hypotheses of each sentence."""
+        """Keep the best hypotheses of each sentence."""
         together = concat_rows(concat_rows(before, ended), cut)
         if self.stop == "first_come":
             together = gather_rows(together, self._finished_first(together, before.width))
@@ -160,18 +162,18 @@ class Beam:
         return replace(chosen, open=torch.zeros_like(chosen.open))
 
     def _finished_first(self, together: Frontier, before: int) -> Int[Tensor, "B N"]:
-        """Places for as many as are kept: those that had finished before first, then by their standing and score."""
+        """Return the `max_finished` hypotheses to keep: earlier finished ones first, then by rank class and score."""
         by_score = self.best_first(together)
         ended = together.ended.view_as(by_score).gather(1, by_score)
         turn = (by_score >= before).byte().masked_fill(~ended, 2)
         return by_score.gather(1, turn.argsort(dim=1, stable=True))[:, : self.max_finished]
 
     def _is_done(self, finished: Frontier, going: Frontier) -> Bool[Tensor, " R"]:
-        """In every row of a sentence, whether what is finished will do."""
+        """Return, for every row, whether the stop rule ends its sentence."""
         ended = finished.ended.view(-1, self.max_finished)
         enough = ended.all(dim=1, keepdim=True)
         if self.stop == "leader":
-            assert finished.was_top is not None  # start has seen to it
+            assert finished.was_top is not None  # `start` guarantees it
             led = finished.was_top.view(-1, self.max_finished).any(dim=1, keepdim=True)
             enough = led & (ended.sum(dim=1, keepdim=True) >= self.num_hypotheses)
         elif self.stop in ("settled", "exhaustive"):
@@ -181,21 +183,21 @@ class Beam:
         return enough.expand(-1, self.width).flatten()
 
     def _all_in_sentence(self, rows: Bool[Tensor, " R"]) -> Bool[Tensor, " R"]:
-        """True in every row of a sentence where it is true of all of them."""
+        """Return True in every row of a sentence if all its rows are True."""
         return rows.view(-1, self.width).all(dim=1, keepdim=True).expand(-1, self.width).flatten()
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The best ways to go on, in order: the row that is continued, the next id, and what that adds."""
+    """The best continuations in order: the parent row, the next token, and its contribution to the value."""
 
     parents: Int[Tensor, "B C"]
     ids: Int[Tensor, "B C"]
-    log_probability: Float[Tensor, "B C"]  # of the id; -∞ where there is no such way
+    log_probability: Float[Tensor, "B C"]  # of the token; -∞ for an empty candidate
     penalty: Float[Tensor, "B C"]
 
     def extend_rows(self, frontier: Frontier, order: Int[Tensor, "B W"]) -> Frontier:
-        """The rows that these of the continuations lead to."""
+        """Return the rows extended by the selected candidates."""
         parents, ids, log_probability, penalty = (
             each.gather(1, order).flatten() for each in (self.parents, self.ids, self.log_probability, self.penalty)
         )
@@ -212,7 +214,7 @@ class Candidates:
 def top_candidates(
     frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"], count: int
 ) -> Candidates:
-    """Of each sentence the best by value, of equals the one of the first row."""
+    """Return the best candidates of each sentence by value. Ties go to the first row."""
     width, vocabulary = frontier.width, log_probs.size(-1)
     values, places = beam_topk(
         ruled.unflatten(0, (-1, width)), frontier.value.view(-1, width), min(count, width * vocabulary)
@@ -230,18 +232,18 @@ def top_candidates(
 
 
 def is_on_host(numbers: Tensor) -> bool:
-    """Whether one may look at them: a GPU would have to be waited for, and what is compiled has none yet."""
+    """Return True on CPU outside torch.compile. Elsewhere, reading values would synchronise or break the graph."""
     return numbers.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def gather_rows(frontier: Frontier, order: Int[Tensor, "B N"]) -> Frontier:
-    """Of each sentence these rows."""
+    """Select these rows of each sentence."""
     first = torch.arange(0, frontier.length.size(0), frontier.width, device=order.device)[:, None]
     return frontier.select((first + order).flatten(), order.size(1))
 
 
 def concat_rows(one: Frontier, other: Frontier) -> Frontier:
-    """The rows of each sentence of the one, and behind them those of the other."""
+    """Concatenate the rows of each sentence: first those of `one`, then those of `other`."""
 
     def join(first: Tensor, second: Tensor) -> Tensor:
         parts = [each.unflatten(0, (-1, width)) for each, width in ((first, one.width), (second, other.width))]
@@ -251,18 +253,18 @@ def concat_rows(one: Frontier, other: Frontier) -> Frontier:
 
 
 def argmax_rows(numbers: Float[Tensor, "R V"]) -> Int[Tensor, " R"]:
-    """Where the largest number of each row is, of equals the first."""
+    """Return the index of the largest number of each row. Ties go to the first."""
     if numbers.is_cuda or torch.compiler.is_compiling():
         return numbers.argmax(dim=-1)
-    return torch.from_numpy(numbers.numpy().argmax(-1))  # on a CPU torch looks at one number after the other
+    return torch.from_numpy(numbers.numpy().argmax(-1))  # on a CPU, torch's argmax is not vectorised
 
 
 def beam_topk(
     numbers: Float[Tensor, "B W V"], added: Float[Tensor, "B W"], count: int
 ) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"]]:
-    """Of each sentence the `count` largest of what its rows have, `added` to all of a row; the largest first.
+    """Return the `count` largest numbers of each sentence, largest first, after adding `added` to each row.
 
-    Places are counted through all rows of the sentence.
+    Indices count through all rows of the sentence.
     """
     size = numbers.size(1) * numbers.size(2)
     if size < _MIN_CHUNKED_SIZE or count > numbers.size(1) * (numbers.size(2) // _CHUNK):
@@ -274,7 +276,7 @@ def beam_topk(
 def chunked_topk(
     numbers: Float[Tensor, "B W V"], added: Float[Tensor, "B W"], count: int
 ) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"]]:
-    """The same in one pass over all numbers: the best `count` lie in the `count` chunks with the largest maxima."""
+    """Compute the same in one pass: the best `count` are in the `count` chunks with the largest maxima."""
     size, inside = numbers.size(2), torch.arange(_CHUNK, device=numbers.device)
     maxima = _chunk_maxima(numbers) + added[..., None]  # [B, W, N]
     likely = maxima.flatten(1).topk(count).indices[..., None]  # [B, C, 1]
@@ -286,7 +288,7 @@ def chunked_topk(
 
 
 def _chunk_maxima(numbers: Float[Tensor, "*S V"]) -> Float[Tensor, "*S N"]:
-    """Of each chunk; the last may be shorter."""
+    """Return the maximum of each chunk. The last chunk may be shorter."""
     whole = numbers.size(-1) - numbers.size(-1) % _CHUNK
     parts = [numbers[..., :whole].unflatten(-1, (-1, _CHUNK)).amax(dim=-1)]
     if whole < numbers.size(-1):

@@ -1,4 +1,4 @@
-"""How a model answers unless it is told otherwise: decoding defaults, kept in the model folder."""
+"""Default decoding settings of a model, stored in the model folder."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -7,15 +7,15 @@ from pydantic import Field, model_validator
 from attendo.errors import UsageError
 from attendo.settings import Settings
 
-MAX_ROWS = 1_000  # of a beam: each has a number for every token of the vocabulary
+MAX_ROWS = 1_000  # of a beam; each row has one number for every token of the vocabulary
 MAX_FINISHED = 10_000  # finished hypotheses
-MAX_TOKENS = 20_000  # of an answer: an engine of 1,000 tokens a second takes 20 seconds
-_MAX_FACTOR = 100  # tokens of an answer for one of its source
-_MAX_CANDIDATES = 1_000  # of mbr, which compares each with all others
+MAX_TOKENS = 20_000  # of an answer; at 1,000 tokens/s this takes 20 s
+_MAX_FACTOR = 100  # maximum target tokens per source token
+_MAX_CANDIDATES = 1_000  # of MBR, which compares each candidate with all others
 _MAX_SOURCE_TOKENS = 1_000_000  # tokens of a source or of a batch
-_MAX_VOCAB_SIZE = 10_000_000  # of a vocabulary
+_MAX_VOCAB_SIZE = 10_000_000
 _MAX_SYMBOLS = 100  # of a prefix
-_LARGE = 1e6  # beyond it, or as much below 1, numbers of 32 bits overflow or can no more be told apart
+_LARGE = 1e6  # beyond this, or below its inverse, fp32 overflows or loses differences
 RowCount = Annotated[int, Field(ge=1, le=MAX_ROWS)]
 CandidateCount = Annotated[int, Field(ge=1, le=_MAX_CANDIDATES)]
 Natural = Annotated[int, Field(ge=0, le=_MAX_VOCAB_SIZE)]
@@ -26,13 +26,13 @@ Scale = Annotated[float, Field(ge=1 / _LARGE, le=_LARGE)]
 Weight = Annotated[float, Field(ge=0, le=_LARGE)]
 Factor = Annotated[float, Field(ge=0, le=_MAX_FACTOR)]
 Share = Annotated[float, Field(ge=1 / _LARGE, le=1)]
-Exponent = Annotated[float, Field(ge=-10, le=10)]  # of a number of tokens
+Exponent = Annotated[float, Field(ge=-10, le=10)]  # of the length in tokens
 
 
 _CPU_BATCH_TOKENS, _GPU_BATCH_TOKENS = 4096, 32768
 
 
-# Settings that are about a source, by the value that asks for nothing: a model that reads none cannot honour others.
+# Settings that need a source, with their neutral values. A model without a source rejects other values.
 SOURCE_SETTINGS: dict[str, Any] = {
     "coverage_penalty": 0.0,
     "min_length_factor": 0.0,
@@ -43,7 +43,7 @@ SOURCE_SETTINGS: dict[str, Any] = {
 
 
 class GenerationConfig(Settings):
-    """Decoding defaults. Formulas of the scores are in `decode/ranking.py`, of stop rules in `decode/beam.py`."""
+    """Decoding defaults. `decode/ranking.py` has the formulas of the scores, `decode/beam.py` the stop rules."""
 
     beam: RowCount = Field(1, description="hypotheses followed side by side; 1 is greedy")
     groups: RowCount = Field(1, description="of a diverse beam; 1 is a plain one")
@@ -110,11 +110,11 @@ class GenerationConfig(Settings):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field("auto", description="of the network; auto: as it is")
 
     def resolve_batch_tokens(self, on_gpu: bool) -> int:
-        """`batch_tokens`, or what stands for 0."""
+        """Return `batch_tokens`, or the device's default if it is 0."""
         return self.batch_tokens or (_GPU_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
 
     def override(self, **options: Any) -> "GenerationConfig":
-        """The same with the values that are given, those that are not None."""
+        """Return a copy with the options that are not None."""
         return self.replace(**{name: value for name, value in options.items() if value is not None})
 
     @model_validator(mode="after")

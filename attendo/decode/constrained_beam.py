@@ -1,8 +1,8 @@
 """Beam search with required phrases: dynamic beam allocation (Post and Vilar 2018), phrase automaton.
 
-A phrase is held where its tokens stand side by side, and the token behind them does not go on with its last word.
-Different phrases may share tokens, "a b c" holds both "a b" and "b c"; the same phrase asked for n times must stand
-there n times, no token counted twice.
+A phrase is satisfied if its tokens are consecutive and the next token does not extend its last word. Different phrases
+may share tokens: "a b c" satisfies both "a b" and "b c". A phrase required n times must occur n times without shared
+tokens.
 """
 
 from collections import Counter, deque
@@ -21,22 +21,22 @@ from attendo.decode.rules import check_phrases
 from attendo.decode.search_tree import Fate
 from attendo.text import EOS, PAD
 
-# Of each different phrase: how many of its tokens the sequence ends in, and how many times it is still to come. One
-# that has all of them is held unless the next token goes on with its last word.
+# For each distinct phrase: the number of its tokens that the sequence ends with, and its remaining occurrences. A
+# complete phrase counts as satisfied unless the next token extends its last word.
 PhraseState = tuple[tuple[int, int], ...]
-ExtendsLastWord = Callable[[tuple[int, ...], int], bool]  # whether a token behind a phrase makes its last word longer
-_MAX_STATES = 1_500  # looked at to find the shortest way through phrases that overlap
-_OTHER_TOKEN = -1  # stands for every token that is in no phrase
-Constraints = Mapping[int, Sequence[Sequence[int]]]  # the phrases of each sentence, by its number
+ExtendsLastWord = Callable[[tuple[int, ...], int], bool]  # whether a token extends the last word of a phrase
+_MAX_STATES = 1_500  # limit of the search for the shortest completion of overlapping phrases
+_OTHER_TOKEN = -1  # any token that is in no phrase
+Constraints = Mapping[int, Sequence[Sequence[int]]]  # the phrases of each sentence, by request id
 
 
 def never_extends(phrase: tuple[int, ...], token: int) -> bool:
-    """Where every token is a word."""
+    """Return False: every token is a word."""
     return False
 
 
 class PhraseAutomaton:
-    """Reads sequences token by token."""
+    """An automaton that tracks the required phrases in a token sequence."""
 
     def __init__(self, phrases: Sequence[Sequence[int]], extends_last_word: ExtendsLastWord = never_extends) -> None:
         self._extends_last_word = lru_cache(maxsize=None)(extends_last_word)
@@ -51,7 +51,7 @@ class PhraseAutomaton:
         self._distances = self._shortest_distances() if _overlap(self._phrases) else {}
 
     def read(self, ids: Iterable[int], state: PhraseState | None = None) -> PhraseState:
-        """What these tokens lead to."""
+        """Return the state after these tokens."""
         state = self.start if state is None else state
         for each in ids:
             longer = self._find_extended(state, each)
@@ -62,7 +62,7 @@ class PhraseAutomaton:
         return state
 
     def count_tokens_left(self, state: PhraseState) -> int:
-        """How many more tokens it takes to say all phrases: the fewest, or more where many overlap in many ways."""
+        """Return the fewest tokens that complete all phrases. It is an upper bound if too many phrases overlap."""
         if state in self._distances:
             return self._distances[state]
         left = [
@@ -72,7 +72,7 @@ class PhraseAutomaton:
         return sum(times * len(phrase) for phrase, times, _ in left) - max(begun, default=0)
 
     def advancing_tokens(self, state: PhraseState) -> tuple[int, ...]:
-        """The tokens after which fewer are needed; there are some until nothing is needed."""
+        """Return the tokens that reduce `count_tokens_left`. There is at least one unless the count is 0."""
         if state not in self._advancing:
             now = self.count_tokens_left(state)
             nearer = [
@@ -82,7 +82,9 @@ class PhraseAutomaton:
         return self._advancing[state]
 
     def satisfied(self, state: PhraseState) -> tuple[bool, ...]:
-        """Of each phrase, in the order given, whether it was said; of equal ones the first come first."""
+        """Return whether each required phrase is satisfied, in the given order. Of equal phrases, the first count
+        first.
+        """
         left = {
             phrase: asked - self._times_left(phrase, each)
             for phrase, (_, asked), each in zip(self._phrases, self.start, state, strict=True)
@@ -95,12 +97,12 @@ class PhraseAutomaton:
 
     @staticmethod
     def _times_left(phrase: tuple[int, ...], state: tuple[int, int]) -> int:
-        """How many times a phrase is still to come, if the sequence ended here."""
+        """Return the remaining occurrences of a phrase if the sequence ended here."""
         begun, times = state
         return times - (begun == len(phrase))
 
     def _find_extended(self, state: PhraseState, token: int) -> tuple[bool, ...]:
-        """Of each phrase whether the sequence ends in it, and this token goes on with its last word."""
+        """Return, for each phrase, whether the sequence ends with it and this token extends its last word."""
         return tuple(
             begun == len(phrase) and self._extends_last_word(phrase, token)
             for phrase, (begun, _) in zip(self._phrases, state, strict=True)
@@ -121,15 +123,15 @@ class PhraseAutomaton:
         return tuple(new)
 
     def _successors(self, state: PhraseState) -> set[PhraseState]:
-        """All that one more token can lead to."""
+        """Return all states that one more token can reach."""
         full = tuple(begun == len(phrase) for phrase, (begun, _) in zip(self._phrases, state, strict=True))
         told = {(token, self._find_extended(state, token)) for token in self._tokens}
         others = {(_OTHER_TOKEN, full), (_OTHER_TOKEN, (False,) * len(full))}
         return {self._advance(state, *way) for way in told | others}
 
     def _shortest_distances(self) -> dict[PhraseState, int]:
-        """The fewest tokens from every state that can be reached; nothing where those are too many."""
-        leading: dict[PhraseState, set[PhraseState]] = {self.start: set()}  # to each state, those it is reached from
+        """Return the fewest tokens to completion from every reachable state, or {} if there are too many states."""
+        leading: dict[PhraseState, set[PhraseState]] = {self.start: set()}  # the predecessors of each state
         waiting = deque([self.start])
         while waiting:
             state = waiting.popleft()
@@ -151,7 +153,7 @@ class PhraseAutomaton:
 
 
 def _borders(phrase: tuple[int, ...]) -> list[int]:
-    """Of the first n tokens, how many at their end also stand at their beginning, short of all (Knuth et al. 1977)."""
+    """Return the length of the longest proper border of each prefix (Knuth et al. 1977)."""
     borders = [0, 0]
     for token in phrase[1:]:
         length = borders[-1]
@@ -162,7 +164,8 @@ def _borders(phrase: tuple[int, ...]) -> list[int]:
 
 
 def _overlap(phrases: Sequence[tuple[int, ...]]) -> bool:
-    """Whether two can share tokens: one stands in the other, or the end of one is the beginning of the other."""
+    """Return whether two phrases can share tokens: one contains the other, or a suffix of one is a prefix of another.
+    """
     return any(
         other[: len(part)] == part
         for one in phrases
@@ -174,7 +177,7 @@ def _overlap(phrases: Sequence[tuple[int, ...]]) -> bool:
 
 
 class Candidate(NamedTuple):
-    """One more token for a row, and how many are needed behind it to say all phrases."""
+    """One more token for a row, and the tokens needed after it to complete all phrases."""
 
     value: float
     row: int
@@ -184,25 +187,26 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class ConstrainedBeam(Beam):
-    """A beam whose answers end only when they hold all phrases of their sentence.
+    """A beam whose answers end only when they contain all required phrases.
 
-    Besides its best tokens, every row considers those that bring it nearer to holding all. Rows are sorted into banks
-    by how many tokens they still need, and each bank has width / banks places, so that rows which have said much of
-    what is improbable are not crowded out by rows which have said nothing of it. What is left of the places, and what
-    a bank has no use for, goes to the most valuable; where there are more banks than places, to those that need least.
-    A row that could no longer say all before its limit gives way to rows that can.
+    Every row considers its best tokens and the tokens that advance a phrase. Rows are sorted into banks by the number
+    of tokens they still need. Each bank has width / banks slots. Rows with improbable phrase tokens thus do not lose to
+    rows without any. Unused slots go to the candidates with the highest value. If there are more banks than slots, they
+    go to those that need the fewest tokens. A row that cannot complete all phrases before its limit loses to rows that
+    can.
 
-    So all phrases are met wherever the limit has room for them and no rule forbids them (`PhraseAutomaton.needed` says how
-    exactly that room is known). Otherwise the answer is cut; `satisfied` tells what it holds, and those that need least stand
-    first. A sentence without phrases is answered as by a plain beam.
+    All phrases are satisfied if the limit has room for them and no rule forbids them.
+    `PhraseAutomaton.count_tokens_left` states how exactly the room is known. Otherwise the answer is cut, and
+    `satisfied` returns the phrases that it contains. Answers that need the fewest tokens rank first. A sentence without
+    phrases gets the answer of a plain beam.
     """
 
-    recordable: ClassVar[bool] = False  # the host looks at every step
+    recordable: ClassVar[bool] = False  # every step runs on the host
 
     constraints: Constraints = field(default_factory=dict, hash=False)
     extends_last_word: ExtendsLastWord = field(
         default=never_extends, compare=False, repr=False
-    )  # a phrase is not held inside a longer word
+    )  # whether a token continues the last word of a phrase
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -210,7 +214,7 @@ class ConstrainedBeam(Beam):
             check_phrases(phrases, "required")
 
     def satisfied(self, hypotheses: Frontier) -> list[tuple[bool, ...]]:
-        """Of each row, which phrases of its sentence it holds, in the order they were given."""
+        """Return which phrases of its sentence each row contains, in the given order."""
         return [phrases.satisfied(state) for phrases, state in self._phrase_states(hypotheses)]
 
     def select_candidates(
@@ -223,7 +227,7 @@ class ConstrainedBeam(Beam):
         return _to_candidates(chosen, log_probs, ruled)
 
     def list_rejected(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list[list[tuple[Candidate, Fate]]]:
-        """Of each sentence the 2·width best ways that were not taken, and why; rows are counted from its first."""
+        """Return the 2·width best rejected candidates of each sentence, with the reason. Rows count from its first."""
         return [
             [(way._replace(row=way.row - each.first), fate) for way, fate in each.rejected[: 2 * self.width]]
             for each in self._sort_candidates(frontier, ruled)
@@ -241,7 +245,7 @@ class ConstrainedBeam(Beam):
                 for row in range(first, first + self.width)
                 for token, value in ways[row].items()
             ]
-            # Stable, so that of equals the one of the first row comes first.
+            # A stable sort, so that ties go to the first row.
             every.sort(key=lambda way: -way.value)
             complete = [way for way in every if way.tokens_left == 0][: self.width]
             going = [way for way in every if way.token != EOS]
@@ -265,7 +269,7 @@ class ConstrainedBeam(Beam):
         }
 
     def _phrase_states(self, frontier: Frontier) -> list[tuple[PhraseAutomaton, PhraseState]]:
-        """Of each row the phrases of its sentence, and how far it is with them."""
+        """Return the automaton of each row's sentence, and the row's state."""
         found = []
         rows = zip(frontier.limits.request_id.tolist(), frontier.ids.tolist(), frontier.length.tolist(), strict=True)
         for number, ids, length in rows:
@@ -276,12 +280,12 @@ class ConstrainedBeam(Beam):
     def _candidate_values(
         self, states: list[tuple[PhraseAutomaton, PhraseState]], frontier: Frontier, ruled: Float[Tensor, "R V"]
     ) -> list[dict[int, float]]:
-        """Of each row the tokens that are considered, each with the value it leads to; none that may not be said."""
+        """Return the candidate tokens of each row with their values, without forbidden tokens."""
         values = frontier.value[:, None] + ruled
         best = values.topk(min(2 * self.width, values.size(1)))
         wanted = [phrases.advancing_tokens(state) for phrases, state in states]
         longest = max(map(len, wanted), default=0)
-        # Every row gets as many: eos, which is considered in any case, where it wants fewer.
+        # Pad all rows to the same number of tokens with EOS, which is always considered.
         ids = torch.tensor([[*each, *[EOS] * (longest + 1 - len(each))] for each in wanted], device=ruled.device)
         tokens = torch.cat((best.indices, ids), dim=1).tolist()
         reached = torch.cat((best.values, values.gather(1, ids)), dim=1).tolist()
@@ -293,13 +297,13 @@ class ConstrainedBeam(Beam):
 
 @dataclass(frozen=True)
 class _SortedCandidates:
-    """The ways of one sentence, best first."""
+    """The candidates of one sentence, best first."""
 
-    first: int  # its first row
+    first: int
     candidates: list[Candidate]
-    ending: list[Candidate]  # by an eos that holds all phrases
-    in_time: list[Candidate]  # to say all phrases before the limit, unless none is
-    selected: list[Candidate]  # that got a place
+    ending: list[Candidate]  # EOS with all phrases satisfied
+    in_time: list[Candidate]  # those with room for all phrases before the limit, or all if there are none
+    selected: list[Candidate]  # those that got a slot
 
     @property
     def rejected(self) -> list[tuple[Candidate, Fate]]:
@@ -314,7 +318,7 @@ class _SortedCandidates:
 
 
 def allocate_banks(candidates: Sequence[Candidate], banks: int, width: int) -> list[Candidate]:
-    """The `width` ways that get a place; `candidates` come best first, and a way's bank is what it needs."""
+    """Return the `width` candidates that get a slot. `candidates` are sorted best first; a bank is `tokens_left`."""
     share = width // banks
     room = {0: share + width % banks}
     chosen: list[Candidate] = []
@@ -332,7 +336,7 @@ _NO_PHRASES = PhraseAutomaton(())
 
 
 def _pad_candidates(ending: list[Candidate], going: list[Candidate], width: int, first: int) -> list[Candidate]:
-    """As a beam has it: what ends among the first `width`, what goes on behind that; nothing where there is less."""
+    """Return 2·width candidates as `Beam` expects: first `width` that end, then `width` that continue."""
     nothing = [Candidate(NEG_INF, first, token, 0) for token in (EOS, PAD)]
     return [
         *ending,

@@ -15,18 +15,17 @@ from attendo.model.cpu_decoder_state import ContinuousCacheState
 from attendo.model.decoder_state import DecoderState
 from attendo.model.transformer import Transformer
 
-# With fewer rows a product waits for memory, with more for arithmetic, in either layout.
+# With fewer rows a product is limited by memory, with more by arithmetic, in either layout.
 _COLUMN_MAJOR_ROWS, _COLUMN_MAJOR_ROWS_ONE_THREAD = range(16, 65), range(24, 145)
-_REFILL_DIVISOR = 4  # of the sentences, one of so many: as many come in at once, or leave their rows
+_REFILL_DIVISOR = 4  # a quarter of the sentences is inserted or removed at once
 
 
 class ColumnMajorWeights:
-    """A network, and where that is faster a copy of it whose matrices lie in memory column by column.
+    """A network, with a column-major copy of its weights for batch sizes at which that is faster.
 
-    The numbers are the same, and products faster: on one thread 1.3 times those of 64 rows and 1.2 times those of 128,
-    on two threads 1.3 times those of 32 (measured with MKL). The copy takes as much memory as the matrices do. It is
-    made when it is first needed, and again when one of them has changed since, unless that was done behind torch's
-    back, through `.data`.
+    The numbers are the same. On one thread, products are 1.3 times as fast with 64 rows and 1.2 times with 128. On two
+    threads they are 1.3 times as fast with 32 (measured with MKL). The copy needs as much memory as the matrices. It is
+    created on first use, and again if a matrix has changed. Changes through `.data` are not detected.
     """
 
     def __init__(self, network: Transformer) -> None:
@@ -34,7 +33,7 @@ class ColumnMajorWeights:
         self._copy, self._copied_versions = network, list[tuple[int, int]]()
 
     def select_network(self, rows: int) -> Transformer:
-        """For products of so many rows."""
+        """Return the network for products of `rows` rows."""
         kind = self._network.output.weight
         suited = _COLUMN_MAJOR_ROWS_ONE_THREAD if torch.get_num_threads() == 1 else _COLUMN_MAJOR_ROWS
         if rows not in suited or self._network.training or kind.is_cuda or kind.dtype != torch.float32:
@@ -46,43 +45,46 @@ class ColumnMajorWeights:
 
 
 def _weight_version(matrix: Tensor) -> tuple[int, int]:
-    """Another one when the numbers have changed."""
+    """Return a version that differs if the weights have changed."""
     return matrix.data_ptr(), 0 if matrix.is_inference() else matrix._version
 
 
 @torch.no_grad()
 def _copy_column_major(network: Transformer) -> Transformer:
-    made = copy.deepcopy(network, {id(each): each for each in network.parameters()})  # shares them for now
+    made = copy.deepcopy(network, {id(each): each for each in network.parameters()})  # shares them at first
     for module in made.modules():
-        if isinstance(module, nn.Linear):  # a tied table stays as it is: its rows are looked up one by one
+        if isinstance(module, nn.Linear):  # a tied embedding stays row-major for lookups
             module.weight = nn.Parameter(module.weight.T.contiguous().T, requires_grad=False)
     return made
 
 
 class ContinuousBatch:
-    """At most so many sentences side by side. As `StaticBatch` are used, and faster on a CPU, where every row costs time."""
+    """A batch of at most `max_sentences` sentences, with the interface of `StaticBatch`.
+
+    It is faster on a CPU, because every row costs time there.
+    """
 
     def __init__(
         self, weights: ColumnMajorWeights, strategy: Strategy, rules: Sequence[Rule], max_sentences: int
     ) -> None:
         self._weights, self._strategy, self._rules, self._max_sentences = weights, strategy, rules, max_sentences
-        self._requests: list[DecodeRequest | None] = []  # a place for each sentence; None: free
+        self._requests: list[DecodeRequest | None] = []  # one slot per sentence; None: free
         self._state: ContinuousCacheState | None = None
         self._frontier: Frontier | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether anybody's answer is still to come."""
+        """Whether any request is unfinished."""
         return any(each is not None for each in self._requests)
 
     @property
     def num_free(self) -> int:
-        """Sentences that may come in."""
+        """Number of free slots."""
         return self._max_sentences - sum(each is not None for each in self._requests)
 
     @torch.no_grad()
     def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
-        """One more token for everybody, and what has been found. Who can be taken in leaves the queue first."""
+        """Insert waiting requests into free slots, decode one token per row, and return finished requests."""
         if waiting and self.num_free >= min(len(waiting), -(-self._max_sentences // _REFILL_DIVISOR)):
             self._insert([waiting.popleft() for _ in range(min(len(waiting), self.num_free))])
         if not self.busy or self._state is None or self._frontier is None:
@@ -92,7 +94,7 @@ class ContinuousBatch:
         return iter(self._collect_finished(self._frontier))
 
     def cancel(self, request_ids: Collection[int] | None = None) -> None:
-        """Nobody waits for the answers to these requests any more, or to any."""
+        """Drop these requests, or all requests if None."""
         self._requests = [
             None if each is None or request_ids is None or each.request_id in request_ids else each
             for each in self._requests
@@ -100,7 +102,7 @@ class ContinuousBatch:
         self._compact()
 
     def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]:
-        """How far these requests have come."""
+        """Yield the current frontier of these requests."""
         for place, request in enumerate(self._requests):
             if request is not None and request.request_id in request_ids and self._frontier is not None:
                 yield request, self._frontier.select_sentences(torch.tensor([place]))
@@ -120,7 +122,7 @@ class ContinuousBatch:
         return [answers]
 
     def _insert(self, new: list[DecodeRequest]) -> None:
-        """Into free places first: all others would have to move for one behind them."""
+        """Insert requests, into free slots first. Appending requires a copy of all others."""
         free = [place for place, request in enumerate(self._requests) if request is None][: len(new)]
         for requests, places in ((new[: len(free)], free), (new[len(free) :], None)):
             if not requests:
@@ -149,7 +151,7 @@ class ContinuousBatch:
             self._requests[place] = request
 
     def _prefill(self, requests: list[DecodeRequest]) -> tuple[DecoderState, Frontier]:
-        """Sources, and how the answers begin."""
+        """Encode the sources and read the target prefixes."""
         ids, mask = pad_sources(requests, torch.device("cpu"))
         frontier = self._strategy.start(limit_tensors(requests, torch.device("cpu")))
         network: Transformer = self._weights.select_network(max(ids.numel(), frontier.limits.prefix.numel()))
@@ -157,7 +159,7 @@ class ContinuousBatch:
         return prefill_prefix(network, start, frontier, self._strategy, self._rules)
 
     def _compact(self) -> None:
-        """A copy of the rest is worth it where enough places are free."""
+        """Remove free slots if they make up at least a quarter, which justifies the copy."""
         staying = [place for place, request in enumerate(self._requests) if request is not None]
         if not staying:
             self._requests, self._state, self._frontier = [], None, None
@@ -173,14 +175,14 @@ class ContinuousBatch:
 
 
 def _pad_both(one: Frontier, other: Frontier) -> tuple[Frontier, Frontier]:
-    """Both with room for the longest answers and prefixes of either."""
+    """Pad both to the longer answers and prefixes."""
     columns = max(one.ids.size(1), other.ids.size(1))
     prefix = max(one.limits.prefix.size(1), other.limits.prefix.size(1))
     return one.pad_to(columns, prefix), other.pad_to(columns, prefix)
 
 
 def _trim(frontier: Frontier) -> Frontier:
-    """Without room for what nobody asks for any more."""
+    """Remove columns that no remaining sentence needs."""
     return frontier.pad_to(frontier.limits.capacity, frontier.limits.prefix.size(1))
 
 

@@ -1,10 +1,11 @@
-"""Coverage: how much of the source an answer has looked at, so that one which leaves a part of it out can rank lower.
+"""Coverage penalty: lowers the rank of answers that ignore parts of the source.
 
     coverage(y) = sum over i of log(min(sum over j of a(i, j), 1))        (Wu et al. 2016, equation 14)
 
-a(i, j) is the attention to source position i when token j was chosen, eos included (for a cut answer: when it would
-have been), in one layer of the decoder and as the mean of its heads. The sum is 0 where every position got an attention
-of 1 or more, and below 0 otherwise. The ranking weighs it (`Ranking.coverage_penalty`) and adds it to the score.
+a(i, j) is the attention to source position i at the step that chose token j, averaged over the heads of one decoder
+layer. EOS counts as a token. For a cut answer, the step that would have chosen EOS counts. The sum is 0 if every
+position received an attention of 1 or more, and below 0 otherwise. The ranking adds it to the score, times
+`Ranking.coverage_penalty`.
 """
 
 from dataclasses import dataclass, replace
@@ -20,21 +21,21 @@ from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 
-# Attention can be too small to be told from 0. Its logarithm must not be: -∞ is what stands for no hypothesis.
+# Attention can underflow to 0. Its logarithm must stay finite, because -∞ marks a row without a hypothesis.
 _MIN_ATTENTION = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
 class CoverageState:
-    """The state of a stepper, and how much attention each source position has got from each row."""
+    """The state of a stepper, and the attention that each source position received from each row."""
 
     inner: Any
     attention: Float[Tensor, "R S"]
-    mask: Bool[Tensor, "B S"]  # True at tokens of the source
+    mask: Bool[Tensor, "B S"]  # True at source tokens
 
     @staticmethod
     def empty(inner: Any, mask: Bool[Tensor, "B S"], width: int) -> "CoverageState":
-        """Before the first step, with as many rows a sentence."""
+        """Return the state before the first step, with `width` rows per sentence."""
         return CoverageState(inner, torch.zeros(mask.size(0) * width, mask.size(1), device=mask.device), mask)
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "CoverageState":
@@ -45,41 +46,41 @@ class CoverageState:
         return CoverageState(inner, self.attention.index_select(0, rows), self.mask.index_select(0, sentences))
 
     def insert(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:
-        """New sentences where others were, in place: nothing of them has been looked at."""
+        """Put new sentences into these slots in place, with zero attention."""
         self.inner.insert(sentences, rows, start)
         self.attention.index_fill_(0, rows, 0.0)
         assert start.memory_mask is not None
         self.mask.index_copy_(0, sentences, start.memory_mask)
 
     def write(self, after: "CoverageState", rows: Bool[Tensor, " R"]) -> None:
-        """What a step came to, in place, where the next one reads."""
+        """Copy the state after a step into this one in place."""
         self.inner.write(after.inner, rows)
         self.attention.copy_(after.attention)
 
     def coverage(self) -> Float[Tensor, " R"]:
-        """By the formula; padding is no part of the source."""
+        """Return the coverage of each row. Padding does not count."""
         logarithms = (
             self.attention.clamp(_MIN_ATTENTION, 1.0).log().view(self.mask.size(0), -1, self.mask.size(1))
         )  # [B, W, S]
         return logarithms.masked_fill(~self.mask[:, None], 0.0).sum(dim=-1).flatten()
 
     def update_frontier(self, frontier: Frontier) -> Frontier:
-        """Rows that are closed stay as they were: the network steps them with the others, but to no end."""
+        """Update the coverage of open rows. Closed rows keep theirs, although the network still steps them."""
         return replace(frontier, coverage=torch.where(frontier.open, self.coverage(), frontier.coverage))
 
 
 @runtime_checkable
 class SupportsTap(Protocol):
-    """A stepper that can be looked into."""
+    """A stepper that accepts a tap."""
 
     def step(self, ids: Int[Tensor, "R 1"], state: Any, *, tap: Tap) -> tuple[Float[Tensor, "R 1 V"], Any]: ...
 
 
 class CoverageNetwork:
-    """A stepper that keeps count. Its states are `CoverageState`."""
+    """A stepper that accumulates attention. Its states are `CoverageState`."""
 
     def __init__(self, network: Transformer, layer: int = -1, stepper: SupportsTap | None = None) -> None:
-        """Layers of the decoder are counted as in lists: -1 is the last. `stepper`: where another steps the network."""
+        """Use this decoder layer; -1 is the last. `stepper` replaces the network in `step`."""
         layers = network.config.num_decoder_layers
         if network.config.decoder_only:
             raise UsageError("coverage_penalty_without_source")
@@ -99,7 +100,7 @@ class CoverageNetwork:
         return self._network.start(memory)
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> CoverageState:
-        """A state of fixed size; nothing is in it yet."""
+        """Return an empty state of fixed size."""
         mask = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
         return CoverageState.empty(self._network.allocate_state(sentences, source_width, width, capacity), mask, width)
 

@@ -1,4 +1,4 @@
-"""Diverse beam search: groups of rows, each a beam of its own that keeps away from what the earlier ones chose."""
+"""Diverse beam search: groups of rows, each a beam that avoids the tokens of earlier groups."""
 
 from dataclasses import dataclass, field, replace
 
@@ -14,15 +14,15 @@ from attendo.errors import UsageError
 
 @dataclass(frozen=True)
 class DiverseBeam:
-    """Vijayakumar et al. 2016, with Hamming diversity.
+    """Diverse beam search with Hamming diversity (Vijayakumar et al. 2016).
 
     At every step the groups choose one after the other. A continuation with token v loses
 
-        strength * (rows of earlier groups of the sentence that go on with v at this step)
+        strength * (rows of earlier groups of the sentence that continue with v at this step)
 
-    where an end counts for nothing, as a row that has ended does not go on. What a hypothesis lost is part of its value
-    and score from then on (its penalty), never of its log-probability. Each group stops by itself; the sentence is done
-    when all groups are, and then has the hypotheses of all of them, best first. One group is a plain beam.
+    Rows that end do not count. The loss stays in the hypothesis's value and score as a penalty. It never changes its
+    log-probability. Each group stops by itself. The sentence is done when all groups are done. It then has the
+    hypotheses of all groups, best first. One group is a plain beam.
     """
 
     width: int  # of all groups together
@@ -39,18 +39,18 @@ class DiverseBeam:
 
     @property
     def beam(self) -> Beam:
-        """What each group is."""
+        """The beam of one group."""
         return Beam(self.width // self.groups, self.ranking, self.stop)
 
     def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
-        """The groups of a sentence stand side by side, as sentences of their own would."""
+        """Return the initial rows. The groups of a sentence are adjacent, like separate sentences."""
         capacity = limits.capacity if capacity is None else capacity
         return _merge_group_rows(self.beam.start(limits.repeat(self.groups), capacity), self.groups)
 
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
-        chosen = log_probs.new_zeros(log_probs.size(0) // self.width, log_probs.size(1))  # [B, V]: by how many rows
+        chosen = log_probs.new_zeros(log_probs.size(0) // self.width, log_probs.size(1))  # [B, V]: number of rows
         parents, grown = [], []
         for n in range(self.groups):
             rows = self._group_rows(n, frontier)
@@ -58,7 +58,7 @@ class DiverseBeam:
             from_row, group = self.beam.advance(
                 self._select_group(n, frontier), log_probs.index_select(0, rows), ruled.index_select(0, rows) - lost
             )
-            assert from_row is not None  # a beam always says
+            assert from_row is not None  # a beam always returns parents
             parents.append(rows.index_select(0, from_row).view(-1, self.beam.width))
             grown.append(group)
             goes_on = (group.open & (group.log_probability != NEG_INF)).to(chosen.dtype)
@@ -66,13 +66,13 @@ class DiverseBeam:
         return torch.cat(parents, dim=1).flatten(), self._merge_groups(grown)
 
     def _group_rows(self, n: int, frontier: Frontier) -> Int[Tensor, " N"]:
-        """Of the n-th group of each sentence."""
+        """Return the rows of the n-th group of each sentence."""
         width, device = self.beam.width, frontier.length.device
         first = torch.arange(n * width, frontier.length.size(0), self.width, device=device)
         return (first[:, None] + torch.arange(width, device=device)).flatten()
 
     def _select_group(self, n: int, frontier: Frontier) -> Frontier:
-        assert frontier.finished is not None  # start has seen to it
+        assert frontier.finished is not None  # `start` guarantees it
         kept = self.beam.max_finished
         first = torch.arange(n * kept, frontier.finished.length.size(0), self.groups * kept, device=frontier.ids.device)
         finished = (first[:, None] + torch.arange(kept, device=first.device)).flatten()
@@ -86,7 +86,7 @@ class DiverseBeam:
         return replace(rows, finished=self._sort_finished(rows, finished))
 
     def _sort_finished(self, rows: Frontier, finished: Frontier) -> Frontier:
-        """Best first where a sentence is done; until then each group needs its own together."""
+        """Sort the hypotheses of finished sentences, best first. Until then each group's hypotheses stay together."""
         is_open = rows.open.view(-1, self.width).any(dim=1, keepdim=True)
         places = torch.arange(finished.width, device=is_open.device)
         order = torch.where(is_open, places, self.beam.best_first(finished))
@@ -95,7 +95,7 @@ class DiverseBeam:
 
 
 def _merge_group_rows(frontier: Frontier, groups: int) -> Frontier:
-    """The groups of a sentence as its rows."""
+    """Merge the groups of each sentence into one sentence with more rows."""
     assert frontier.finished is not None
     finished = replace(frontier.finished, width=frontier.finished.width * groups)
     return replace(frontier, width=frontier.width * groups, finished=finished)

@@ -1,8 +1,8 @@
 """Engines: textbook, cached, fast and stepping search over one network; retry with a smaller batch on OOM.
 
-textbook    no cache, explicit attention: slow, and plain enough to be believed
-cached      keys and values grow column by column; sentences that are done leave the batch
-fast        shapes that never change, sentences that take each other's places; recorded on a GPU, compiled if asked
+textbook    no cache, explicit attention: slow reference implementation
+cached      KV cache that grows column by column; finished sentences are removed from the batch
+fast        static shapes with slots that are reused; CUDA graphs on a GPU, torch.compile on request
 """
 
 import warnings
@@ -47,20 +47,20 @@ _BUCKET_WIDTHS = (
     512,
     768,
     1024,
-)  # of sources and answers in slots; then by the 1024
+)  # of sources and answers in slots; above 1,024, multiples of 1,024
 _MAX_SHARED_ROWS = 8
 _MIN_FULL_BATCHES, _MAX_NARROW_WIDTH = 4, 64
-_MAX_CACHED_BATCHES = 8  # recorded batches that wait for more of their kind
+_MAX_CACHED_BATCHES = 8  # cached batches for later requests of the same shape
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Answers in any order, as soon as they are known."""
+    """Generates answers in any order, each as soon as it is finished."""
 
     def generate(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
-        """All requests, some at a time."""
+        """Yield the answers to all requests, in batches."""
 
 
 class TextbookEngine:
@@ -79,7 +79,7 @@ class TextbookEngine:
 
 
 class CachedEngine:
-    """`padding` more columns than a batch needs change nothing: whoever doubts it can ask for them."""
+    """Decodes with a growing KV cache. `padding` adds source columns, which must not change the answers."""
 
     def __init__(self, network: Transformer, batch_tokens: int, padding: int = 0) -> None:
         self._weights, self._batch_tokens, self._padding = ColumnMajorWeights(network), batch_tokens, padding
@@ -104,9 +104,9 @@ class CachedEngine:
 
 
 class FastEngine:
-    """Batches of slots are kept for the next requests: recording and compiling them takes longer than many answers.
+    """Decodes in static batches, which are cached because capture and compilation take longer than many answers.
 
-    `max_sentences` is how many sentences stand side by side, however few positions they have.
+    `max_sentences` limits the sentences per batch, however short they are.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class FastEngine:
         for source_width, group in _width_batches(requests, most):
             capacity = _round_up(max(request.max_length for request in group) + 2)
             longest = max(len(request.prefix) for request in group)
-            prefix_width = _round_up(longest) if longest else 0  # what is recorded then serves others too
+            prefix_width = _round_up(longest) if longest else 0  # rounded up, so that others can reuse the graph
             count = min(most(source_width), 1 << (len(group) - 1).bit_length())
             sizes = BatchShape(count, source_width, capacity, prefix_width)
             with self._borrow_batch(strategy, tuple(rules), sizes) as slots:
@@ -137,7 +137,7 @@ class FastEngine:
 
     @contextmanager
     def _borrow_batch(self, strategy: Strategy, rules: tuple[Rule, ...], shape: BatchShape) -> Iterator[StaticBatch]:
-        """To one alone: what is answered within the steps of another call has slots of its own."""
+        """Lend a batch to one caller at a time. A nested call gets its own batch."""
         key = (strategy, rules, shape)
         slots = self._cached_batches.pop(key, None) or StaticBatch(
             self._network, strategy, rules, shape, self._compiled
@@ -145,7 +145,7 @@ class FastEngine:
         try:
             yield slots
         finally:
-            self._cached_batches[key] = slots  # behind all others: the first is the one that was not asked for longest
+            self._cached_batches[key] = slots  # most recently used last; the first one is evicted
             if len(self._cached_batches) > _MAX_CACHED_BATCHES:
                 del self._cached_batches[next(iter(self._cached_batches))]
 
@@ -157,10 +157,10 @@ def _make_cpu_state(start: DecoderState, width: int) -> SearchState:
 def _width_batches(
     requests: Sequence[DecodeRequest], max_sentences: Callable[[int], int]
 ) -> Iterator[tuple[int, list[DecodeRequest]]]:
-    """Of like source length, the longest first. At most so many fit side by side, by their width.
+    """Group requests by source length, longest first. `max_sentences` is the batch size for a source width.
 
-    The last of a group leave slots empty, so a group is worth it from several times as many on. Fewer take along those
-    that are shorter, but not by much where that matters.
+    The end of a group leaves slots empty, so a group is closed only when it fills several batches. A smaller group also
+    includes shorter sources. Above a width of 64, sources under half the width start a new group.
     """
     group: list[DecodeRequest] = []
     width = 0
@@ -190,14 +190,15 @@ def _round_up(width: int) -> int:
 
 
 class ReducedBatchWarning(UserWarning):
-    """Answers take longer than they might, for want of memory."""
+    """Generation is slower because the batch was reduced for lack of memory."""
 
 
 class OutOfMemoryRetry:
-    """`make_engine` makes an engine for so many positions side by side: `batch_tokens` of them, or half as many, and so on.
+    """Retries generation with a smaller batch when memory runs out.
 
-    What has been answered stays answered. What engines keep for later calls is given up before any size is, and a size
-    that answers is kept; one that does not proves nothing for other requests.
+    `make_engine` creates an engine for a number of positions per batch: `batch_tokens`, then half of it, and so on.
+    Finished answers are kept. Cached batches are released before the batch size is reduced. A size that works becomes
+    the default. A failure does not affect later calls.
     """
 
     def __init__(self, make_engine: Callable[[int], Engine], batch_tokens: int) -> None:
@@ -223,7 +224,7 @@ class OutOfMemoryRetry:
                 if keeps_nothing and positions <= 1:
                     error.add_note("one sentence at a time is too much: take a smaller beam, or the device cpu")
                     raise
-            # The error is gone here, and with it all that its traceback held.
+            # The exception is cleared here, so its traceback no longer holds tensors.
             if waiting:
                 positions = max(1, positions // 2) if keeps_nothing else positions
                 engine, keeps_nothing = self._make_engine(positions), True
@@ -235,7 +236,7 @@ class OutOfMemoryRetry:
         return engine
 
     def _accept_size(self, engine: Engine, batch_tokens: int) -> None:
-        """Now that it is known to fit."""
+        """Make a size that fits the default, and warn if it is smaller."""
         wanted, self._batch_tokens, self._engine = self._batch_tokens, batch_tokens, engine
         if batch_tokens < wanted:
             warnings.warn(
@@ -250,14 +251,14 @@ _INSTANCES: WeakSet[OutOfMemoryRetry] = WeakSet()
 
 
 def _release_cached_engines() -> None:
-    """Batches that wait for more of their kind, of all models. Whoever is at work holds its own engine."""
+    """Release the cached batches of all models. A running call keeps its own engine."""
     for each in list(_INSTANCES):
         each._engine = None
     free_cached_memory()
 
 
 class SteppingEngine:
-    """An engine that can also be watched."""
+    """An engine that can also yield the frontier after every token."""
 
     def __init__(self, network: Seq2SeqNetwork, batch_tokens: int) -> None:
         self._network, self._batch_tokens = network, batch_tokens
@@ -265,7 +266,7 @@ class SteppingEngine:
     def generate(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
-        """All requests, batch by batch."""
+        """Yield the answers to all requests, in batches."""
         for group in length_batches(requests, self._batch_tokens // strategy.width):
             last = deque(self.iter_frontiers(group, strategy, rules), maxlen=1).pop()
             yield FinishedBatch(group, last.hypotheses.cpu())
@@ -273,7 +274,7 @@ class SteppingEngine:
     def iter_frontiers(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[Frontier]:
-        """All sentences together, after every token."""
+        """Yield the frontier of all sentences after every token."""
         network, device = self._network, self._network.device
         ids, mask = pad_sources(requests, device)
         frontier = strategy.start(limit_tensors(requests, device))

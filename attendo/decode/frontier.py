@@ -1,6 +1,6 @@
-"""Where a search stands: what is asked of each sentence, and every row as far as it has come.
+"""State of a search: per-sentence limits and the tokens of every row so far.
 
-All tensors keep their shape from the first token to the last, so that a GPU can replay a recorded step.
+All tensors keep their shape from the first token to the last, so that a GPU can replay a captured step.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,23 +14,23 @@ from torch.nn.functional import pad
 
 from attendo.text import BOS, EOS, PAD
 
-NEG_INF = float("-inf")  # the log-probability of a row that holds no hypothesis
+NEG_INF = float("-inf")  # the log-probability of a row without a hypothesis
 
 
 @dataclass(frozen=True)
 class RowLimits:
-    """Of each sentence, or of each row of a frontier."""
+    """Limits for each sentence, or for each row of a frontier."""
 
-    max_length: Int[Tensor, " B"]  # most tokens, bos and eos not counted
-    min_length: Int[Tensor, " B"]  # fewest
-    prefix: Int[Tensor, "B P"]  # how the answer begins; pad behind it
-    request_id: Int[Tensor, " B"]  # names it: what is drawn at random for it follows from this
+    max_length: Int[Tensor, " B"]  # maximum tokens, without BOS and EOS
+    min_length: Int[Tensor, " B"]  # minimum tokens
+    prefix: Int[Tensor, "B P"]  # required first tokens of the answer, padded with PAD
+    request_id: Int[Tensor, " B"]  # also seeds the random numbers of the sentence
 
     @staticmethod
     def make(
         max_length: Int[Tensor, " B"], min_length: int = 0, prefix: Sequence[Sequence[int]] | None = None
     ) -> "RowLimits":
-        """Sentences are numbered from 0."""
+        """Return limits with request ids from 0."""
         prefix = prefix or [()] * max_length.size(0)
         longest = max(map(len, prefix), default=0)
         padded = [[*ids, *[PAD] * (longest - len(ids))] for ids in prefix]
@@ -43,34 +43,34 @@ class RowLimits:
 
     @property
     def capacity(self) -> int:
-        """Columns that the longest row may need: bos, its tokens, and eos."""
+        """Columns of the longest row: BOS, its tokens, and EOS."""
         return int(self.max_length.max()) + 2 if self.max_length.numel() else 2
 
     def repeat(self, width: int) -> "RowLimits":
-        """Each sentence as `width` rows side by side."""
+        """Repeat each sentence as `width` adjacent rows."""
         return map_tensors(self, lambda each: each.repeat_interleave(width, dim=0))
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """`width` rows a sentence, side by side. A row is open until its strategy closes it."""
+    """Rows of a search, `width` adjacent rows per sentence. A row is open until its strategy closes it."""
 
     width: int
-    limits: RowLimits  # of each row
-    ids: Int[Tensor, "R C"]  # begins with bos; pad behind the end
-    length: Int[Tensor, " R"]  # tokens behind bos, eos included
-    log_probability: Float[Tensor, " R"]  # of these tokens, as the model has it
-    penalty: Float[Tensor, " R"]  # what rules and strategy added to it when the tokens were chosen
+    limits: RowLimits  # for each row
+    ids: Int[Tensor, "R C"]  # starts with BOS, padded with PAD
+    length: Int[Tensor, " R"]  # tokens after BOS, EOS included
+    log_probability: Float[Tensor, " R"]  # of these tokens, by the model
+    penalty: Float[Tensor, " R"]  # added by rules and strategy when the tokens were chosen
     open: Bool[Tensor, " R"]
-    ended: Bool[Tensor, " R"]  # by eos, or with a free end at the limit
-    cut: Bool[Tensor, " R"]  # at the limit, where another token than eos would have come next
-    coverage: Float[Tensor, " R"]  # sum of log(min(attention to a source position, 1)); 0 where nobody keeps count
-    finished: "Frontier | None" = None  # what a beam has put aside: the hypotheses of each sentence, best first
-    was_top: Bool[Tensor, " R"] | None = None  # where a beam asks: when it ended, no other continuation was better
+    ended: Bool[Tensor, " R"]  # by EOS, or by any token at the limit with a free end
+    cut: Bool[Tensor, " R"]  # at the limit, without EOS
+    coverage: Float[Tensor, " R"]  # sum of log(min(attention to a source position, 1)); 0 if not tracked
+    finished: "Frontier | None" = None  # the finished hypotheses of a beam, best first
+    was_top: Bool[Tensor, " R"] | None = None  # for stop rule leader: it was the best continuation when it ended
 
     @staticmethod
     def start(limits: RowLimits, width: int = 1, capacity: int | None = None) -> "Frontier":
-        """Rows before the first token, with room for `capacity` columns or for the longest that is asked for."""
+        """Return rows before the first token, with `capacity` columns or enough for the longest limit."""
         limits = limits.repeat(width)
         rows, device = limits.max_length.size(0), limits.max_length.device
         ids = torch.full((rows, capacity or limits.capacity), PAD, device=device)
@@ -82,30 +82,30 @@ class Frontier:
 
     @property
     def last(self) -> Int[Tensor, "R 1"]:
-        """The token of each row that the network has not read yet."""
+        """The last token of each row, which the network has not read yet."""
         return self.ids.gather(1, self.length[:, None])
 
     @property
     def value(self) -> Float[Tensor, " R"]:
-        """What rows are compared by while they are equally long."""
+        """The value that ranks rows of equal length."""
         return self.log_probability + self.penalty
 
     @property
     def full(self) -> Bool[Tensor, " R"]:
-        """Open rows behind which only eos may come, or one last token where the end is free."""
+        """Open rows that only EOS may follow, or one last token with a free end."""
         return self.open & (self.length >= self.limits.max_length)
 
     @property
     def hypotheses(self) -> "Frontier":
-        """What there is to answer: the finished of a beam, otherwise the rows themselves."""
+        """The possible answers: the finished hypotheses of a beam, otherwise the rows themselves."""
         return self if self.finished is None else self.finished
 
     def trim_ids(self) -> Int[Tensor, "R T"]:
-        """The ids without the columns that hold nothing."""
+        """Return the ids without empty columns."""
         return self.ids[:, : int(self.length.max()) + 1]
 
     def pad_to(self, columns: int, prefix: int) -> "Frontier":
-        """With room for so many tokens, bos and eos included, and for a prefix of so many."""
+        """Pad or trim to `columns` id columns (BOS and EOS included) and `prefix` prefix columns."""
         if self.ids.size(1) == columns and self.limits.prefix.size(1) == prefix:
             return self
         finished = None if self.finished is None else self.finished.pad_to(columns, prefix)
@@ -113,16 +113,16 @@ class Frontier:
         return replace(self, ids=_pad_columns(self.ids, columns), limits=asked, finished=finished)
 
     def select(self, rows: Int[Tensor, " N"], width: int = 1) -> "Frontier":
-        """These rows, as `width` a sentence."""
+        """Select these rows, as `width` per sentence."""
         return replace(map_tensors(replace(self, finished=None), lambda each: each.index_select(0, rows)), width=width)
 
     def select_sentences(self, sentences: Int[Tensor, " N"]) -> "Frontier":
-        """These sentences alone."""
+        """Select these sentences."""
         finished = None if self.finished is None else self.finished.select_sentences(sentences)
         return replace(self.select(self.row_indices(sentences), self.width), finished=finished)
 
     def replace_sentences(self, sentences: Int[Tensor, " N"], new: "Frontier") -> "Frontier":
-        """The same with new rows for these sentences."""
+        """Return a copy with new rows for these sentences."""
         rows = self.row_indices(sentences)
         finished = None
         if self.finished is not None and new.finished is not None:
@@ -133,7 +133,7 @@ class Frontier:
         return replace(changes, finished=finished)
 
     def where(self, rows: Bool[Tensor, " R"], other: "Frontier") -> "Frontier":
-        """These rows, and the rest from the other."""
+        """Return these rows from self, and the others from `other`."""
         return zip_tensors(
             replace(self, finished=None),
             replace(other, finished=None),
@@ -141,7 +141,7 @@ class Frontier:
         )
 
     def cpu(self) -> "Frontier":
-        """In one journey: every one of them makes the host wait."""
+        """Copy all tensors in one transfer; each transfer synchronises the device."""
         return self if self.ids.device.type == "cpu" else unpack(pack(self).cpu(), self)
 
     def row_indices(self, sentences: Int[Tensor, " N"]) -> Int[Tensor, " R"]:
@@ -154,10 +154,10 @@ class Frontier:
         penalty: Float[Tensor, " R"],
         free_end: bool = False,
     ) -> "Frontier":
-        """One more token in every open row.
+        """Append one token to every open row.
 
-        A row that is full takes nothing but eos and is cut otherwise, as is one of which nothing may follow (-∞). With
-        a free end a full row takes any token as its last: it has then ended, and is cut too unless that was eos.
+        A full row accepts only EOS and is cut otherwise. A row is also cut if no token is allowed (-∞). With a free
+        end, a full row accepts any last token and has then ended. It is also cut unless that token is EOS.
         """
         is_eos = ids == EOS
         ends = is_eos | self.full if free_end else is_eos
@@ -175,13 +175,13 @@ class Frontier:
         )
 
     def with_token(self, ids: Int[Tensor, " R"], where: Bool[Tensor, " R"]) -> Int[Tensor, "R C"]:
-        """`ids` behind the last token of each row, there where it is asked for."""
+        """Write `ids` after the last token of the rows selected by `where`."""
         place = (self.length[:, None] + 1).clamp(max=self.ids.size(1) - 1)
         return self.ids.scatter(1, place, torch.where(where[:, None], ids[:, None], self.ids.gather(1, place)))
 
 
 def difference(value: Float[Tensor, "*S"], log_probability: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-    """What was added to log-probabilities; 0 where nothing is."""
+    """Return the amount added to log-probabilities; 0 for forbidden tokens."""
     return torch.where(value == NEG_INF, 0.0, value - log_probability)
 
 
@@ -193,12 +193,12 @@ Value = TypeVar("Value", RowLimits, Frontier)
 
 
 def map_tensors(value: Value, function: Callable[[Tensor], Tensor]) -> Value:
-    """The same with every tensor changed, also in what it holds."""
+    """Apply a function to every tensor, also in nested values."""
     return zip_tensors(value, value, lambda each, _: function(each))
 
 
 def zip_tensors(one: Value, other: Value, function: Callable[[Tensor, Tensor], Tensor]) -> Value:
-    """Two of the same kind, tensor by tensor."""
+    """Combine two values of the same class tensor by tensor."""
     new: dict[str, Any] = {}
     for field in fields(one):
         first, second = getattr(one, field.name), getattr(other, field.name)
@@ -210,13 +210,13 @@ def zip_tensors(one: Value, other: Value, function: Callable[[Tensor, Tensor], T
 
 
 def pack(value: Value, out: Tensor | None = None) -> UInt8[Tensor, " N"]:
-    """All tensors as one."""
+    """Pack all tensors into one."""
     parts = [each.flatten().view(torch.uint8) for each in _sort_by_element_size(value)]
     return torch.cat(parts, out=out)
 
 
 def unpack(packed: UInt8[Tensor, " N"], like: Value) -> Value:
-    """What had these bytes, of the shapes of another that is like it; it shares their memory."""
+    """Unpack bytes into tensors with the shapes of `like`. They share the memory of `packed`."""
     there = _sort_by_element_size(like)
     sizes = [each.numel() * each.element_size() for each in there]
     parts = dict(zip(map(id, there), torch.split(packed, sizes), strict=True))
@@ -224,7 +224,7 @@ def unpack(packed: UInt8[Tensor, " N"], like: Value) -> Value:
 
 
 def _sort_by_element_size(value: Value) -> list[Tensor]:
-    """In this order each begins where numbers of its kind may."""
+    """Return the tensors, largest element size first, so that each is aligned in the packed bytes."""
     tensors: dict[int, Tensor] = {}
     map_tensors(value, lambda each: tensors.setdefault(id(each), each))
     return sorted(tensors.values(), key=lambda each: -each.element_size())

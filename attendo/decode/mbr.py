@@ -1,9 +1,9 @@
-"""Minimum Bayes risk: of several answers the one that agrees most with the others (Kumar and Byrne 2004).
+"""Minimum Bayes risk decoding: selects the answer that agrees most with the others (Kumar and Byrne 2004).
 
     expected(y) = sum over y' of weight(y') * utility(y, y') / sum over y' of weight(y')
 
-Drawn by chance, an answer stands for its probability by how often it was drawn, so all draws weigh the same (Eikema and
-Aziz 2020). The n best of a beam are different by construction: there the weight is the probability itself.
+Samples occur in proportion to their probability, so all samples have equal weight (Eikema and Aziz 2020). The n best of
+a beam are all different, so there the weight is the probability itself.
 """
 
 import math
@@ -16,24 +16,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from attendo.errors import UsageError
 
-# Of every hypothesis (a row) against every reference (a column), higher is better.
+# Utility of every hypothesis (row) against every reference (column). Higher is better.
 Utility = Callable[[Sequence[Any], Sequence[Any]], ArrayLike]
 
 
 @dataclass(frozen=True)
 class MBRResult:
-    """What was found out about candidates, which are named by their places."""
+    """The ranking of candidates, by their index."""
 
     best: int
-    order: tuple[int, ...]  # the highest expected utility first, of equals the first that was given
+    order: tuple[int, ...]  # highest expected utility first; ties go to the first given
     expected: tuple[float, ...]  # utility of each candidate
 
 
 def rank_by_utility(candidates: Sequence[Any], utility: Utility, weights: Sequence[float] | None = None) -> MBRResult:
-    """The candidate that is of most use whichever of all candidates were the right one.
+    """Rank candidates by their expected utility over all candidates as references.
 
-    Candidates are texts, or whatever else can be a key. Equal ones are compared once and weigh as much as all of them.
-    `weights` are not negative; left out, all weigh the same.
+    Candidates are texts or other hashable values. Equal candidates are compared once, and their weights are added.
+    `weights` must not be negative. By default all weights are equal.
     """
     different = {candidate: place for place, candidate in enumerate(dict.fromkeys(candidates))}
     kind = [different[candidate] for candidate in candidates]
@@ -45,11 +45,11 @@ def rank_by_utility(candidates: Sequence[Any], utility: Utility, weights: Sequen
 
 
 def probability_weights(log_probabilities: Sequence[float], scale: float = 1.0) -> list[float]:
-    """Weights that sum to 1, from log-probabilities; a scale below 1 makes them more even, 0 the same."""
+    """Return weights that sum to 1, from log-probabilities. A scale below 1 makes them more even, 0 equal."""
     most = max(log_probabilities, default=-math.inf)
     if most == -math.inf:
         raise UsageError("candidates_without_probability")
-    # What was not found (-∞) weighs nothing at any scale.
+    # A missing hypothesis (-∞) has weight 0 at any scale.
     powers = [0.0 if each == -math.inf else math.exp(scale * (each - most)) for each in log_probabilities]
     return [each / math.fsum(powers) for each in powers]
 

@@ -1,10 +1,12 @@
 """Networks for the search besides the plain one: ensembles, tapped networks, the uncached textbook network.
 
-probabilities    p(v) = sum over k of w_k p_k(v)
-    logarithms       log p(v) = sum over k of w_k log p_k(v), made to sum to 1 again
+An ensemble combines the distributions of its members by one of two methods:
 
-The weights w sum to 1. By probabilities one network that is sure can carry a token; by logarithms one that all but
-rules it out can keep it away.
+    probabilities    p(v) = sum over k of w_k p_k(v)
+    logarithms       log p(v) = sum over k of w_k log p_k(v), renormalised
+
+The weights w sum to 1. With probabilities, one confident network can select a token. With logarithms, one network that
+gives it a very low probability can reject it.
 """
 
 import math
@@ -28,35 +30,35 @@ EnsembleMethod = Literal["probabilities", "logarithms"]
 
 @dataclass(frozen=True)
 class EnsembleState:
-    """The state of each member, of whichever kind it is."""
+    """The states of all members, of any class."""
 
     members: tuple[Any, ...]
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "EnsembleState":
-        """Each row goes on from another one of its sentence."""
+        """Continue each row from its parent, a row of the same sentence."""
         return EnsembleState(tuple(each.reorder(parents) for each in self.members))
 
     def with_past_mask(self, is_token: Bool[Tensor, "R T"]) -> "EnsembleState":
-        """Of all that has been read, these positions count."""
+        """Return the state with this mask for the positions read so far."""
         return EnsembleState(tuple(each.with_past_mask(is_token) for each in self.members))
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "EnsembleState":
-        """These sentences alone, with these rows of theirs."""
+        """Keep only these sentences and rows."""
         return EnsembleState(tuple(each.select(sentences, rows) for each in self.members))
 
     def insert(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: "EnsembleState") -> None:
-        """New sentences where others were, in place."""
+        """Put new sentences into these slots in place."""
         for here, new in zip(self.members, start.members, strict=True):
             here.insert(sentences, rows, new)
 
     def write(self, after: "EnsembleState", rows: Bool[Tensor, " R"]) -> None:
-        """What a step came to, in place, where the next one reads."""
+        """Copy the state after a step into this one in place."""
         for here, new in zip(self.members, after.members, strict=True):
             here.write(new, rows)
 
 
 class Ensemble:
-    """Steps like one network. The members may be of any size and kind; ids must mean the same to all of them."""
+    """An ensemble with the interface of one network. Members may differ in size and class, but must share token ids."""
 
     def __init__(
         self, steppers: Sequence[Stepper], weights: Sequence[float] | None = None, how: EnsembleMethod = "probabilities"
@@ -72,16 +74,16 @@ class Ensemble:
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
     ) -> tuple[Memory, ...]:
-        """What each member, which must be a network, makes of the source."""
+        """Encode the source with each member. All members must be Transformers."""
         return tuple(each.encode(source_ids, source_mask) for each in self._networks())
 
     def start(self, memory: Sequence[Memory] | None = None) -> EnsembleState:
-        """The state before the first step; networks without an encoder need no memory."""
+        """Return the state before the first step. Decoder-only networks need no memory."""
         memories: Sequence[Memory | None] = [None] * len(self.members) if memory is None else memory
         return EnsembleState(tuple(each.start(memory) for each, memory in zip(self._networks(), memories, strict=True)))
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> EnsembleState:
-        """A state of fixed size for each member."""
+        """Return a state of fixed size for each member."""
         return EnsembleState(
             tuple(each.allocate_state(sentences, source_width, width, capacity) for each in self._networks())
         )
@@ -92,11 +94,12 @@ class Ensemble:
 
     @property
     def decoder_only(self) -> bool:
-        """All are, or none: their source vocabularies are alike."""
+        """Whether the members are decoder-only. All or none are, because their source vocabularies have the same size.
+        """
         return self._networks()[0].decoder_only
 
     def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:
-        """Log-probabilities in place of logits: their softmax is the distribution above."""
+        """Return log-probabilities instead of logits. Their softmax is the distribution of the ensemble."""
         stepped = [member.step(ids, each) for member, each in zip(self.members, state.members, strict=True)]
         _check_equal_sizes([logits.size(-1) for logits, _ in stepped], "tokens in the logits")
         log_probs = [logits.float().log_softmax(-1) for logits, _ in stepped]
@@ -117,7 +120,7 @@ class Ensemble:
 
 
 def _check_vocabularies(steppers: Sequence[Stepper]) -> None:
-    """As far as it can be seen from sizes; that the pieces are the same too is for whoever has the tokenizers."""
+    """Check that the vocabulary sizes are equal. Callers with the tokenizers must compare the token pieces."""
     configs = [each.config for each in steppers if isinstance(each, Transformer)]
     _check_equal_sizes([config.target_vocab_size for config in configs], "tokens of the target vocabulary")
     _check_equal_sizes([config.source_vocab_size for config in configs], "tokens of the source vocabulary")
@@ -140,7 +143,7 @@ def _normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[flo
 
 
 class TappedNetwork:
-    """Steps like the network, with a tap at every step: what the tap returns, search and scores are made of."""
+    """A network with a tap at every step. Search and scores use the weights that the tap returns."""
 
     def __init__(self, network: Transformer, tap: Tap) -> None:
         if isinstance(tap, ScaledHeads):
@@ -170,13 +173,13 @@ class TappedNetwork:
 
 @dataclass(frozen=True)
 class TextbookState:
-    """The memory of each sentence, and all that its rows have said."""
+    """The memory of each sentence, and all tokens of its rows."""
 
     memory: Memory
     ids: Int[Tensor, "R T"] | None = None
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "TextbookState":
-        assert self.ids is not None  # nobody can be followed before the first token
+        assert self.ids is not None  # rows are reordered only after the first token
         return replace(self, ids=self.ids.index_select(0, parents))
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "TextbookState":
@@ -188,7 +191,7 @@ class TextbookState:
 
 
 class TextbookNetwork:
-    """A stepper for `search`."""
+    """A stepper for `search` without a cache. Every step reads the whole target."""
 
     def __init__(self, network: Transformer) -> None:
         self._network = network
@@ -205,4 +208,4 @@ class TextbookNetwork:
 
 
 def _force_explicit_attention(site: str, weights: Tensor) -> None:
-    """That somebody looks is enough: the network then takes the formula and not the library's kernel."""
+    """Do nothing. With any tap, the network uses the explicit formula instead of the fused kernel."""

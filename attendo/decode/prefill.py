@@ -1,8 +1,7 @@
-"""Reading ahead: how an answer is asked to begin is read by the network in one pass, and not token by token.
+"""Prefill: the network reads a required target prefix in one pass instead of token by token.
 
-Nobody chooses the tokens of a prefix. So all of them can be read at once, and the rules be asked about all places at
-once. A prefix has the sum of the log-probabilities of its tokens, and of what the rules add to them; every row of the
-sentence then stands where single steps would have brought it.
+The tokens of a prefix are given, so the rules can be applied to all positions at once. The log-probability of a prefix
+is the sum over its tokens, as is the penalty from the rules. Every row then has the same state as after single steps.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from attendo.decode.search import Rule, Strategy, apply_rules
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD
 
-# Logits at a time, 64 and 512 MB of them: what has more is read in several parts.
+# Logits at a time: 64 MB, and 512 MB on a GPU. Longer prefixes are read in several parts.
 _MAX_LOGITS, _MAX_LOGITS_GPU = 1 << 24, 1 << 27
 
 
@@ -30,11 +29,11 @@ _MAX_LOGITS, _MAX_LOGITS_GPU = 1 << 24, 1 << 27
 def prefill_prefix(
     network: Any, start: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule], same_length: bool = False
 ) -> tuple[Any, Frontier]:
-    """State and frontier behind the prefixes that are asked for; nothing has been read of them yet.
+    """Return state and frontier after the required prefixes. `start` must not have read any of them.
 
-    The state has one row a sentence before and after, and holds of each what has been read of it. With `same_length` it has
-    the rows of the frontier, all at the same place: so much is read as the shortest prefix has. The rest of a prefix
-    comes token by token, as does all of it where somebody must see each step.
+    The state has one row per sentence before and after, with its own number of read tokens. With `same_length` it has
+    the rows of the frontier, all at the same position: the length of the shortest prefix. The search reads the rest
+    token by token. If the network, strategy or rules do not support prefill, nothing is read here.
     """
     members = _members(network)
     if members is None or not _can_prefill(frontier, strategy, rules):
@@ -47,7 +46,7 @@ def prefill_prefix(
     most = (_MAX_LOGITS_GPU if counts.is_cuda else _MAX_LOGITS) // members[0].output.out_features
     state, log_probability, value = _read_prefix(network, start, count, worth, most)
     in_prefix = torch.arange(count, device=counts.device) < counts[:, None]
-    is_read = (in_prefix & value.isfinite()).cumprod(dim=1).bool()  # what cannot be said ends a row in a step
+    is_read = (in_prefix & value.isfinite()).cumprod(dim=1).bool()  # a forbidden token ends the row in a later step
     if same_length and not is_read.all():
         return start, frontier
     sentences = torch.arange(counts.size(0), device=counts.device)
@@ -58,7 +57,7 @@ def prefill_prefix(
 
 
 def _members(network: Any) -> Sequence[Transformer] | None:
-    """The networks that read; None where one of them reads a token at a time, or is looked into."""
+    """Return the networks that read the prefix, or None if a member is not a plain Transformer."""
     members = network.members if isinstance(network, Ensemble) else (network,)
     networks = [each for each in members if isinstance(each, Transformer)]
     return networks if len(networks) == len(members) else None
@@ -70,7 +69,7 @@ def _can_prefill(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) 
 
 
 def _prefix_lengths(limits: RowLimits) -> Int[Tensor, " B"]:
-    """Tokens of each prefix behind which a row is open."""
+    """Return the number of tokens of each prefix after which the row stays open."""
     goes_on = (limits.prefix != PAD) & (limits.prefix != EOS)
     return torch.minimum(goes_on.cumprod(dim=1).sum(dim=1), limits.max_length)
 
@@ -78,7 +77,7 @@ def _prefix_lengths(limits: RowLimits) -> Int[Tensor, " B"]:
 def _count_columns(
     members: Sequence[Transformer], frontier: Frontier, counts: Int[Tensor, " B"], same_length: bool
 ) -> int:
-    """How many tokens are read; where the host must not look, as many as there can be."""
+    """Return the number of tokens to read. If the host must not read the counts, return the maximum."""
     if same_length or is_on_host(counts):
         return int(counts.min() if same_length else counts.max())
     longest = [each.config.max_length for each in members if each.config.positions == "learned"]
@@ -86,23 +85,23 @@ def _count_columns(
 
 
 def _has_prefix_left(limits: RowLimits, is_read: Bool[Tensor, "B P"]) -> bool:
-    """Whether the rules must still know of a prefix, as far as the host can tell."""
+    """Return whether the rules still need the prefix. True if the host must not read the counts."""
     left = is_read.sum(dim=1) < (limits.prefix != PAD).sum(dim=1)
     return not is_on_host(left) or bool(left.any())
 
 
 class _PrefixScorer:
-    """What the model and the rules say of the tokens that are given."""
+    """Log-probabilities of the prefix tokens, by the model and after the rules."""
 
     def __init__(self, limits: RowLimits, capacity: int, strategy: Strategy, rules: Sequence[Rule]) -> None:
         self._limits, self._strategy = limits, strategy
-        # Rules that only forbid leave a prefix alone.
+        # Rules that only mask do not affect a prefix.
         self._rules = () if all(getattr(rule, "only_masks", False) for rule in rules) else rules
         ids = torch.cat((torch.full_like(limits.prefix[:, :1], BOS), limits.prefix), dim=1)
         self.ids = pad(ids, (0, capacity - ids.size(1)), value=PAD)
 
     def __call__(self, logits: Float[Tensor, "B T V"], first: int) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """The log-probabilities of the tokens from this place of the prefix on, before the rules and after them."""
+        """Return the log-probabilities of the tokens from position `first` on, before and after the rules."""
         count = logits.size(1)
         if not self._rules:
             log_probs = ruled = logits.float().log_softmax(-1)
@@ -113,7 +112,7 @@ class _PrefixScorer:
         return log_probs.gather(2, token)[..., 0], ruled.gather(2, token)[..., 0]
 
     def _position_rows(self, first: int, count: int) -> Frontier:
-        """For each of these places a row, as it stands before the token that comes there."""
+        """Return one row for each of these positions, in its state before that token."""
         rows = Frontier.start(self._limits, count, self.ids.size(1))
         length = torch.arange(first, first + count, device=self.ids.device).repeat(self.ids.size(0))
         is_said = torch.arange(self.ids.size(1), device=length.device) <= length[:, None]
@@ -123,7 +122,10 @@ class _PrefixScorer:
 def _read_prefix(
     network: Any, state: Any, count: int, scorer: _PrefixScorer, max_positions: int
 ) -> tuple[Any, Float[Tensor, "B P"], Float[Tensor, "B P"]]:
-    """So many tokens, bos included: the last one is for the next step. At most so many rows and columns at a time."""
+    """Read `count` tokens, BOS included, in parts of at most `max_positions` positions.
+
+    The next step reads the last token of the prefix.
+    """
     part = max(1, max_positions // scorer.ids.size(0))
     told = []
     for first in range(0, count, part):
@@ -136,7 +138,7 @@ def _read_prefix(
 def _append_prefix(
     frontier: Frontier, ids: Int[Tensor, "B C"], is_read: Bool[Tensor, "B P"], log_probability: Tensor, penalty: Tensor
 ) -> Frontier:
-    """The rows, each behind what of its prefix has been read."""
+    """Append to each row the part of its prefix that has been read."""
     counts = is_read.sum(dim=1)
     said = ids.where(torch.arange(ids.size(1), device=ids.device) <= counts[:, None], PAD)
     said, counts, log_probability, penalty = (

@@ -1,13 +1,14 @@
-"""Presets: settings that mean what other systems mean by theirs.
+"""Presets: decoding settings that match those of other systems.
 
-                 beam   score(y)                                 a beam stops       at the limit    what is forbidden
-    fairseq      5      log p / |y| ** length_penalty            first_come         end             keeps its share
-    hf           1      log p / |y| ** length_penalty            settled            free            keeps its share
-    ctranslate2  2      log p / |y| ** length_penalty            first or leader    free            leaves its share
-    marian       12     (log p - word_penalty * |y|)             shrinking          free            keeps its share
+                 beam   score(y)                                 a beam stops       at the limit    forbidden tokens
+    fairseq      5      log p / |y| ** length_penalty            first_come         end             keep their share
+    hf           1      log p / |y| ** length_penalty            settled            free            keep their share
+    ctranslate2  2      log p / |y| ** length_penalty            first or leader    free            lose their share
+    marian       12     (log p - word_penalty * |y|)             shrinking          free            keep their share
                         / |y| ** length_penalty
 
-Formulas are in `ranking.py`, stop rules in `beam.py`. What differs all the same is told in docs/decoding/like.md.
+The share is the probability of forbidden tokens. If they lose it, the other tokens are renormalised. `ranking.py` has
+the formulas, `beam.py` the stop rules. docs/decoding/like.md lists the remaining differences.
 """
 
 import math
@@ -64,9 +65,9 @@ _MODEL_SETTINGS = ("source_prefix", "target_prefix")
 def preset(
     name: str, options: Mapping[str, Any] | None = None, model_config: GenerationConfig | None = None
 ) -> GenerationConfig:
-    """The defaults of that system, changed where a value is given, which then means what it means there.
+    """Return the defaults of a system, changed by `options`, which have the same meaning as in that system.
 
-    `model_config`: the settings of a model. What it says of the machine and of prefixes stays, all else is theirs.
+    Runtime and prefix settings of `model_config` are kept. The preset replaces its other settings.
     """
     if name not in PRESETS:
         raise UsageError(
@@ -83,13 +84,13 @@ def preset(
 
 
 def _dependent_settings(name: str, config: GenerationConfig) -> dict[str, Any]:
-    """What a system makes depend on its other settings."""
+    """Return the settings that depend on other settings in this system."""
     match name:
-        case "hf" if config.beam > 1 and not config.sample:  # one row is penalised by its logits, several are not
+        case "hf" if config.beam > 1 and not config.sample:  # only a single row penalises logits
             return {"repetition_of": "log_probabilities"}
         case "ctranslate2" if config.length_penalty == config.coverage_penalty == 0:
-            return {"stop": "leader"}  # what was ahead of all when it ended stays ahead
-        case "marian":  # the factor is for the source with its eos
+            return {"stop": "leader"}  # a hypothesis that led when it ended stays ahead
+        case "marian":  # the factor also applies to the source's EOS
             return {"max_length_extra": max(1, math.ceil(config.max_length_factor))}
         case _:
             return {}

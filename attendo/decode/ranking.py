@@ -1,16 +1,18 @@
-"""Ranking: what makes one hypothesis better than another of another length.
+"""Ranking: scores that compare hypotheses of different lengths.
 
-    value(y) = log p(y | x) + penalties - word_penalty * |y|        |y| counts the tokens, eos too unless said otherwise
+    value(y) = log p(y | x) + penalties - word_penalty * |y|        |y| counts the tokens, with EOS by default
 
     none       score(y) = value(y)
     average    score(y) = value(y) / |y| ** length_penalty
     gnmt       score(y) = value(y) / ((5 + |y|) / 6) ** length_penalty        (Wu et al. 2016, equation 14)
     reward     score(y) = value(y) + length_penalty * |y|
 
-A log-probability is below 0, so a higher length penalty favours longer answers in all three. To each of them is
-added, of the attention a(i, j) to source position i when token j was chosen (the same paper and equation),
+A log-probability is below 0, so a higher length penalty favours longer answers in the last three. The coverage term is
+added to each score (same paper and equation):
 
     coverage_penalty * sum over i of log(min(sum over j of a(i, j), 1))
+
+a(i, j) is the attention to source position i when token j was chosen.
 """
 
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ Normalise = Literal["none", "average", "gnmt", "reward"]
 
 @dataclass(frozen=True)
 class Ranking:
-    """A formula of those above."""
+    """One of the formulas above."""
 
     normalise: Normalise = "average"
     length_penalty: float = 1.0
@@ -41,32 +43,32 @@ class Ranking:
             raise UsageError("coverage_penalty_negative", coverage_penalty=self.coverage_penalty)
 
     def score(self, frontier: Frontier) -> Float[Tensor, " R"]:
-        """Of every row as far as it has come; -∞ where nothing is."""
+        """Return the score of every row at its current length; -∞ without a hypothesis."""
         score = self.score_values(frontier.value, self.tokens(frontier))
         return score if self.coverage_penalty == 0 else score + self.coverage(frontier)
 
     def coverage(self, frontier: Frontier) -> Float[Tensor, " R"]:
-        """The part of the score that source positions are to blame for which were not looked at."""
+        """Return the coverage term of the score."""
         return self.coverage_penalty * frontier.coverage
 
     def tokens(self, frontier: Frontier) -> Int[Tensor, " R"]:
-        """|y|"""
+        """Return |y|, the length in tokens."""
         return frontier.length if self.counts_eos else frontier.length - (frontier.ended & ~frontier.cut).long()
 
     def best_possible(self, frontier: Frontier) -> Float[Tensor, " R"]:
-        """The highest score that a row can still come to, if what follows were certain and covered all that is left."""
+        """Return the highest score a row can reach, if all later tokens had probability 1 and full coverage."""
         now, last = self.tokens(frontier) + int(self.counts_eos), frontier.limits.max_length + 1
         value = frontier.value - self.word_penalty * (now if self.word_penalty > 0 else last)
         return torch.maximum(self._normalise_length(value, now), self._normalise_length(value, last))
 
     def order(self, frontier: Frontier) -> Int[Tensor, "B W"]:
-        """Of each sentence the places of its rows, best first: what ended by itself before what was cut."""
+        """Return the row indices of each sentence, best first. Finished rows rank before cut ones."""
         by_score = self.score(frontier).view(-1, frontier.width).argsort(dim=1, descending=True, stable=True)
         ended = frontier.ended.view_as(by_score).gather(1, by_score)
         return by_score.gather(1, (~ended).byte().argsort(dim=1, stable=True))
 
     def terms(self, tokens: int) -> tuple[float, float]:
-        """What the value of so many tokens is divided by, and what is added then."""
+        """Return the divisor and the added term for a value of `tokens` tokens."""
         tokens = max(1, tokens)
         words = -self.word_penalty * tokens if self.word_penalty else 0.0
         match self.normalise:
@@ -82,7 +84,7 @@ class Ranking:
                 return 1.0, words + self.length_penalty * tokens
 
     def score_values(self, value: Float[Tensor, " R"], tokens: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
-        """The same for many."""
+        """Return the scores of values with these numbers of tokens, without coverage."""
         if self.word_penalty:
             value = value - self.word_penalty * tokens.clamp(min=1)
         return self._normalise_length(value, tokens)

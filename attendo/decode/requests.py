@@ -1,4 +1,4 @@
-"""What an engine is asked for: sources as ids, with what their answers must keep to."""
+"""Decoding requests: source ids with the limits of their answers, batching and padding."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from attendo.text import EOS, PAD
 
 @runtime_checkable
 class SupportsEncode(Protocol):
-    """What reads sources. A `decoder_only` that is true says that there are none."""
+    """A network that reads sources. If its `decoder_only` is True, it has no sources."""
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
 
@@ -23,23 +23,23 @@ class SupportsEncode(Protocol):
 
 @dataclass(frozen=True)
 class DecodeRequest:
-    """One sentence."""
+    """A decoding request for one sentence."""
 
-    request_id: int  # names it, also for what is drawn at random
+    request_id: int  # also seeds the random numbers of the sentence
     source: tuple[int, ...]  # without control tokens
-    max_length: int  # most tokens of the answer, bos and eos not counted
+    max_length: int  # maximum tokens of the answer, without BOS and EOS
     min_length: int = 0
-    prefix: tuple[int, ...] = ()  # how the answer begins
+    prefix: tuple[int, ...] = ()  # required first tokens of the answer
 
     @property
     def num_positions(self) -> int:
-        """What it costs beside others, in positions: of the source with its eos, or of an answer without a source."""
+        """Positions it needs in a batch: the source with EOS, or the answer if there is no source."""
         return len(self.source) + 1 if self.source else self.max_length + 1
 
 
 @dataclass(frozen=True)
 class FinishedBatch:
-    """What was found for some requests: the hypotheses of each sentence side by side, on the CPU."""
+    """The results of some requests: adjacent hypotheses of each sentence, on the CPU."""
 
     requests: Sequence[DecodeRequest]
     hypotheses: Frontier
@@ -63,7 +63,7 @@ def limit_tensors(requests: Sequence[DecodeRequest], device: torch.device, prefi
 def pad_sources(
     requests: Sequence[DecodeRequest], device: torch.device, width: int | None = None
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
-    """Sources side by side, each with its eos, in `num_positions` columns or as many as are needed; and what is not padding."""
+    """Return sources with EOS, padded to `width` or the longest, and the mask of tokens."""
     rows = [[*each.source, EOS] for each in requests]
     width = width or max(map(len, rows))
     ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
@@ -74,14 +74,14 @@ def pad_sources(
 def encode_and_start(
     network: SupportsEncode, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
 ) -> Any:
-    """The state before the first token, the sources being read; a network without an encoder reads nothing of them."""
+    """Encode the sources and return the state before the first token. A decoder-only network ignores the sources."""
     if getattr(network, "decoder_only", False):
         source_ids, source_mask = source_ids[:, :0], None
     return network.start(network.encode(source_ids, source_mask))
 
 
 def length_batches(requests: Sequence[DecodeRequest], batch_tokens: int) -> Iterator[list[DecodeRequest]]:
-    """Batches of like length, the longest first: whoever runs out of memory learns it at once."""
+    """Yield batches of similar length, longest first, so that memory runs out early if at all."""
     group: list[DecodeRequest] = []
     for request in sorted(requests, key=lambda each: -each.num_positions):
         if group and (len(group) + 1) * group[0].num_positions > batch_tokens:

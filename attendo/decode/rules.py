@@ -1,9 +1,9 @@
-"""Rules: what may not be said (-∞), and what counts for less or more.
+"""Logits processors ("rules"): forbid tokens (-∞) or change their scores.
 
-They change what is chosen and never what is told of it: the log-probability of an answer stays the model's, and what a
-rule added is booked beside it. The token that a prefix asks for is out of reach of the others: nobody chose it. All
-write in the numbers they are given. A rule that `only_masks` leaves all numbers as they are but for -∞. Where
-`maskable_ids` says which tokens, it forbids no others behind the prefix and before the limit of an answer.
+Rules change the choice of tokens but not the reported log-probability, which stays the model's. The amount that a rule
+adds is stored separately as a penalty. Other rules do not affect the token that a prefix requires. All rules write in
+place. A rule with `only_masks` changes numbers only to -∞. If it has `maskable_ids`, it forbids only these tokens
+between the prefix and the limit of an answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ RuleCall = Callable[[Any, Tensor, Frontier], Tensor]
 
 
 def except_prefix(call: RuleCall) -> RuleCall:
-    """The rule has no say in the token that a prefix asks for."""
+    """Exempt the required token of a prefix from a rule."""
 
     @wraps(call)
     def spared(self: Any, log_probs: Tensor, frontier: Frontier) -> Tensor:
@@ -41,7 +41,7 @@ def except_prefix(call: RuleCall) -> RuleCall:
 
 @dataclass(frozen=True)
 class SuppressTokens:
-    """Tokens that are never chosen. What remains keeps its log-probability: scores stay those of the model."""
+    """Forbids tokens. The others keep their log-probability, so scores stay those of the model."""
 
     only_masks: ClassVar[bool] = True
 
@@ -53,14 +53,14 @@ class SuppressTokens:
 
     @except_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
-        for each in self.ids:  # one by one: a list of places would be sent to the device at every step
+        for each in self.ids:  # one by one, because indexing with a list copies it to the device each step
             log_probs[:, each].fill_(NEG_INF)
         return log_probs
 
 
 @dataclass(frozen=True)
 class MinLength:
-    """No end before as many tokens as are asked for. Where the limit is lower, the answer is cut there."""
+    """Forbids EOS before the minimum length. If the maximum is lower, the answer is cut there."""
 
     only_masks: ClassVar[bool] = True
     maskable_ids: ClassVar[Sequence[int]] = (EOS,)
@@ -72,7 +72,7 @@ class MinLength:
 
 @dataclass(frozen=True)
 class ForcedPrefix:
-    """The answer begins with the prefix that is asked for: at each of its places nothing else may come."""
+    """Forces the answer to start with the required prefix."""
 
     only_masks: ClassVar[bool] = True
     maskable_ids: ClassVar[Sequence[int]] = ()
@@ -87,9 +87,9 @@ class ForcedPrefix:
 
 @dataclass(frozen=True)
 class UnscoredPrefix:
-    """So many first tokens of every answer, which a prefix asks for, count as certain: they say nothing of its worth.
+    """Gives the first `tokens` tokens of every answer, which a prefix requires, log-probability 0.
 
-    Otherwise a model that must begin with the token of a language would favour long answers where it is improbable.
+    Otherwise an improbable language token would favour long answers.
     """
 
     tokens: int
@@ -101,17 +101,17 @@ class UnscoredPrefix:
 
 @dataclass(frozen=True)
 class BannedPhrases:
-    """Sequences of one token or more that never stand in an answer: the token that would complete one is forbidden."""
+    """Forbids sequences of one or more tokens: the token that would complete one is masked."""
 
     only_masks: ClassVar[bool] = True
 
     phrases: Sequence[Sequence[int]]
-    # Made once for each device: during a step nothing may be sent there.
+    # Cached per device, because no data may be copied to the device during a step.
     _tables: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         check_phrases(self.phrases, "banned")
-        object.__setattr__(self, "phrases", tuple(map(tuple, self.phrases)))  # rules are compared, and looked up by
+        object.__setattr__(self, "phrases", tuple(map(tuple, self.phrases)))  # hashable, because rules are dict keys
         self._tables[torch.device("cpu")] = _build_tables(self.phrases)
 
     @except_prefix
@@ -121,7 +121,7 @@ class BannedPhrases:
         before, last = self._tables_on(log_probs.device)
         back = torch.arange(before.size(1), device=before.device)
         places = frontier.length[:, None] - back  # [R, K]
-        said = frontier.ids.gather(1, places.clamp(min=0))  # before the first token bos again, which no phrase holds
+        said = frontier.ids.gather(1, places.clamp(min=0))  # BOS before the first token; no phrase contains it
         complete = ((said[:, None] == before) | (before == _ANY_TOKEN)).all(dim=-1)  # [R, N]
         return _mask_tokens(log_probs, last.expand_as(complete), complete)
 
@@ -134,7 +134,7 @@ class BannedPhrases:
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
-    """No sequence of `size` tokens stands twice in an answer."""
+    """Forbids a second occurrence of any n-gram of `size` tokens."""
 
     only_masks: ClassVar[bool] = True
 
@@ -150,7 +150,7 @@ class NoRepeatNgram:
         if windows < 1:
             return log_probs
         ends = torch.arange(self.size - 1, frontier.ids.size(1), device=log_probs.device)
-        same = ends <= frontier.length[:, None]  # [R, windows]: the sequences that have been said
+        same = ends <= frontier.length[:, None]  # [R, windows]: the n-grams so far
         for n in range(self.size - 1):
             place = (frontier.length + n - self.size + 2).clamp(min=0)
             same = same & (frontier.ids[:, n : n + windows] == frontier.ids.gather(1, place[:, None]))
@@ -159,7 +159,7 @@ class NoRepeatNgram:
 
 @dataclass(frozen=True)
 class ForceEosAtLimit:
-    """Behind the last token that the limit allows nothing but the end may come, however improbable."""
+    """Allows only EOS after the last token within the limit."""
 
     only_masks: ClassVar[bool] = True
     maskable_ids: ClassVar[Sequence[int]] = ()
@@ -171,23 +171,23 @@ class ForceEosAtLimit:
 
 @dataclass(frozen=True)
 class Renormalise:
-    """log p(v) - log(sum of p over what is not forbidden): what may not be said leaves its probability to the rest.
+    """Renormalises after masking: log p(v) - log(sum of p over the allowed tokens).
 
-    It comes last. A token of a prefix is then certain, and costs nothing.
+    It must be the last rule. A prefix token then has probability 1 and costs nothing.
     """
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         there_is = (log_probs != NEG_INF).any(dim=1, keepdim=True)
-        return torch.where(there_is, log_probs.log_softmax(-1), NEG_INF)  # of nothing the sum would be no number
+        return torch.where(there_is, log_probs.log_softmax(-1), NEG_INF)  # without any token, log_softmax gives NaN
 
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """log p(v) * penalty for every token v that has been said, once however often: above 1 makes it less probable.
+    """Multiplies log p(v) by `penalty` once for every token v so far. Above 1, v becomes less probable.
 
-    With `applies_to_logits` it is the logit s(v) that becomes s(v) * penalty below 0 and s(v) / penalty above (Keskar et al.
-    2019, section 4.1), and the probabilities are those of the logits then. Zero is nowhere in particular among logits,
-    so the same penalty weighs differently on another network. Such a rule comes before all others.
+    With `applies_to_logits`, the logit s(v) becomes s(v) * penalty below 0 and s(v) / penalty above 0 (Keskar et al.
+    2019, section 4.1). The probabilities are then computed from these logits. The zero point of logits is arbitrary, so
+    the effect of a penalty depends on the network. Such a rule must be the first.
     """
 
     penalty: float
@@ -200,14 +200,14 @@ class RepetitionPenalty:
     @except_prefix
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         columns = torch.arange(frontier.ids.size(1), device=log_probs.device)
-        # Where nothing stands yet, bos: that has been said in every row.
+        # Use BOS for empty positions: it occurs in every row.
         said = torch.where(columns <= frontier.length[:, None], frontier.ids, BOS)
         before = log_probs.gather(1, said)
         return log_probs.scatter_(1, said, torch.where(before < 0, before * self.penalty, before / self.penalty))
 
 
 def check_phrases(phrases: Sequence[Sequence[int]], kind: str) -> None:
-    """Sequences of tokens that can be said."""
+    """Raise UsageError for phrases that are empty or contain control tokens."""
     for phrase in phrases:
         if not phrase:
             raise UsageError("phrase_without_tokens", kind=kind)
@@ -216,7 +216,7 @@ def check_phrases(phrases: Sequence[Sequence[int]], kind: str) -> None:
 
 
 def _build_tables(phrases: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "N K"], Int[Tensor, " N"]]:
-    """What must stand before the last token of each phrase, the nearest first, and that last token."""
+    """Return the tokens before the last one of each phrase, nearest first, and the last tokens."""
     room = max(map(len, phrases), default=1) - 1
     before = [[*phrase[-2::-1], *[_ANY_TOKEN] * (room + 1 - len(phrase))] for phrase in phrases]
     return (
@@ -228,13 +228,13 @@ def _build_tables(phrases: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "N K"],
 def _mask_tokens(
     log_probs: Float[Tensor, "R V"], tokens: Int[Tensor, "R N"], forbidden: Bool[Tensor, "R N"]
 ) -> Float[Tensor, "R V"]:
-    """The lesser of two numbers is the same in any order, so a token may stand among the others many times."""
+    """Mask tokens with a minimum, which is independent of order, so tokens may be repeated."""
     most = torch.where(forbidden, NEG_INF, -NEG_INF).to(log_probs.dtype)
     return log_probs.scatter_reduce_(1, tokens, most, "amin")
 
 
 def _next_prefix_token(frontier: Frontier) -> tuple[Bool[Tensor, "R 1"], Int[Tensor, "R 1"]]:
-    """Whether a row is still inside its prefix, and the token that comes there."""
+    """Return whether a row is still inside its prefix, and the next prefix token."""
     prefix, place = frontier.limits.prefix, frontier.length[:, None]
     token = prefix.gather(1, place.clamp(max=prefix.size(1) - 1))
     return (place < prefix.size(1)) & (token != PAD), token

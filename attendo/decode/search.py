@@ -1,4 +1,4 @@
-"""The one generation loop: step the network, forbid what may not be said, let a strategy choose, until all is said."""
+"""The generation loop: step the network, apply the rules, let a strategy choose, until all sentences are done."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
@@ -11,30 +11,30 @@ from attendo.decode.coverage import CoverageState
 from attendo.decode.frontier import Frontier, RowLimits
 from attendo.decode.step_hook import run_step_hook
 
-CLOSED_SHARE = 0.25  # of the sentences: so many closed ones leave the batch. Fewer are not worth the copy of the state.
+CLOSED_SHARE = 0.25  # of the sentences; fewer closed ones do not justify a copy of the state
 
 
 @runtime_checkable
 class SearchState(Protocol):
-    """What a stepper knows of the steps before."""
+    """The state of a stepper after the steps so far."""
 
     def reorder(self, parents: Int[Tensor, " R"]) -> Self:
-        """Each row goes on from another one of its sentence."""
+        """Continue each row from its parent, a row of the same sentence."""
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> Self:
-        """These sentences alone, with these rows of theirs."""
+        """Keep only these sentences and rows."""
 
 
 @runtime_checkable
 class Stepper(Protocol):
-    """All that the loop asks of a model, so that an ensemble, or a table of bigrams in a test, can stand in."""
+    """The model interface of the loop, also for ensembles and test doubles such as a bigram table."""
 
     def step(self, ids: Int[Tensor, "R 1"], state: Any) -> tuple[Float[Tensor, "R 1 V"], Any]: ...
 
 
 @runtime_checkable
 class Seq2SeqNetwork(Stepper, Protocol):
-    """What also reads sources, and keeps what it knows in place: a Transformer, or an ensemble of some."""
+    """A stepper that encodes sources and supports static states: a Transformer or an ensemble."""
 
     @property
     def device(self) -> torch.device: ...
@@ -44,33 +44,34 @@ class Seq2SeqNetwork(Stepper, Protocol):
     def start(self, memory: Any) -> Any: ...
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
-        """A state of fixed size, `width` rows a sentence, that besides `reorder` can `insert` and `write`."""
+        """Return a state of fixed size, with `width` rows per sentence, that supports `reorder`, `insert` and `write`.
+        """
 
 
 @runtime_checkable
 class Rule(Protocol):
-    """Something that may not be said (-∞), or counts for less or more."""
+    """A logits processor: forbids tokens (-∞) or changes their scores."""
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier, /) -> Float[Tensor, "R V"]: ...
 
 
 @runtime_checkable
 class Strategy(Protocol):
-    """A way to choose. It decides how many rows a sentence has, and when they are closed."""
+    """A decoding strategy. It sets the number of rows per sentence and closes rows."""
 
     @property
     def width(self) -> int:
-        """Rows of a sentence."""
+        """Rows per sentence."""
 
     def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
-        """The rows before the first token, `width` for each sentence."""
+        """Return the rows before the first token, `width` for each sentence."""
 
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
-        """The row that each new row continues (None: every row itself), and the rows with one more token.
+        """Return the parent of each new row (None: the row itself), and the rows with one more token.
 
-        `log_probs` are the model's, `ruled` what the rules made of them.
+        `log_probs` are the model's, `ruled` are those after the rules.
         """
 
 
@@ -81,7 +82,7 @@ StateT = TypeVar("StateT", bound=Any)
 def decode_step(
     stepper: Stepper, state: StateT, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
 ) -> tuple[StateT, Frontier]:
-    """One more token in every open row: the same for every engine. Shapes in are shapes out."""
+    """Decode one more token in every open row. All engines use this function. Shapes do not change."""
     logits, state = stepper.step(frontier.last, state)
     if isinstance(state, CoverageState):
         frontier = state.update_frontier(frontier)
@@ -97,21 +98,21 @@ def apply_rules(
     rules: Sequence[Rule],
     log_probs: Float[Tensor, "R V"] | None = None,
 ) -> tuple[Float[Tensor, "R V"], Float[Tensor, "R V"]]:
-    """The log-probabilities of the model, which some steppers leave in their state, and what the rules make of them."""
+    """Return the model's log-probabilities and those after the rules. Some steppers precompute `log_probs`."""
     logits = logits.float()
     log_probs = logits.log_softmax(-1) if log_probs is None else log_probs
     ruled = log_probs if _rules_only_mask(strategy, rules) else log_probs.clone()
     for rule in rules:
-        # A rule of logits comes first; what it leaves are log-probabilities again.
+        # Rules for logits come first. Their result is converted to log-probabilities.
         on_logits = getattr(rule, "applies_to_logits", False)
         ruled = rule(logits, frontier).log_softmax(-1) if on_logits else rule(ruled, frontier)
     return log_probs, ruled
 
 
 def _rules_only_mask(strategy: Strategy, rules: Sequence[Rule]) -> bool:
-    """Whether what is chosen has the log-probability that the model gave it, so that nobody needs both numbers.
+    """Return True if no rule changes scores, so the [R, V] copy can be skipped.
 
-    To copy as many as there are tokens and rows takes a good part of a step on a CPU.
+    On a CPU the copy takes a large part of a step.
     """
     if getattr(strategy, "needs_raw_log_probs", False):
         return False
@@ -126,14 +127,14 @@ def search(
     rules: Sequence[Rule] = (),
     step_function: Callable[..., tuple[Any, Frontier]] = decode_step,
 ) -> Iterator[Frontier]:
-    """Yields the frontier of all sentences after every token; the last one holds the answers.
+    """Yield the frontier of all sentences after every token. The last one has the answers.
 
-    `state` has one memory a sentence. Closed sentences stay in what is told but leave the batch that is stepped. A
-    frontier in place of what is asked is one that has come as far as the state.
+    `state` has one memory per sentence. Closed sentences stay in the yielded frontier but are removed from the batch. A
+    frontier instead of limits must be at the same position as the state.
     """
     frontier = told = strategy.start(limits) if isinstance(limits, RowLimits) else limits
     sentences = frontier.length.size(0) // strategy.width
-    here = torch.arange(sentences, device=frontier.length.device)  # those that are stepped
+    here = torch.arange(sentences, device=frontier.length.device)  # sentences in the batch
     while int((still_open := frontier.open.view(-1, strategy.width).any(dim=1)).sum()) > 0:
         if still_open.sum() <= (1 - CLOSED_SHARE) * here.size(0):
             staying = still_open.nonzero()[:, 0]

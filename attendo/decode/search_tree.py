@@ -10,17 +10,17 @@ from attendo.text import EOS
 Fate = Literal[
     "goes on",
     "finished",
-    "cut",  # a row that could go no further, or went no further where the end is free
+    "cut",  # a row that cannot continue, or a free end at the limit
     "not among the best W",
     "ends, but not among the best W",
     "pushed out by better finished ones",
-    "forbidden",  # by a rule, where it would have been among the best
-    "not chosen",  # where each row chooses for itself, or rows are chosen by more than the value
+    "forbidden",  # by a rule; otherwise it would be among the best
+    "not chosen",  # by a strategy that chooses per row, or by more than the value
     "beyond the limit",
     "left, as enough have finished",
-    # where phrases must be said
+    # with required phrases
     "ends, but phrases are missing",
-    "its bank is full",  # of the rows that need as many tokens more
+    "its bank is full",  # the bank of rows that need the same number of tokens
     "no room left for the phrases",  # before the limit
 ]
 _PUSHED_OUT: Fate = "pushed out by better finished ones"
@@ -28,49 +28,51 @@ _PUSHED_OUT: Fate = "pushed out by better finished ones"
 
 @dataclass(frozen=True)
 class SearchNode:
-    """A hypothesis that was considered: its parent's with one more token."""
+    """A considered hypothesis: its parent's tokens and one more."""
 
-    number: int  # its place among the nodes
-    parent: int | None  # None: it begins at bos
-    step: int  # counted from 1
-    row: int  # of the sentence, or of its group, that it continues
-    id: int | None  # None: nothing came, for the row was cut
-    log_probability: float  # of the token, as the model has it
+    number: int  # its index among the nodes
+    parent: int | None  # None: it starts at BOS
+    step: int  # from 1
+    row: int  # the continued row, counted within the sentence or group
+    id: int | None  # None: the row was cut without a token
+    log_probability: float  # of the token, by the model
     value: float  # of the whole hypothesis: log-probabilities and penalties
     fate: Fate
-    score: float | None = None  # of what ends or is cut, where the strategy ranks it
-    pushed_out_at: int | None = None  # the step at which enough better ones had finished
+    score: float | None = None  # of a finished or cut hypothesis, if the strategy has a ranking
+    pushed_out_at: int | None = None  # the step at which enough better hypotheses had finished
 
 
 @dataclass(frozen=True)
 class SearchTree:
-    """The search for one sentence, or in one group of a diverse beam, whose groups never mix.
+    """The search for one sentence, or in one group of a diverse beam. Groups have separate trees.
 
-    In a step first comes what was considered, best first (row by row, where each chooses for itself), then what phrases
-    that must be said left no place for, then what was forbidden, then what was cut.
+    The nodes of a step are ordered: considered ones, best first (row by row if each row chooses by itself), then those
+    rejected for required phrases, then forbidden ones, then cut ones.
     """
 
-    sentence: int  # its number
+    sentence: int  # request id
     group: int
     width: int  # W
     nodes: tuple[SearchNode, ...]
 
     @property
     def final_nodes(self) -> list[SearchNode]:
-        """The hypotheses that were left in the end."""
+        """The finished and cut hypotheses."""
         return [node for node in self.nodes if node.fate in ("finished", "cut")]
 
     def ids(self, node: SearchNode) -> list[int]:
-        """All tokens of a hypothesis, bos left out."""
+        """Return all tokens of a hypothesis without BOS."""
         return path_ids(self.nodes, node)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, as JSON has them."""
+        """Return JSON-compatible numbers, strings, lists and dicts."""
         nodes = [asdict(node) for node in self.nodes]
         return {"sentence": self.sentence, "group": self.group, "width": self.width, "nodes": nodes}
 
     def text(self, piece: Callable[[int], str] = str) -> str:
-        """A line a node: its number, its parent's, the token, its log-probability, the value so far, and its fate."""
+        """Return one line per node: its number, its parent's, the token, its log-probability, the value so far, and its
+        fate.
+        """
         lines, step = [f"sentence {self.sentence} · group {self.group} · W = {self.width}"], 0
         for node in self.nodes:
             if node.step != step:
@@ -84,32 +86,32 @@ class SearchTree:
 
 
 def path_ids(nodes: Sequence[SearchNode], node: SearchNode) -> list[int]:
-    """From the first token to that of the node."""
+    """Return the tokens from the first one to the node's."""
     found = [] if node.id is None else [node.id]
     while node.parent is not None:
         node = nodes[node.parent]
-        assert node.id is not None  # nothing continues what was cut
+        assert node.id is not None  # a cut node has no children
         found.append(node.id)
     return found[::-1]
 
 
 @dataclass(frozen=True)
 class CandidateRecord:
-    """A way to go on with a row."""
+    """A continuation of a row."""
 
     row: int
     id: int
     log_probability: float
     value: float
     score: float | None
-    rank: int  # among those that were looked at, 0 the best
+    rank: int  # among the considered ones, 0 is the best
 
 
 @dataclass(frozen=True)
 class RowSnapshot:
-    """Rows of one sentence, as plain numbers."""
+    """Rows of one sentence as plain numbers."""
 
-    ids: list[list[int]]  # bos left out
+    ids: list[list[int]]  # without BOS
     value: list[float]
     score: list[float] | list[None]
     exists: list[bool]
@@ -121,22 +123,22 @@ class RowSnapshot:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All that one step did to a sentence."""
+    """All effects of one step on a sentence."""
 
     before: RowSnapshot
     after: RowSnapshot
-    hypotheses: RowSnapshot  # what there is to answer then; the rows themselves, where nothing is put aside
-    parents: list[int]  # of the rows after it
+    hypotheses: RowSnapshot  # the possible answers after the step; the same as `after` without a beam
+    parents: list[int]  # of the rows after the step
     added: list[float]  # log-probability of the last token of these rows
     joint: bool  # the rows of the sentence were chosen from all continuations
-    free_end: bool  # behind a full row any token is the last
+    free_end: bool  # any token after a full row is the last
     considered: list[CandidateRecord]
     forbidden: list[CandidateRecord]
     rejected: list[tuple[CandidateRecord, Fate]]
 
     @cached_property
     def new_rows(self) -> dict[tuple[int, int], int]:
-        """The rows with one more token: which was continued, by what, and where that is now."""
+        """New row index by parent row and token, for rows with one more token."""
         return {
             (parent, ids[-1]): row
             for row, (parent, ids) in enumerate(zip(self.parents, self.after.ids, strict=True))
@@ -145,7 +147,7 @@ class StepRecord:
 
     @property
     def candidates(self) -> Iterator[CandidateRecord]:
-        """What was considered; what was chosen without being among the best comes last."""
+        """The considered continuations, then those chosen without being among the best."""
         yield from self.considered
         known = {(each.row, each.id) for each in self.considered}
         for (parent, token), row in self.new_rows.items():
@@ -154,7 +156,7 @@ class StepRecord:
 
     @property
     def cut(self) -> list[int]:
-        """Rows that could go no further and did not end."""
+        """Rows that cannot continue and do not end."""
         if self.hypotheses is self.after:
             rows = zip(self.parents, self.after.cut, self.after.ended, strict=True)
             return [parent for parent, cut, ended in rows if cut and not ended and not self.before.cut[parent]]
@@ -166,7 +168,7 @@ class StepRecord:
 
     @property
     def current_hypotheses(self) -> set[tuple[int, ...]]:
-        """What has ended or was cut so far, and has not been pushed out."""
+        """Token sequences of the finished and cut hypotheses that have not been pushed out."""
         rows = zip(self.hypotheses.ids, self.hypotheses.exists, self.hypotheses.ended, self.hypotheses.cut, strict=True)
         return {tuple(ids) for ids, there, ended, cut in rows if there and (ended or cut)}
 
@@ -175,11 +177,11 @@ class StepRecord:
         return len(self.before.ids)
 
     def may_end(self, row: int, token: int) -> bool:
-        """A beam puts aside what ended; elsewhere it stays where it is, and another row may have said the same."""
+        """Return whether the token ends the row. Without a beam, the row must also have chosen the token."""
         return self._ends(row, token) and (self.hypotheses is not self.after or (row, token) in self.new_rows)
 
     def fate(self, candidate: CandidateRecord) -> Fate:
-        """Of one that ends, what it is unless it is among the answers."""
+        """Return the fate of a candidate. For one that ends, this is its fate if it is not among the answers."""
         row = self.new_rows.get((candidate.row, candidate.id))
         not_best = self.joint and candidate.rank >= self.width
         if self._ends(candidate.row, candidate.id):
@@ -199,12 +201,12 @@ class StepRecord:
 
 
 class TreeBuilder:
-    """A tree while it grows."""
+    """Builds a search tree step by step."""
 
     def __init__(self, width: int) -> None:
         self.width, self.nodes = width, list[SearchNode]()
-        self._rows: list[int | None] = [None] * width  # the node that each row has come to
-        self._finished: list[int] = []  # nodes that have ended or were cut, and were not pushed out
+        self._rows: list[int | None] = [None] * width  # the current node of each row
+        self._finished: list[int] = []  # nodes that are finished or cut, and not pushed out
         self._step = 0
 
     def add(self, step: StepRecord) -> None:
@@ -237,7 +239,7 @@ class TreeBuilder:
         return number
 
     def _update_finished(self, hypotheses: set[tuple[int, ...]], new: list[int]) -> None:
-        """Of the hypotheses that ended or were cut, now or before, those that are among the answers."""
+        """Update the fates of finished and cut nodes by whether they are among the current hypotheses."""
         before, self._finished = self._finished, []
         for number in [*before, *new]:
             node = self.nodes[number]

@@ -1,6 +1,6 @@
 """Static-shape batch for CUDA graphs: slots, prefill, graph replay, asynchronous copies of results.
 
-Long and short sentences do not wait for each other, and on a GPU one recorded step serves all of them.
+Sentences of different lengths do not wait for each other. On a GPU one captured step serves all of them.
 """
 
 from collections import deque
@@ -24,26 +24,26 @@ from attendo.nn.cuda_graph import capture_graph
 from attendo.text import EOS, PAD
 
 _REFILL_DIVISOR = (
-    4  # of the slots, one of so many changes at a time: reading few sentences takes almost as long as many
+    4  # a quarter of the slots is refilled at once: encoding few sentences takes almost as long as many
 )
-_NUM_FIELDS = 5  # beside the ids of a source: how many they are, the slot, limit, least, number
-_MAX_PENDING_COPIES = 3  # journeys at a time: before another, the first must arrive
-POLL_DELAY = 2  # steps that a GPU may be ahead of what the host has seen: enough to be busy, few enough to waste little
-_WARMUP_CALLS = 3  # calls before the recording: libraries set themselves up in them, which cannot be recorded
+_NUM_FIELDS = 5  # besides the source ids: their number, slot, max_length, min_length, request_id
+_MAX_PENDING_COPIES = 3  # before another copy, the first must be complete
+POLL_DELAY = 2  # steps that a GPU may run ahead of the host: enough to stay busy, few enough to waste little
+_WARMUP_CALLS = 3  # calls before capture: libraries initialise in them, which cannot be captured
 
 
 @dataclass(frozen=True)
 class BatchShape:
-    """What never changes."""
+    """The fixed sizes of a batch."""
 
-    count: int  # sentences side by side
-    source_width: int  # positions of a source, eos included
-    capacity: int  # of an answer, bos and eos included
+    count: int  # sentences per batch
+    source_width: int  # positions of a source, EOS included
+    capacity: int  # positions of an answer, BOS and EOS included
     prefix_width: int = 0
 
 
 class StaticBatch:
-    """Serves any number of requests that fit into the sizes."""
+    """Decodes any number of requests that fit the shape."""
 
     @torch.no_grad()
     def __init__(
@@ -56,7 +56,7 @@ class StaticBatch:
     ) -> None:
         self._network, self._strategy, self._rules = network, strategy, rules
         self._requests: list[DecodeRequest | None] = [None] * shape.count
-        self._started_at = [0] * shape.count  # the step before the first of each
+        self._started_at = [0] * shape.count  # step number at which each request was inserted
         self._frontier = self._empty_frontier(shape, network.device)
         self._state = network.allocate_state(shape.count, shape.source_width, strategy.width, shape.capacity)
         self._still_open = torch.zeros(shape.count, dtype=torch.bool, device=network.device)
@@ -67,7 +67,7 @@ class StaticBatch:
         self._run_step: Callable[[], None] = CudaGraphRunner(step, network.device)
 
     def generate(self, requests: Sequence[DecodeRequest]) -> Iterator[FinishedBatch]:
-        """As soon as they are done. Those that were left from a call whose answers nobody took are forgotten."""
+        """Yield answers as soon as they are finished. Requests left from an abandoned call are dropped."""
         self.cancel()
         waiting = deque(requests)
         while waiting or self.busy:
@@ -75,7 +75,7 @@ class StaticBatch:
             yield from self.step(waiting)
 
     def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
-        """One more token for everybody, and what has been found. Who can be taken in leaves the queue first."""
+        """Insert waiting requests into free slots, decode one token per row, and yield finished requests."""
         self._insert(waiting)
         if any(self._requests):
             with torch.no_grad():
@@ -87,11 +87,11 @@ class StaticBatch:
 
     @property
     def busy(self) -> bool:
-        """Whether anybody's answer is still to come."""
+        """Whether any request is unfinished."""
         return any(self._requests) or self._result_copy.busy
 
     def cancel(self, request_ids: Collection[int] | None = None) -> None:
-        """Nobody waits for the answers to these requests any more, or to any; their slots are free."""
+        """Drop these requests, or all requests if None, and free their slots."""
         self._requests = [
             None if request is None or request_ids is None or request.request_id in request_ids else request
             for request in self._requests
@@ -100,7 +100,7 @@ class StaticBatch:
 
     def _decode_step(self) -> None:
         state, frontier = decode_step(self._network, self._state, self._frontier, self._strategy, self._rules)
-        zip_tensors(self._frontier, frontier, _copy_in_place)  # where the next step reads
+        zip_tensors(self._frontier, frontier, _copy_in_place)  # the next step reads these tensors
         self._state.write(state, frontier.open)
         self._still_open.copy_(frontier.open.view(-1, self._strategy.width).any(dim=1))
 
@@ -114,11 +114,13 @@ class StaticBatch:
             self._requests[slot], self._started_at[slot] = request, self._poller.step
 
     def _min_refill(self, waiting: "deque[DecodeRequest]") -> int:
-        """So many sentences come in, and leave, at once. Where nobody waits for a slot, everybody leaves when done."""
+        """Return the number of sentences to insert or release at once. If no request waits, it is 0."""
         return min(len(waiting), -(-len(self._requests) // _REFILL_DIVISOR))
 
     def _find_finished(self) -> dict[int, DecodeRequest]:
-        """Those that were seen to be done, and those that must be: no answer is longer than its limit and eos."""
+        """Return requests reported as finished, and those that must be: an answer has at most `max_length` tokens and
+        EOS.
+        """
         seen, step = self._poller.poll(), self._poller.step
         return {
             slot: request
@@ -130,17 +132,17 @@ class StaticBatch:
         }
 
     def _release(self, done: dict[int, DecodeRequest]) -> None:
-        """Their slots are free from now on."""
+        """Start copying their results, and free their slots."""
         with torch.no_grad():
             self._result_copy.enqueue(done)
         for slot in done:
             self._requests[slot] = None
 
     def _empty_frontier(self, shape: BatchShape, device: torch.device) -> Frontier:
-        """Rows for nobody."""
+        """Return an empty frontier with every slot closed."""
         asked = limit_tensors([DecodeRequest(0, (), shape.capacity - 2)] * shape.count, device, shape.prefix_width)
         started = self._strategy.start(asked, shape.capacity)
-        # Copies, because each must have memory of its own to be written to.
+        # Copies, because each tensor is written to and needs its own memory.
         return map_tensors(replace(started, open=torch.zeros_like(started.open)), torch.clone)
 
 
@@ -149,7 +151,7 @@ def _copy_in_place(here: Tensor, new: Tensor) -> Tensor:
 
 
 class SlotPrefill:
-    """Writes into `state` and `frontier`, which the steps of the slots read."""
+    """Encodes new requests and writes them into `state` and `frontier`, which the decoding steps read."""
 
     def __init__(
         self,
@@ -166,10 +168,10 @@ class SlotPrefill:
         self._source_width, self._prefix_width = source_width, frontier.limits.prefix.size(1)
         self._row_struct = Struct(f"{self._source_width + _NUM_FIELDS + self._prefix_width}q")
         self._device = frontier.ids.device
-        # Compiling takes long, so only what fills all slots is worth it.
+        # Compilation takes long, so it is used only for prefills of all slots.
         self._num_slots = frontier.open.size(0) // frontier.width
         self._prefill_all = compile_method(self._prefill) if compiled else self._prefill
-        self._runners: dict[int, tuple[Tensor, Callable[[], None]]] = {}  # work by how many sentences it takes in
+        self._runners: dict[int, tuple[Tensor, Callable[[], None]]] = {}  # input buffer and work by number of sentences
 
     @torch.no_grad()
     def insert(self, slots: Sequence[int], requests: Sequence[DecodeRequest]) -> None:
@@ -178,7 +180,7 @@ class SlotPrefill:
         if self._device.type == "cpu":
             (self._prefill_all if len(requests) == self._num_slots else self._prefill)(sheet)
             return
-        # Recorded work has its size. What is too much for few sentences is done for the last one again.
+        # Captured work has a fixed size. Unused rows repeat the last sentence.
         size = 1 << (len(requests) - 1).bit_length()
         if size not in self._runners:
             here = torch.empty(size, sheet.size(1), dtype=torch.long, device=self._device)
@@ -189,9 +191,9 @@ class SlotPrefill:
         work()
 
     def _pack_request(self, slot: int, request: DecodeRequest) -> bytes:
-        """All that is told of a sentence, so that it is one journey to the device.
+        """Pack all fields of a request, so that they need one copy to the device.
 
-        Packed, because while a list of numbers becomes a tensor, which takes seven times as long, the device waits.
+        Converting a list of numbers to a tensor takes seven times as long, and the device waits for it.
         """
         source, prefix = request.source, request.prefix
         length = len(source) + 1
@@ -216,7 +218,7 @@ class SlotPrefill:
 
 
 def _write_sentences(here: Frontier, sentences: Int[Tensor, " N"], new: Frontier) -> None:
-    """In place: the rows of these sentences are those of the new."""
+    """Overwrite the rows of these sentences in place."""
     if here.finished is not None and new.finished is not None:
         _write_sentences(here.finished, sentences, new.finished)
     rows = here.row_indices(sentences)
@@ -227,14 +229,14 @@ def _write_sentences(here: Frontier, sentences: Int[Tensor, " N"], new: Frontier
 
 @dataclass(frozen=True)
 class PendingCopy:
-    """Of the sentences in these slots."""
+    """A copy of the results of the sentences in some slots."""
 
     requests: Mapping[int, DecodeRequest]
-    hypotheses: Frontier  # of all slots, as they were at the departure
+    hypotheses: Frontier  # of all slots, at the start of the copy
     copied: "torch.cuda.Event | None" = None
 
     def exclude(self, request_ids: Collection[int] | None) -> "PendingCopy":
-        """Of the others alone; None: of nobody."""
+        """Return a copy without these requests, or without any request if None."""
         left = (
             {}
             if request_ids is None
@@ -243,7 +245,7 @@ class PendingCopy:
         return replace(self, requests=left)
 
     def get_results(self) -> FinishedBatch:
-        """A copy: the next journey goes to the same place."""
+        """Wait for the copy and return the results. They are cloned, because the next copy reuses the buffer."""
         if self.copied is not None:
             self.copied.synchronize()
         return FinishedBatch(
@@ -252,7 +254,7 @@ class PendingCopy:
 
 
 class AsyncResultCopy:
-    """`hypotheses` of the slots, whose tensors stay where they are. On a CPU they need not travel, but can."""
+    """Copies `hypotheses`, whose tensors have fixed addresses, to the host. On a CPU this is optional (`buffered`)."""
 
     def __init__(self, hypotheses: Frontier, buffered: bool | None = None) -> None:
         self._hypotheses, self._device = hypotheses, hypotheses.ids.device
@@ -269,7 +271,7 @@ class AsyncResultCopy:
             self._buffers.extend((room, unpack(room, hypotheses)) for room in rooms)
 
     def enqueue(self, requests: Mapping[int, DecodeRequest]) -> None:
-        """To be taken before anything is written into their slots, unless they travel."""
+        """Start copying the results. Without buffers, read the results before the slots are reused."""
         if not self._buffers:
             self._pending.append(PendingCopy(requests, self._hypotheses))
             return
@@ -284,7 +286,7 @@ class AsyncResultCopy:
         self._pending.append(PendingCopy(requests, there, arrived))
 
     def completed(self, wait_for_all: bool = False) -> Iterator[FinishedBatch]:
-        """Those that have come, and as many as must so that the next can depart."""
+        """Yield the completed results. If all buffers are in use, wait for the first."""
         while self._pending and (wait_for_all or self._is_copied(self._pending[0])):
             journey = self._pending.popleft()
             if journey.requests:
@@ -295,7 +297,7 @@ class AsyncResultCopy:
         return any(each.requests for each in self._pending)
 
     def cancel(self, request_ids: Collection[int] | None = None) -> None:
-        """What nobody waits for any more: the answers to these requests, or all. Their journeys still take room."""
+        """Drop the results of these requests, or all. Their copies still occupy buffers."""
         self._pending = deque(each.exclude(request_ids) for each in self._pending)
 
     def _pack_hypotheses(self) -> None:
@@ -307,17 +309,16 @@ class AsyncResultCopy:
 
 @dataclass(frozen=True)
 class FinishedFlags:
-    """As things stood after a step."""
+    """The open flags of all slots after a step."""
 
     step: int
     is_open: list[bool]
 
 
 class FinishedPoller:
-    """Noted after every step; on a GPU they are told two steps later, when they have arrived by themselves.
+    """Copies the open flags after every step. On a GPU they are returned two steps later, when the copy is complete.
 
-    They travel beside the steps, which do not wait for them. So a look may show a later step than the one it is named
-    after, never an earlier one.
+    Flags are copied on a side stream without blocking. A reading may be newer than its step number, never older.
     """
 
     def __init__(self, device: torch.device, count: int, delay: int | None = None) -> None:
@@ -342,11 +343,11 @@ class FinishedPoller:
 
     @property
     def step(self) -> int:
-        """The last one noted."""
+        """Number of the last recorded step."""
         return self._step
 
     def poll(self) -> FinishedFlags | None:
-        """What has not been told yet, as soon as it may be waited for."""
+        """Return the oldest unread flags, or None if they are too recent to wait for."""
         if len(self._pending) <= self._delay:
             return None
         step, here, arrived = self._pending.popleft()
@@ -356,7 +357,7 @@ class FinishedPoller:
 
 
 class CudaGraphRunner:
-    """Does what `work` does, which must read and write nothing but tensors that stay where they are."""
+    """Runs `work`, as a CUDA graph on a GPU. `work` may read and write only tensors with fixed addresses."""
 
     def __init__(self, work: Callable[[], None], device: torch.device) -> None:
         self._work, self._device = work, device
@@ -377,10 +378,10 @@ class CudaGraphRunner:
 
 
 def compile_method(method: Callable[..., None]) -> Callable[..., None]:
-    """Does the same, but for rounding, after a first call that takes up to a minute.
+    """Compile a method. Results are the same up to rounding. The first call takes up to a minute.
 
-    The compiler counts how often it has compiled a piece of code, for whichever object, and gives up after a few
-    times. So here the method gets code of its own.
+    The compiler counts compilations per code object, over all instances, and stops after a few. So each compiled method
+    gets its own code object.
     """
     assert isinstance(method, MethodType)
     function: Any = method.__func__

@@ -1,4 +1,4 @@
-"""Whoever looks on while a search goes: called before every step, and free to end it by an exception."""
+"""A per-thread hook that runs before every decoding step and may raise to cancel the search."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _STEP_HOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=N
 
 @contextmanager
 def step_hook(hook: Callable[[], None]) -> Iterator[None]:
-    """In this thread, whatever searches."""
+    """Run `hook` before every decoding step of this thread."""
     before = _STEP_HOOK.set(hook)
     try:
         yield
@@ -21,7 +21,7 @@ def step_hook(hook: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def no_step_hook() -> Iterator[None]:
-    """Nobody looks on, whoever did before."""
+    """Disable the hook of the surrounding context."""
     before = _STEP_HOOK.set(None)
     try:
         yield
@@ -30,7 +30,7 @@ def no_step_hook() -> Iterator[None]:
 
 
 def run_step_hook() -> None:
-    """To be called by everything that goes step by step."""
+    """Run the hook and adapt the CPU threads. Every decoding loop calls this before each step."""
     adapt_threads()
     if (look := _STEP_HOOK.get()) is not None:
         look()

@@ -1,14 +1,14 @@
 """Strategies that choose each row by itself: greedy search, and sampling with its filters and noise.
 
-temperature T    p(v) ** (1 / T), made to sum to 1 again
-    top_k            the k most probable
-    top_p            the fewest most probable that have p together (Holtzman et al. 2020)
-    min_p            those with at least min_p times the probability of the most probable (Nguyen et al. 2025)
-    typical          the fewest that have it together, those first whose -log p is nearest the entropy (Meister 2023)
+    temperature T    p(v) ** (1 / T), renormalised
+    top_k            the k most probable tokens
+    top_p            the fewest most probable tokens with total probability top_p (Holtzman et al. 2020)
+    min_p            tokens with at least min_p times the highest probability (Nguyen et al. 2025)
+    typical          the fewest tokens with this total probability, -log p nearest the entropy first (Meister 2023)
 
-They are applied in this order, each to what the one before left.
+The filters are applied in this order, each to the result of the previous one.
 
-batch it is drawn in, nor on the engine.
+Sampling noise is a hash of seed, sentence, row and position. It does not depend on the batch or the engine.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from attendo.decode.frontier import NEG_INF, Frontier, RowLimits, difference
 from attendo.errors import UsageError
 
 _NEG_INF = float("-inf")
-# SplitMix64 (Steele, Lea and Flood 2014), in numbers that wrap around at 64 bits.
+# SplitMix64 (Steele, Lea and Flood 2014), with 64-bit wrap-around.
 _SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (
     each - 2**64 for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
@@ -31,7 +31,7 @@ _SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (
 
 @dataclass(frozen=True)
 class SamplingFilter:
-    """The defaults change nothing."""
+    """Sampling filters. The defaults change nothing."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -68,7 +68,7 @@ class SamplingFilter:
 
 
 def _restrict_to_mass(log_probs: Float[Tensor, "R V"], cost: Float[Tensor, "R V"], mass: float) -> Float[Tensor, "R V"]:
-    """Those of lowest cost that have this share of the probability together; at least one."""
+    """Keep the tokens of lowest cost that together have this probability mass, at least one."""
     order = cost.argsort(dim=-1, stable=True)
     probabilities = log_probs.softmax(-1).gather(-1, order)
     before = probabilities.cumsum(-1) - probabilities
@@ -78,12 +78,12 @@ def _restrict_to_mass(log_probs: Float[Tensor, "R V"], cost: Float[Tensor, "R V"
 
 @dataclass(frozen=True)
 class Greedy:
-    """The most probable token, each row for itself."""
+    """Chooses the most probable token of each row."""
 
     supports_prefill: ClassVar[bool] = True
     width = 1
 
-    free_end: bool = False  # at the limit any token may be the last: see `Frontier.grow`
+    free_end: bool = False  # at the limit any token may be the last: see `Frontier.append`
 
     def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
         return Frontier.start(limits, self.width, capacity)
@@ -96,9 +96,9 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Sampling:
-    """`width` samples a sentence, drawn from the shaped distribution.
+    """Draws `width` samples per sentence from the filtered distribution.
 
-    What is drawn follows from the seed, the number of the sentence, the row and the place alone.
+    A sample depends only on the seed, the request id, the row and the position.
     """
 
     supports_prefill: ClassVar[bool] = True
@@ -119,13 +119,13 @@ class Sampling:
             hash64(hash64(frontier.limits.request_id + _wrap_int64(self.seed * 0x10001)) + row) + frontier.length
         )
         noisy = self.sampling_filter(ruled) + gumbel_noise(keys, ruled.size(1))
-        # What may not be said, or is no number, stays that: a shape could make the one of the other.
+        # Keep -∞ and NaN from `ruled`, because the filter could turn one into the other.
         ids = argmax_rows(torch.where(ruled > NEG_INF, noisy, ruled))
         return None, _append_ids(frontier, ids, log_probs, ruled, self.free_end)
 
 
 def _wrap_int64(number: int) -> int:
-    """As it wraps around: a seed may be any number."""
+    """Wrap around to int64, so that a seed may be any integer."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -142,14 +142,14 @@ def _append_ids(
 
 
 def gumbel_noise(keys: Int[Tensor, " R"], count: int) -> Float[Tensor, "R V"]:
-    """`count` draws of -ln(-ln u) for each key: the largest of logits + draws is a sample of their softmax."""
+    """Return `count` Gumbel samples -ln(-ln u) for each key. argmax(logits + noise) is a sample of the softmax."""
     each = hash64(hash64(keys)[:, None] + torch.arange(count, device=keys.device))
     uniform = (_shift_right(each, 40).float() + 0.5) * 2.0**-24
     return -torch.log(-torch.log(uniform))
 
 
 def hash64(number: Int[Tensor, "*S"]) -> Int[Tensor, "*S"]:
-    """Every bit of the result depends on every bit of the number."""
+    """Hash integers so that every output bit depends on every input bit."""
     number = number + _SPLITMIX_INCREMENT
     number = (number ^ _shift_right(number, 30)) * _SPLITMIX_MULTIPLIER_1
     number = (number ^ _shift_right(number, 27)) * _SPLITMIX_MULTIPLIER_2
@@ -157,5 +157,5 @@ def hash64(number: Int[Tensor, "*S"]) -> Int[Tensor, "*S"]:
 
 
 def _shift_right(number: Int[Tensor, "*S"], bits: int) -> Int[Tensor, "*S"]:
-    """To the right, zeros coming in."""
+    """Shift right and fill with zeros."""
     return (number >> bits) & ((1 << (64 - bits)) - 1)

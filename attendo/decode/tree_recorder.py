@@ -1,4 +1,4 @@
-"""Recording: a strategy that chooses as another does, and remembers what there was to choose from."""
+"""A strategy wrapper that records the search tree of another strategy."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -17,19 +17,19 @@ from attendo.decode.search import Strategy
 from attendo.decode.search_tree import CandidateRecord, Fate, RowSnapshot, SearchTree, StepRecord, TreeBuilder
 from attendo.text import EOS
 
-# What is told of each step: the rows, what the model and the rules say, and what was made of them.
+# Receives each step: the rows, the log-probabilities before and after the rules, the parents, and the new rows.
 StepCallback = Callable[[Frontier, Tensor, Tensor, Tensor | None, Frontier], None]
 
 
 class TreeRecorder:
-    """Gives the answers of the strategy it is made of, and then the trees of its searches.
+    """Returns the answers of the wrapped strategy and records the trees of its searches.
 
-    Of a beam, its 2·width best continuations are in them, and where phrases must be said as many that got no place;
-    where each row chooses for itself, the `num_candidates` best of every row and the one that was chosen.
+    For a beam, a tree has the 2·width best continuations. With required phrases, it also has up to 2·width rejected
+    ones. If each row chooses by itself, it has the `num_candidates` best of every row and the chosen one.
     """
 
-    recordable = False  # as a CUDA graph: every step is looked at from the host
-    needs_raw_log_probs = True  # so the numbers from before the rules are needed
+    recordable = False  # as a CUDA graph: the host reads every step
+    needs_raw_log_probs = True  # log-probabilities before the rules
 
     def __init__(self, strategy: Strategy, num_candidates: int = 5) -> None:
         self._strategy, self._num_candidates = strategy, num_candidates
@@ -45,7 +45,7 @@ class TreeRecorder:
 
     @property
     def trees(self) -> list[SearchTree]:
-        """By the number of the sentence and by group. Of a number that came again, the last search."""
+        """The trees by request id and group. If an id was used again, only its last search is kept."""
         return [
             SearchTree(number, group, draft.width, tuple(draft.nodes))
             for (number, group), draft in sorted(self._builders.items())
@@ -100,7 +100,7 @@ class TreeRecorder:
     def _find_candidates(
         self, frontier: Frontier, log_probs: Tensor, ruled: Tensor, joint: bool
     ) -> list[tuple[list[CandidateRecord], list[CandidateRecord]]]:
-        """Of each sentence, what was considered and what would have been, were it not forbidden."""
+        """Return the considered candidates of each sentence, and those that would be considered if not forbidden."""
         rows = frontier if joint else replace(frontier, width=1)
         most, best = (2 * frontier.width, frontier.width) if joint else (self._num_candidates, self._num_candidates)
         if isinstance(self._strategy, Beam):
@@ -121,7 +121,7 @@ class TreeRecorder:
     def _find_rejected(
         self, frontier: Frontier, log_probs: Tensor, ruled: Tensor
     ) -> dict[int, list[tuple[CandidateRecord, Fate]]]:
-        """Of each sentence, by its place, what phrases that must be said left no place for."""
+        """Return the candidates rejected for required phrases, by sentence index."""
         if not isinstance(self._strategy, ConstrainedBeam):
             return {}
         told: dict[int, list[tuple[CandidateRecord, Fate]]] = {}
@@ -146,7 +146,7 @@ class TreeRecorder:
 
 @dataclass(frozen=True)
 class _ObservedBeam(Beam):
-    """Tells what it does."""
+    """A beam that reports its steps."""
 
     on_step: StepCallback | None = None
 
@@ -161,7 +161,7 @@ class _ObservedBeam(Beam):
 
 @dataclass(frozen=True)
 class _ObservedDiverseBeam(DiverseBeam):
-    """Its groups tell what they do, one after the other."""
+    """A diverse beam whose groups report their steps in order."""
 
     on_step: StepCallback | None = None
 
@@ -177,7 +177,8 @@ def _field_values(strategy: Beam | DiverseBeam) -> dict[str, Any]:
 def _list_candidates(
     frontier: Frontier, best: Candidates, width: int, ranking: Ranking | None
 ) -> Iterator[list[CandidateRecord]]:
-    """Of each sentence, those there are and that continue an open row; rows are counted from the sentence's first."""
+    """Yield the existing candidates of each sentence that continue an open row. Rows count from the sentence's first.
+    """
     size = best.ids.size(1)
     grown = best.extend_rows(frontier, torch.arange(size, device=best.ids.device).expand_as(best.ids))
     there = (grown.value != NEG_INF) & grown.open
@@ -194,7 +195,7 @@ def _list_candidates(
 
 
 def _snapshot_rows(frontier: Frontier, ranking: Ranking | None) -> list[RowSnapshot]:
-    """Of each sentence."""
+    """Return a snapshot of the rows of each sentence."""
     there = frontier.log_probability != NEG_INF
     rows = zip(frontier.ids.tolist(), frontier.length.tolist(), strict=True)
     ids = [each[1 : length + 1] for each, length in rows]

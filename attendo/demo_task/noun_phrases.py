@@ -1,6 +1,6 @@
-"""Things: a noun with its article, number and adjective, the measure word always beside the word that counts or points.
+"""Noun phrases: a noun with its article, number and adjective, and the Chinese measure word.
 
-A measure word is linked with the noun that asks for it: 本 with "book", and 这本 with both "the" and "book".
+A measure word is linked to its noun: 本 to "book", and 这本 to both "the" and "book".
 """
 
 from random import Random
@@ -21,7 +21,7 @@ NUMBERS = (
     ("ten", "十"),
 )
 
-# One rarely buys seven boats or eats nine cakes.
+# Seven boats or nine cakes are unlikely.
 _RARELY_MANY = frozenset(nouns("few"))
 
 
@@ -73,22 +73,22 @@ def those(noun: Noun) -> Phrase:
 
 
 def plain_definite(noun: Noun, dice: Random) -> Phrase:
-    """the or that, without an adjective."""
+    """Return a phrase with the or that, without an adjective."""
     return (the if dice.random() < 0.65 else that)(noun)
 
 
 def definite(noun: Noun, dice: Random) -> Phrase:
-    """the or that, at times with an adjective."""
+    """Return a phrase with the or that, in 30% of cases with an adjective."""
     return (the if dice.random() < 0.65 else that)(noun, maybe_adjective(noun, dice))
 
 
 def any_number(noun: Noun, dice: Random, numbers: tuple[tuple[str, str], ...] = NUMBERS) -> Phrase:
-    """Two to ten of it, but few of what is large or dear."""
+    """Return two to ten of the noun, but only few of large or expensive things."""
     return several(dice.choice(numbers[:2] if noun in _RARELY_MANY else numbers), noun)
 
 
 def indefinite(noun: Noun, dice: Random) -> Phrase:
-    """a, a number or some."""
+    """Return a phrase with a, a number or some."""
     draw = dice.random()
     if draw < 0.5:
         return a(noun, maybe_adjective(noun, dice))
@@ -96,7 +96,7 @@ def indefinite(noun: Noun, dice: Random) -> Phrase:
 
 
 def one_thing(noun: Noun, dice: Random) -> Phrase:
-    """the, that or a."""
+    """Return a phrase with the, that or a."""
     return definite(noun, dice) if dice.random() < 0.5 else a(noun, maybe_adjective(noun, dice))
 
 
@@ -105,7 +105,7 @@ def any_thing(noun: Noun, dice: Random) -> Phrase:
 
 
 def maybe_adjective(noun: Noun, dice: Random) -> Adjective | None:
-    """Now and then an adjective that fits the noun."""
+    """Return an adjective that fits the noun with probability 0.3, else None."""
     choices = ATTRIBUTES_BY_NOUN.get(noun.name)
     return dice.choice(choices) if choices and dice.random() < 0.3 else None
 

@@ -88,7 +88,7 @@ _GROUPS = {
 
 
 def nouns(names: str) -> Nouns:
-    """The nouns that these words name, each the name of a class, of a group of classes or of one noun."""
+    """Return the nouns of these names, each the name of a class, of a group of classes or of one noun."""
     return tuple(noun for name in names.split() for noun in _resolve(name))
 
 
@@ -102,7 +102,7 @@ _NOUNS = {noun.name: noun for members in CLASSES.values() for noun in members}
 
 
 class TakesNouns(Protocol):
-    """A verb, an adjective or a spot: whatever states the nouns it goes with."""
+    """A verb, an adjective or a spot, with the nouns that it combines with."""
 
     @property
     def nouns(self) -> Nouns: ...
@@ -112,7 +112,7 @@ Word = TypeVar("Word", bound=TakesNouns)
 
 
 class Matches(Generic[Word]):
-    """Draws a word with a noun it takes; neither a picky word nor a noun that few words take becomes rare."""
+    """Samples a word with one of its nouns. Words with few nouns and nouns with few words keep a fair share."""
 
     def __init__(self, words: Iterable[Word]) -> None:
         self._pairs: list[tuple[Word, Noun]] = [(word, noun) for word in words for noun in word.nouns]
@@ -161,7 +161,7 @@ DESCRIBING = (
     adjective("important", "重要", nouns("book letter photo map dictionary")),
 )
 
-# Before a noun these would need 很 and sound heavy, or say what nobody looks for, so they only follow "is".
+# Before a noun these would need 很 or be unusual, so they only follow "is".
 PREDICATE_ONLY = (
     adjective("long longer", "长", nouns("skirt scarf ways")),
     adjective("boring", "无聊", nouns("book novel magazine newspaper films story")),
@@ -184,7 +184,7 @@ COMPARED = Matches(adjective for adjective in PREDICATES if adjective.name in _C
 
 
 def group_by_noun(adjectives: Iterable[Adjective]) -> dict[str, list[Adjective]]:
-    """For every noun, those of the adjectives that fit it."""
+    """Return the adjectives that fit each noun, by noun name."""
     found: dict[str, list[Adjective]] = {}
     for each in adjectives:
         for noun in each.nouns:
@@ -193,7 +193,7 @@ def group_by_noun(adjectives: Iterable[Adjective]) -> dict[str, list[Adjective]]
 
 
 ATTRIBUTES_BY_NOUN = group_by_noun(COLOURS + DESCRIBING)
-# What was bought yesterday is new: no news in that.
+# "new", "old" and "dirty" are uninformative for things bought yesterday.
 REMARKS_BY_NOUN = group_by_noun(adjective for adjective in PREDICATES if adjective.name not in ("new", "old", "dirty"))
 
 FEELINGS = (

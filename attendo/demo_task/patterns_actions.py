@@ -1,4 +1,4 @@
-"""What people do: one function a pattern, its docstring an example, its two templates the two word orders."""
+"""Sentence patterns for actions: one function per pattern, an example as docstring, a template per language."""
 
 from random import Random
 
@@ -65,7 +65,7 @@ def past(dice: Random) -> Phrase:
 
 
 def _thing(verb: Verb, noun: Noun, dice: Random) -> Phrase:
-    """Any number of apples can be bought, but one coat worn, and a letter written that was not there before."""
+    """Return a plausible object: one at a time for verbs like wear, indefinite for write and make, else any number."""
     if verb.name in verbs.CREATING:
         return a(noun) if dice.random() < 0.5 else any_number(noun, dice)
     return one_thing(noun, dice) if verb.name in verbs.ONE_AT_A_TIME else any_thing(noun, dice)

@@ -1,4 +1,4 @@
-"""Sentences with a clause in them: who and that, because, if, when; Chinese puts the clause first."""
+"""Sentence patterns with clauses: who, that, because, if, when. Chinese puts the clause first."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Who and what things are: greetings, identity, qualities, comparison, belonging."""
+"""Sentence patterns for descriptions: greetings, identity, qualities, comparison, possession."""
 
 from itertools import product
 from random import Random
@@ -47,7 +47,7 @@ def identity(dice: Random) -> Phrase:
     return weave(f"{{who}} {be(who)}¹ {{what}}", "{who} 是¹ {what}", joins="who+what", who=who, what=what)
 
 
-# 位 honours others: nobody counts himself by it.
+# 位 is honorific and not used for oneself.
 _FIRST_PERSON_JOBS = tuple(job for job in JOBS if job.measure != "位")
 
 
@@ -59,7 +59,7 @@ def identity_negation(dice: Random) -> Phrase:
 
 
 def a_job(who: Phrase, dice: Random) -> Noun:
-    """A job that may be news of this person: a classmate is a student anyway, and a grandmother is no longer one."""
+    """Return a job, but not "student" for a classmate (redundant) or a grandparent (implausible)."""
     grown_up = who.head in ("classmate", "grandmother", "grandfather")
     return dice.choice(_GROWN_UP_JOBS if grown_up else JOBS)
 
@@ -68,7 +68,7 @@ _GROWN_UP_JOBS = tuple(job for job in JOBS if job.name != "student")
 
 
 def role(who: Phrase, job: Noun) -> Phrase:
-    """a doctor, 医生: Chinese counts the profession of one who has it, not of one who might."""
+    """a doctor, 医生: Chinese uses a measure word for a profession that is affirmed, not for one in doubt."""
     if is_group(who):
         return job.many
     return weave(f"{article(job.name)} {{noun}}", "{noun}", head="noun", noun=job.one)
@@ -83,7 +83,7 @@ def quality(dice: Random) -> Phrase:
 
 
 def _degree(adjective: Adjective, dice: Random) -> tuple[str, str]:
-    """very, really or not; 不 does not go with 有趣 and 有名, which hold the verb 有."""
+    """Return very, really or not. 不 does not combine with 有趣 and 有名, which contain the verb 有."""
     return dice.choice(_DEGREES[:2] if adjective.plain.chinese[0].startswith("有") else _DEGREES)
 
 
@@ -131,7 +131,7 @@ def equality(dice: Random) -> Phrase:
 
 
 def _comparable_nouns(adjective: Adjective, noun: Noun, members: Nouns) -> Nouns:
-    """One compares with its own kind, a car with a truck; but the size of a mouse with that of a mouse only."""
+    """Return nouns to compare with: of the same class, such as car and truck; for size and tools only the same noun."""
     if adjective.name in ("big", "small") or noun in CLASSES["tools"]:
         return (noun,)
     return tuple(other for other in members if other in adjective.nouns)

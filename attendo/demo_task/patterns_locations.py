@@ -1,4 +1,4 @@
-"""Where things are and go: place, existence, 把, 被, company, transport."""
+"""Sentence patterns for locations: place, existence, 把, 被, company, transport."""
 
 from random import Random
 
@@ -57,7 +57,7 @@ def passive(dice: Random) -> Phrase:
     )
 
 
-# Without doers of its own a verb takes any person.
+# A verb without its own list of agents takes any person.
 _PASSIVES = (
     (phrase("eaten", "吃 了"), nouns("cat dog"), nouns("fishes eggs cake hamburger sandwich")),
     (phrase("eaten", "吃 了"), nouns("monkey rabbit mouse"), nouns("apple banana pear peach carrot tomato")),

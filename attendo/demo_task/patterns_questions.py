@@ -1,6 +1,6 @@
-"""Questions: Chinese leaves the words where the answer will stand, English moves them to the front.
+"""Sentence patterns for questions. Chinese keeps the word order of the answer; English moves words to the front.
 
-？ is linked with the question mark; 吗 has no English word of its own.
+？ is linked to the question mark. 吗 has no English counterpart.
 """
 
 from random import Random

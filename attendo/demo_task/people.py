@@ -1,4 +1,4 @@
-"""People: pronouns with their cases, names, family, and those whom one points at."""
+"""Person phrases: pronouns with their cases, names, family members, and definite persons."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from attendo.demo_task.words import Noun, make_count_nouns
 
 @dataclass(frozen=True)
 class Pronoun:
-    """`kin_possessive` goes with family, where Chinese leaves 的 out: my mother, 我 妈妈; `possessive` with others: my pen, 我 的 笔."""
+    """`kin_possessive` is for family, without 的: my mother, 我 妈妈. `possessive` is for others: my pen, 我 的 笔."""
 
     subject: Phrase
     object: Phrase
@@ -51,17 +51,17 @@ FRIENDS = nouns("friends")
 PERSONS = nouns("persons")
 
 
-# Whoever is part of a group does not meet it: no "I know us".
+# Excludes overlapping subject and object, such as "I know us".
 _APART = (PRONOUNS[:4], PRONOUNS[1:])
 
 
 def someone(dice: Random) -> Phrase:
-    """Anyone who can be the subject of a sentence."""
+    """Return any subject of a sentence."""
     return dice.choice(PRONOUNS).subject if dice.random() < 0.4 else someone_named(dice)
 
 
 def someone_else(dice: Random) -> Phrase:
-    """Anyone but us and ours: one seldom asks what one does oneself, or one's own mother."""
+    """Return a subject that is not first person, for questions."""
     return dice.choice(_OTHERS).subject if dice.random() < 0.4 else someone_named(dice, _OTHERS)
 
 
@@ -69,7 +69,7 @@ _OTHERS = tuple(pronoun for pronoun in PRONOUNS if pronoun.subject.head not in (
 
 
 def someone_with(noun: Noun, dice: Random, choose: Callable[[Random], Phrase] = someone) -> Phrase:
-    """Someone whom this thing suits: children have no cars, and several people no single coat."""
+    """Return a person whom the thing suits: no cars for children, no single coat for several people."""
     who = choose(dice)
     while (noun in _FOR_ADULTS and who.head in _MINORS) or (noun in _FOR_ONE and is_group(who)):
         who = choose(dice)
@@ -81,7 +81,7 @@ _MINORS = ("child", "boy", "girl", "son", "daughter", "classmate")
 
 
 def someone_named(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
-    """Anyone but a pronoun."""
+    """Return any person except a pronoun."""
     draw = dice.random()
     if draw < 0.25:
         return dice.choice(NAMES)
@@ -92,12 +92,12 @@ def someone_named(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
 
 
 def someone_known(dice: Random) -> Phrase:
-    """A pronoun, a name or a relative: those whom one need not point at."""
+    """Return a pronoun, a name or a relative, which need no demonstrative."""
     return _someone_known_from(PRONOUNS, dice)
 
 
 def someone_known_else(dice: Random) -> Phrase:
-    """The same, but neither us nor ours."""
+    """Return a pronoun, a name or a relative that is not first person."""
     return _someone_known_from(_OTHERS, dice)
 
 
@@ -109,7 +109,7 @@ def _someone_known_from(pronouns: Sequence[Pronoun], dice: Random) -> Phrase:
 
 
 def two_people(dice: Random) -> tuple[Pronoun, Pronoun]:
-    """Two pronouns, neither part of the other."""
+    """Return two pronouns that do not include each other."""
     one, other = dice.sample(dice.choice(_APART), 2)
     return one, other
 

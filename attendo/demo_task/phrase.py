@@ -1,4 +1,4 @@
-"""A phrase in two languages at once: the words of both sides and the links between them, kept together as it grows."""
+"""A bilingual phrase: the words of both languages and the links between them."""
 
 import re
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from typing import Literal
 Agreement = Literal["I", "he", "they"]
 
 MARKS = "¹²³⁴"
-PARTICLES = frozenset(("的", "了", "吗"))  # grammar without an English word of its own: never linked
+PARTICLES = frozenset(("的", "了", "吗"))  # without an English counterpart, never linked
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """`links` join an English word to a Chinese one, by place; `combinations` name the words that this phrase joins."""
+    """`links` are (English, Chinese) word indices. `combinations` name the words that this phrase joins."""
 
     english: tuple[str, ...]
     chinese: tuple[str, ...]
@@ -25,7 +25,7 @@ class Phrase:
 
 
 def phrase(english: str, chinese: str, head: str = "", agreement: Agreement = "he") -> Phrase:
-    """A phrase from the lexicon: linked word by word if both sides are as long, else as one block."""
+    """Make a lexicon phrase, linked word by word if both sides have equal length, else all to all."""
     left, right = tuple(english.split()), tuple(chinese.split())
     linked = [place for place, word in enumerate(right) if word not in PARTICLES]
     if len(left) == len(linked):
@@ -36,20 +36,19 @@ def phrase(english: str, chinese: str, head: str = "", agreement: Agreement = "h
 
 
 def name_combination(*heads: str) -> str:
-    """The name under which words are held out together, whichever comes first."""
+    """Return the name under which a combination of words is held out, independent of their order."""
     return "+".join(sorted(heads))
 
 
 def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **parts: Phrase) -> Phrase:
-    """One phrase out of several, each side in its own order.
+    """Combine several phrases into one, each language in its own order.
 
     >>> weave("a¹ {how} {what}", "一¹ 本@what {how} {what}", how=phrase("new", "新"), what=phrase("book", "书")).links
     ((0, 0), (1, 2), (2, 1), (2, 3))
 
-    A name in braces stands for a part, any other word for itself. Words with the same raised mark are linked; 本@what
-    is linked with the last English word of that part, the noun that asks for this measure word. `joins="eat+what"`
-    records that the heads of these parts meet here, where both have one; `head` names the part that speaks for the
-    whole.
+    A name in braces is a part, any other word is literal. Words with the same superscript are linked. 本@what is linked
+    to the last English word of that part, the noun of this measure word. `joins="eat+what"` records the combination
+    of the heads of these parts, if both have one. `head` names the part whose head becomes the head of the phrase.
     """
     left, starts, english_marks = _lay_out(
         _parse_template(english), {name: part.english for name, part in parts.items()}
@@ -81,7 +80,7 @@ def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **part
 
 @cache
 def _parse_template(template: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """(name, ("{",)) for a part, (word, its marks) for a word that stands for itself."""
+    """Return (name, ("{",)) for each part and (word, its marks) for each literal word."""
     items = []
     for item in template.split():
         if slot := re.fullmatch(r"\{(\w+)\}", item):
@@ -96,7 +95,7 @@ def _parse_template(template: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _lay_out(
     template: Iterable[tuple[str, tuple[str, ...]]], parts: dict[str, tuple[str, ...]]
 ) -> tuple[list[str], dict[str, int], dict[str, list[int]]]:
-    """The words of one side, where each part starts, and where each mark stands."""
+    """Return the words of one side, the start of each part, and the positions of each mark."""
     words: list[str] = []
     starts: dict[str, int] = {}
     marks: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Places and times: where things lie, where people do what they do, and when."""
+"""Places and times: spots of things, locations of activities, and times."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from attendo.demo_task.words import Nouns
 
 @dataclass(frozen=True)
 class Location:
-    """Somewhere to go `to`, and to be or work `at`."""
+    """A location to go `to`, and to be or work `at`."""
 
     name: Phrase
     to: Phrase
@@ -18,14 +18,14 @@ class Location:
 
 @dataclass(frozen=True)
 class Spot:
-    """A spot where things may lie: on the table, 桌子 上. The side word follows the noun in Chinese."""
+    """A spot for things: on the table, 桌子 上. The Chinese side word follows the noun."""
 
     where: Phrase
     nouns: Nouns
 
 
 def location(english: str, chinese: str) -> Location:
-    """From `at the bank` and `银行`, or `in the park` and `公园 里`."""
+    """Make a location from `at the bank` and `银行`, or `in the park` and `公园 里`."""
     preposition, *article, name = english.split()
     chinese_name, *side = chinese.split()
     the, inside = " ".join(article), "".join(side)
@@ -40,7 +40,7 @@ def location(english: str, chinese: str) -> Location:
 
 
 def spots(preposition: str, chinese: str, where: str, things: str) -> tuple[Spot, ...]:
-    """One spot for each `noun 名词` of `where`."""
+    """Make one spot for each `noun 名词` of `where`."""
     side = phrase(preposition, chinese)
     found = []
     for row in where.split(","):
@@ -107,7 +107,7 @@ _AROUND = (
     *spots("behind", "后面", "door 门, sofa 沙发", "cat dog bags umbrella ball"),
     *spots("next to", "旁边", "window 窗户, door 门", "furniture bags cat dog bicycle"),
 )
-# There may be a window in a room, but the window is not said to be in it; and 在 路 上 would mean on the way.
+# Only for "there is": "the window is in the room" is unusual, and 在 路 上 is "on the way".
 _HAVING = (
     *spots("in", "里", "kitchen 厨房, bedroom 卧室, classroom 教室, office 办公室", "doors"),
     *spots("on", "上", "road 路", "cars public_cars cycles"),

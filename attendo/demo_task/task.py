@@ -1,4 +1,4 @@
-"""The built-in task: pairs without end for training, and pairs with unseen combinations of words for the test."""
+"""The built-in task: endless training pairs, and test pairs with word combinations that training never has."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ PATTERNS: dict[str, tuple[Pattern, ...]] = {
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """One sentence in both languages; `alignment` holds (source word, target word), from 0, sorted."""
+    """One sentence in both languages. `alignment` has sorted (source word, target word) indices from 0."""
 
     source: str
     target: str
@@ -86,20 +86,20 @@ class AlignedPair:
 
 
 class BuiltinTask:
-    """English to Chinese; the seed decides what is drawn and which combinations of words only the test may have."""
+    """English to Chinese. The seed determines the sampled sentences and the held-out word combinations."""
 
     def __init__(self, seed: int = 1) -> None:
         self.seed = seed
         self._is_held_out = lru_cache(maxsize=None)(self._decide)
 
     def train(self) -> Iterator[AlignedPair]:
-        """Pairs without end, the same from every call."""
+        """Yield pairs without end, the same in every call."""
         for pattern, sentence in _sample_sentences(Random(f"train {self.seed}")):
             if not any(map(self._is_held_out, sentence.combinations)):
                 yield _make_pair(pattern, sentence)
 
     def heldout(self, count: int = 1000) -> list[AlignedPair]:
-        """Distinct pairs, each with a combination of words that never occurs in training; the study sentences first."""
+        """Return distinct pairs, the study sentences first. Each has a word combination that training never has."""
         if count < 0:
             raise UsageError("heldout_count_negative", count=count)
         pairs = {pair.source: pair for pair in STUDY_SENTENCES[:count]}

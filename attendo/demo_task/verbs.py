@@ -1,4 +1,4 @@
-"""The verbs and what they take, in groups that stand in the same sentence patterns."""
+"""The verbs with their objects, grouped by sentence pattern."""
 
 from attendo.demo_task.nouns import Matches, nouns
 from attendo.demo_task.phrase import Phrase, phrase, weave
@@ -23,7 +23,7 @@ _DOING = (
 )
 
 SEE = verb("see saw seen", "看见", nouns("animals flowers trees bridge mountain house river boats cars public_cars"))
-# These happen rather than go on: no progressive.
+# Verbs without a progressive form.
 _HAPPENING = (
     SEE,
     verb("find found", "找到", nouns("small_things pets")),
@@ -42,14 +42,14 @@ DONE = Matches(_DOING + _HAPPENING)
 _GOING_ON = (*_DOING, verb("look-for", "找", nouns("small_things pets")))
 GOING_ON = Matches(_GOING_ON)
 IN_WHAT_QUESTIONS = Matches(verb for verb in _GOING_ON if verb.name not in ("drive", "ride"))
-# One wears a single coat at a time, and what is still to be written is not yet this letter.
+# Verbs with one object at a time, and verbs whose object does not exist before.
 ONE_AT_A_TIME, CREATING = ("use", "drive", "ride", "wear"), ("write", "make")
 REQUESTED = Matches(
     verb for verb in _DOING + _HAPPENING if verb.name in ("open", "close", "wash", "use", "eat", "read")
 )
 NOTED = Matches(verb for verb in _DOING + _HAPPENING if verb.name in ("buy", "borrow", "read", "watch", "see", "find"))
 
-# Tastes and habits speak of a whole kind: cats, rice.
+# Objects of tastes and habits are generic: cats, rice.
 LIKE = verb(
     "like",
     "喜欢",
@@ -138,7 +138,7 @@ LIVE, GO, WANT = verb("live", "住"), verb("go went gone", "去"), verb("want", 
 
 
 class Activity:
-    """A verb with what it always takes, such as playing football; never with 了."""
+    """A verb with a fixed object, such as playing football. Never with 了."""
 
     def __init__(self, doing: Verb, rest: str = "", chinese: str = "") -> None:
         self.verb = doing
@@ -193,7 +193,7 @@ ACTIVITIES = SKILLS[:10] + DUTIES + PASTIMES
 
 
 def activities(names: str) -> tuple[Activity, ...]:
-    """Those that are called by what they take, or else by their verb."""
+    """Return activities by the name of their object, or of their verb without an object."""
     by_name = {activity.base.head: activity for activity in SKILLS + DUTIES + PASTIMES}
     return tuple(by_name[name] for name in names.split())
 

@@ -11,7 +11,7 @@ VOWELS = "aeiou"
 
 @dataclass(frozen=True, eq=False)
 class Noun:
-    """`measure` is the word that Chinese counts it by, empty for what is not counted; `many` is also the bare form."""
+    """`measure` is the Chinese measure word, empty for mass nouns. `many` is also the bare form."""
 
     name: str
     measure: str
@@ -26,7 +26,7 @@ MIN_HEAD_NOUNS = 4
 
 @dataclass(frozen=True, eq=False)
 class Verb:
-    """Each form with its Chinese; the past carries 了, but not inside a relative clause."""
+    """All forms with their Chinese. The past includes 了, except in a relative clause."""
 
     name: str
     base: Phrase
@@ -43,7 +43,7 @@ class Verb:
 
 @dataclass(frozen=True, eq=False)
 class Adjective:
-    """`before` stands before a noun: one syllable without 的 (大 狗), longer ones with it (漂亮 的 花)."""
+    """`before` precedes a noun: one syllable without 的 (大 狗), more syllables with it (漂亮 的 花)."""
 
     name: str
     plain: Phrase
@@ -53,7 +53,7 @@ class Adjective:
 
 
 def make_count_nouns(measure: str, table: str) -> Nouns:
-    """Nouns of one measure word from rows like `cat 猫` or `mouse/mice 老鼠`, split by commas."""
+    """Make the nouns of one measure word from comma-separated rows like `cat 猫` or `mouse/mice 老鼠`."""
     nouns = []
     for forms, chinese in _parse_table(table):
         name, _, many = forms.partition("/")
@@ -63,17 +63,17 @@ def make_count_nouns(measure: str, table: str) -> Nouns:
 
 
 def make_mass_nouns(table: str) -> Nouns:
-    """Nouns that are not counted, from rows like `rice 米饭`."""
+    """Make mass nouns from rows like `rice 米饭`."""
     rows = ((name, phrase(name, chinese, name)) for name, chinese in _parse_table(table))
     return tuple(Noun(name, "", bare, bare) for name, bare in rows)
 
 
 def verb(english: str, chinese: str, nouns: Nouns = ()) -> Verb:
-    """From `help` or `buy bought` or `eat ate eaten`; `listen-to` changes its first word only."""
+    """Make a verb from `help`, `buy bought` or `eat ate eaten`. `listen-to` inflects its first word only."""
     name, *irregular = english.split()
     past = irregular[0] if irregular else _inflect_first_word(with_ed, name)
     participle = irregular[1] if len(irregular) > 1 else past
-    # A verb of few nouns has no head and so no combinations: it could lose them all to the test.
+    # A verb with few nouns has no head and no combinations, because all of them could be held out for the test.
     head = "" if 0 < len(nouns) < MIN_HEAD_NOUNS else name
     return Verb(
         name,
@@ -88,7 +88,7 @@ def verb(english: str, chinese: str, nouns: Nouns = ()) -> Verb:
 
 
 def adjective(english: str, chinese: str, nouns: Nouns = ()) -> Adjective:
-    """From `big bigger` or, compared with more, `expensive`."""
+    """Make an adjective from `big bigger` or, if compared with more, `expensive`."""
     name, _, comparative = english.partition(" ")
     before = chinese if len(chinese) == 1 else chinese + " 的"
     return Adjective(
@@ -116,7 +116,7 @@ def _make_form(english: str, chinese: str, head: str) -> Phrase:
 
 
 def article(word: str) -> str:
-    """`an` before a vowel; the lexicon holds no word like "hour" or "university" behind an article."""
+    """Return `an` before a vowel. The lexicon has no word like "hour" or "university" after an article."""
     return "an" if word[0] in VOWELS else "a"
 
 

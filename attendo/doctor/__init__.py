@@ -1,4 +1,4 @@
-"""Is something wrong with a run, and what should be changed? Asked before hours of training, not after them."""
+"""Checks of a run's data and network before training, with advice for each problem."""
 
 from attendo.doctor.bad_lines import report_too_many_bad_lines
 from attendo.doctor.checks import examine, run_quick_checks

@@ -1,4 +1,4 @@
-"""Lines that did not become training pairs: how many are bad, and which line a pair comes from in spite of them."""
+"""Reports bad lines, and finds the line number of a training pair."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ from attendo.errors import AttendoError
 from attendo.runs.corpora import make_corpora
 
 BAD_LINES = "bad-lines.tsv"
-_BAD_WARNING_SHARE = 0.005  # share of bad lines
+_BAD_WARNING_SHARE = 0.005  # a warning from this share of bad lines
 
 
 def check_bad_lines(data: PreparedData) -> Finding:
-    """What preparing the data left out, by reason."""
+    """Report the lines that data preparation skipped, by reason."""
     index, _ = read_index(data.folder)
     reasons: Counter[str] = Counter()
     for bad in (*(corpus.bad for corpus in index.corpora), index.valid.bad):
         reasons.update(bad)
     lines = sum(corpus.lines for corpus in index.corpora)
-    if index.valid.name is not None:  # or else its pairs were among those lines
+    if index.valid.name is not None:  # held-out validation pairs are already counted
         lines += index.valid.pairs + sum(index.valid.bad.values())
     count = reasons.total()
     values = {"lines": lines, "bad": count, **{reason.replace(" ", "_"): each for reason, each in reasons.items()}}
@@ -45,7 +45,7 @@ def check_bad_lines(data: PreparedData) -> Finding:
 
 
 def report_too_many_bad_lines(listing: Path, max_bad_ratio: float) -> Finding:
-    """The data was refused; what is wrong stands in the list that was left."""
+    """Report that preparation rejected the data. The reasons are read from the list it wrote."""
     reasons = Counter(reason for _, _, reason in _read_bad_lines(listing))
     return Finding(
         "bad lines",
@@ -59,21 +59,21 @@ def report_too_many_bad_lines(listing: Path, max_bad_ratio: float) -> Finding:
 
 
 class LineLocator:
-    """Where pairs come from, for people: the line of the text where that is known, or else the number of the pair."""
+    """Finds the origin of a pair: its line in the text, or its pair number if the line is unknown."""
 
     def __init__(self, data: PreparedData, lines: bool = True) -> None:
-        """Without `lines` pairs are named by number: to find their lines all text is read again."""
+        """Without `lines`, pairs are named by number, because finding lines reads all text again."""
         self._data = data
         self._skipped_lines: list[NDArray[np.int64] | None] | None = None if lines else [None] * len(data.corpora)
 
     def find_line(self, corpus: int, pair: int) -> int | None:
-        """The line, from 1, of a pair, from 0."""
+        """Return the line of a pair, or None. Lines count from 1, pairs from 0."""
         if self._skipped_lines is None:
             self._skipped_lines = _find_skipped_lines(self._data)
         numbers = self._skipped_lines[corpus]
         if numbers is None:
             return None
-        # As many pairs come before a left-out line as there are lines before it that were not left out.
+        # The number of pairs before a skipped line is the number of earlier lines that were not skipped.
         pairs_before = numbers - 1 - np.arange(len(numbers))
         return pair + 1 + int(np.searchsorted(pairs_before, pair, side="right"))
 
@@ -82,14 +82,14 @@ class LineLocator:
         return f"{self._corpus_prefix(corpus)}{f'pair {pair + 1:,}' if line is None else f'line {line:,}'}"
 
     def describe_span(self, corpus: int, first: int, last: int) -> str:
-        """From the first pair to the last, both included."""
+        """Describe the range from the first pair to the last, both included."""
         begin, end = self.find_line(corpus, first), self.find_line(corpus, last)
         if begin is None or end is None:
             return f"{self._corpus_prefix(corpus)}pairs {first + 1:,} to {last + 1:,}"
         return f"{self._corpus_prefix(corpus)}lines {begin:,} to {end:,}"
 
     def quote(self, corpus: int, pair: int) -> str:
-        """Its place and its texts."""
+        """Return the location and the texts of a pair."""
         ids = self._data.corpora[corpus].shards.example(pair)
         source = shorten(self._data.source_tokenizer.decode(ids.source))
         target = shorten(self._data.target_tokenizer.decode(ids.target))
@@ -100,14 +100,14 @@ class LineLocator:
 
 
 def _find_skipped_lines(data: PreparedData) -> list[NDArray[np.int64] | None]:
-    """The lines of each corpus that are no training pairs, in order; None where that cannot be told any more."""
+    """Return the lines of each corpus that are not training pairs, in order, or None if they are unknown."""
     index, _ = read_index(data.folder)
     bad: dict[str, set[int]] = {}
     for name, number, _ in _read_bad_lines(data.folder / BAD_LINES):
         bad.setdefault(name, set()).add(number)
     try:
         kept_back = _find_held_out_lines(data, index)
-    except (AttendoError, OSError):  # the text may be gone, or no longer be what it was
+    except (AttendoError, OSError):  # the text may be missing or changed
         return [None] * len(index.corpora)
     found: list[NDArray[np.int64] | None] = []
     for corpus, kept in zip(index.corpora, kept_back, strict=True):
@@ -117,8 +117,9 @@ def _find_skipped_lines(data: PreparedData) -> list[NDArray[np.int64] | None]:
 
 
 def _find_held_out_lines(data: PreparedData, index: Index) -> list[set[int]]:
-    """The lines of each corpus that became validation pairs: where there are no validation files, these are listed by
-    their text alone, and have to be looked for.
+    """Return the lines of each corpus that became validation pairs.
+
+    Without validation files, held-out pairs are stored as text only, so their lines are searched for.
     """
     if index.valid.name is not None or not data.valid:
         return [set() for _ in index.corpora]
@@ -136,7 +137,7 @@ def _format_examples(listing: Path) -> tuple[str, ...]:
 
 
 def _read_bad_lines(path: Path) -> Iterator[tuple[str, int, str]]:
-    """Corpus, line and reason."""
+    """Yield corpus, line and reason."""
     if not path.is_file():
         return
     with path.open(encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The checks in their order, each finding told as soon as it is known."""
+"""Runs all checks in order and yields each finding as soon as it is known."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -23,17 +23,17 @@ from attendo.doctor.vocabulary import VocabularyUse, check_unknown_tokens, check
 from attendo.errors import AttendoError
 from attendo.runs.run import Run
 
-_STREAMED_PAIRS = 2048  # of each corpus: a stream of all would first read a whole pool
-_QUICK_PAIRS = 100_000  # pairs
-_QUICK_TEXT_PAIRS = 2_000  # pairs that are compared as text
+_STREAMED_PAIRS = 2048  # pairs per corpus; a stream of all pairs would first read a whole shuffle pool
+_QUICK_PAIRS = 100_000  # pairs read by the quick checks
+_QUICK_TEXT_PAIRS = 2_000  # pairs that the quick checks compare as text
 
 
 def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair]] | None = None) -> Iterator[Finding]:
-    """All findings on a run that was prepared and built; `quick` leaves out what takes more than seconds.
+    """Yield all findings on a run that was prepared and built. `quick` skips checks that take more than seconds.
 
-    `tests` are pairs, by the name of their set, that must not be among those that are learned from.
+    `tests` are pairs by set name that must not be in the training data.
 
-    The run is not changed: it trains bit for bit as it would have without.
+    The run is not changed: it trains bit for bit as without the checks.
     """
     yield check_bad_lines(run.data)
     yield check_warm_up(run.config.train)
@@ -42,18 +42,18 @@ def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair
 
 
 def run_quick_checks(run: Run) -> list[Finding]:
-    """Warnings and faults of the quick part: to be told, or stopped at, before the first step."""
-    meant = ("repeated pairs",) if run.config.data.task == "builtin" else ()  # its grammar makes some twice
+    """Return warnings and faults of the quick checks, for use before the first training step."""
+    meant = ("repeated pairs",) if run.config.data.task == "builtin" else ()  # its grammar repeats some pairs
     found = (finding for finding in examine(run, quick=True) if finding.check not in meant)
     return [finding for finding in found if finding.level in ("warning", "fault")]
 
 
 def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
-    """The network as the run built it, on its device, with batches of its data."""
+    """Yield findings on the network, on its device, with batches of the run's data."""
     learner, data = run.trainer.updater, run.data
     tables = check_tying(learner.network, data)
     yield tables
-    if tables.level == "fault":  # ids outside a table would end everything else, on a GPU the whole process
+    if tables.level == "fault":  # ids outside an embedding table would raise, on a GPU kill the process
         return
     some = take_middle(data, _STREAMED_PAIRS)
     dropout = run.config.tokenizer.dropout
@@ -71,7 +71,7 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
         "first loss": lambda: check_first_loss(learner, pairs, trained),
         "memory": lambda: check_memory(learner, data, measure=not quick),
     }
-    if run.trainer.step:  # its first loss is long past
+    if run.trainer.step:  # a resumed run is past its first loss
         del checks["first loss"]
     if not quick:
         checks["overfitting one batch"] = lambda: check_overfitting(learner, pairs)
@@ -79,7 +79,7 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
         with preserve_state(learner):
             try:
                 finding = check()
-            except AttendoError as error:  # such as a sentence that is too long for learned positions
+            except AttendoError as error:  # for example a sentence too long for learned positions
                 finding = Finding(name, "fault", str(error), about="network")
         yield finding
 
@@ -87,7 +87,10 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
 def examine_data(
     run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair]] | None = None
 ) -> Iterator[Finding]:
-    """The training pairs, read once, beside those of validation and tests; `quick` reads some of them."""
+    """Yield findings on the training pairs, which are read once, and on overlap with validation and tests.
+
+    `quick` reads a sample.
+    """
     data, config = run.data, run.config
     if data.window is not None:
         yield check_unknown_tokens(data)

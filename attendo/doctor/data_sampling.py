@@ -1,4 +1,4 @@
-"""Reading prepared data for the checks: stretch by stretch, evenly spread where there is very much of it."""
+"""Reads prepared data for the checks in blocks, evenly sampled if the data is large."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ BLOCK_PAIRS = 16_384
 
 @dataclass(frozen=True, eq=False)
 class PairBlock:
-    """Neighbouring pairs of one corpus."""
+    """Consecutive pairs of one corpus."""
 
     corpus: int
-    first: int  # number of the first pair, in its corpus
+    first: int  # index of the first pair in its corpus
     source: RaggedArray
     target: RaggedArray
 
@@ -27,7 +27,7 @@ class PairBlock:
 
 
 def read_blocks(data: PreparedData, max_pairs: int = MAX_PAIRS, block_pairs: int = BLOCK_PAIRS) -> Iterator[PairBlock]:
-    """All pairs in order, or about `max_pairs` of them."""
+    """Yield all pairs in order, or about `max_pairs` of them in evenly spaced blocks."""
     for number, corpus in enumerate(data.corpora):
         pairs = len(corpus.shards)
         firsts = np.arange(0, pairs, block_pairs)
@@ -38,7 +38,7 @@ def read_blocks(data: PreparedData, max_pairs: int = MAX_PAIRS, block_pairs: int
 
 
 class MiddleSlice(ShardSet):
-    """Some pairs from the middle of a set: at the ends there may be headings, or all the short sentences."""
+    """Pairs from the middle of a shard set, because its ends may have headings or only short sentences."""
 
     def __init__(self, shards: ShardSet, max_pairs: int) -> None:
         self._whole_set = shards
@@ -53,13 +53,13 @@ class MiddleSlice(ShardSet):
 
 
 def take_middle(data: PreparedData, max_pairs: int) -> PreparedData:
-    """The same data with at most so many pairs of each corpus: a stream of it begins at once."""
+    """Return the data with at most `max_pairs` pairs per corpus, so that a stream starts without delay."""
     corpora = tuple(replace(corpus, shards=MiddleSlice(corpus.shards, max_pairs)) for corpus in data.corpora)
     return replace(data, corpora=corpora, pairs=sum(len(corpus.shards) for corpus in corpora))
 
 
 def read_pair(data: PreparedData, number: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The pair with this number, counted through all corpora as a batch does."""
+    """Return the pair with this number, counted over all corpora as in `Batch.numbers`."""
     for corpus in data.corpora:
         if number < len(corpus.shards):
             pair = corpus.shards.example(number)

@@ -1,4 +1,4 @@
-"""Repeated pairs, copied sources, and test or validation text in the training data."""
+"""Finds repeated pairs, copied sources, and test or validation text in the training data."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,19 +19,19 @@ from attendo.runs.recipe_config import make_test_corpus
 from attendo.text import UNK
 
 Hashes = NDArray[np.uint64]
-PairPosition = tuple[int, int]  # corpus, and pair in it
+PairPosition = tuple[int, int]  # corpus index and pair index in it
 TextPair = tuple[str, str]
 REPEATED_NOTE_SHARE, REPEATED_WARNING_SHARE = 0.01, 0.2
 COPIED_WARNING_SHARE, COPIED_FAULT_SHARE = 0.01, 0.99
 LEAKED_WARNING_SHARE, LEAKED_FAULT_SHARE = 0.01, 0.5
-MAX_TEXT_PAIRS = 200_000  # pairs: where the sides have vocabularies of their own, ids do not show a copy
+MAX_TEXT_PAIRS = 200_000  # pairs compared as text; with separate vocabularies, ids do not show a copy
 HeldOutPair = tuple[str, str]
 
 
 class DuplicateFinder:
-    """Keeps two hashes of every pair that is read, and asks them in the end.
+    """Collects two hashes per pair (source and pair), and compares them at the end.
 
-    `max_text_pairs` pairs at most are compared as text. With `allow_copies` targets that equal their sources are right.
+    At most `max_text_pairs` pairs are compared as text. With `allow_copies`, targets may equal their sources.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class DuplicateFinder:
             allow_copies,
             max_text_pairs,
         )
-        self._heldout_sets = {"validation": data.valid, **(tests or {})}  # what must not be among what is learned from
+        self._heldout_sets = {"validation": data.valid, **(tests or {})}  # must not be in the training data
         self._sources: list[Hashes] = []
         self._pairs: list[Hashes] = []
         self._block_starts: list[PairPosition] = []
@@ -99,7 +99,7 @@ class DuplicateFinder:
         )
 
     def _check_several_targets(self, sources: Hashes, pairs: Hashes) -> Finding:
-        """Sources with several targets: the network can only learn to guess among them."""
+        """Find sources with several targets, among which the network can only guess."""
         _, once = np.unique(pairs, return_index=True)
         _, firsts, counts = np.unique(sources[once], return_index=True, return_counts=True)
         several = int((counts > 1).sum())
@@ -132,7 +132,7 @@ class DuplicateFinder:
         return Finding("copied sources", "warning" if many else "note", found, advice, examples, values)
 
     def _check_leak(self, name: str, texts: Sequence[TextPair], sources: Hashes, pairs: Hashes) -> Finding:
-        """Pairs that are in the training data too. A source with an unknown token may be any text: it is left out."""
+        """Find held-out pairs in the training data. Sources with unknown tokens are skipped as ambiguous."""
         ids = self._encode(texts)
         known = [number for number, (source, _) in enumerate(ids) if UNK not in source]
         raw = [(_ids_to_bytes(ids[number][0]), _ids_to_bytes(ids[number][1])) for number in known]
@@ -200,7 +200,7 @@ def _ids_to_bytes(ids: Sequence[int]) -> bytes:
 
 
 def _join_pair(source: bytes, target: bytes) -> bytes:
-    return source + b"\xff\xff\xff\xff" + target  # which is no id
+    return source + b"\xff\xff\xff\xff" + target  # a separator that is not a valid id
 
 
 def _hash_each(contents: Iterable[bytes]) -> Hashes:
@@ -209,7 +209,7 @@ def _hash_each(contents: Iterable[bytes]) -> Hashes:
 
 
 def read_test_pairs(config: RunConfig, test_corpus: CorpusConfig | None = None) -> dict[str, list[HeldOutPair]]:
-    """By the name of their set. What cannot be read in them is not for us to tell."""
+    """Return test pairs by set name. Bad lines are skipped without a report."""
     corpora: dict[str, CorpusConfig | None] = {} if test_corpus is None else {"test": test_corpus}
     for test in () if config.reproduce is None else config.reproduce.test:
         for part in test.parts or (None,):

@@ -1,4 +1,4 @@
-"""Whether the network begins where it should, and whether it can learn at all."""
+"""Checks of the warm-up, the initial loss, and the network's ability to overfit one batch."""
 
 import math
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from attendo.train.config import TrainConfig
 from attendo.train.loss import cross_entropy_sum
 from attendo.train.update import Updater
 
-_TOLERANCE = 0.1  # share of ln V that a first loss may be off
-_UNIT_LOGITS = 0.5  # what logits of variance 1 add to ln V
+_TOLERANCE = 0.1  # allowed deviation of the first loss, as a share of ln V
+_UNIT_LOGITS = 0.5  # logits of variance 1 raise the loss by this above ln V
 
-MAX_WARM_UP_SHARE = 0.5  # of the steps
-OVERFIT_RATIO, PARTIAL_OVERFIT_RATIO = 0.1, 0.5  # of the first loss
-# Learning rates, times the root of d_model, and steps to try them for: deep networks with post-norm need the lower one.
+MAX_WARM_UP_SHARE = 0.5  # share of the steps
+OVERFIT_RATIO, PARTIAL_OVERFIT_RATIO = 0.1, 0.5  # shares of the first loss
+# (learning rate × √d_model, steps) to try. Deep post-norm networks need the lower rate.
 ATTEMPTS = ((0.02, 100), (0.002, 300))
 
 
 def check_warm_up(train: TrainConfig) -> Finding:
-    """The learning rate rises for `train.warmup` steps: most of the steps must come after them."""
+    """Check that most steps are after the `train.warmup` steps of rising learning rate."""
     values = {"warmup": train.warmup, "steps": train.steps}
     found = f"{train.warmup:,} of {train.steps:,} steps"
     if train.warmup <= MAX_WARM_UP_SHARE * train.steps or train.warmup <= 1:
@@ -36,9 +36,9 @@ def check_warm_up(train: TrainConfig) -> Finding:
 
 
 def check_first_loss(updater: Updater, pairs: Sequence[Example], trained: bool) -> Finding:
-    """An untrained network must find all tokens about equally likely: a loss near ln V.
+    """Check that an untrained network finds all tokens about equally likely: a loss near ln V.
 
-    A tied table makes it repeat its input, which a larger vocabulary drowns out; that is no fault and is left out.
+    A tied embedding makes the network repeat its input. This is not a fault, so repeated tokens are excluded.
     """
     updater.network.eval()
     batch = make_batch(pairs, updater.network)
@@ -52,7 +52,7 @@ def check_first_loss(updater: Updater, pairs: Sequence[Example], trained: bool) 
         advice = "the model to go on from knows nothing of this text: is it the right one, and the same task?"
         return Finding("first loss", "warning", found, advice, values=values, about="network")
     kinds = len(set(batch.labels.flatten().tolist()))
-    off = _TOLERANCE * even + 2 * kinds**-0.5  # where few tokens occur, chance has its say in the mean of their logits
+    off = _TOLERANCE * even + 2 * kinds**-0.5  # with few distinct tokens, the mean of their logits is noisy
     found = f"{loss:.2f}, with all tokens equally likely {even:.2f} (ln V)"
     if updater.network.config.tie != "none":
         found += f", without repeating the input {without_repeats:.2f}"
@@ -69,7 +69,7 @@ def check_first_loss(updater: Updater, pairs: Sequence[Example], trained: bool) 
 
 
 def check_overfitting(updater: Updater, pairs: Sequence[Example]) -> Finding:
-    """A copy of the network, without dropout, must learn a few pairs by heart."""
+    """Check that a copy of the network without dropout can memorise a few pairs."""
     for rate, steps in ATTEMPTS:
         losses = _overfit(updater, make_batch(pairs, updater.network), rate, steps)
         if losses[-1] <= OVERFIT_RATIO * losses[0]:
@@ -89,7 +89,7 @@ def check_overfitting(updater: Updater, pairs: Sequence[Example]) -> Finding:
 
 
 def _overfit(updater: Updater, batch: Batch, rate: float, steps: int) -> list[float]:
-    """Of each step, until the pairs are learnt."""
+    """Return the loss of each step, until the pairs are memorised."""
     peak = rate * updater.network.config.d_model**-0.5
     changes = {"schedule": "constant", "peak_lr": peak, "warmup": 10, "final_lr": 0.0, "clip_norm": 1.0}
     plain = {"label_smoothing": 0.0, "r_drop": 0.0, "ema": 0.0, "weight_decay": 0.0, "compile": "off", "capture": "off"}
@@ -102,7 +102,7 @@ def _overfit(updater: Updater, batch: Batch, rate: float, steps: int) -> list[fl
 
 
 def _compute_losses(updater: Updater, batch: Batch) -> tuple[float, float]:
-    """Per token; and over the tokens that do not repeat the one before, which is no choice then."""
+    """Return the loss per token, and the same without labels and logits that repeat the input token."""
     logits = compute_logits(updater, batch)
     labels, inputs = batch.labels.to(logits.device), batch.target_ids.to(logits.device)
     loss = float(cross_entropy_sum(logits, labels)) / batch.tokens

@@ -1,14 +1,14 @@
 """Sentence length checks: misaligned lines, unusual length ratios, sentences too long for a batch.
 
-How long a target is says much about how long its source is. Let p(t | s) be the share of targets of length t among the
-pairs whose source has length s, counted over the whole corpus in classes of length. If the targets of a stretch have
-slipped by k lines, then
+The length of a target depends on the length of its source. Let p(t | s) be the share of targets of length t among the
+pairs whose source has length s, counted over the whole corpus with binned lengths. If the targets of a span are
+shifted by k lines, then
 
     ∑ log p(target i + k | source i) - log p(target i | source i)
 
-grows with every pair of it, and elsewhere it falls. It is the logarithm of a ratio of likelihoods: a sum above s turns
-up by chance in about e^-s of all places. So the best path through the lags is looked for, in which a stretch must gain
-LEAST_SUM to be worth leaving lag 0 for.
+grows with every pair of the span and falls elsewhere. The sum is a log-likelihood ratio: by chance it exceeds s at
+about e^-s of all positions. The check finds the best path through the lags. A span at another lag than 0 must gain
+MIN_SUM.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,23 +22,23 @@ from attendo.doctor.bad_lines import LineLocator
 from attendo.doctor.data_sampling import PairBlock
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share
 
-MAX_RATIO_FACTOR = 3.0  # times the usual ratio, either way
-MIN_RATIO_TOKENS = 10  # tokens of the longer side; in shorter pairs one word is enough for an odd ratio
+MAX_RATIO_FACTOR = 3.0  # largest factor above or below the median ratio
+MIN_RATIO_TOKENS = 10  # tokens of the longer side; in shorter pairs one word can cause an unusual ratio
 LOPSIDED_WARNING_SHARE = 0.01
-MISALIGNED_FAULT_SHARE = 0.01  # share of slipped pairs that is a fault
-MIN_PAIRS_TO_JUDGE = 200  # pairs
+MISALIGNED_FAULT_SHARE = 0.01  # a fault from this share of misaligned pairs
+MIN_PAIRS_TO_JUDGE = 200  # unrelated lengths are reported from this number of pairs
 LengthArray = NDArray[np.int64]
 LAGS = tuple(lag for lag in range(-10, 11) if lag)
 MAX_CLASSES = 16
 MIN_PAIRS = 20
-MIN_SUM = 25.0  # nats: with a million pairs and all lags, one false alarm in a thousand corpora
-MIN_GAIN_RATIO = 0.3  # of what a pair of a truly slipped stretch gains on average
-MIN_INFORMATIVE_GAIN = 0.2  # nats: where a pair gains less than that, lengths are not related closely enough to tell
+MIN_SUM = 25.0  # nats; with a million pairs and all lags, one false alarm in a thousand corpora
+MIN_GAIN_RATIO = 0.3  # share of the mean gain of a truly misaligned pair
+MIN_INFORMATIVE_GAIN = 0.2  # nats per pair; below this, lengths are too weakly related to detect misalignment
 
 
 @dataclass(frozen=True, eq=False)
 class LengthBlock:
-    """Lengths in tokens of neighbouring pairs of one corpus."""
+    """Lengths in tokens of consecutive pairs of one corpus."""
 
     corpus: int
     first: int
@@ -50,7 +50,7 @@ class LengthBlock:
 
 
 class PairLengths:
-    """All lengths that were read: two numbers a pair."""
+    """Source and target lengths of all pairs that were read."""
 
     def __init__(self) -> None:
         self._blocks: list[LengthBlock] = []
@@ -61,7 +61,7 @@ class PairLengths:
 
     @property
     def contiguous_blocks(self) -> list[LengthBlock]:
-        """Those that follow each other joined."""
+        """The blocks, with adjacent blocks joined."""
         groups: list[list[LengthBlock]] = []
         for part in self._blocks:
             last = groups[-1][-1] if groups else None
@@ -75,7 +75,7 @@ class PairLengths:
         return np.concatenate([part.source for part in self._blocks]), np.concatenate([p.target for p in self._blocks])
 
     def locate(self, number: int) -> tuple[int, int]:
-        """Corpus and pair of the number-th of all pairs that were read."""
+        """Return corpus and pair index of the number-th pair that was read."""
         for part in self._blocks:
             if number < len(part):
                 return part.corpus, part.first + number
@@ -84,9 +84,9 @@ class PairLengths:
 
 
 def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_related: bool = True) -> Finding:
-    """Spans of lines whose lengths fit the lines before or after them much better than their own.
+    """Find spans of lines whose lengths fit the preceding or following lines much better than their own.
 
-    `lengths_related`: whether long sources usually have long targets, as in translation.
+    `lengths_related`: True if long sources usually have long targets, as in translation.
     """
     parts = lengths.contiguous_blocks
     slipped: list[tuple[int, int, int, MisalignedSpan]] = []
@@ -125,7 +125,7 @@ def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_r
 def _report_unrelated_lengths(
     lengths: PairLengths, locator: LineLocator, values: dict[str, int], lengths_related: bool
 ) -> Finding:
-    """Lengths that tell nothing: in files that belong together this is rare, in shuffled ones it is the rule."""
+    """Report unrelated lengths, which are rare in parallel files and typical of shuffled files."""
     source, target = lengths.to_arrays()
     vary = all(np.quantile(side, 0.9) > 1.2 * np.quantile(side, 0.1) for side in (source, target))
     if not lengths_related or not vary or len(source) < MIN_PAIRS_TO_JUDGE:
@@ -143,7 +143,7 @@ def _report_unrelated_lengths(
 
 
 def check_length_ratios(lengths: PairLengths, locator: LineLocator) -> Finding:
-    """Pairs with far more or fewer target tokens for each source token than is usual."""
+    """Find pairs whose ratio of target to source tokens is far from the median."""
     source, target = lengths.to_arrays()
     ratios = target / source
     usual = float(np.median(ratios))
@@ -170,8 +170,8 @@ def check_length_ratios(lengths: PairLengths, locator: LineLocator) -> Finding:
 
 
 def check_long_sentences(lengths: PairLengths, locator: LineLocator, batch_tokens: int) -> Finding:
-    """Pairs that fit no batch."""
-    longest = np.maximum(*lengths.to_arrays()) + 1  # with the control token that joins each side
+    """Find pairs that are longer than a batch."""
+    longest = np.maximum(*lengths.to_arrays()) + 1  # one control token per side
     middle, usual, most = int(np.median(longest)), int(np.quantile(longest, 0.99)), int(longest.max())
     too_wide = int((longest > batch_tokens).sum())
     values = {"median": middle, "most_of_100": usual, "longest": most, "above_batch_tokens": too_wide}
@@ -195,13 +195,13 @@ def _join_blocks(blocks: list[LengthBlock]) -> LengthBlock:
 
 
 def _describe_move(lag: int) -> str:
-    """The target of a source stands `lag` lines below it, so it has to go up by that much."""
+    """Describe the move that fixes a lag: a target `lag` lines below its source moves up by `lag` lines."""
     return f"{format_count(abs(lag), 'lines')} {'up' if lag > 0 else 'down'}"
 
 
 @dataclass(frozen=True)
 class MisalignedSpan:
-    """Pairs from `first` up to but not including `last`: the target of source i stands at i + lag."""
+    """Pairs from `first` up to but not including `last`. The target of source i is at i + lag."""
 
     block: int
     first: int
@@ -212,7 +212,7 @@ class MisalignedSpan:
 
 @dataclass(frozen=True)
 class MisalignmentResult:
-    """What the lengths tell. `gain` is what each slipped pair would add, in nats."""
+    """Misaligned spans, and the mean gain of a misaligned pair in nats."""
 
     gain: float
     spans: tuple[MisalignedSpan, ...]
@@ -223,7 +223,7 @@ class MisalignmentResult:
 
 
 def find_misaligned_spans(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> MisalignmentResult:
-    """`blocks` are lengths of source and target of neighbouring pairs, all from one corpus."""
+    """Find misaligned spans. `blocks` are source and target lengths of consecutive pairs of one corpus."""
     classes = _bin_lengths(blocks)
     table, gain = _choose_table(classes)
     if gain < MIN_INFORMATIVE_GAIN:
@@ -237,7 +237,7 @@ def find_misaligned_spans(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> 
 
 
 def _bin_lengths(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> list[tuple[LengthArray, LengthArray]]:
-    """Lengths as numbers of classes that hold about equally many sentences."""
+    """Replace lengths by the indices of bins with about equal counts."""
     sides = []
     for side in range(2):
         lengths = np.concatenate([stretch[side] for stretch in blocks])
@@ -248,21 +248,21 @@ def _bin_lengths(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> list[tupl
 
 
 def _choose_table(classes: Sequence[tuple[LengthArray, LengthArray]]) -> tuple[NDArray[np.float64], float]:
-    """log p(target | source) from the pairs as they stand, unless another lag is far better: then all has slipped."""
+    """Return log p(target | source) and its gain at lag 0, or at another lag if it fits far better."""
     tables = {lag: _fit_table(classes, lag) for lag in (0, *LAGS)}
     best = max(tables, key=lambda lag: tables[lag][1])
     return tables[best] if tables[best][1] > 2 * tables[0][1] + MIN_INFORMATIVE_GAIN else tables[0]
 
 
 def _fit_table(classes: Sequence[tuple[LengthArray, LengthArray]], lag: int) -> tuple[NDArray[np.float64], float]:
-    """log p(target | source), and how much more a pair of that lag has of it than two sentences that are no pair."""
+    """Return log p(target | source) at a lag, and its mean excess of pairs over random source-target combinations."""
     shape = tuple(1 + max(int(stretch[side].max()) for stretch in classes) for side in range(2))
     counts = np.zeros(shape)
     for source, target in classes:
         here, there = _lag_slices(len(source), lag)
         np.add.at(counts, (source[here], target[there]), 1)
     targets = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * shape[1])
-    weight = 2.0  # pairs' worth of the targets' own distribution, for sources that are rare
+    weight = 2.0  # prior weight in pairs of the marginal target distribution, for rare sources
     table = np.log((counts + weight * targets) / (counts.sum(1, keepdims=True) + weight))
     joint = counts / max(1.0, counts.sum())
     apart = np.outer(joint.sum(1), joint.sum(0))
@@ -270,14 +270,14 @@ def _fit_table(classes: Sequence[tuple[LengthArray, LengthArray]], lag: int) -> 
 
 
 def _lag_slices(pairs: int, lag: int) -> tuple[slice, slice]:
-    """The sources that have a target at that lag, and those targets."""
+    """Return the slice of sources that have a target at this lag, and the slice of those targets."""
     return slice(max(0, -lag), max(0, min(pairs, pairs - lag))), slice(max(0, lag), max(0, min(pairs, pairs + lag)))
 
 
 def _find_in_block(
     number: int, source: LengthArray, target: LengthArray, table: NDArray[np.float64], gain: float
 ) -> Iterator[MisalignedSpan]:
-    """The parts of the best path that are not at lag 0, where no other lag does nearly as well."""
+    """Yield the spans of the best path that are not at lag 0 and clearly better than every other lag."""
     if all(_max_subarray_sum(_score_lag(source, target, table, lag)) < MIN_SUM for lag in LAGS):
         return
     scores = np.stack([_score_lag(source, target, table, lag).astype(np.float32) for lag in (0, *LAGS)], axis=1)
@@ -299,13 +299,13 @@ def _score_lag(source: LengthArray, target: LengthArray, table: NDArray[np.float
 
 
 def _max_subarray_sum(scores: NDArray[np.float64]) -> float:
-    """Of any stretch."""
+    """Return the largest sum of any contiguous span."""
     sums = np.concatenate([[0.0], np.cumsum(scores)])
     return float((sums - np.minimum.accumulate(sums)).max())
 
 
 def _find_best_path(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Which column to be in at each row, so that the sum is largest if every change of column costs half a stretch."""
+    """Return the column per row that maximises the sum, if every change of column costs MIN_SUM / 2."""
     cost = MIN_SUM / 2
     best = np.full(scores.shape[1], -cost)
     best[0] = 0.0

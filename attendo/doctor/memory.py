@@ -1,4 +1,4 @@
-"""Memory check: estimate and measurement of one update of the widest batch."""
+"""Memory check: estimates and measures the memory of one update with the largest batch."""
 
 import json
 import math
@@ -25,25 +25,25 @@ from attendo.train.loss import training_loss
 from attendo.train.update import Updater
 
 SAMPLED_PAIRS = 65_536
-MAX_USED_SHARE = 0.8  # of the memory that is there
+MAX_USED_SHARE = 0.8  # share of the free memory
 _BLOCK_PAIRS = 1024
-# On the way back gradients come and go: first of the logits and of what the loss is the sum of, then of each layer.
+# Peak gradients of the backward pass: first of the logits and the loss terms, then of each layer.
 _LOGITS_AT_ONCE = 3
-_LAYERS_AT_ONCE = 0.35  # of all activations, with the gaps that they leave in a CPU's memory
+_LAYERS_AT_ONCE = 0.35  # share of all activations, including fragmentation of CPU memory
 _CGROUP = Path("/sys/fs/cgroup")
 _TIMEOUT_SECONDS = 600
 
 
 @dataclass(frozen=True)
 class TrainingBatchShape:
-    """In positions, control tokens and padding included; running text has no source."""
+    """Shape of a batch in positions, with control tokens and padding. Running text has no source."""
 
     rows: int
     source: int
     target: int
 
     def make_batch(self) -> Batch:
-        """Made up: memory does not ask which tokens they are."""
+        """Return a batch of EOS tokens; memory use does not depend on token values."""
         if not self.source:
             return collate_windows(RaggedArray.from_lists([[EOS] * self.target] * self.rows))
         pair = Example([EOS] * (self.source - 1), [EOS] * (self.target - 1))
@@ -57,12 +57,12 @@ class TrainingBatchShape:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """In bytes."""
+    """Estimated memory of one update, in bytes."""
 
     shape: TrainingBatchShape
-    weights: int  # with gradients, moments and the moving average
-    activations: int  # kept for the way back
-    peak_gradients: int  # gradients of logits and layers, at most
+    weights: int  # with gradients, Adam moments and the moving average
+    activations: int  # saved for the backward pass
+    peak_gradients: int  # largest gradients of logits and layers at one time
 
     @property
     def total(self) -> int:
@@ -70,7 +70,7 @@ class MemoryEstimate:
 
 
 def check_memory(updater: Updater, data: PreparedData, measure: bool = False) -> Finding:
-    """With `measure` one such update is made, where there is room for it, and the estimate compared."""
+    """Compare the estimate with free memory. With `measure`, run such an update if it fits, and report its memory."""
     shapes = find_widest_shapes(data, updater.config.batch_tokens, updater.config.sort_within)
     most = max((estimate_memory(updater, shape) for shape in shapes), key=lambda each: each.total)
     free = free_memory(updater.device)
@@ -96,8 +96,8 @@ def check_memory(updater: Updater, data: PreparedData, measure: bool = False) ->
 def find_widest_shapes(
     data: PreparedData, batch_tokens: int, sort_within: int | None = None
 ) -> list[TrainingBatchShape]:
-    """The batches with most positions and with the longest sentences, of those that a sample of the pairs makes."""
-    control = 1 if data.window is None else 0  # tokens that join each side
+    """Return the batches with most positions and with the longest sentences, from a sample of the pairs."""
+    control = 1 if data.window is None else 0  # control tokens per side
     sampled = read_blocks(data, SAMPLED_PAIRS, _BLOCK_PAIRS)
     parts = [(each.source.lengths + control, each.target.lengths + control) for each in sampled]
     source, target = (np.concatenate(side) for side in zip(*parts, strict=True))
@@ -109,11 +109,11 @@ def find_widest_shapes(
 
 
 def estimate_memory(updater: Updater, shape: TrainingBatchShape) -> MemoryEstimate:
-    """What a third row keeps for the way back is counted and multiplied by their number: one alone is special."""
+    """Estimate the memory of an update. Activations per row are those of 3 rows minus 2, as 1 row is a special case."""
     config, network = updater.config, updater.network
     rows = -(-shape.rows // updater.world.size)
     weights = sum(weight.nbytes for weight in network.parameters())
-    copies = 5 if config.ema else 4  # themselves, gradients, two moments, and their average
+    copies = 5 if config.ema else 4  # weights, gradients, two moments, and the moving average
     passes = 2 if config.r_drop else 1
     logits = passes * rows * shape.target * network.output.out_features * 4
     two, three = (_measure_saved_tensors(updater, replace(shape, rows=count).make_batch()) for count in (2, 3))
@@ -123,7 +123,7 @@ def estimate_memory(updater: Updater, shape: TrainingBatchShape) -> MemoryEstima
 
 
 def format_bytes(count: float) -> str:
-    """Bytes as people say them."""
+    """Format a number of bytes with a decimal unit."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -132,17 +132,17 @@ def format_bytes(count: float) -> str:
 
 
 def _describe_deviation(share: float) -> str:
-    """How the measured value lies to an estimate that is larger by this share of it."""
+    """Describe a measured value relative to an estimate that is larger by this share."""
     return f"{abs(share):.0%} {'below' if share > 0 else 'above'}"
 
 
 def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
-    """Bytes of all that the way forward keeps for the way back, each piece of memory once, weights apart."""
+    """Return the bytes that the forward pass saves for the backward pass, each storage once, without weights."""
     weights = {weight.untyped_storage().data_ptr() for weight in updater.network.parameters()}
-    kept: dict[int, Tensor] = {}  # held fast, or the same memory might be given out twice
+    kept: dict[int, Tensor] = {}  # references, so that the allocator does not reuse an address
 
     def keep(tensor: Tensor) -> Tensor:
-        # Detached: a step that keeps its own result, which knows its step, would never be let go.
+        # Detach: an operation that saves its own output would otherwise form a reference cycle.
         kept[tensor.untyped_storage().data_ptr()] = tensor.detach()
         return tensor.detach()
 
@@ -173,7 +173,7 @@ def _advise(updater: Updater, largest: MemoryEstimate, free: int) -> str:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that this process may use beside what others have; None where the system does not tell."""
+    """Return the free memory for this process in bytes, or None if the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
     free = [each for each in (_read_available_memory(), _read_cgroup_headroom()) if each is not None]
@@ -181,7 +181,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def measure_memory(updater: Updater, shape: TrainingBatchShape) -> int | None:
-    """Bytes that an update of such a batch takes at most; None where that cannot be told."""
+    """Return the peak memory of an update with such a batch in bytes, or None if it cannot be measured."""
     return _measure_on_gpu(updater, shape) if updater.device.type == "cuda" else _measure_in_process(updater, shape)
 
 
@@ -195,7 +195,7 @@ def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
         student = Updater(network, updater.config.replace(compile="off", capture="off"))
         student.update(
             [TrainingBatchShape(1, shape.source, shape.target).make_batch()]
-        )  # from the first update on there are moments
+        )  # the first update allocates the moments
         student.update([shape.make_batch()])
         return torch.cuda.max_memory_allocated(device) - before
     except torch.OutOfMemoryError:
@@ -205,7 +205,7 @@ def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
 
 
 def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | None:
-    """In a process of its own, because this one's peak is past."""
+    """Measure in a new process, because the peak of this process may be higher."""
     asked = {
         "model": updater.network.config.model_dump(mode="json", exclude_unset=True),
         "train": updater.config.replace(compile="off").model_dump(mode="json", exclude_unset=True),
@@ -231,7 +231,7 @@ def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | No
 
 
 def _read_available_memory() -> int | None:
-    """As Linux tells it."""
+    """Return MemAvailable of Linux in bytes."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -242,7 +242,7 @@ def _read_available_memory() -> int | None:
 
 
 def _read_cgroup_headroom() -> int | None:
-    """What is left of the limit of a container."""
+    """Return the unused part of a container's memory limit in bytes."""
     try:
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
         return None if limit == "max" else max(0, int(limit) - int(used))

@@ -1,4 +1,4 @@
-"""A process that makes one update and tells how much memory it took."""
+"""A separate process that runs one update and reports its peak memory."""
 
 import json
 import sys
@@ -16,18 +16,18 @@ _TINY_MODEL = ModelConfig(vocab_size=8, d_model=8, num_heads=1, d_ff=8, num_enco
 
 
 def measure_update(request: str) -> str:
-    """Settings as JSON, bytes as JSON."""
+    """Return the peak bytes of an update as JSON. `request` is JSON with the settings."""
     wanted = json.loads(request)
     torch.set_num_threads(wanted["threads"])
     shape, train = TrainingBatchShape(**wanted["shape"]), TrainConfig(**wanted["train"])
     _make_updater(_TINY_MODEL, train).update(
         [TrainingBatchShape(1, 2, 2).make_batch()]
-    )  # loads libraries, which are not the network's memory
+    )  # load libraries first, so that their memory is not counted
     before = _read_resident_bytes("VmRSS")
     learner = _make_updater(ModelConfig(**wanted["model"]), train)
     learner.update(
         [TrainingBatchShape(1, shape.source, shape.target).make_batch()]
-    )  # from the first update on there are moments
+    )  # the first update allocates the moments
     learner.update([shape.make_batch()])
     return json.dumps({"bytes": _read_resident_bytes("VmHWM") - before})
 
@@ -37,7 +37,7 @@ def _make_updater(model: ModelConfig, train: TrainConfig) -> Updater:
 
 
 def _read_resident_bytes(name: str) -> int:
-    """Bytes, as Linux tells them. What getrusage tells begins with the peak of the parent."""
+    """Return a value of /proc/self/status in bytes. The peak of getrusage would include the parent's."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
             return 1024 * int(line.split()[1])

@@ -18,24 +18,22 @@ from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
 from attendo.train.update import Updater
 
-_NUM_CUTS = 4  # places from which on the target is changed
+_NUM_CUTS = 4  # positions after which the target is changed
 _EXTRA_PADDING = 3  # positions
-# What a logit may change, against the spread of all logits: batches of other shapes are rounded otherwise. Where a mask
-# is missing they change by about their spread.
+# Largest allowed change of a logit relative to the standard deviation of all logits. Batches of other shapes round
+# differently. Without a mask, logits change by about their standard deviation.
 TOLERANCE = {"fp32": 1e-3, "bf16": 0.1, "fp16": 0.1}
-_VALIDATION_PAIRS = 8  # made into a batch and read back
+_VALIDATION_PAIRS = 8  # pairs collated into a batch and decoded again
 MAX_PAIRS_PER_CHECK = 4
-MAX_TOKENS_PER_SIDE = (
-    24  # of a side at most: what is wrong shows on the beginning of a sentence, and a large network stays quick
-)
+MAX_TOKENS_PER_SIDE = 24  # a fault shows at the start of a sentence, and a large network stays fast
 SPARE_POSITIONS = 4  # positions that a check may add to the longest side, control token included
-_MAX_BATCHES = 8  # looked through for as many pairs with different sources
+_MAX_BATCHES = 8  # batches searched for pairs with different sources
 
 
 def check_causal_leak(updater: Updater, pairs: Sequence[Example]) -> Finding:
-    """Other target tokens behind a position must not change the logits up to it."""
+    """Check that changing target tokens after a position does not change the logits up to it."""
     batch = make_batch(pairs, updater.network)
-    updater.network.train()  # with the same dropout each time, because generation may take other kernels
+    updater.network.train()  # with the same dropout seed each time; generation may use other kernels
     before = _compute_seeded_logits(updater, batch)
     spread, last = _logit_std(before, batch), batch.target_ids.size(1) - 2
     changes = {}
@@ -59,7 +57,7 @@ def check_causal_leak(updater: Updater, pairs: Sequence[Example]) -> Finding:
 
 
 def check_padding(updater: Updater, pairs: Sequence[Example]) -> Finding:
-    """More padding, and longer neighbours in the batch, must not change a sentence's logits."""
+    """Check that padding and longer sentences in the batch do not change a sentence's logits."""
     updater.network.eval()
     rows = _shorten_rows(pairs)
     together = make_batch(rows, updater.network)
@@ -101,7 +99,7 @@ def _token_mask(batch: Batch) -> Bool[Tensor, "B T"]:
 
 
 def _replace_after(ids: Int[Tensor, "B T"], position: int, vocab_size: int) -> Int[Tensor, "B T"]:
-    """Every token behind the place replaced by the next one of the vocabulary, control tokens passed over."""
+    """Replace every token after the position by the next token of the vocabulary, without control tokens."""
     first = EOS + 1
     others = first + (ids - first + 1).clamp(min=0) % max(1, vocab_size - first)
     behind = torch.arange(ids.size(1)) > position
@@ -109,7 +107,7 @@ def _replace_after(ids: Int[Tensor, "B T"], position: int, vocab_size: int) -> I
 
 
 def _shorten_rows(pairs: Sequence[Example]) -> list[Example]:
-    """Each shorter than the one before: a batch holds sentences of like length, among which a fault would hide."""
+    """Make each row shorter than the previous one: similar lengths in a batch could hide a fault."""
     rows = [pairs[0]]
     for pair in (*pairs[1:], pairs[0]):
         source, target = len(rows[-1].source) - 1, len(rows[-1].target) - 1
@@ -118,7 +116,7 @@ def _shorten_rows(pairs: Sequence[Example]) -> list[Example]:
 
 
 def _add_padding(batch: Batch) -> Batch:
-    if not batch.source_ids.size(1):  # where nothing is read, nothing is padded
+    if not batch.source_ids.size(1):  # a decoder-only network has no source to pad
         return batch
     mask = torch.ones_like(batch.source_ids, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
     more = batch.source_ids.new_full((len(mask), _EXTRA_PADDING), PAD)
@@ -128,7 +126,7 @@ def _add_padding(batch: Batch) -> Batch:
 
 
 def check_tying(network: Transformer, data: PreparedData) -> Finding:
-    """Tables must be as large as their vocabularies, and shared exactly where `model.tie` says so."""
+    """Check that embedding tables match their vocabularies and are shared according to `model.tie`."""
     tie, joint = network.config.tie, data.source_tokenizer is data.target_tokenizer
     faults = [*_find_wrong_sizes(network, data), *_find_wrong_sharing(network)]
     if tie == "all" and not joint:
@@ -146,9 +144,9 @@ def check_tying(network: Transformer, data: PreparedData) -> Finding:
 
 
 def check_shift(batches: Sequence[Batch], data: PreparedData, resegmented: bool) -> Finding:
-    """Labels are the target one step ahead, from bos to eos, and the ids are those of the text.
+    """Check that labels are the target shifted by one, from BOS to EOS, and that the ids match the text.
 
-    With `resegmented` (BPE-dropout) a text is cut into other pieces than in the shards, and is compared as text.
+    With `resegmented` (BPE-dropout), ids differ from those in the shards, so the decoded texts are compared.
     """
     faults = [
         fault
@@ -193,7 +191,7 @@ def _find_wrong_sharing(network: Transformer) -> Iterator[str]:
 
 
 def _find_shift_faults(batch: Batch) -> Iterator[str]:
-    """One at most for each row."""
+    """Yield at most one fault per row."""
     rows = zip(batch.source_ids.tolist(), batch.target_ids.tolist(), batch.labels.tolist(), strict=True)
     for number, (source, inputs, labels) in enumerate(rows):
         end = labels.index(EOS) if EOS in labels else -1
@@ -213,7 +211,7 @@ def _find_shift_faults(batch: Batch) -> Iterator[str]:
 
 
 def _find_mismatched_rows(batch: Batch, data: PreparedData, resegmented: bool) -> Iterator[str]:
-    """Rows that are not the pair of the training data that they say they are."""
+    """Yield rows that differ from the training pair with their number."""
     tokenizers = (data.source_tokenizer, data.target_tokenizer)
     sides = zip(batch.source_ids.tolist(), batch.labels.tolist(), strict=True)
     for row, (number, ids) in enumerate(zip(batch.numbers, sides, strict=False)):
@@ -227,7 +225,7 @@ def _find_mismatched_rows(batch: Batch, data: PreparedData, resegmented: bool) -
 
 
 def _find_misread_texts(data: PreparedData) -> Iterator[str]:
-    """Validation texts, made into a batch and read back. A text with an unknown part cannot be."""
+    """Yield validation texts that change when collated and decoded. Texts with unknown tokens are skipped."""
     tokenizers = (data.source_tokenizer, data.target_tokenizer)
     texts = data.valid[:_VALIDATION_PAIRS]
     pairs = [Example(tokenizers[0].encode(source), tokenizers[1].encode(target)) for source, target in texts]
@@ -241,7 +239,7 @@ def _find_misread_texts(data: PreparedData) -> Iterator[str]:
 
 
 def _reads_back(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> bool:
-    """Word by word: some tokenizers know one kind of white space, and no line breaks."""
+    """Compare by words, because some tokenizers normalise white space and have no line breaks."""
     return UNK in ids or tokenizer.decode(ids).split() == text.split()
 
 
@@ -255,7 +253,7 @@ def _name_row(batch: Batch, row: int) -> str:
 
 @contextmanager
 def preserve_state(updater: Updater) -> Iterator[None]:
-    """Whatever is drawn or switched inside, the run goes on as if nothing had been."""
+    """Restore the random state and the training mode, so that the run continues unchanged."""
     training = updater.network.training
     with torch.random.fork_rng([updater.device] if updater.device.type == "cuda" else []):
         try:
@@ -265,13 +263,13 @@ def preserve_state(updater: Updater) -> Iterator[None]:
 
 
 def take_batches(stream: BatchStream) -> list[Batch]:
-    """Its first ones."""
+    """Return the first batches of the stream."""
     with closing(stream.batches()) as batches:
         return [placed.batch for placed in islice(batches, _MAX_BATCHES)]
 
 
 def pick_pairs(batches: Sequence[Batch], network: Transformer) -> list[Example]:
-    """The beginnings of a few long pairs with different sources."""
+    """Return the first tokens of a few long pairs with different sources."""
     config = network.config
     most = (
         min(MAX_TOKENS_PER_SIDE, max(1, config.max_length - SPARE_POSITIONS))
@@ -287,7 +285,7 @@ def pick_pairs(batches: Sequence[Batch], network: Transformer) -> list[Example]:
 
 
 def make_batch(pairs: Sequence[Example], network: Transformer) -> Batch:
-    """Side by side; without their sources, where the network reads none."""
+    """Collate the pairs, without sources for a decoder-only network."""
     batch = collate(pairs)
     if not network.decoder_only:
         return batch
@@ -296,7 +294,7 @@ def make_batch(pairs: Sequence[Example], network: Transformer) -> Batch:
 
 @torch.no_grad()
 def compute_logits(updater: Updater, batch: Batch) -> Float[Tensor, "B T V"]:
-    """In the run's precision, on its device."""
+    """Compute logits in the run's precision, on its device."""
     batch = batch.to(updater.device)
     with updater.autocast():
         logits: Tensor = updater.network(batch.source_ids, batch.target_ids, batch.source_mask)

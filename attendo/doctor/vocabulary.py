@@ -1,4 +1,4 @@
-"""Vocabulary checks: unknown tokens, unused pieces, characters a token."""
+"""Vocabulary checks: unknown tokens, unused pieces, characters per token, and labels of running text."""
 
 import re
 from collections import Counter
@@ -15,15 +15,15 @@ from attendo.text import BOS, CONTROL_PIECES, PAD, UNK, SentencePiece, Tokenizer
 
 UNKNOWN_WARNING_SHARE = 0.01
 UNUSED_NOTE_SHARE, UNUSED_WARNING_SHARE = 0.2, 0.5
-MIN_TOKEN_CHARACTERS = 1.2  # characters
-_DECODED_PAIRS = 200  # pairs of a stretch, to count their characters
+MIN_TOKEN_CHARACTERS = 1.2  # mean characters per token
+_DECODED_PAIRS = 200  # pairs decoded per block to count characters
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 SIDES = ("source", "target")
 UNKNOWN_TEXT_WARNING_SHARE = 0.01
 
 
 class VocabularyUse:
-    """Counts tokens and characters of both sides. `dropout` is the run's rate of BPE-dropout."""
+    """Counts tokens and characters of both sides. `dropout` is the run's BPE-dropout rate."""
 
     def __init__(self, data: PreparedData, dropout: float = 0.0) -> None:
         self._data, self._dropout = data, dropout
@@ -46,7 +46,7 @@ class VocabularyUse:
         yield self._check_token_length()
 
     def _check_unknown(self) -> Finding:
-        """A token that the vocabulary does not have is the same to the network as every other one it does not have."""
+        """Report unknown tokens, which the network cannot tell apart."""
         validation = [self._count_unknown_in_validation(side) for side in range(2)]
         rates = {}
         for side, name in enumerate(SIDES):
@@ -64,7 +64,7 @@ class VocabularyUse:
         return Finding("unknown tokens", level, ", ".join(parts), advice, tuple(examples[:MAX_EXAMPLES]), rates)
 
     def _count_unknown_in_validation(self, side: int) -> tuple[float, Counter[str]]:
-        """Their share of the tokens, and which they are."""
+        """Return the share of unknown tokens, and the unknown words with their counts."""
         tokenizer, texts = self._tokenizers[side], [pair[side] for pair in self._data.valid]
         sentences = tokenizer.encode_many(texts)
         unknown = sum(ids.count(UNK) for ids in sentences)
@@ -74,7 +74,7 @@ class VocabularyUse:
         return unknown / max(1, sum(map(len, sentences))), which
 
     def _check_unused(self) -> Finding:
-        """Their vectors are never learnt, and cost memory and time at every step."""
+        """Report unused pieces. Their embeddings are never trained, but cost memory and time in every step."""
         counts = dict(zip(SIDES, self._counts, strict=True))
         if self._tokenizers[0] is self._tokenizers[1]:
             counts = {"vocabulary": self._counts[0] + self._counts[1]}
@@ -100,7 +100,7 @@ class VocabularyUse:
     def _find_unused(
         self, tokenizer: Tokenizer, trained: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Of the learnt pieces. BPE-dropout cuts words into smaller pieces: parts of a used piece are used then."""
+        """Return unused trained pieces. With BPE-dropout, substrings of a used piece count as used."""
         unused = trained[counts[trained] == 0]
         if not self._dropout:
             return unused
@@ -121,7 +121,7 @@ class VocabularyUse:
 
 
 def _list_trained_pieces(tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """Ids of the pieces that are there because of the text: not control pieces, and not all 256 bytes."""
+    """Return the ids of pieces learned from text, without control pieces and the 256 byte pieces."""
     ids = np.arange(len(CONTROL_PIECES), tokenizer.vocab_size)
     if tokenizer.kind == "bytes":
         return ids[:0]
@@ -140,7 +140,7 @@ def _format_most_common(side: str, unknown: Counter[str]) -> list[str]:
 
 
 def check_window_shift(batches: Sequence[Batch], data: PreparedData) -> Finding:
-    """Labels are the window itself, inputs the same one step behind, from bos on; a window does not end the text."""
+    """Check that labels are the window, and inputs are BOS and the window without its last token."""
     faults = [fault for batch in batches for fault in _find_window_faults(batch, data)]
     rows = sum(len(batch.labels) for batch in batches)
     if not faults:
@@ -158,7 +158,7 @@ def check_window_shift(batches: Sequence[Batch], data: PreparedData) -> Finding:
 
 
 def check_unknown_tokens(data: PreparedData) -> Finding:
-    """Of the text to learn from and of that to validate with."""
+    """Report the share of unknown tokens in training and validation text."""
     parts = {"training": [each.target.ids for each in read_blocks(data)], "validation": [_read_validation_ids(data)]}
     rates = {name: float(np.mean(np.concatenate(ids) == UNK)) for name, ids in parts.items()}
     found = ", ".join(f"{name} {format_share(rate)}" for name, rate in rates.items())

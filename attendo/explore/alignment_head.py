@@ -1,4 +1,4 @@
-"""The best alignment head in a model folder: one entry of scores.json, written so that the folder is always whole."""
+"""Crash-safe storage of the best alignment head in scores.json of a model folder."""
 
 import json
 import shutil
@@ -11,14 +11,14 @@ from attendo.model_folder import FORMAT, VERSION, check_manifest, write_manifest
 from attendo.text_model.alignment import ALIGNMENT_HEAD
 
 _SCORES, _MANIFEST = "scores.json", "manifest.json"
-_DEMO_ACCURACY = "alignment_accuracy"  # what the demonstration tells of the head it found
+_DEMO_ACCURACY = "alignment_accuracy"  # written by `attendo demo` for its alignment head
 
 
 def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
-    """Name the report's best head in scores.json, and return what now stands there.
+    """Write the report's best head to scores.json and return the new entry.
 
-    The folder is checked first, so that no damage gets a new checksum, then copied with the change beside its place
-    and moved there whole. Every other file stays as it is.
+    The manifest is checked first, so a damaged file does not get a new checksum. A changed copy of the folder then
+    replaces it. All other files stay unchanged.
     """
     folder = folder.resolve()
     listed = check_manifest(folder, FORMAT, VERSION)["files"]
@@ -47,7 +47,7 @@ def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any
         shutil.copy2(folder / name, new / name)
     atomic_files.write(new / _SCORES, (json.dumps(scores, indent=2, ensure_ascii=False) + "\n").encode())
     write_manifest(new, FORMAT, VERSION)
-    # What somebody else put there is no part of the model, and is not lost either.
+    # Files outside the manifest are not part of the model. They are copied too.
     for path in folder.iterdir():
         if path.name not in (*listed, _MANIFEST):
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
@@ -56,7 +56,7 @@ def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any
 
 
 def _swap_folders(new: Path, folder: Path) -> None:
-    """A process killed between the two moves leaves the old folder aside, where `check_manifest` finds it."""
+    """Replace `folder` by `new`. After a kill between the two moves, `check_manifest` restores the old folder."""
     old = folder.with_name(f".old-{folder.name}")
     atomic_files.remove(old)
     atomic_files.move(folder, old)

@@ -12,20 +12,19 @@ from numpy.typing import ArrayLike
 from attendo.errors import UsageError
 
 CAPTION = "each row: where the model looked while predicting that token"
-# Even steps of OKLab lightness, so that equal differences of weight look equal.
+# Even steps of OKLab lightness: equal differences of weight look equal.
 _LIGHT_STOPS = ("#f2f8fb", "#b8d9ed", "#7abae0", "#409ac9", "#0279a9", "#005983", "#003b5a")
 _DARK_STOPS = ("#192529", "#1d4352", "#21637a", "#2a85a4", "#3ca8cd", "#68caee", "#a8e9ff")
-# Colours are named by level, so that a page can restyle them for a dark background; 51 steps look continuous.
+# CSS classes name the colour level, so a page can restyle it for a dark background. 51 levels look continuous.
 TOP_LEVEL = 50
-STRONG_LEVEL = 27  # where the two inks stand out equally, over both scales together
+STRONG_LEVEL = 27  # both inks have equal contrast here, over the two scales together
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class AttentionMap:
     """Attention of one head: `weights[row, column]` between 0 and 1, rows summing to about 1.
 
-    A row is named by the token predicted there. The decoder reads the token before it, so the query's own input
-    would be off by one.
+    The label of a row is the predicted token. The decoder's input at that row is the previous token.
     """
 
     weights: Float64[np.ndarray, "T S"]  # read-only
@@ -44,14 +43,14 @@ class AttentionMap:
 
 
 def make_visible(text: str) -> str:
-    """The text as it can be shown anywhere: what would vanish, break a line or steer a terminal gets a sign."""
+    """Replace invisible characters, line breaks and terminal control characters by visible symbols."""
     if not text.strip(" "):
         return "␣" * len(text)
     return "".join(_make_character_visible(character) for character in text)
 
 
 def format_weight(weight: float) -> str:
-    """At most three characters: `.93`, `1.0`, or nothing for what would round to zero."""
+    """Return at most three characters: `.93`, `1.0`, or an empty string below 0.005."""
     if weight < 0.005:
         return ""
     return "1.0" if weight >= 0.995 else f"{weight:.2f}"[1:]
@@ -62,7 +61,7 @@ def _check(matrix: np.ndarray, rows: int, columns: int, title: str) -> None:
         raise UsageError("attention_map_not_matrix", title=title, shape=list(matrix.shape))
     if matrix.shape != (rows, columns):
         raise UsageError("attention_map_label_mismatch", title=title, shape=list(matrix.shape), labels=[rows, columns])
-    # Half precision may end a hair above 1; a NaN fails both comparisons.
+    # Weights in half precision may slightly exceed 1. A NaN fails both comparisons.
     if not bool(np.all((matrix >= 0) & (matrix <= 1.01))):
         worst = next(value for value in matrix.flat if not 0 <= value <= 1.01)
         raise UsageError("attention_weight_out_of_range", title=title, value=worst)
@@ -75,25 +74,25 @@ def _make_character_visible(character: str) -> str:
     if code == 0x7F:
         return "␡"
     kind = unicodedata.category(character)
-    # Cf stays: joiners shape emoji and several scripts. Of it, only marks that reorder the text around them go.
+    # Keep category Cf, whose joiners shape emoji and several scripts. Replace only its bidirectional controls.
     if kind in ("Cc", "Cs", "Zl", "Zp") or character in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069":
         return "\ufffd"
-    # XML admits no noncharacters, and an SVG that holds one does not open.
+    # XML forbids noncharacters: an SVG with one does not open.
     return "\ufffd" if code in (0xFFFE, 0xFFFF) else character
 
 
 def colour_level(weight: float) -> int:
-    """Where a weight from 0 to 1 stands on the scale, from 0 to `TOP_LEVEL`."""
+    """Return the colour level of a weight, from 0 to `TOP_LEVEL`. The weight is clamped to 0 to 1."""
     return round(min(max(weight, 0.0), 1.0) * TOP_LEVEL)
 
 
 def is_strong(weight: float) -> bool:
-    """Whether text on this weight's colour takes the ink of the far end of the scale."""
+    """Return True if text on this weight's colour uses the ink for strong weights."""
     return colour_level(weight) >= STRONG_LEVEL
 
 
 def _interpolate_scale(stops: tuple[str, ...]) -> tuple[str, ...]:
-    """One colour a level, straight lines between the stops."""
+    """Return one colour per level, by linear interpolation between the stops."""
     segments = list(pairwise(stops))
     colours = []
     for step in range(TOP_LEVEL + 1):

@@ -1,4 +1,4 @@
-"""Learning curves: the lines of metrics.jsonl, read back as one history a run."""
+"""Learning curves read from metrics.jsonl, one `History` per run."""
 
 import json
 import math
@@ -16,39 +16,39 @@ FloatArray = NDArray[np.float64]
 XAxis = Literal["step", "seconds", "tokens"]
 
 METRICS_FILE = "metrics.jsonl"
-STEP_METRICS = ("loss", "lr")  # told at every step; everything else is told by validations
+STEP_METRICS = ("loss", "lr")  # reported at every step; all others come from validations
 
 
 @dataclass(frozen=True)
 class History:
-    """What a run told of itself: a value a step, or a validation, in each array; nan where there is none."""
+    """Metrics of a run: arrays with one value per step or per validation, NaN for a missing value."""
 
     name: str
     steps: FloatArray
     loss: FloatArray
     lr: FloatArray
-    tokens: FloatArray  # target tokens, from the beginning to the end of each step
-    seconds: FloatArray  # of training, to the end of each step
-    skipped_steps: FloatArray  # the steps that left the weights as they were
-    validation_steps: FloatArray  # the steps after which the validations came
+    tokens: FloatArray  # cumulative target tokens at the end of each step
+    seconds: FloatArray  # cumulative training time at the end of each step
+    skipped_steps: FloatArray  # steps without a weight update
+    validation_steps: FloatArray  # steps followed by a validation
     scores: dict[
         str, FloatArray
-    ]  # of the validations, by name: valid_loss, bleu ...; old_bleu: on the old model's pairs
+    ]  # validation scores by name: valid_loss, bleu ...; old_bleu: on the old model's pairs
     best_step: float | None  # the step of the best validation
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of what can be drawn, those with no value at all left out."""
+        """Names of the metrics that have at least one value."""
         return tuple(name for name in dict.fromkeys((*STEP_METRICS, *self.scores)) if self._has_values(name))
 
     def curve(self, metric: str) -> tuple[FloatArray, FloatArray]:
-        """Steps and values of a metric, where it has any."""
+        """Return the steps and values of a metric, without missing values."""
         steps, values = self._all_values(metric)
         known = np.isfinite(values)
         return steps[known], values[known]
 
     def axis_values(self, steps: FloatArray, axis: XAxis) -> FloatArray:
-        """Where these steps lie on an axis."""
+        """Return the positions of these steps on an axis."""
         if axis == "step":
             return steps
         if not len(self.steps):
@@ -56,9 +56,10 @@ class History:
         return np.interp(steps, self.steps, self.seconds if axis == "seconds" else self.tokens)
 
     def smooth_loss(self, window: int) -> tuple[FloatArray, FloatArray]:
-        """Steps, and the loss per token over so many steps around each.
+        """Return the steps, and the mean loss per token over `window` steps around each.
 
-        As many before as after, so that the steep beginning is not shown too low; at the end there are fewer after.
+        The window shrinks symmetrically at the start, so the steep beginning is not shown too low. At the end it has
+        fewer steps after the centre.
         """
         known = np.isfinite(self.loss)
         tokens = np.diff(self.tokens, prepend=0.0)[known]
@@ -79,19 +80,19 @@ class History:
 
 
 def read_histories(paths: Sequence[Path]) -> list[History]:
-    """One history for each run folder or metrics file, named so that no two have the same name."""
+    """Read one history for each run folder or metrics file. The names are unique."""
     files = list({path.resolve(): path for path in map(metrics_path, paths)}.values())
     return [_read_history(path, name) for path, name in zip(files, _shortest_unique_names(files), strict=True)]
 
 
 def metrics_path(path: Path) -> Path:
-    """The file that tells of a run, given itself or by its folder."""
+    """Return the metrics file of a run folder, or the path itself if it is a file."""
     return path / METRICS_FILE if path.is_dir() else path
 
 
 @dataclass
 class _HistoryBuilder:
-    """What was read so far. Of two lines about the same step the later one counts: the run went back and came again."""
+    """Lines read so far. A later line replaces an earlier line of the same step: a resumed run repeats steps."""
 
     steps: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
     skipped: set[int] = field(default_factory=set)
@@ -99,7 +100,7 @@ class _HistoryBuilder:
     best: dict[int, bool] = field(default_factory=dict)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Raises ValueError for a line that lacks what its kind must have; kinds unknown here are passed over."""
+        """Add a line. Raise ValueError for missing or invalid fields; ignore unknown kinds."""
         step, kind = line.get("step"), line.get("kind")
         if not isinstance(step, int) or not isinstance(kind, str):
             raise ValueError
@@ -178,8 +179,8 @@ def _parse_number(value: object) -> float:
 
 
 def _shortest_unique_names(files: Sequence[Path]) -> Iterator[str]:
-    """The shortest ends of the paths that tell the runs apart."""
-    # The file itself may be a link into a folder that holds several.
+    """Yield for each file the shortest path suffix that is unique among the runs."""
+    # The file itself may be a link into a folder with several metrics files, so only the folder is resolved.
     homes = [path.parent.resolve() / ("" if path.name == METRICS_FILE else path.name) for path in files]
     for home in homes:
         others = [other for other in homes if other != home]

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 PANEL = (3.7, 2.6)  # inches
-LEGEND_LINE = 0.22  # inches, of the legend
-LETTER_WIDTH = 0.075  # inches, on average
-SMOOTHING = (100, 201)  # the line of the loss is a mean over one part in 100 of the run, but 201 steps at most
-MAX_POINTS = 1000  # more cannot be told apart on a panel, and make an SVG heavy
-MAX_MARKED_POINTS = 40  # a line of no more points than this shows each of them
+LEGEND_LINE = 0.22  # inches; height of a legend line
+LETTER_WIDTH = 0.075  # inches; average width of a letter
+SMOOTHING = (100, 201)  # the loss line is a mean over 1/100 of the run, at most 201 steps
+MAX_POINTS = 1000  # more are not distinguishable on a panel and make an SVG large
+MAX_MARKED_POINTS = 40  # a line with at most this many points marks each of them
 METRIC_TITLES = {
     "loss": ("Training loss", "nats per target token"),
     "valid_loss": ("Validation loss", "nats per target token"),
@@ -49,9 +49,9 @@ TIME_UNITS = (
     ("days", 86_400.0, 259_200.0),
 )
 COUNT_UNITS = (("", 1.0, 0.0), (" (thousands)", 1e3, 1e4), (" (millions)", 1e6, 2e6), (" (billions)", 1e9, 2e9))
-# Told apart by people with any kind of colour vision, each dark enough for white paper (after Okabe and Ito).
+# Distinguishable for colour-blind readers and dark enough for white paper (after Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0508c", "#8f6a00", "#3f9fd8", "#5c4a9c", "#4a4a4a")
-DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))  # runs beyond the eighth begin the colours again, with dashes
+DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))  # from the ninth run on, the colours repeat with dashes
 INK, FAINT, GRID = "#222222", "#6b6b6b", "#e4e4e4"
 RC_PARAMS = {
     "figure.constrained_layout.hspace": 0.04,
@@ -82,7 +82,7 @@ RC_PARAMS = {
     "savefig.dpi": 200,
     "svg.hashsalt": "attendo",  # the same runs give the same bytes
 }
-# Plain shapes of simplified Chinese come first; if none is there, any font that has the letters does.
+# Preferred sans-serif fonts for simplified Chinese. If none is installed, any font with the characters is used.
 CHINESE_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "PingFang SC"),
     *("Hiragino Sans GB", "Microsoft YaHei", "SimHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
@@ -91,7 +91,7 @@ CHINESE_FONTS = (
 
 @dataclass(frozen=True)
 class XScale:
-    """The horizontal axis: what it is called, and how much of it is one unit."""
+    """Horizontal axis: quantity, label and unit."""
 
     axis: XAxis
     label: str
@@ -103,7 +103,7 @@ class XScale:
 
 
 def draw_curves(runs: Sequence[History], metrics: Sequence[str], axis: XAxis, image_format: str) -> bytes:
-    """The picture as a png, svg or pdf file, with a panel for each of these metrics, or for all there are."""
+    """Return the picture as a png, svg or pdf file, with one panel per metric. Default: all metrics."""
     with plot_style("".join(run.name for run in runs)):
         file = io.BytesIO()
         undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format)
@@ -112,7 +112,7 @@ def draw_curves(runs: Sequence[History], metrics: Sequence[str], axis: XAxis, im
 
 
 def build_curves_figure(runs: Sequence[History], metrics: Sequence[str], axis: XAxis) -> "Figure":
-    """The picture as matplotlib has it, for whoever wants to change it before it is saved."""
+    """Return the picture as a matplotlib figure, which can be changed before saving."""
     from matplotlib.figure import Figure
 
     chosen, scale = _select_metrics(runs, metrics), _make_scale(runs, axis)
@@ -133,13 +133,13 @@ def build_curves_figure(runs: Sequence[History], metrics: Sequence[str], axis: X
 
 
 def smoothing_window(count: int) -> int:
-    """Over how many of so many steps the loss is averaged; an odd number."""
+    """Return the length of the loss average for a run of `count` steps; an odd number."""
     parts, most = SMOOTHING
     return min(2 * (count // (2 * parts)) + 1, most)
 
 
 def downsample(positions: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The lowest and the highest point of each stretch of a long line: it looks the same, and is drawn at once."""
+    """Return only the minimum and maximum of each segment of a long line. The drawn line looks the same."""
     size = math.ceil(2 * len(positions) / MAX_POINTS)
     if size <= 2:
         return positions, values
@@ -191,7 +191,7 @@ def _fill_panel(panel: "Axes", runs: Sequence[History], metric: str, scale: XSca
 
 
 def _panel_title(metric: str) -> tuple[str, str]:
-    """Title and unit of a panel."""
+    """Return the title and unit of a panel."""
     if metric == "old_loss":
         metric = "old_valid_loss"
     if metric.startswith("old_"):
@@ -225,7 +225,7 @@ def _draw(panel: "Axes", run: History, metric: str, scale: XScale, line: dict[st
 
 
 def _name_power(panel: "Axes") -> None:
-    """Write the power of ten of small numbers beside the axis, where it does not push the title up."""
+    """Write the power of ten as the axis label; matplotlib's offset text would move the title up."""
     from matplotlib.ticker import FuncFormatter
 
     panel.set_ylim(bottom=0)
@@ -237,7 +237,7 @@ def _name_power(panel: "Axes") -> None:
 
 
 def _loss_limits(runs: Sequence[History]) -> tuple[float, float]:
-    """Room for nearly every step: one wild batch must not flatten the rest."""
+    """Return y limits for 99.6% of the steps, so that a single outlier does not flatten the curve."""
     ends = []
     for run in runs:
         values = run.curve("loss")[1]
@@ -250,14 +250,14 @@ def _loss_limits(runs: Sequence[History]) -> tuple[float, float]:
 
 
 def _name_runs(figure: "Figure", runs: Sequence[History], metrics: Sequence[str], width: float) -> int:
-    """A legend above the panels; returns its lines."""
+    """Add a legend of the runs above the panels and return its number of lines."""
     from matplotlib.lines import Line2D
 
     drawn = {order: run for order, run in enumerate(runs) if set(run.metrics) & set(metrics)}
     names = [_shorten_name(run.name, int(width / LETTER_WIDTH) - 8) for run in drawn.values()]
     columns = min(len(drawn), max(1, int(width / (max(map(cell_len, names)) * LETTER_WIDTH + 0.6))))
     samples = [Line2D([], [], **run_style(order)) for order in drawn]
-    # Numbers hold the places: there are versions of matplotlib that leave out a name that begins with an underscore.
+    # Numbers are placeholders: some versions of matplotlib omit a label that starts with an underscore.
     legend = figure.legend(samples, list(map(str, drawn)), loc="outside upper left", ncols=columns)
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set(text=name, parse_math=False)
@@ -265,7 +265,7 @@ def _name_runs(figure: "Figure", runs: Sequence[History], metrics: Sequence[str]
 
 
 def _explain_marks(figure: "Figure", runs: Sequence[History], metrics: Sequence[str], panels: int) -> int:
-    """A legend below the panels, of what is there; returns its lines."""
+    """Add a legend of the marks in use below the panels and return its number of lines."""
     from matplotlib.lines import Line2D
 
     marks: dict[str, dict[str, Any]] = {}
@@ -286,8 +286,10 @@ def _explain_marks(figure: "Figure", runs: Sequence[History], metrics: Sequence[
 
 
 def _shorten_name(name: str, width: int) -> str:
-    """In one line. Of a long path the first folder stays, which others that end alike have not; of a long name the end,
-    where runs of a kind differ.
+    """Shorten a run name to `width` cells.
+
+    A long path keeps its first and last folders, because paths with equal ends differ in the first. A long name keeps
+    its end, because similar runs differ there.
     """
     name = "".join(letter if letter.isprintable() else "·" for letter in name)
     first, *rest = Path(name).parts
@@ -300,47 +302,47 @@ def _shorten_name(name: str, width: int) -> str:
 
 
 def run_style(order: int) -> dict[str, Any]:
-    """How the lines of a run are drawn, by its place among the runs."""
+    """Return the line style of a run by its index."""
     dashes = DASHES[order // len(COLOURS) % len(DASHES)]
     return {"color": COLOURS[order % len(COLOURS)], "linestyle": dashes, "linewidth": 1.4}
 
 
 @contextmanager
 def plot_style(text: str) -> Iterator[None]:
-    """Draw in our look, with letters for this text."""
+    """Apply the plot style, with fonts for the characters of this text."""
     try:
         import matplotlib.style
     except ImportError:
         raise UsageError("plot_needs_matplotlib") from None
     families = choose_fonts(text)
-    # Publishers refuse Type 3 letters in a PDF, but the outlines of most Chinese fonts fit no other type.
+    # Publishers reject Type 3 fonts in a PDF, but most Chinese fonts can only be embedded as Type 3.
     letters = {"font.family": families, "pdf.fonttype": 42 if len(families) == 1 else 3}
     with matplotlib.style.context(["default", {**RC_PARAMS, **letters}]), warnings.catch_warnings():
-        # Where no font has a letter there is a box, and nothing that a warning could help with.
+        # A character without a font is drawn as a box. The warning has no remedy.
         warnings.filterwarnings("ignore", message="Glyph ")
         yield
 
 
 def choose_fonts(text: str) -> list[str]:
-    """matplotlib's own font, then installed ones for the letters it lacks."""
+    """Return matplotlib's default font, followed by installed fonts for the characters it lacks."""
     chosen, missing = _choose_known_fonts(text)
     return _choose_known_fonts(text)[0] if missing and _register_new_fonts() else chosen
 
 
 @cache
 def _register_new_fonts() -> int:
-    """How many are installed that matplotlib did not know: it keeps a list from the day it was first used."""
+    """Register newly installed fonts and return their number. matplotlib caches its font list at first use."""
     from matplotlib.font_manager import findSystemFonts, fontManager
 
     new = set(findSystemFonts()) - {font.fname for font in fontManager.ttflist}
     for path in sorted(new):
-        with suppress(RuntimeError, OSError, UnicodeError):  # a font that cannot be read is passed over
+        with suppress(RuntimeError, OSError, UnicodeError):  # skip unreadable fonts
             fontManager.addfont(path)
     return len(new)
 
 
 def _choose_known_fonts(text: str) -> tuple[list[str], set[int]]:
-    """And the letters that none of them has."""
+    """Return fonts for this text, and the code points that no font has."""
     from matplotlib.font_manager import findfont, fontManager
     from matplotlib.ft2font import FT2Font
 
@@ -352,7 +354,7 @@ def _choose_known_fonts(text: str) -> tuple[list[str], set[int]]:
     ):
         if not missing:
             break
-        with suppress(RuntimeError, OSError):  # a font that cannot be read is not chosen
+        with suppress(RuntimeError, OSError):  # skip unreadable fonts
             found = missing & FT2Font(names[name]).get_charmap().keys()
             chosen += [name] if found else []
             missing -= found

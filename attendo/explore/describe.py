@@ -1,6 +1,6 @@
-"""What a network is made of: every operation with its shapes and its true number of parameters.
+"""Description of a network: every operation with its shapes and number of parameters.
 
-Parameters come from a network without numbers (torch's meta device). Shapes of attention come from running one layer.
+Parameters are counted on a network on PyTorch's meta device. Attention shapes come from a run of one layer per stack.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _VOCABULARY_SIZES = ("vocab_size", "source_vocab_size", "target_vocab_size")
 
 @dataclass(frozen=True)
 class NetworkOperation:
-    """One operation. `shared_with` names the part whose weights it uses too; they are counted there."""
+    """One operation. `shared_with` names the part whose weights it shares; they are counted in that part."""
 
     operation: str
     input: Shape
@@ -36,7 +36,7 @@ class NetworkOperation:
 
 @dataclass(frozen=True)
 class NetworkPart:
-    """A piece of the network, made `times` times: its rows hold one of them."""
+    """A part that the network contains `times` times. `rows` and `parameters` describe one copy."""
 
     name: str
     rows: tuple[NetworkOperation, ...]
@@ -59,7 +59,7 @@ class Description:
 
 
 def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5) -> Description:
-    """The parts of the network in the order in which a sentence runs through them."""
+    """Return the parts of the network in the order of computation."""
     with torch.device("meta"), _SkipInitialisation():
         network = Transformer(config)
     maps = _attention_shapes(config, source_length, target_length)
@@ -83,7 +83,7 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
 
 
 class _SkipInitialisation(TorchFunctionMode):
-    """Leaves first values out: on the meta device `normal_` would import torch._dynamo, which takes seconds."""
+    """Skips weight initialisation: on the meta device `normal_` imports torch._dynamo, which needs seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -93,9 +93,9 @@ class _SkipInitialisation(TorchFunctionMode):
 
 
 def _attention_shapes(config: ModelConfig, source_length: int, target_length: int) -> dict[str, Shape]:
-    """Of the first layers: one of each is run. Neither the vocabulary nor d_ff matters, so these are small.
+    """Return the shapes of the attention weights of the first layers, from a run of one layer per stack.
 
-    On the meta device a run would import torch._dynamo.
+    The vocabulary and d_ff do not affect them and are set to 8. On the meta device a run would import torch._dynamo.
     """
     sizes = {name: 8 for name in _VOCABULARY_SIZES if getattr(config, name) is not None}
     layers = {"num_encoder_layers": min(1, config.num_encoder_layers), "num_decoder_layers": 1}

@@ -1,4 +1,4 @@
-"""Gold word alignments: parsing, alignment error rate (Och and Ney 2003), tokens to words."""
+"""Gold word alignments: parsing, alignment error rate (Och and Ney 2003), mapping of tokens to words."""
 
 import re
 from bisect import bisect_right
@@ -19,7 +19,7 @@ _LINK = re.compile(r"(\d+)([-?p])(\d+)", re.ASCII)
 
 @dataclass(frozen=True)
 class HeadScore:
-    """One head over many sentences; layer and head count from 0."""
+    """Alignment accuracy of one head over many sentences; layer and head count from 0."""
 
     layer: int
     head: int
@@ -28,13 +28,13 @@ class HeadScore:
 
     @property
     def accuracy(self) -> float:
-        """Share of the counted target tokens whose strongest weight lies on a gold source token."""
+        """Share of the counted target tokens whose largest weight is on a gold source token."""
         return self.right / self.counted
 
 
 @dataclass(frozen=True)
 class LinkCounts:
-    """Links that were found beside those of gold: A found, S sure, P possible, which the sure ones are too."""
+    """Counts of predicted and gold links: A predicted, S sure, P possible. P includes S."""
 
     found: int = 0  # |A|
     sure: int = 0  # |S|
@@ -43,7 +43,7 @@ class LinkCounts:
 
     @staticmethod
     def from_links(found: Collection[Link], sure: Collection[Link], possible: Collection[Link] = ()) -> "LinkCounts":
-        """Of one sentence; `possible` need not name the sure ones again."""
+        """Count the links of one sentence. `possible` need not repeat the sure links."""
         looked_up, certain = set(found), set(sure)
         allowed = certain | set(possible)
         return LinkCounts(len(looked_up), len(certain), len(looked_up & certain), len(looked_up & allowed))
@@ -58,7 +58,7 @@ class LinkCounts:
 
     @property
     def error_rate(self) -> float | None:
-        """1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), from 0 to 1 (Och and Ney 2003); None where there is no link at all."""
+        """1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), from 0 to 1 (Och and Ney 2003); None without links."""
         links = self.found + self.sure
         return 1 - (self.found_sure + self.found_possible) / links if links else None
 
@@ -70,17 +70,17 @@ class HeadScores:
         self._totals: dict[tuple[int, int], tuple[int, int]] = {}
 
     def add(self, layer: int, head: int, weights: ArrayLike, gold: Collection[tuple[int, int]]) -> None:
-        """Take in one sentence of one head; see `count_aligned` for what is counted."""
+        """Add the counts of one head for one sentence, see `count_aligned`."""
         right, counted = count_aligned(weights, gold)
         before_right, before_counted = self._totals.get((layer, head), (0, 0))
         self._totals[layer, head] = before_right + right, before_counted + counted
 
     def scores(self) -> list[HeadScore]:
-        """Every head that had something to count, by layer and head."""
+        """Return the scores of all heads with counted tokens, sorted by layer and head."""
         return [HeadScore(*place, *total) for place, total in sorted(self._totals.items()) if total[1]]
 
     def best(self) -> HeadScore:
-        """The most accurate head; of equals, the first."""
+        """Return the most accurate head; ties go to the first."""
         scores = self.scores()
         if not scores:
             raise UsageError("no_aligned_tokens_counted")
@@ -88,10 +88,10 @@ class HeadScores:
 
 
 def count_aligned(weights: ArrayLike, gold: Collection[tuple[int, int]]) -> tuple[int, int]:
-    """(right, counted) over the target rows that have a gold link: is the largest weight on one of its columns?
+    """Return (right, counted) over the target rows with a gold link.
 
-    `weights` is [T, S], rows the predicted tokens. `gold` holds (source, target) pairs from 0, as the built-in task
-    writes them. Columns beyond the gold words, such as eos, may be looked at, and are then wrong.
+    A row is right if its largest weight is on a gold column. `weights` is [T, S], one row per predicted token. `gold`
+    holds (source, target) pairs from 0, as written by the built-in task. Extra columns such as EOS count as wrong.
     """
     matrix = np.asarray(weights)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
@@ -115,7 +115,7 @@ def count_aligned(weights: ArrayLike, gold: Collection[tuple[int, int]]) -> tupl
 
 @dataclass(frozen=True)
 class GoldLinks:
-    """The links of one pair. They are between these words, or between the model's own tokens where there are none."""
+    """Gold links of one pair, between its words, or between the model's tokens if the words are None."""
 
     sure: frozenset[Link]
     possible: frozenset[Link] = frozenset()
@@ -124,7 +124,7 @@ class GoldLinks:
 
 
 def parse_links(line: str, location: MessagePart | str) -> tuple[frozenset[Link], frozenset[Link]]:
-    """Sure and possible ones of a line such as `0-0 1-2 3?4`: source, target; a link with ? or p is possible only."""
+    """Return the sure and possible links of a line such as `0-0 1-2 3?4`; `?` or `p` marks a possible link."""
     sure: set[Link] = set()
     possible: set[Link] = set()
     for text in line.split():
@@ -136,7 +136,7 @@ def parse_links(line: str, location: MessagePart | str) -> tuple[frozenset[Link]
 
 
 def check_link_range(gold: GoldLinks, sources: int, targets: int, location: MessagePart | str) -> None:
-    """Links to words or tokens that are not there are a `DataError`."""
+    """Raise a `DataError` for a link to a word or token beyond the sentence."""
     unit = "tokens" if gold.source_words is None else "words"
     for source, target in sorted(gold.sure | gold.possible):
         if source >= sources or target >= targets:
@@ -160,7 +160,7 @@ def check_link_range(gold: GoldLinks, sources: int, targets: int, location: Mess
 def map_tokens_to_words(
     tokenizer: Tokenizer, text: str, words: Sequence[str], location: MessagePart | str
 ) -> list[int]:
-    """Of each token of the text, the number of the word that its last character belongs to."""
+    """Return for each token the index of the word that contains its last character."""
     ids = tokenizer.encode(text)
     unknown = iter(tokenizer.unknown(text))
     ends, extra = [], 0
@@ -176,5 +176,5 @@ def map_tokens_to_words(
 
 
 def _count_non_space(text: str) -> int:
-    """Without white space, which separates words and belongs to none."""
+    """Count the characters without white space."""
     return sum(not letter.isspace() for letter in text)

@@ -1,4 +1,4 @@
-"""Input files, strings and figure of `attendo heads`."""
+"""Input files and figure of `attendo heads`."""
 
 import io
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CELL = (0.5, 0.34)  # inches, so that a number of four characters fits
-MAX_HEADS_IN_ONE_ROW = 8  # heads; with more, the grids stand below each other
-MARK_COLOUR = "#d55e00"  # stands out from blue for any kind of colour vision
+CELL = (0.5, 0.34)  # inches; fits a number of four characters
+MAX_HEADS_IN_ONE_ROW = 8  # with more heads, there is one grid per row
+MARK_COLOUR = "#d55e00"  # distinct from blue for colour-blind readers
 GAP, LEFT_MARGIN, HEADER_HEIGHT = 0.25, 0.4, 0.72  # inches: between grids, left of them, above them
-NOTE_WIDTH = 1.55  # inches, of the words below a grid
+NOTE_WIDTH = 1.55  # inches; width of the text below a grid
 ATTENTION_TYPES: tuple[AttentionType, ...] = ("encoder", "decoder", "cross")
 LinkUnit = Literal["words", "tokens"]
 
 
 def draw_heads(report: HeadReport, order: HeadOrder, image_format: str, language: Language = "en") -> tuple[bytes, str]:
-    """The picture as a png, svg or pdf file, coloured by the number of this order, and what there is to warn of."""
+    """Return the picture as a png, svg or pdf file, and a font warning. Colour shows the statistic of `order`."""
     named = ("head", "layer", "framed", *ATTENTION_TYPES, f"scale_{report.sort_field(order)}")
     language, families, warning = choose_language_and_fonts(
         [report_string(key, language) for key in named], language, image_format
@@ -53,7 +53,7 @@ def draw_heads(report: HeadReport, order: HeadOrder, image_format: str, language
 
 
 def build_heads_figure(report: HeadReport, order: HeadOrder, language: Language = "en") -> "Figure":
-    """The picture as matplotlib has it."""
+    """Return the picture as a matplotlib figure."""
     from matplotlib.figure import Figure
 
     grids = _grids(report, report.sort_field(order))
@@ -84,7 +84,7 @@ def build_heads_figure(report: HeadReport, order: HeadOrder, language: Language 
 
 
 def _grids(report: HeadReport, name: str) -> dict[AttentionType, np.ndarray]:
-    """The numbers by layer and head, of every place whose heads have them."""
+    """Return one [layers, heads] array per attention type that has this statistic."""
     found: dict[AttentionType, np.ndarray] = {}
     for kind in ATTENTION_TYPES:
         heads = [each for each in report.heads if each.attention_type == kind and getattr(each, name) is not None]
@@ -95,7 +95,7 @@ def _grids(report: HeadReport, name: str) -> dict[AttentionType, np.ndarray]:
 
 
 def _scale_max(name: str, grids: dict[AttentionType, np.ndarray]) -> float:
-    """Shares are shown from 0 to 1, so that pictures can be compared; the others up to the largest."""
+    """Return 1 for shares, so pictures are comparable, and the largest value for entropy and distance."""
     if name in ("entropy", "distance"):
         return max(float(each.max()) for each in grids.values()) or 1.0
     return 1.0
@@ -118,7 +118,7 @@ def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
 
 
 def _mark_best_head(panel: "Axes", report: HeadReport, label: str) -> None:
-    """Around the best alignment head."""
+    """Draw a frame around the best alignment head."""
     from matplotlib.patches import Rectangle
 
     best = report.best
@@ -136,9 +136,9 @@ def _format_value(value: float) -> str:
 def read_sentences(
     source: Path, target: Path | None = None, gold: Path | None = None, unit: LinkUnit = "words"
 ) -> list[Sentence]:
-    """The lines that are not empty, neither source nor target.
+    """Return the sentences, without lines whose source or target is empty.
 
-    Gold links count words, which white space separates, or the tokens of the model.
+    Gold links index words separated by white space, or tokens of the model.
     """
     if gold is not None and target is None:
         raise UsageError("gold_without_target_file", path=gold)

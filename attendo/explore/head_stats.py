@@ -21,36 +21,36 @@ from attendo.text_model.length_batches import group_by_length
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair
 
 STATISTICS = ("entropy", "relative_entropy", "distance", "diagonality", "special", "largest")
-LAST_LAYER_MEAN = "mean of the last layer"  # stands for a site
+LAST_LAYER_MEAN = "mean of the last layer"  # used as a site name
 _UNNAMED = MessagePart("unnamed_sentence")
 HeadOrder = Literal["entropy", "distance", "diagonality", "special", "alignment"]
 AttentionType = Literal["cross", "encoder", "decoder"]
-MAX_POSITIONS = 2048  # source positions read at once
+MAX_POSITIONS = 2048  # of the longer side per batch, padding included
 _HIGHEST_FIRST = ("diagonality", "special", "agreement")
 
 
 @dataclass(frozen=True)
 class AttentionExtent:
-    """Which rows and columns of a batch of attention are tokens; the rest is padding."""
+    """The rows and columns of a batch of attention weights that are tokens, not padding."""
 
-    row_counts: Sequence[int]  # of each sentence
+    row_counts: Sequence[int]  # one per sentence
     column_counts: Sequence[int]
     special: Bool[Tensor, "B S"]  # columns that are <s> or </s>
-    causal: bool  # row i sees columns up to i, not all
+    causal: bool  # row i attends to columns 0 to i only
 
 
 def sum_statistics(
     weights: Float[Tensor, "B H T S"], extent: AttentionExtent
 ) -> dict[str, tuple[Float64[Tensor, " H"], int]]:
-    """Of each number the sum over all rows, head by head, and how many rows that were.
+    """Return for each statistic its sum over all rows per head, and the number of rows.
 
     With d = i·S/T for row i of T and S columns, and n columns visible to it:
 
     entropy           −∑ⱼ aⱼ ln aⱼ, in nats
-    relative_entropy  entropy / ln n, of the rows that see more than one column
+    relative_entropy  entropy / ln n, over the rows with n > 1
     distance          ∑ⱼ aⱼ |d − j|
-    diagonality       ∑ⱼ aⱼ where |d − j| ≤ 1
-    special           ∑ⱼ aⱼ where column j is <s> or </s>
+    diagonality       ∑ⱼ aⱼ over the columns with |d − j| ≤ 1
+    special           ∑ⱼ aⱼ over the columns that are <s> or </s>
     largest           maxⱼ aⱼ
     """
     exact = weights.double()
@@ -59,7 +59,7 @@ def sum_statistics(
         torch.tensor(each, device=weights.device) for each in (list(extent.row_counts), list(extent.column_counts))
     )
     row = torch.arange(weights.size(2), device=weights.device)
-    # T |d − j| is whole, so that nothing is beside the diagonal or not by rounding.
+    # T |d − j| is an integer, so rounding does not affect the comparison with the diagonal.
     away = (
         row[:, None] * columns[:, None, None]
         - torch.arange(weights.size(3), device=row.device) * _broadcast_lengths(rows)
@@ -87,19 +87,19 @@ def _broadcast_lengths(lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A source, and its target; None stands for the model's own answer, decoded greedily."""
+    """A source and its target. If the target is None, the model generates it greedily."""
 
     source: str
     target: str | None = None
     gold: GoldLinks | None = None
-    location: MessagePart | str = _UNNAMED  # what a message calls it, such as `dev.en line 3`
+    location: MessagePart | str = _UNNAMED  # for error messages, such as `dev.en line 3`
 
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """A pair to be read, and the unit that each token but eos counts as in gold links: its word, or itself.
+    """An encoded pair, and the index of each token (except EOS) in gold links: its word, or the token itself.
 
-    A token that belongs to no word, such as that of a language, has the unit None.
+    A token outside the words, such as a language token, has the index None.
     """
 
     pair: EncodedPair
@@ -124,7 +124,7 @@ class ForwardPass:
 
     @property
     def example(self) -> Example:
-        """Without eos, which joins it in a batch."""
+        """The pair without EOS, which `collate` adds."""
         return Example(self.pair.source[:-1], self.target_ids)
 
     @property
@@ -137,12 +137,12 @@ class ForwardPass:
 
 
 class AttentionStats:
-    """Sums over sentences, head by head."""
+    """Accumulates the statistics of each head over sentences."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], tuple[Tensor, int]] = {}
         self._agreement_counts: dict[str, Tensor] = {}
-        self._counted_tokens = 0  # target tokens, </s> not among them
+        self._counted_tokens = 0  # target tokens without </s>
         self._link_counts: dict[tuple[str, int], LinkCounts] = {}
 
     @property
@@ -173,11 +173,11 @@ class AttentionStats:
 
     @property
     def last_layer_error_rate(self) -> float | None:
-        """Of the mean of the heads of the last layer, as if it were one head."""
+        """Alignment error rate of the mean over the last layer's heads."""
         return self._link_counts.get((LAST_LAYER_MEAN, 0), LinkCounts()).error_rate
 
     def means(self, site: str, head: int) -> dict[str, Any]:
-        """The means of one head."""
+        """Return the mean statistics of one head."""
         found: dict[str, float | None] = {}
         for (here, name), (values, count) in self._sums.items():
             if here == site:
@@ -191,9 +191,9 @@ class AttentionStats:
     def _add_agreement(
         self, forward_pass: ForwardPass, total: Float[Tensor, "T S"], argmax_positions: dict[str, Int[Tensor, "H T"]]
     ) -> None:
-        """Whether a head looks most where all of them together do, the end of the source left out.
+        """Count the target tokens for which a head's argmax equals the argmax of the sum of all heads without </s>.
 
-        Many heads rest on </s>. Were it not left out, the head that always rests would agree best.
+        Many heads attend mostly to </s>. If it were included, a head that always attends to it would agree best.
         """
         count, words = len(forward_pass.target_ids), len(forward_pass.pair.source) - 1
         if not count or not words:
@@ -205,7 +205,7 @@ class AttentionStats:
             self._agreement_counts[site] = self._agreement_counts.get(site, torch.zeros_like(agreed)) + agreed
 
     def _add_links(self, forward_pass: ForwardPass, argmax_positions: dict[str, Int[Tensor, "H T"]]) -> None:
-        """Of each token of the target a link to the token looked at most, none where that is </s>."""
+        """Count a link from each target token to its argmax source token, except </s>."""
         if forward_pass.gold is None:
             return
         for site, places in argmax_positions.items():
@@ -221,7 +221,7 @@ class AttentionStats:
 
 
 def _target_without_eos(pair: EncodedPair) -> Sequence[int]:
-    """The target without eos, which an answer that was cut does not have."""
+    """Return the target without EOS. A truncated output has none."""
     return pair.target[:-1] if pair.target and pair.target[-1] == EOS else pair.target
 
 
@@ -243,18 +243,18 @@ def _drop_layer(site: str) -> str:
 
 @dataclass(frozen=True)
 class HeadStats:
-    """One head; see `heads_numbers.summed` for what each number is."""
+    """Mean statistics of one head; `sum_statistics` defines them."""
 
     site: str  # such as decoder.1.cross
     head: int  # from 0
     entropy: float  # in nats
-    relative_entropy: float | None  # None where every row saw one token alone
+    relative_entropy: float | None  # None if every row has a single visible column
     distance: float  # in tokens
     diagonality: float
     special: float
     largest: float
-    agreement: float | None = None  # with the mean of all heads of cross-attention; of those alone
-    error_rate: float | None = None  # against gold links, where there are any
+    agreement: float | None = None  # with the mean of all heads; cross-attention only
+    error_rate: float | None = None  # against gold links, if given
 
     @property
     def attention_type(self) -> AttentionType:
@@ -268,23 +268,23 @@ class HeadStats:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """All heads, in the order in which they come in the network."""
+    """Statistics of all heads, in network order."""
 
     heads: tuple[HeadStats, ...]
     sentences: int
     source_tokens: int  # </s> included
     target_tokens: int  # </s> included
     gold_links: int  # sure ones
-    last_layer_error_rate: float | None = None  # of the mean of its heads, which aligns where no head is stored
+    last_layer_error_rate: float | None = None  # of its heads' mean, the default without a stored head
 
     @property
     def alignment_metric(self) -> Literal["error_rate", "agreement"]:
-        """Which of the two numbers the best alignment head has the best of."""
+        """The statistic that selects the best alignment head."""
         return "error_rate" if self.gold_links else "agreement"
 
     @property
     def best(self) -> HeadStats:
-        """The best alignment head; of equals, the first."""
+        """The best alignment head; ties go to the first."""
         found = self.rank("alignment")[0]
         if getattr(found, self.alignment_metric) is None:
             raise DataError("no_alignable_target_token")
@@ -295,11 +295,11 @@ class HeadReport:
         return AlignmentHead(self.best.layer, self.best.head)
 
     def sort_field(self, order: HeadOrder) -> str:
-        """The field that an order goes by."""
+        """Return the field that an order sorts by."""
         return self.alignment_metric if order == "alignment" else order
 
     def rank(self, order: HeadOrder) -> list[HeadStats]:
-        """Sharpest, nearest, most diagonal, most on special tokens or best aligned first; at the end those without."""
+        """Sort the heads: lowest entropy, distance or error rate first, else highest first. None comes last."""
         if order not in get_args(HeadOrder):
             raise UsageError("unknown_head_order", orders=", ".join(get_args(HeadOrder)), order=order)
         name = self.sort_field(order)
@@ -331,7 +331,7 @@ class HeadReport:
 
 @torch.inference_mode()
 def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions: int = MAX_POSITIONS) -> HeadReport:
-    """The numbers of every head over these sentences; how many are read at once changes none of them."""
+    """Return the statistics of every head over these sentences. The batch size does not affect them."""
     given = list(sentences)
     if not given:
         raise DataError("no_sentences_for_heads")
@@ -369,7 +369,7 @@ def _encode_pairs(model: TextModel, sentences: Sequence[Sentence]) -> list[Encod
 
 
 def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -> list[Any]:
-    """The targets, each a text that is given or an answer."""
+    """Return the targets: the given text, or the model's greedy output."""
     open_ones = [each for each in sentences if each.target is None]
     try:
         answers = iter(model.generate([each.source for each in open_ones], **GREEDY_OPTIONS))
@@ -380,7 +380,7 @@ def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -
 
 
 def check_text_length(model: TextModel, text: str) -> None:
-    """A `UsageError` where the text has more tokens than the model reads, for what looks into a run splits nothing."""
+    """Raise a `UsageError` if the text exceeds the model's maximum length. Inspection does not split text."""
     tokens = len(model.source_tokenizer.encode(text))
     most = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
     if tokens > most:
@@ -388,6 +388,6 @@ def check_text_length(model: TextModel, text: str) -> None:
 
 
 def check_has_encoder(model: TextModel) -> None:
-    """A `UsageError` where the model reads none."""
+    """Raise a `UsageError` for a decoder-only model."""
     if model.network.config.decoder_only:
         raise UsageError("model_without_encoder")

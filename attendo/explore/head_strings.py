@@ -1,8 +1,8 @@
-"""What `attendo heads` says beside its numbers, in English and Chinese."""
+"""Strings of the `attendo heads` report, in English and Chinese."""
 
 from attendo.explore.i18n import Language, localise
 
-# Headings of the table.
+# Column headings of the table.
 COLUMN_HEADINGS: dict[str, tuple[str, str]] = {
     "entropy": ("entropy", "熵"),
     "relative_entropy": ("rel.", "相对熵"),
@@ -71,5 +71,5 @@ def report_string(key: str, language: Language, *values: object) -> str:
 
 
 def statistic_name(field: str, language: Language) -> str:
-    """What a number is called in a sentence."""
+    """Return the name of a statistic for use in a sentence."""
     return field.replace("_", " ") if language == "en" else localise(REPORT_STRINGS, f"scale_{field}", language)

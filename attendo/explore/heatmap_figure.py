@@ -36,12 +36,12 @@ FONT_STRINGS: dict[str, tuple[str, str]] = {
         "或写成 .svg",
     ),
 }
-# Where an SVG is opened there may be other fonts than here.
+# The machine that opens an SVG may have other fonts.
 _FALLBACK_FONTS = ("Helvetica Neue", "Arial", *CHINESE_FONTS)
 MAX_CELL, MIN_CELL = 0.26, 0.07  # inches
-MAX_LABEL_CELLS = 30  # cells of a terminal, of which a Chinese character has two
-MAX_VECTOR_CELLS = 40_000  # beyond, the maps inside a vector picture are images: a viewer would take seconds for them
-MAX_MAP_SIDE = 6.0  # inches that a map may take before its cells shrink
+MAX_LABEL_CELLS = 30  # terminal cells; a Chinese character has two
+MAX_VECTOR_CELLS = 40_000  # a picture with more is rasterised: a viewer would need seconds
+MAX_MAP_SIDE = 6.0  # inches; a larger map gets smaller cells
 AXIS_STRINGS: dict[str, tuple[str, str]] = {
     "predicted": ("token being predicted", "正在预测的词元"),
     "source": ("source token", "源文词元"),
@@ -53,7 +53,7 @@ AXIS_STRINGS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class FontChooser:
-    """Fonts that are installed here, and the characters that none of them has."""
+    """Installed fonts for some texts, and the characters that none of them has."""
 
     families: tuple[str, ...]
     missing: str
@@ -71,13 +71,13 @@ class FontChooser:
         )
 
     def escape_missing(self, token: str) -> str:
-        """The token as these fonts can show it: \\uXXXX for what would be a box."""
+        """Return the token with \\uXXXX for each character that no font has."""
         return "".join(
             _escape_character(letter) if letter in self.missing else letter for letter in make_visible(token)
         )
 
     def warning(self, language: Language = "en") -> str:
-        """What to tell where something is lacking; nothing otherwise."""
+        """Return a warning about missing characters, or an empty string."""
         if not self.missing:
             return ""
         shown = " ".join(f"{letter} ({_escape_character(letter)})" for letter in self.missing[:10])
@@ -89,9 +89,10 @@ class FontChooser:
 def choose_language_and_fonts(
     texts: Sequence[str], language: Language, image_format: str
 ) -> tuple[Language, tuple[str, ...], str]:
-    """The language that a picture's own words can be written in here, fonts for them, and what there is to warn of.
+    """Return the language of a picture's labels, fonts for them, and a warning.
 
-    A reader of an .svg may have a font that is not installed here.
+    If a font for the labels is missing, the language is English. An .svg keeps the language, because its reader may
+    have the font.
     """
     letters = FontChooser.for_texts(texts)
     if not letters.missing or image_format == "svg":
@@ -100,7 +101,7 @@ def choose_language_and_fonts(
 
 
 def require_matplotlib(command: str) -> None:
-    """A `UsageError` where it is not installed."""
+    """Raise a `UsageError` if matplotlib is not installed."""
     try:
         import matplotlib.style
     except ImportError:
@@ -110,7 +111,7 @@ def require_matplotlib(command: str) -> None:
 
 @contextmanager
 def paper_style(families: Sequence[str]) -> Iterator[None]:
-    """Draw for white paper, whatever the user's own matplotlib is set to."""
+    """Apply the style for white paper, independent of the user's matplotlib settings."""
     import matplotlib.style
 
     changes = {
@@ -118,41 +119,41 @@ def paper_style(families: Sequence[str]) -> Iterator[None]:
         "axes.titleweight": "normal",
         "axes.titlesize": 9.0,
         "font.family": list(families),
-        "text.parse_math": False,  # a token may hold $
+        "text.parse_math": False,  # a token may contain $
         "axes.formatter.use_mathtext": False,
         "svg.fonttype": "none",
         "savefig.dpi": 300,
         "xtick.color": INK,
         "ytick.color": INK,
         "axes.edgecolor": FAINT,
-        # Publishers refuse Type 3 letters in a PDF, but the outlines of most Chinese fonts fit no other type.
+        # Publishers reject Type 3 fonts in a PDF, but most Chinese fonts can only be embedded as Type 3.
         "pdf.fonttype": 42 if len(families) == 1 else 3,
     }
     with matplotlib.style.context(["default", {**RC_PARAMS, **changes}]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph ")  # only an SVG has letters that no font here has
+        warnings.filterwarnings("ignore", message="Glyph ")  # only an SVG keeps characters without an installed font
         yield
 
 
 def attention_colormap() -> "ListedColormap":
-    """One hue from light to dark, told apart by people with any kind of colour vision, and in print without colour."""
+    """Return one hue from light to dark, distinguishable for colour-blind readers and in black-and-white print."""
     from matplotlib.colors import ListedColormap
 
     return ListedColormap(LIGHT, "attention")
 
 
 def draw_colour_bar(figure: "Figure", panel: "Axes", box: tuple[float, float, float, float], name: str) -> "Axes":
-    """The scale of a panel's colours, drawn into a box of the figure."""
+    """Draw the colour scale of a panel into a box of the figure."""
     bar = figure.colorbar(panel.collections[0], cax=figure.add_axes(box))
     bar.outline.set(linewidth=0.5, edgecolor=FAINT)
     bar.set_label(name, fontsize=8, color=FAINT)
     bar.ax.tick_params(labelsize=8, length=2, width=0.5)
-    if bar.solids is not None:  # of so many colours it would be an image
+    if bar.solids is not None:  # matplotlib rasterises a scale with this many colours
         bar.solids.set(rasterized=False, edgecolor="face", linewidth=0.2)
     return bar.ax
 
 
 def add_fallback_fonts(picture: bytes, families: Sequence[str]) -> bytes:
-    """An SVG that names fonts of other systems too, behind those that it was laid out with."""
+    """Append fonts of other systems to the font families of an SVG."""
     quoted = ", ".join(f"'{name}'" for name in families)
     named = [*families, *(name for name in _FALLBACK_FONTS if name not in families)]
     wanted = ", ".join([*(f"'{name}'" for name in named), "sans-serif"])
@@ -167,7 +168,7 @@ def _escape_character(letter: str) -> str:
 
 @dataclass(frozen=True)
 class MapAxisLabels:
-    """What rows and columns are, by the keys of `WORDS`, and the language it is told in."""
+    """Labels of rows and columns as keys of `AXIS_STRINGS`, and their language."""
 
     rows: str
     columns: str
@@ -184,13 +185,13 @@ class MapAxisLabels:
 def draw_maps(
     maps: Sequence[AttentionMap], axis: MapAxisLabels, columns: int, image_format: str, language: Language = "en"
 ) -> tuple[bytes, str]:
-    """The picture as a png, svg or pdf file, and a warning where it shows codes for letters that no font here has.
+    """Return the picture as a png, svg or pdf file, and a warning if it shows codes for missing characters.
 
-    All maps are over the same tokens; `columns` of them stand side by side. `language` is that of the warning.
+    All maps must have the same tokens. `columns` is the number of maps per row. `language` is that of the warning.
     """
     tokens = [*maps[0].rows, *maps[0].columns] if maps else []
     letters = FontChooser.for_texts([*tokens, *(each.title for each in maps), *axis.labels])
-    if image_format == "svg":  # its text stays text: where it is read there may be a font
+    if image_format == "svg":  # an SVG keeps text as text; its reader may have a font
         letters = FontChooser(letters.families, "")
     with paper_style(letters.families):
         file = io.BytesIO()
@@ -204,7 +205,7 @@ def draw_maps(
 
 
 def build_maps_figure(maps: Sequence[AttentionMap], axis: MapAxisLabels, columns: int, fonts: FontChooser) -> "Figure":
-    """The picture as matplotlib has it."""
+    """Return the picture as a matplotlib figure."""
     from matplotlib.figure import Figure
 
     if not maps or any((each.rows, each.columns) != (maps[0].rows, maps[0].columns) for each in maps):
@@ -222,7 +223,7 @@ def build_maps_figure(maps: Sequence[AttentionMap], axis: MapAxisLabels, columns
 
 @dataclass(frozen=True)
 class _GridLayout:
-    """Where the maps stand, in inches."""
+    """Layout of the maps, in inches."""
 
     columns: int
     rows: int
@@ -251,7 +252,7 @@ class _GridLayout:
 
     @property
     def font(self) -> float:
-        """Points: a line of text fits into a cell."""
+        """Font size in points. A line of text fits into a cell."""
         return min(9.0, 72 * self.cell * 0.78)
 
     def box(self, number: int) -> tuple[float, float, float, float]:
@@ -283,7 +284,7 @@ def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _GridL
 
 
 def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _GridLayout, fonts: FontChooser) -> None:
-    """Tokens stand at the outer maps of a grid, titles below each."""
+    """Label the first row and column of the grid with tokens, and add a title below each map."""
     row, column = divmod(number, layout.columns)
     rows = [_truncate(fonts.escape_missing(token)) for token in attention.rows] if column == 0 else []
     columns = [_truncate(fonts.escape_missing(token)) for token in attention.columns] if row == 0 else []
@@ -317,7 +318,7 @@ def _name_axes(drawn: Sequence["Axes"], axis: MapAxisLabels, layout: _GridLayout
 
 
 def _draw_scale(figure: "Figure", panel: "Axes", layout: _GridLayout, top: float, name: str) -> None:
-    """Beside the first row of maps."""
+    """Draw the colour scale to the right of the first row of maps."""
     _, bottom, _, high = layout.box(0)
     left = layout.columns * (layout.map_width + layout.gap) / layout.width + 0.04 / layout.width
     tall = min(1.0, 2.2 / layout.map_height)
@@ -326,7 +327,7 @@ def _draw_scale(figure: "Figure", panel: "Axes", layout: _GridLayout, top: float
 
 
 def _scale_max(maps: Sequence[AttentionMap]) -> float:
-    """The end of the scale: 1, or less where no weight comes near it."""
+    """Return the end of the colour scale: 1, or less if no weight exceeds 0.8."""
     largest = max(float(each.weights.max()) for each in maps)
     return 1.0 if largest > 0.8 else math.ceil(largest * 20 + 1e-9) / 20 or 0.05
 

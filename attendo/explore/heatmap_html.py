@@ -167,10 +167,10 @@ show(0);
 
 
 def render_maps_html(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tuple[str, str]]) -> str:
-    """The page as text. Without JavaScript it shows the first map; it never asks anything of the network."""
+    """Return the page. Without JavaScript it shows the first map. It makes no network requests."""
     if not maps:
         raise UsageError("no_attention_maps")
-    # Maps over the same tokens share one drawing, which the script recolours: layout is worked out in one place.
+    # Maps over the same tokens share one drawing, which the script recolours. The layout is computed only in Python.
     drawings: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
     figures = []
     for attention in maps:
@@ -252,7 +252,7 @@ def _page_end(data: dict[str, Any]) -> str:
 
 
 def _escape_json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close its enclosing script element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,4 +1,4 @@
-"""A heat map as one standalone SVG file, drawn on a light ground of its own."""
+"""A heat map as one standalone SVG file with a light background."""
 
 import math
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ _INK, _MUTED, _PAPER = "#12303f", "#5b7480", "#ffffff"
 _MARGIN, _TITLE_LINE = 24.0, 40.0
 _TITLE_SIZE, _CAPTION_SIZE = 17, 12
 _LABEL_ROTATION = math.radians(50)
-_MAX_LABEL_CELLS = 40  # cells; the tooltip keeps the whole token
+_MAX_LABEL_CELLS = 40  # cells; the tooltip shows the full token
 
 
 def render_map_svg(attention: AttentionMap) -> str:
-    """The picture as text. Each cell has a tooltip `row ← column 0.93`; classes let a page restyle the colours."""
+    """Return the SVG. Each cell has a tooltip `row ← column 0.93`. CSS classes let a page restyle the colours."""
     layout = _lay_out(attention)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{layout.width}" height="{layout.height}" '
@@ -55,7 +55,7 @@ def render_map_svg(attention: AttentionMap) -> str:
 
 @dataclass(frozen=True)
 class _SvgLayout:
-    """Where things stand, in pixels: the grid's corner, its step, and the size of the whole."""
+    """Layout in pixels: corner of the grid, cell size, size of the picture."""
 
     left: float
     top: float
@@ -80,7 +80,7 @@ def _lay_out(attention: AttentionMap) -> _SvgLayout:
     column_room = max(column_widths) * math.sin(_LABEL_ROTATION) + font / 2 if turned else 1.0 * font
     left = _MARGIN + row_room + 10
     top = _TITLE_LINE + 24 + column_room + 8
-    # A turned label leans out to the right of its column.
+    # A rotated label extends to the right of its column.
     ends = [
         (at + 0.5) * cell + (width * math.cos(_LABEL_ROTATION) if turned else 0)
         for at, width in enumerate(column_widths)
@@ -136,7 +136,7 @@ def _cells(attention: AttentionMap, layout: _SvgLayout) -> list[str]:
 
 
 def _foot(layout: _SvgLayout) -> list[str]:
-    """The colour scale and the caption."""
+    """Return the colour scale and the caption."""
     start, y = _MARGIN + 14, layout.bottom + 22
     place = f'class="muted" font-size="{_CAPTION_SIZE}"'
     bar = [
@@ -161,5 +161,5 @@ def _label(token: str) -> str:
 
 
 def _text_width(text: str, font: int) -> float:
-    """A guess on the wide side, for no font can be asked here: 1 em for a wide character, 0.58 for a narrow one."""
+    """Return an upper estimate without font metrics: 1 em per wide character, 0.58 em per narrow one."""
     return sum(font * (1.0 if cell_len(character) == 2 else 0.58) for character in text)

@@ -1,4 +1,4 @@
-"""A heat map for the terminal: coloured tiles with digits, and shades that appear where colour does not."""
+"""A heat map for the terminal: coloured tiles with digits, and shade characters for output without colour."""
 
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
@@ -18,14 +18,14 @@ from attendo.explore.attention_map import (
 
 _MIN_WIDTH = 24
 _TILE = 4  # a shade and three digits
-_LABEL_LIMITS = (24, 16, 12, 9, 7)  # cells; shorter labels are tried before columns are left out
+_LABEL_LIMITS = (24, 16, 12, 9, 7)  # cells; labels are shortened before columns are omitted
 _SHADES = " ░▒▓█"
 
 
 def render_map_terminal(attention: AttentionMap, width: int) -> Text:
-    """The map in lines of at most `width` cells; columns that do not fit are counted and summed, never wrapped.
+    """Render the map in lines of at most `width` cells. Columns that do not fit are summed in one last column.
 
-    The tiles bring a dark ground of their own, because the colour of the terminal is not known.
+    The tiles set a dark background, because the colour of the terminal is unknown.
     """
     if width < _MIN_WIDTH:
         raise UsageError("heat_map_too_narrow", min_width=_MIN_WIDTH, width=width)
@@ -50,7 +50,7 @@ def render_map_terminal(attention: AttentionMap, width: int) -> Text:
 
 
 def _column_widths(columns: list[str], room: int) -> list[int]:
-    """One width for each column that is shown whole; where some are not, a tile's room is left for their sum."""
+    """Return the widths of the columns that fit. If some do not fit, one tile is reserved for their sum."""
     for limit in _LABEL_LIMITS:
         widths = [min(max(cell_len(column), _TILE), limit) for column in columns]
         if sum(widths) + len(widths) <= room:
@@ -79,7 +79,7 @@ def _row(label: str, weights: list[float], widths: list[int], margin: int) -> Te
         tile = _centre(_shade(weight) + digits, width)
         start = tile.index(digits)
         line.append(" ")
-        # Shade in the colour of its ground: unseen in colour, and the only picture without it.
+        # The shade has the colour of its background: invisible with colour, visible without.
         line.append(tile[:start], Style(color=ground, bgcolor=ground))
         line.append(tile[start:], Style(color=DARK_INKS[is_strong(weight)], bgcolor=ground))
     return line

@@ -1,4 +1,4 @@
-"""Which maps of a sentence are drawn: a place in the network, a layer, one head or several."""
+"""Selection of the attention maps to draw: attention type, layers and heads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from attendo.text_model.alignment import AlignmentHead
 from attendo.text_model.trace import Trace
 
 MEAN = "mean"
-MAX_COLUMNS = 8  # maps side by side
+MAX_COLUMNS = 8  # maps per row
 
 _STACKS = {"cross": ("decoder", "cross"), "encoder": ("encoder", "self"), "decoder": ("decoder", "self")}
 _AXES = {"cross": ("predicted", "source"), "encoder": ("source", "looked_at"), "decoder": ("predicted", "read")}
@@ -29,13 +29,13 @@ MAP_STRINGS: dict[str, tuple[str, str]] = {
 
 
 def picture_strings(language: Language) -> list[str]:
-    """All that may stand in a picture beside its tokens."""
+    """Return all strings that a picture may contain besides tokens."""
     return [each[LANGUAGES.index(language)] for words in (MAP_STRINGS, AXES_WORDS) for each in words.values()]
 
 
 @dataclass(frozen=True)
 class MapSelection:
-    """`heads` of every one of `layers`, both counted from 0; None is the mean of a layer's heads."""
+    """The maps of `heads` in each of `layers`, both counted from 0. Head None is the mean of a layer's heads."""
 
     attention_type: AttentionType
     layers: tuple[int, ...]
@@ -45,7 +45,7 @@ class MapSelection:
     def from_options(
         model: TextModel, attention_type: AttentionType | None, layer: int | None, head: str | None, all_heads: bool
     ) -> "MapSelection":
-        """From what was typed; what is left open is the stored alignment head, or the mean of the last layer."""
+        """Select maps by the command's options. Default: the stored alignment head, else the last layer's mean."""
         config = model.network.config
         attention_type = attention_type or ("decoder" if config.decoder_only else "cross")
         if config.decoder_only and attention_type != "decoder":
@@ -67,11 +67,11 @@ class MapSelection:
 
     @property
     def columns(self) -> int:
-        """As many maps stand side by side."""
+        """Number of maps per row."""
         return min(len(self.heads), MAX_COLUMNS)
 
     def describe(self, language: Language = "en") -> str:
-        """What is in the picture, in words."""
+        """Return a short description of the picture."""
         named = [self._title(layer, head, language) for layer in self.layers for head in self.heads]
         return (
             named[0] if len(named) == 1 else localise(MAP_STRINGS, "several", language, len(named), named[0], named[-1])

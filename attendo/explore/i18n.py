@@ -9,17 +9,17 @@ from attendo.messages import SYSTEM_ERRORS
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
-StringTable = Mapping[str, tuple[str, str]]  # by their key, in the order of the languages
+StringTable = Mapping[str, tuple[str, str]]  # key: one string per language, in the order of LANGUAGES
 
 
 def localise(strings: StringTable, key: str, language: Language, *values: object) -> str:
-    """The words of a key, its gaps filled."""
+    """Return the string of a key in a language, formatted with the values."""
     return strings[key][LANGUAGES.index(language)].format(*values)
 
 
 @contextmanager
 def localised_errors(language: Language) -> Iterator[None]:
-    """An error that is raised inside, and that the user can fix, is in this language."""
+    """Report `AttendoError` and common system errors raised inside in this language."""
     try:
         yield
     except AttendoError as error:

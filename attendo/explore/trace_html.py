@@ -205,7 +205,7 @@ button.addEventListener("click", () => {
 
 
 def render_trace_html(trace: Trace, language: Language = "en") -> str:
-    """The page as text, in `language` first. Without JavaScript it has all but the maps; it asks nothing of anyone."""
+    """Return the page, initially in `language`. Only the maps need JavaScript. It makes no network requests."""
     parts = [_page_header(trace), *_render_layers(trace), _sizes(trace), _output(trace), _facts(trace)]
     body = "\n".join(parts)
     return f"""{_html_head(language)}
@@ -366,7 +366,7 @@ def _table(keys: Iterable[str], rows: str) -> str:
 
 
 def _maps(trace: Trace) -> dict[str, Any]:
-    """Weights as bytes: a screen shows no finer steps."""
+    """Return the data of the script. Weights have 8 bits, the resolution of a screen colour."""
     sites = {}
     for name, entry in trace.entries.items():
         if name.endswith(".weights"):
@@ -401,6 +401,6 @@ def _language_spans(texts: Iterable[str]) -> str:
 
 
 def _escape_json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close its enclosing script element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

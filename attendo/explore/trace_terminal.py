@@ -32,19 +32,19 @@ from attendo.explore.trace_text import (
 from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 
-_CELL = 9  # a number and the space before it
+_CELL = 9  # a number and one leading space
 _LABEL = 14
 _MAX_ROWS, _BRIEF_ROWS = 12, 3
 _MAX_TOKENS = 60  # tokens, or predictions
 _ATTENTION = ("scores", "masked", "weights")
 _SHADES = " ░▒▓█"
-_MAX_BLOCK_ROWS, _MAX_BLOCK_COLUMNS = 24, 32  # of a block; more are left out, with a mark
+_MAX_BLOCK_ROWS, _MAX_BLOCK_COLUMNS = 24, 32  # per head; a line gives the number of omitted ones
 _MORE_COLUMNS = re.compile(r"… (\d+) more column")
 
 
 @dataclass(frozen=True)
 class TraceView:
-    """What of a trace is shown: all of it in brief, or the numbers of a layer, a head or a step."""
+    """The part of a trace to show: an overview, or the values of a layer, a head or a step."""
 
     language: Language = "en"
     layer: int | None = None
@@ -56,7 +56,7 @@ class TraceView:
         return self.layer is None and self.head is None and self.step is None
 
     def check(self, trace: Trace) -> None:
-        """That there is such a head and such a step; the trace itself has seen to the layer."""
+        """Raise a `UsageError` if the head or step does not exist. The trace has already checked the layer."""
         heads, steps = trace.config.num_heads, len(trace.target_pieces)
         if self.head is not None and not 0 <= self.head < heads:
             raise UsageError("head_out_of_range", head=self.head, count=heads)
@@ -65,7 +65,7 @@ class TraceView:
 
 
 def render_trace(trace: Trace, view: TraceView, width: int) -> Iterator[RenderableType]:
-    """Paragraph by paragraph, each at most `width` cells wide."""
+    """Yield the output as paragraphs of at most `width` cells."""
     view.check(trace)
     yield from _heading(trace, view.language)
     if view.brief:
@@ -156,7 +156,7 @@ def _render_entries(trace: Trace, prefix: str, view: TraceView, width: int) -> I
 
 
 def _render_entry(trace: Trace, entry: TracedTensor, view: TraceView, width: int) -> Iterator[RenderableType]:
-    """The name, the formula with its shapes, a sentence, numbers."""
+    """Yield the name, the formula with its shapes, an explanation and the values."""
     yield Text()
     yield Text.assemble((f"{entry.name}  ", "cyan"), (bind_formula(entry), "bold"))
     yield _indent(Text(find_formula(entry).explain(view.language), "dim"))
@@ -249,7 +249,7 @@ def _fit(text: str, width: int, right: bool = False) -> str:
 
 
 def render_head_blocks(weights: Float64[np.ndarray, "H T S"], width: int, language: Language) -> Text:
-    """Two cells a weight, so that squares look square; heads that do not fit go below."""
+    """Render all heads as blocks. A weight is two cells wide, so it looks square. Blocks wrap at `width`."""
     heads, rows, columns = weights.shape
     shown_rows, shown_columns = min(rows, _MAX_BLOCK_ROWS), min(columns, _MAX_BLOCK_COLUMNS, max(1, (width - 4) // 2))
     block = max(2 * shown_columns, 8)
@@ -266,10 +266,10 @@ def render_head_blocks(weights: Float64[np.ndarray, "H T S"], width: int, langua
 
 
 def render_head_map(attention: AttentionMap, step: int | None, width: int, language: Language) -> Text:
-    """One head, or one row of it; at most as many rows as a screen has."""
+    """Render one head with at most 24 rows, or only the row of `step`."""
     chosen = slice(0, _MAX_BLOCK_ROWS) if step is None else slice(step, step + 1)
     part = AttentionMap(attention.weights[chosen], attention.rows[chosen], attention.columns, attention.title)
-    lines = list(render_map_terminal(part, max(width, 24)).split("\n"))[:-1]  # whoever shows it says what the rows are
+    lines = list(render_map_terminal(part, max(width, 24)).split("\n"))[:-1]  # the caller prints a caption
     if found := _MORE_COLUMNS.match(lines[-1].plain):
         lines[-1] = Text(trace_string("more_columns", language, found[1]), "yellow")
     if step is None and len(attention.rows) > _MAX_BLOCK_ROWS:
@@ -284,7 +284,7 @@ def _line(weights: Float64[np.ndarray, "H T S"], heads: range, row: int, columns
         for weight in weights[head, row, :columns].tolist():
             shade = _SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)]
             colour = DARK[colour_level(weight)]
-            # Shade in the colour of its ground: unseen in colour, and the only picture without it.
+            # The shade has the colour of its background: invisible with colour, visible without.
             line.append(shade * 2, Style(color=colour, bgcolor=colour))
         line.append(" " * (block - 2 * columns))
     return line

@@ -69,7 +69,7 @@ TRACE_STRINGS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class ValueTable:
-    """Part of a matrix: what stands before the rows and over the columns, and how much was left out."""
+    """Part of a matrix as text: row and column labels, cells, and the number of omitted rows and columns."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...] | None
@@ -81,7 +81,7 @@ class ValueTable:
 def make_value_table(
     trace: Trace, name: str, head: int = 0, rows: range | None = None, max_size: tuple[int, int] = (8, 8)
 ) -> ValueTable:
-    """Of a tensor of heads, one head. `rows` are those wanted, `max_size` how many rows and columns are shown."""
+    """Return a traced tensor as text, with at most `max_size` rows and columns. `head` indexes an [H, T, S] tensor."""
     matrix = select_matrix(trace[name], head)
     labels, columns = token_labels(trace, name)
     wanted = list(range(matrix.size(0)) if rows is None else rows)
@@ -96,13 +96,13 @@ def make_value_table(
 
 
 def select_matrix(tensor: Tensor, head: int) -> Tensor:
-    """Two axes, whatever there were."""
+    """Return a matrix: one head of a 3-d tensor, or a vector as one row."""
     chosen = tensor[head] if tensor.dim() == 3 else tensor
     return chosen[None] if chosen.dim() == 1 else chosen
 
 
 def format_number(value: float | int) -> str:
-    """At most eight characters."""
+    """Format a number in at most eight characters."""
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
@@ -112,10 +112,10 @@ def format_number(value: float | int) -> str:
 
 
 def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """What the rows of a tensor speak of, and its columns.
+    """Return the tokens that label the rows and the columns of a tensor.
 
-    A row of the decoder is named by the token predicted there. Its keys and values, and the columns they become, are
-    those of the tokens that were read.
+    The label of a decoder row is the predicted token. Keys, values and attention columns have the input tokens as
+    labels.
     """
     place, _, kind = name.rpartition(".")
     if kind in ("frequencies", "ids"):
@@ -132,14 +132,14 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
 
 
 def origin(trace: Trace) -> str:
-    """The word for where the target comes from; without a source the text and what follows are one."""
+    """Return the string key for the origin of the target. A decoder-only target includes the prompt."""
     if trace.config.decoder_only:
         return "given_whole" if trace.given else "continued"
     return "given" if trace.given else "answered"
 
 
 def heading(trace: Trace) -> list[tuple[str, tuple[str, ...]]]:
-    """Rows of tokens that a run is about, each with the word for it."""
+    """Return the token rows of the run, each with its string key."""
     rows = [("source", trace.source_pieces), ("read", trace.read_pieces), ("predicted", trace.target_pieces)]
     return rows[1:] if trace.config.decoder_only else rows
 

@@ -1,4 +1,4 @@
-"""A whole text model as a package of Argos Translate: a zip file named `.argosmodel` with one folder in it.
+"""Text model as an Argos Translate package: a zip file with the suffix `.argosmodel` that holds one folder.
 
 metadata.json  README.md  sentencepiece.model  model/ (CTranslate2's files)
 """
@@ -17,12 +17,12 @@ from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabula
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
 
-_VERSION = "1.0"  # of the package, and the least of Argos Translate
+_VERSION = "1.0"  # of the package, and the minimum version of Argos Translate
 
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """Codes of ISO 639, and what people call the languages; the codes themselves unless given."""
+    """ISO 639 codes and display names of the languages. The names default to the codes."""
 
     source: str
     target: str
@@ -36,7 +36,7 @@ class LanguagePair:
 
 
 def check_argos_package(model: TextModel, goal: Path, languages: LanguagePair) -> None:
-    """Whether a package can hold such a model; it cuts sources by SentencePiece, and joins the pieces of answers."""
+    """Raise an error if a package cannot hold the model. Argos needs SentencePiece tokenizers and no prefixes."""
     if goal.suffix != ARGOS_SUFFIX:
         raise UsageError("argos_file_name_invalid", suffix=ARGOS_SUFFIX, name=goal.name)
     for side, tokenizer in (("source", model.source_tokenizer), ("target", model.target_tokenizer)):
@@ -49,14 +49,14 @@ def check_argos_package(model: TextModel, goal: Path, languages: LanguagePair) -
 def write_package_tree(
     model: TextModel, folder: Path, precision: ExportPrecision, languages: LanguagePair
 ) -> tuple[Path, list[str]]:
-    """What will be packed, under the name it has inside; and what should be known of it."""
+    """Write the folder to pack. Return its path and notes on limitations."""
     require_package("ctranslate2", "export", "an export to argos")
     tree = folder / f"translate-{languages.source}_{languages.target}-{_VERSION.replace('.', '_')}"
     file = sentencepiece_bytes(model.source_tokenizer)
-    assert file is not None  # check has seen to it
+    assert file is not None  # `check_argos_package` guarantees it
     names = vocabulary_names(model.source_tokenizer), vocabulary_names(model.target_tokenizer)
     (tree / "model").mkdir(parents=True)
-    # Argos forbids nothing.
+    # Argos suppresses no tokens.
     to_ctranslate2(model.network, tree / "model", precision, model_max_length(model), names, suppress_tokens=(PAD, BOS))
     (tree / "sentencepiece.model").write_bytes(file)
     from_name, to_name = languages.source_name or languages.source, languages.target_name or languages.target
@@ -82,7 +82,7 @@ def write_package_tree(
 
 
 def pack_tree(tree: Path, file: Path) -> None:
-    """All files of a folder under its name. What is packed has no date, so that the same model is the same file."""
+    """Zip all files of a folder under its name. Entries have a fixed date, so equal models give equal files."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
         for path in sorted(tree.rglob("*")):
             if path.is_file():

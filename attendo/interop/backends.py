@@ -1,7 +1,4 @@
-"""Backends for exported models, ONNX Runtime and CTranslate2, and their checks of decoding options.
-
-it does.
-"""
+"""Backends for exported models, ONNX Runtime and CTranslate2, and their checks of decoding options."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,11 +21,11 @@ from attendo.text_model.backends import NATIVE_ENGINES, unsupported_option_error
 from attendo.text_model.options import split_options
 from attendo.text_model.scoring import score_targets
 
-MACHINE_SETTINGS = ("engine", "compile", "precision", "batch_tokens")  # settings for the computer of the model folder
+MACHINE_SETTINGS = ("engine", "compile", "precision", "batch_tokens")  # depend on the machine, not on the model
 
 
 def check_onnx_options(options: GenerateOptions, config: GenerationConfig) -> None:
-    """What ONNX Runtime cannot honour is a `UsageError`."""
+    """Raise a `UsageError` for options that ONNX Runtime does not support."""
     asked = {
         "alignments": (options.alignments, NATIVE_ENGINES),
         "coverage_penalty": (config.coverage_penalty > 0, ("cached", "fast")),
@@ -40,7 +37,7 @@ def check_onnx_options(options: GenerateOptions, config: GenerationConfig) -> No
 
 
 class OnnxBackend:
-    """ONNX Runtime steps, and our own search chooses: all that needs no look inside the network is as ever."""
+    """ONNX Runtime runs the network and attendo the search. Options that need network internals are unsupported."""
 
     name = "onnx"
     device = torch.device("cpu")
@@ -76,7 +73,7 @@ class OnnxBackend:
 
 
 class CTranslate2Backend:
-    """CTranslate2 searches, by its own meaning of a beam; what it cannot do is refused."""
+    """CTranslate2 runs the network and the search, with its own beam semantics. Unsupported options raise an error."""
 
     name = "ctranslate2"
 
@@ -101,10 +98,10 @@ class CTranslate2Backend:
         return CTranslate2Engine(self._model, config.resolve_batch_tokens(self.device.type == "cuda"))
 
     def stepping_engine(self, config: GenerationConfig) -> None:
-        """It does all of a search by itself."""
+        """Return None: CTranslate2 runs the whole search itself."""
 
     def network(self, config: GenerationConfig) -> None:
-        """It tells logits of what it has chosen alone."""
+        """Return None: CTranslate2 returns logits only for the tokens it generates."""
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
         source, target = self._model.names
@@ -133,12 +130,12 @@ class CTranslate2Backend:
 
 
 def drop_machine_settings(generation: dict[str, Any]) -> dict[str, Any]:
-    """What such a folder answers by: all but what was meant for another computer."""
+    """Return the decoding settings without those that depend on the machine."""
     return {name: value for name, value in generation.items() if name not in MACHINE_SETTINGS}
 
 
 def describe_ctranslate2_changes(generation: dict[str, Any]) -> list[str]:
-    """What else its search means by the settings; a `ModelError` where it could not answer unless told otherwise."""
+    """Return notes on settings that CTranslate2 changes. Raise a `ModelError` if it does not support the defaults."""
     stored = GenerationConfig(**drop_machine_settings(generation))
     meant = apply_ctranslate2_semantics(stored, {})
     _check_defaults(meant, check_ctranslate2_options)
@@ -150,12 +147,12 @@ def describe_ctranslate2_changes(generation: dict[str, Any]) -> list[str]:
 
 
 def check_onnx_defaults(generation: dict[str, Any]) -> None:
-    """A `ModelError` where ONNX Runtime could not answer unless told otherwise; all else is as ever."""
+    """Raise a `ModelError` if ONNX Runtime does not support the model's default settings."""
     _check_defaults(GenerationConfig(**drop_machine_settings(generation)), check_onnx_options)
 
 
 def _relevant_settings(config: GenerationConfig) -> list[str]:
-    """Settings that say something in this search."""
+    """Return the settings that have an effect in this search."""
     names = ["stop", "renormalise"] if config.beam > 1 else []
     return [*names, "at_limit", *(["repetition_of"] if config.repetition_penalty != 1 else [])]
 

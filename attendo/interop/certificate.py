@@ -1,4 +1,4 @@
-"""Certificate of a conversion: what was compared, the bounds, the verdict, and its JSON and table."""
+"""Certificate of a conversion: measurements, bounds, verdict, and its form as JSON or table."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,67 +14,68 @@ _NOT_AVAILABLE = "not told"
 
 @dataclass(frozen=True)
 class SystemOutput:
-    """The best that a system found for a source."""
+    """Best hypothesis of a system for one source."""
 
     ids: tuple[int, ...]  # without control tokens
-    score: float | None  # sum of the log-probabilities it was chosen by, where the system tells it
+    score: float | None  # sum of the log-probabilities it was ranked by; None if the system returns none
 
 
 @runtime_checkable
 class ComparedSystem(Protocol):
-    """One of two systems that hold the same model. All ids are ours, without control tokens."""
+    """One of two systems with the same model. All ids are attendo's, without control tokens."""
 
     @property
     def name(self) -> str: ...
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
-        """[T+1, V]: behind bos and behind each target token, columns in our order. None where it cannot tell."""
+        """Return logits [T+1, V] after bos and after each target token, by attendo's ids; None if unavailable."""
 
     def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
-        """To each source; a beam of 1 is greedy. The limit counts eos, and at the limit any token may be the last."""
+        """Return the best hypothesis per source. Beam 1 is greedy. The limit counts eos, which is not forced there."""
 
 
 @dataclass(frozen=True)
 class TextEvaluation:
-    """How ids read as text, how many of the first sources say something, and what they should be answered with."""
+    """Decoder of ids to text, the number of leading sources that are sentences, and their references."""
 
     decode: Callable[[Sequence[int]], str]
     sentences: int
-    references: Sequence[str] = ()  # of all of these, or of none
+    references: Sequence[str] = ()  # one per sentence, or none at all
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is still the same model. None: only told.
+    """Bounds within which a conversion passes. None: the value is reported, not checked.
 
-    With fewer bits a model says another word where two are close. So it is judged by what its answers are worth, as far
-    as that can be told: by the BLEU that they lose, where there are references; without these by the BLEU that they
-    have with ours as references, where sources are sentences; else, and where ours are worth nothing, by the share of
-    same tokens.
+    A quantised model may flip near-ties, so it is judged by BLEU rather than by token equality. `choose_criterion`
+    picks the first criterion that applies:
+    the lost BLEU, if there are references and attendo's own BLEU on them is meaningful;
+    the BLEU with attendo's outputs as references, if the sources are sentences;
+    the share of equal tokens.
     """
 
-    same_tokens: float | None = 0.995  # at least
-    mean_difference: float | None = 1e-4  # of logits, at most
-    largest_difference: float | None = None
-    lost_bleu: float | None = None  # at most
-    agreement: float | None = None  # BLEU with our answers as references, at least
+    same_tokens: float | None = 0.995  # minimum
+    mean_difference: float | None = 1e-4  # of logits, maximum
+    largest_difference: float | None = None  # of logits, maximum
+    lost_bleu: float | None = None  # maximum
+    agreement: float | None = None  # BLEU with attendo's outputs as references, minimum
 
 
 @dataclass(frozen=True)
 class SearchComparison:
-    """One way to search, by both."""
+    """Comparison of both systems for one beam size."""
 
     beam: int
-    same_tokens: float  # share of the places where both say the same
+    same_tokens: float  # share of positions with the same token
     same_answers: int
-    score_difference: float | None  # the largest, of answers that are the same
+    score_difference: float | None  # the largest among equal outputs
     ours_per_second: float  # tokens, eos included
     theirs_per_second: float
 
 
 @dataclass(frozen=True)
 class ReferenceScores:
-    """The beam's answers beside the references."""
+    """Scores of the beam outputs against the references."""
 
     sentences: int
     ours_bleu: float
@@ -88,25 +89,25 @@ class ReferenceScores:
 
     @property
     def is_meaningful(self) -> bool:
-        """Answers that are worth nothing cannot lose anything."""
+        """True if attendo's own BLEU is high enough to measure a loss."""
         return self.ours_bleu >= _MIN_MEANINGFUL_BLEU
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was found, and why it does not pass, if it does not."""
+    """Result of a comparison, with the reasons if it fails."""
 
     ours: str
     theirs: str
     sentences: int
-    largest_difference: float | None  # of logits; None where the other system does not tell them
+    largest_difference: float | None  # of logits; None if a system returns no logits
     mean_difference: float | None
     searches: tuple[SearchComparison, ...]
     scored: ReferenceScores | None
-    agreement: float | None  # BLEU of their beam's answers with ours as references; None where nothing is a sentence
+    agreement: float | None  # BLEU of their beam outputs with attendo's as references; None without sentences
     bounds: Bounds
     reasons: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what else should be known, such as what a format could not take along
+    notes: tuple[str, ...] = ()  # other remarks, such as settings that the format cannot store
 
     @property
     def passed(self) -> bool:
@@ -114,15 +115,15 @@ class Certificate:
 
     @property
     def criterion(self) -> str:
-        """What decides beside the logits: `lost_bleu`, `agreement` or `same_tokens`."""
+        """The criterion checked in addition to the logits: `lost_bleu`, `agreement` or `same_tokens`."""
         return choose_criterion(self.bounds, self.scored, self.agreement)
 
     def as_json(self) -> dict[str, Any]:
-        """For `json.dumps`."""
+        """Return a dict for `json.dumps`."""
         return certificate_to_dict(self)
 
     def as_table(self) -> str:
-        """Plain lines for a screen."""
+        """Return a plain-text table."""
         return certificate_to_table(self)
 
 
@@ -133,7 +134,7 @@ def choose_criterion(bounds: Bounds, scored: ReferenceScores | None, agreement: 
 
 
 def certificate_to_dict(certificate: "Certificate") -> dict[str, Any]:
-    """All that it has, and what follows from that."""
+    """Return all fields, `passed` and the lost BLEU."""
     content = asdict(certificate)
     if certificate.scored is not None:
         content["scored"]["lost_bleu"] = certificate.scored.lost_bleu
@@ -142,7 +143,7 @@ def certificate_to_dict(certificate: "Certificate") -> dict[str, Any]:
 
 
 def _replace_non_finite(value: Any) -> Any:
-    """JSON has numbers alone: what is none is the text `nan` or `inf`."""
+    """Replace NaN and infinity by strings such as `nan` and `inf`, which JSON has no numbers for."""
     if isinstance(value, dict):
         return {name: _replace_non_finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -151,7 +152,7 @@ def _replace_non_finite(value: Any) -> Any:
 
 
 def certificate_to_table(certificate: "Certificate") -> str:
-    """A line for each number: its name, what was found, what is asked for."""
+    """Return a table with one line per value: name, value, bound."""
     rows = [
         ("sentences", f"{certificate.sentences:,}", ""),
         *_logit_rows(certificate),
@@ -166,7 +167,7 @@ def certificate_to_table(certificate: "Certificate") -> str:
 
 
 def format_beside_bound(value: float, bound: float | None, digits: int, format_code: str) -> str:
-    """With so many digits, or as many more as it takes to see on which side of the bound it lies."""
+    """Format with `digits` digits, or with more if value and bound would look equal."""
     if bound is None or value == bound:
         return f"{value:.{digits}{format_code}}"
     tellings = ((f"{value:.{more}{format_code}}", f"{bound:.{more}{format_code}}") for more in count(digits))

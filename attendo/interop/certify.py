@@ -1,4 +1,4 @@
-"""Compares two systems that hold the same model, and selects the sentences they are compared on."""
+"""Comparison of two systems with the same model, and selection of the sentences for it."""
 
 import math
 import random
@@ -27,10 +27,10 @@ from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes as text_model_prefixes
 
 BEAMS = (1, 4)
-_BATCH_SENTENCES = 32  # sentences of like length that are answered in one call, with one limit
+_BATCH_SENTENCES = 32  # sentences of similar length in one call, with one limit
 _MAX_OUTPUT_LENGTH = 256
 MIN_SENTENCES = 200
-_MAX_SOURCE_LENGTH = 256  # tokens: longer ones would take all the time
+_MAX_SOURCE_LENGTH = 256  # tokens; longer sources would dominate the run time
 _MAX_RANDOM_LENGTH = 12
 
 
@@ -41,7 +41,7 @@ def certify(
     bounds: Bounds,
     evaluation: TextEvaluation | None = None,
 ) -> Certificate:
-    """Ask both for logits, greedy answers and those of a beam of 4."""
+    """Compare the logits, the greedy outputs and the outputs of a beam of 4."""
     if not sources:
         raise UsageError("certificate_sentences_missing")
     found = {beam: _generate_both(ours, theirs, sources, beam) for beam in BEAMS}
@@ -67,7 +67,7 @@ def certify(
 
 @dataclass(frozen=True)
 class _PairedOutputs:
-    """The answers of both in the order of the sources, and how long each took."""
+    """Outputs of both systems in the order of the sources, and the seconds each took."""
 
     ours: list[SystemOutput]
     theirs: list[SystemOutput]
@@ -81,7 +81,7 @@ def _generate_both(
     answers: list[dict[int, SystemOutput]] = [{}, {}]
     seconds = [0.0, 0.0]
     for party in (ours, theirs):
-        party.generate([min(sources, key=len)], beam, 2)  # the first call sets things up
+        party.generate([min(sources, key=len)], beam, 2)  # warm-up
     for group, limit in _groups(sources):
         asked = [sources[n] for n in group]
         for side, party in enumerate((ours, theirs)):
@@ -94,7 +94,7 @@ def _generate_both(
 
 
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]:
-    """Sources of like length by their numbers, with the limit of their answers."""
+    """Yield indices of sources of similar length, with the limit of their outputs in tokens."""
     order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
     for begin in range(0, len(order), _BATCH_SENTENCES):
         group = order[begin : begin + _BATCH_SENTENCES]
@@ -104,7 +104,7 @@ def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]
 def _logit_differences(
     ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> tuple[float | None, float | None]:
-    """The largest and the mean; pad and bos, which are never said, are left out."""
+    """Return the largest and the mean difference, without pad and bos, which are never generated."""
     largest = total = count = 0.0
     for source, target in zip(sources, targets, strict=True):
         first, second = ours.logits(source, target), theirs.logits(source, target)
@@ -121,7 +121,7 @@ def _logit_differences(
 
 
 def _max_with_nan(one: float, other: float) -> float:
-    """Of which neither can hide that the other is no number, as they can from `max`."""
+    """Return the larger value, or NaN if either is NaN. `max` can drop a NaN."""
     return other if other > one or math.isnan(other) else one
 
 
@@ -154,7 +154,7 @@ def _score_texts(paired: _PairedOutputs, evaluation: TextEvaluation) -> tuple[Re
 
     count = evaluation.sentences
     ours, theirs = ([evaluation.decode(each.ids) for each in side[:count]] for side in (paired.ours, paired.theirs))
-    # Where no answer has four words, whatever is said has 0 BLEU: with oneself, too.
+    # If no output has four words, BLEU is 0, even against itself.
     agreement = score("bleu", theirs, ours).value if score("bleu", ours, ours).value else None
     if not evaluation.references:
         return None, agreement
@@ -172,7 +172,7 @@ def _reasons(
     scored: ReferenceScores | None,
     agreement: float | None,
 ) -> Iterator[str]:
-    # All are put this way round: what is no number does not pass either.
+    # `not found <= most` also fails for NaN.
     for name, found, most in (
         ("mean", mean, bounds.mean_difference),
         ("largest", largest, bounds.largest_difference),
@@ -202,11 +202,11 @@ def _too_few_tokens(bounds: Bounds, searches: Sequence[SearchComparison]) -> Ite
 
 @dataclass(frozen=True)
 class CertificateSentences:
-    """Sources as ids, and how answers read, where that is known."""
+    """Sources as ids, and the data for BLEU if available."""
 
     sources: list[list[int]]
     evaluation: TextEvaluation | None = None
-    notes: tuple[str, ...] = ()  # what became of the given ones
+    notes: tuple[str, ...] = ()  # on skipped or missing sentences
 
 
 def collect_sentences(
@@ -215,7 +215,7 @@ def collect_sentences(
     references: Sequence[str] | None = None,
     min_count: int = MIN_SENTENCES,
 ) -> CertificateSentences:
-    """All texts that are given, or as many of the sample as are needed. Given ones that cannot be asked are told."""
+    """Return all given texts, or up to `min_count` of the model's sample, filled up to `min_count` with random ids."""
     if references is not None and len(references) != len(texts or ()):
         raise UsageError("comparison_reference_count_mismatch", sources=len(texts or ()), references=len(references))
     given = texts is not None
@@ -244,7 +244,7 @@ def collect_sentences(
 
 
 def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[str]:
-    """Of the given ones; where none is left, a certificate would not be what was asked for."""
+    """Return notes on skipped texts. Raise a `DataError` if none is left."""
     empty, long = sum(not ids for ids in encoded), sum(len(ids) > max_length for ids in encoded)
     reasons = [
         *([f"{empty} say nothing"] if empty else []),
@@ -257,14 +257,14 @@ def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list
 
 
 def random_sources(vocab_size: int, count: int) -> list[list[int]]:
-    """The same in every run."""
+    """Return random ids, the same in every run."""
     dice = random.Random(1)
     tokens = range(len(CONTROL_PIECES), vocab_size) or [UNK]
     return [dice.choices(tokens, k=dice.randint(1, _MAX_RANDOM_LENGTH)) for _ in range(count)]
 
 
 def _usable_source_length(model: TextModel) -> int:
-    """Tokens of a source whose answer still has positions; `certify` gives it 10 tokens, and 3 for every 2 of these."""
+    """Return the longest source, in tokens, whose output limit in `certify` (10 + 3/2 of it) fits the positions."""
     config = model.network.config
     if config.positions != "learned":
         return _MAX_SOURCE_LENGTH
@@ -276,6 +276,6 @@ def _usable_source_length(model: TextModel) -> int:
 
 
 def model_prefix_ids(model: TextModel) -> tuple[list[int], list[int]]:
-    """What stands before every source, and what every answer begins with, where a model has such a thing."""
+    """Return the ids that start every source and every output of the model, both possibly empty."""
     before, begin = text_model_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
     return list(before), list(begin)

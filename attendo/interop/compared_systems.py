@@ -26,14 +26,14 @@ from attendo.model.transformer import Transformer
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
 from attendo.text_model.search_setup import EncoderDecoderNetwork, make_rules, make_strategy
 
-_BATCH_TOKENS = 4096  # of a batch
-_MAX_ERROR_CHARS = 200  # characters of their error
+_BATCH_TOKENS = 4096  # tokens per batch
+_MAX_ERROR_CHARS = 200  # of an error message of transformers
 
 
 class AttendoSystem:
-    """attendo's own search through any network, with the meaning that the other side gives to a beam.
+    """attendo's search on any network, with the beam semantics of the other system.
 
-    `preset_name` is a name for `like`; None: our own. `target_prefix` is what every answer begins with, and is not told.
+    `preset_name` is a name for `like`; None: attendo's defaults. `target_prefix` starts every output and is removed.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class AttendoSystem:
         given = {"beam": beam, "at_limit": "free"}
         config = preset(self._preset_name, given) if self._preset_name else GenerationConfig(**given)
         max_length, least = max_length + len(self._prefix), config.min_length_extra
-        if least:  # which is what must come behind the prefix
+        if least:  # it excludes the prefix, DecodeRequest includes it
             least += len(self._prefix)
         requests = [
             DecodeRequest(number, tuple(source), max_length - 1, least, self._prefix)
@@ -77,7 +77,7 @@ class AttendoSystem:
         return [found[number] for number in range(len(sources))]
 
     def _best_outputs(self, batch: FinishedBatch) -> Iterator[tuple[int, SystemOutput]]:
-        """The first hypothesis of each request, which is the best."""
+        """Yield the first hypothesis of each request, which is the best."""
         found = batch.hypotheses
         rows = zip(found.ids[:: found.width].tolist(), found.value[:: found.width].tolist(), strict=True)
         for request, (ids, value) in zip(batch.requests, rows, strict=True):
@@ -85,7 +85,7 @@ class AttendoSystem:
 
 
 class TorchSystem(AttendoSystem):
-    """One that torch computes."""
+    """attendo's search on a torch network."""
 
     def __init__(self, network: Transformer, preset_name: str | None, target_prefix: Sequence[int] = ()) -> None:
         name = f"attendo, searching like {preset_name}" if preset_name else "attendo"
@@ -98,7 +98,7 @@ class TorchSystem(AttendoSystem):
 
 
 class OnnxSystem(AttendoSystem):
-    """A folder that ONNX Runtime computes."""
+    """attendo's search on an exported folder run by ONNX Runtime."""
 
     def __init__(self, folder: Path, target_prefix: Sequence[int] = ()) -> None:
         import onnxruntime
@@ -112,7 +112,7 @@ class OnnxSystem(AttendoSystem):
 
 
 class CTranslate2System:
-    """A folder that a `ctranslate2.Translator` loads; `source` and `target` name our ids, `prefix` begins answers."""
+    """Folder run by `ctranslate2.Translator`. `source` and `target` are token names by attendo's ids."""
 
     def __init__(
         self, folder: Path, source: Sequence[str], target: Sequence[str], target_prefix: Sequence[int] = ()
@@ -120,7 +120,7 @@ class CTranslate2System:
         import ctranslate2
 
         before = ctranslate2.get_log_level()
-        ctranslate2.set_log_level(logging.ERROR)  # that it computes in another precision is told by the name
+        ctranslate2.set_log_level(logging.ERROR)  # no precision warning: `name` contains the compute type
         self._translator = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
         ctranslate2.set_log_level(before)
         self.name = f"CTranslate2 {ctranslate2.__version__} in {self._translator.compute_type}"
@@ -128,7 +128,7 @@ class CTranslate2System:
         self._numbers = {piece: number for number, piece in enumerate(target)}
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
-        """It tells them for each token of a prefix, and for the one behind it."""
+        """Return logits. CTranslate2 returns them for each prefix token and for the next token."""
         prefix = [*self._prefix, *(self._target[each] for each in target)]
         (told,) = self._translator.translate_batch(
             [[self._source[each] for each in source]],
@@ -163,33 +163,33 @@ class CTranslate2System:
 
 
 def _strip_control_ids(ids: Sequence[int]) -> tuple[int, ...]:
-    """Without control tokens."""
+    """Return the ids without control tokens."""
     return tuple(each for each in ids if each not in (PAD, BOS, EOS))
 
 
 def _mean_to_sum(score: float, length: int) -> float:
-    """A mean as the sum it was made of."""
+    """Return the sum of log-probabilities for a mean."""
     return score * length
 
 
 class TransformersSystem:
-    """It is asked in its own ids, of which `orders` tell. `target_prefix` begins every answer and is no part of it."""
+    """Model of transformers. `orders` convert the ids. `target_prefix` starts every output and is removed."""
 
     def __init__(
         self, model: Any, orders: tuple[VocabularyPermutation, VocabularyPermutation], target_prefix: Sequence[int] = ()
     ) -> None:
         from transformers import GenerationConfig
 
-        model.generation_config = GenerationConfig()  # a call says all
+        model.generation_config = GenerationConfig()  # every call passes all settings
         self._model, self._prefix = model.eval(), list(target_prefix)
         self._source, self._target = orders
         self._pad, self._start, self._eos = self._target.to_theirs((PAD, BOS, EOS))
-        # What our search never says, as far as they have it; the token that answers begin from they may say.
+        # The tokens that attendo's search suppresses, except copies: the start token may be generated.
         self._suppress_tokens = self._target.to_theirs(each for each in (PAD, BOS) if each not in self._target.copies)
 
     @classmethod
     def from_import(cls, imported: ImportedModel, target_prefix: Sequence[int] = ()) -> "TransformersSystem":
-        """The model that an import was made from."""
+        """Load the original model of an import."""
         return cls(_load_original(imported), (imported.source, imported.target), target_prefix)
 
     @property
@@ -228,7 +228,7 @@ class TransformersSystem:
         return ids, (torch.arange(width) < lengths[:, None]).long()
 
     def _generation_config(self, beam: int, max_new_tokens: int) -> Any:
-        """A plain search: what the model's own files say of it would come on top."""
+        """Return the settings of a plain search, without the defaults of the model's files."""
         from transformers import GenerationConfig
 
         shape: dict[str, Any] = {"length_penalty": 1.0, "early_stopping": False} if beam > 1 else {}
@@ -246,14 +246,14 @@ class TransformersSystem:
         )
 
     def _strip_output(self, row: Sequence[int]) -> tuple[int, ...]:
-        """Up to the end, and without the prefix."""
+        """Return attendo's ids up to eos, without the prefix."""
         ends = row.index(self._eos) if self._eos in row else len(row)
         return tuple(self._target.to_ours(each for each in row[len(self._prefix) : ends] if each != self._pad))
 
 
 @dataclass(frozen=True)
 class PrefixLogitsProcessor:
-    """At the first places nothing but the prefix; its tokens keep their probability, as with us."""
+    """Forces the prefix at the first positions. Its tokens keep their log-probability, as in attendo."""
 
     prefix: Sequence[int]
 
@@ -272,7 +272,7 @@ def _load_original(imported: ImportedModel) -> Any:
         raise UsageError("import_proof_needs_transformers") from None
     try:
         return open_model(imported.folder)
-    except Exception as error:  # it reads more of config.json than we do, and has errors of every kind
+    except Exception as error:  # transformers reads more settings and raises errors of many classes
         reason = " ".join(str(error).split())[:_MAX_ERROR_CHARS]
         raise ModelError(
             "transformers_load_failed", path=imported.folder.path, error_type=type(error).__name__, reason=reason

@@ -1,4 +1,4 @@
-"""From a text model to the files of another system, which are kept only if they answer the same."""
+"""Export of a text model to another system's files, which are kept only if the certificate passes."""
 
 import json
 from collections.abc import Callable
@@ -28,8 +28,8 @@ _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "argos": ("ctranslate2",),
 }
 
-# The bounds on tokens are wide: random networks, and trained ones on random sources, find all words equally good, and
-# after the first that differs say other ones.
+# The bounds on tokens are wide. Random networks, and trained ones on random sources, give all words similar
+# probabilities, and outputs diverge after the first different token.
 BOUNDS: dict[ExportPrecision, Bounds] = {
     "float32": Bounds(),
     "float16": Bounds(same_tokens=0.9, mean_difference=1e-2, lost_bleu=0.2, agreement=95.0),
@@ -41,14 +41,14 @@ FLOAT32_SHARES = (
     0.1,
     0.2,
     0.4,
-)  # shares of the products that stay in float32, tried until int8 is good enough
+)  # shares of matrix products kept in float32, tried in order until int8 passes
 _RANDOM_SOURCES_NOTE = (
     "compared on random sources alone, which says little of fewer bits: name sentences of yours for more"
 )
 
 
 class ModelMismatchError(ModelError):
-    """The files answer otherwise than the model; nothing of them is left."""
+    """The converted model differs from the original beyond the bounds. The files have been removed."""
 
     def __init__(self, goal: Path, certificate: Certificate) -> None:
         lossy = certificate.criterion == "lost_bleu"
@@ -59,14 +59,14 @@ class ModelMismatchError(ModelError):
 
 @dataclass(frozen=True)
 class _ExportMethod:
-    """How a format is written, and how the two sides are compared then."""
+    """Functions that write a format and load both systems for the comparison."""
 
-    write: Callable[[TextModel, Path, ExportPrecision], list[str]]  # says what the format could not take along
+    write: Callable[[TextModel, Path, ExportPrecision], list[str]]  # returns notes on what the format cannot store
     load_systems: Callable[[TextModel, Path], tuple[ComparedSystem, ComparedSystem]]
 
 
 def check_packages(to: ExportFormat) -> None:
-    """Raise a `UsageError` if a package that writes or reads the format is missing: ask before long work."""
+    """Raise a `UsageError` if a package for the format is missing. Call it before long work."""
     for package in _PACKAGES[to]:
         require_package(package, "hf" if to == "hf" else "export", f"an export to {to}")
 
@@ -80,11 +80,11 @@ def export(
     languages: LanguagePair | None = None,
     max_loss: float | None = None,
 ) -> Certificate:
-    """Write `out` in the format of another system, and say how well the two agree; `languages` are for argos.
+    """Write `out` in the format of another system and return the certificate. `languages` are for argos.
 
-    A difference beyond the bounds of the precision is a `ModelMismatchError`, and then nothing is left behind; for onnx in
-    int8, more and more products are left in float32 before that. `max_loss` is the BLEU that may be lost, instead of
-    what `BOUNDS` has; it needs sentences with references.
+    A difference beyond the bounds of the precision raises a `ModelMismatchError` and removes the files. For onnx in
+    int8, the shares of `FLOAT32_SHARES` are tried first. `max_loss` replaces the bound on lost BLEU in `BOUNDS` and
+    needs sentences with references.
     """
     check_packages(to)
     if len(model.networks) > 1:
@@ -135,7 +135,7 @@ def _bounds(precision: ExportPrecision, sentences: CertificateSentences, max_los
 
 
 def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Of all files, the certificate too; what a format has written of itself stays."""
+    """Write the manifest of all files, the certificate included. Facts in an existing manifest are kept."""
     path = folder / "manifest.json"
     if path.exists():
         facts = {**facts, **json.loads(path.read_text("utf-8"))["facts"]}
@@ -158,7 +158,7 @@ def _export_argos(
 
 @dataclass(frozen=True)
 class _Certifier:
-    """What is asked of both sides, and how far they may be apart."""
+    """Sentences and bounds of the comparison."""
 
     goal: Path
     bounds: Bounds
@@ -191,7 +191,7 @@ def _unused_reference_notes(certificate: Certificate) -> list[str]:
 
 
 def _export_methods(to: ExportFormat, precision: ExportPrecision) -> list[_ExportMethod]:
-    """One after the other, until the two sides agree."""
+    """Return the methods to try in order until a certificate passes."""
     match to:
         case "ctranslate2":
             return [_ExportMethod(_write_ctranslate2, ctranslate2_folder.load_ctranslate2_systems)]

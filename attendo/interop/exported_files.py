@@ -1,4 +1,4 @@
-"""Where an export goes: written beside its place, moved there when it is whole and proven, and gone if not."""
+"""Files of an export: written to a staging folder, and moved to the target only after the certificate passes."""
 
 import json
 import zipfile
@@ -17,24 +17,24 @@ MANIFEST_FORMAT, MANIFEST_VERSION = "attendo.export", 1
 ARGOS_SUFFIX = ".argosmodel"
 ExportPrecision = Literal["float32", "float16", "int8"]
 PRECISIONS: tuple[ExportPrecision, ...] = get_args(ExportPrecision)
-MAX_SEQUENCE_LENGTH = 2048  # tokens of a sequence, where a network sets no bound itself
+MAX_SEQUENCE_LENGTH = 2048  # tokens of a sequence; learned positions may lower it
 
 
 @contextmanager
 def new_export(goal: Path) -> Iterator[Path]:
-    """A folder to write into, which becomes `goal`, replacing an earlier export there, when all went well."""
+    """Yield a staging folder. On success it becomes `goal` and replaces an earlier export."""
     goal = goal.resolve()
     _check_folder(goal)
     with _staging_folder(goal) as place:
         yield place
         _sync_folder(place)
-        _check_folder(goal)  # again: writing took its time
+        _check_folder(goal)  # again: `goal` may have changed during the write
         _replace(place, goal)
 
 
 @contextmanager
 def new_package(goal: Path) -> Iterator[Path]:
-    """A folder to write into, of which the file named as `goal` takes its place, replacing an earlier package."""
+    """Yield a staging folder. On success its file with the name of `goal` replaces an earlier package."""
     goal = goal.resolve()
     _check_file(goal)
     with _staging_folder(goal) as place:
@@ -58,7 +58,7 @@ def _staging_folder(goal: Path) -> Iterator[Path]:
 
 
 def _check_folder(goal: Path) -> None:
-    """Nothing but an earlier export is ever replaced, least of all a model or a checkpoint."""
+    """Raise a `UsageError` unless `goal` is missing, empty or an earlier export."""
     if not goal.exists() or (goal.is_dir() and not any(goal.iterdir())):
         return
     try:
@@ -70,7 +70,7 @@ def _check_folder(goal: Path) -> None:
 
 
 def _check_file(goal: Path) -> None:
-    """The same for a package: one of ours brings its certificate."""
+    """Raise a `UsageError` unless `goal` is missing or an earlier package, which holds a certificate."""
     if not goal.exists():
         return
     with suppress(zipfile.BadZipFile, ValueError, NotImplementedError, OSError), zipfile.ZipFile(goal) as package:
@@ -86,13 +86,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _replace(staged: Path, goal: Path) -> None:
-    old = goal.with_name(f".old-{goal.name}")  # where `check_manifest` looks for it
+    old = goal.with_name(f".old-{goal.name}")  # the path that `check_manifest` looks for
     if goal.exists():
         atomic_files.remove(old)
         atomic_files.move(goal, old)
     try:
         atomic_files.move(staged, goal)
-    except BaseException:  # a signal too
+    except BaseException:  # also on a signal
         if old.exists() and not goal.exists():
             atomic_files.move(old, goal)
         raise
@@ -106,7 +106,7 @@ def model_max_length(model: TextModel) -> int:
 
 
 def check_export(folder: Path, engine: str, precisions: Collection[str]) -> tuple[Collection[str], dict[str, Any]]:
-    """Names of the files of an exported folder, all unchanged since it was written, and what its manifest tells."""
+    """Check that an exported folder is unchanged. Return its file names and the facts of its manifest."""
     manifest = check_manifest(folder, MANIFEST_FORMAT, MANIFEST_VERSION)
     facts = manifest.get("facts")
     if not isinstance(facts, dict) or facts.get("to") != engine:

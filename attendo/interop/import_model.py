@@ -1,4 +1,4 @@
-"""Imports a Hugging Face folder as a model folder and keeps it only if its certificate passes."""
+"""Import of a Hugging Face folder as a model folder, which is kept only if its certificate passes."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.text_model import TextModel, load
 
 CERTIFICATE = "certificate.json"
-_DEFAULT_POSITIONS = 1024  # unless config.json tells
+_DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 SUPPORTED = {
     "marian": "Marian and OPUS-MT",
     "bart": "BART",
@@ -31,10 +31,10 @@ SUPPORTED = {
 def import_model(
     imported: ImportedModel, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
 ) -> Certificate | None:
-    """Write the model folder `out`, and say how well it agrees with the model it was made from.
+    """Write the model folder `out` and return its certificate, or None without `prove`.
 
-    What is compared is what was written, read again, on `texts` or on random sentences. A difference beyond the bounds
-    is a `ModelMismatchError`, and then nothing is left behind.
+    The written folder is loaded again and compared with the original on `texts` or on random sentences.
+    A difference beyond the bounds raises a `ModelMismatchError` and removes the folder.
     """
     out = Path(out).resolve()
     if out.exists():
@@ -73,7 +73,7 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
 
 
 def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
-    """Tokens of a source whose answer still has positions there: at most 10, and 3 for every 2 of the source."""
+    """Return the longest source, in tokens, whose output limit (10 + 3/2 of it) fits the original's positions."""
     field = imported.folder.setting("max_position_embeddings")
     positions = field.count() or _DEFAULT_POSITIONS
     room = (positions - prefix_length - 12) * 2 // 3
@@ -83,7 +83,7 @@ def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
 
 
 def _write_certificate(folder: Path, certificate: Certificate) -> None:
-    """Beside the model, and in its manifest."""
+    """Write certificate.json into the model folder and add it to the manifest."""
     text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False)
     (folder / CERTIFICATE).write_text(f"{text}\n", "utf-8")
     (folder / "manifest.json").unlink()
@@ -96,7 +96,7 @@ def from_folder(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> ImportedModel:
-    """What a model folder of transformers holds, as ours. Languages are for models that have several."""
+    """Read a model folder of transformers. The languages are for multilingual models."""
     folder = read_folder(path)
     if folder.model_type in MULTILINGUAL_MODEL_TYPES:
         return from_m2m100(folder, with_tokenizers, source_language, target_language)

@@ -1,4 +1,4 @@
-"""Any folder that answers: a model folder, or one that was exported to an engine from outside."""
+"""Loads a text model from a model folder or from a folder exported to ONNX Runtime or CTranslate2."""
 
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from attendo.text_model.backends import EXTERNAL_ENGINES
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
-    """The model in a folder; `device` is cpu, cuda, or auto for a GPU where there is one that the folder can use.
+    """Load the model in a folder. `device` is cpu, cuda, or auto for a GPU if the folder can use one.
 
-    A folder that was exported to `onnx` or `ctranslate2` answers by that engine.
+    A folder exported to `onnx` or `ctranslate2` runs on that engine.
     """
     folder = Path(folder)
     engine = detect_export_format(folder)
@@ -39,7 +39,7 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
 
 
 def require_model_folder(folder: str | Path) -> Path:
-    """The same, unless it holds no network that could be trained or looked into."""
+    """Return the folder as a path. Raise a `ModelError` if it is an export or in another system's format."""
     folder = Path(folder)
     if engine := detect_export_format(folder):
         raise ModelError("folder_is_exported_model", folder=folder, engine=engine)
@@ -49,13 +49,13 @@ def require_model_folder(folder: str | Path) -> Path:
 
 
 def detect_export_format(folder: Path) -> str | None:
-    """What something that `attendo export` wrote is for; None for anything else."""
+    """Return the format of a file or folder that `attendo export` wrote; None for anything else."""
     if folder.suffix == ARGOS_SUFFIX and folder.is_file():
         return "argos"
     try:
         manifest = read_json(folder / "manifest.json")
     except ModelError:
-        return None  # whoever reads on tells what is wrong with it
+        return None  # the caller reports a damaged manifest
     facts = manifest.get("facts")
     engine = facts.get("to") if isinstance(facts, dict) else None
     return cut_text(str(engine)) if engine is not None and manifest.get("format") == MANIFEST_FORMAT else None
@@ -80,7 +80,7 @@ def _load_ctranslate2(folder: Path, device: str) -> tuple[Any, Backend]:
 
 
 def _reject_other_formats(folder: Path) -> None:
-    """Folders that people take for ours."""
+    """Raise a `ModelError` for common wrong folders: CTranslate2 or transformers models."""
     if (folder / "manifest.json").exists():
         return
     if (folder / "model.bin").is_file() and not (folder / "model.safetensors").is_file():

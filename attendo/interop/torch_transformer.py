@@ -1,4 +1,4 @@
-"""A `torch.nn.Transformer` with its embeddings and its output layer, as one of ours."""
+"""Conversion of a `torch.nn.Transformer`, its embeddings and its output layer to a `Transformer`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _EXPECTED_CLASSES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class AddedPositions:
-    """What is added to the embeddings: sines as `ModelConfig` names them, or a table of vectors for each side."""
+    """Positions added to the embeddings: sinusoids as `ModelConfig` names them, or a table for each side."""
 
     layout: Literal["interleaved", "halves", "fairseq"] | None = None
     offset: int = 0
@@ -48,9 +48,9 @@ def from_torch(
     positions: AddedPositions | None = None,
     scale_embedding: bool = False,
 ) -> Transformer:
-    """A copy in evaluation mode. Ids stay as they are: for a search pad must be 0, unk 1, bos 2 and eos 3.
+    """Return a copy in evaluation mode. Ids are unchanged: decoding needs pad 0, unk 1, bos 2 and eos 3.
 
-    torch's module knows nothing of positions, nor of a scale of the embedding: say what your code does with both.
+    torch's module has no positions and no embedding scale. Set both arguments to match your code.
     """
     if reasons := incompatibilities(transformer, source_embedding, target_embedding, output):
         raise ModelError("torch_network_unsupported", reasons="; ".join(reasons))
@@ -76,7 +76,7 @@ def from_torch(
         output_bias=output.bias is not None,
         **_position_settings(positions, output.in_features),
     )
-    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+    with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
         network = Transformer(config)
     for ours, theirs in _module_pairs(network, transformer, (source_embedding, target_embedding, output)):
         _copy_module(ours, theirs)
@@ -87,7 +87,7 @@ def from_torch(
 def incompatibilities(
     transformer: nn.Transformer, source_embedding: nn.Embedding, target_embedding: nn.Embedding, output: nn.Linear
 ) -> list[str]:
-    """Why our network cannot be this one, one line a reason; nothing where it can."""
+    """Return one line per reason why a `Transformer` cannot hold this network; empty if it can."""
     if not isinstance(transformer, nn.Transformer):
         return [f"it is a {_class_name(transformer)}, not a torch.nn.Transformer"]
     stacks = _stacks(transformer)
@@ -136,7 +136,7 @@ def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:
 def _find_replaced_modules(
     transformer: nn.Transformer, layers: Sequence[Any], embeddings_and_output: Mapping[str, nn.Module]
 ) -> Iterator[str]:
-    """Parts that compute something else than torch's own do. Subclasses that compute the same are welcome."""
+    """Yield a line for each module whose `forward` is not torch's own. Subclasses that keep `forward` are accepted."""
     parts = [("encoder", transformer.encoder), ("decoder", transformer.decoder), *embeddings_and_output.items()]
     parts += [("linear", each) for layer in layers for each in (layer.linear1, layer.linear2)]
     parts += [("attention", each) for layer in layers for each in _attentions(layer)]
@@ -206,7 +206,7 @@ def _module_pairs(
     transformer: nn.Transformer,
     embeddings_and_output: tuple[nn.Embedding, nn.Embedding, nn.Linear],
 ) -> Iterator[tuple[nn.Module, Any]]:
-    """Modules of ours beside those of torch."""
+    """Yield pairs of an attendo module and its torch counterpart."""
     assert network.source is not None
     yield from zip((network.source.tokens, network.target.tokens, network.output), embeddings_and_output, strict=True)
     if network.config.has_final_norm:
@@ -237,7 +237,7 @@ def _layer_pairs(block: EncoderBlock | DecoderBlock, layer: Any) -> Iterator[tup
 
 @torch.no_grad()
 def _copy_module(module: nn.Module, torch_module: Any) -> None:
-    """A bias that torch's module does not have is zero in ours."""
+    """Copy the parameters. A bias that torch's module lacks is set to zero."""
     if isinstance(module, MultiHeadAttention):
         _copy_weights(module.project, torch_module.in_proj_weight, torch_module.in_proj_bias)
         _copy_weights(module.output, torch_module.out_proj.weight, torch_module.out_proj.bias)

@@ -1,4 +1,4 @@
-"""Scores of whole texts: how near the outputs come to their references, and which of two come nearer."""
+"""Corpus metrics of outputs against references, perplexity, and significance tests between two systems."""
 
 from attendo.metrics.measure import MetricValues, Score
 from attendo.metrics.perplexity import PERPLEXITIES, Likelihoods, compute_likelihoods, perplexity

@@ -1,4 +1,4 @@
-"""Metric as line statistics and a formula over their sums; reference sets and signatures."""
+"""Metrics as per-line statistics and a formula over their sums, reference sets and signatures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from typing import Any
 
 from attendo.errors import UsageError
 
-Statistics = Sequence[Sequence[float]]  # a row a line
+Statistics = Sequence[Sequence[float]]  # one row per line
 References = Sequence[str] | Sequence[Sequence[str]]
-ReferenceSets = Sequence[tuple[str, ...]]  # of each line, all that are right
-# A plain import of the package would tie this layer to all that the package has on show.
+ReferenceSets = Sequence[tuple[str, ...]]  # all references of each line
+# import_module avoids a static import, which would make this layer depend on the whole public API.
 VERSION_SIGNATURE = f"attendo:{import_module('attendo').__version__}"
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number and how it came about.
+    """Value of a metric and its signature.
 
-    Most are on the scale of 0 to 100; TER and the word error rate may be higher, and a perplexity is 1 or more.
+    Most metrics range from 0 to 100. TER and word error rate may exceed 100. Perplexity is at least 1.
     """
 
     name: str
@@ -30,37 +30,37 @@ class Score:
 
 @dataclass(frozen=True)
 class MetricFormula:
-    """A score of any choice of lines, from the sums of their rows."""
+    """Formula that computes a score from the summed statistics of any subset of lines."""
 
     name: str
     signature: str
     higher_is_better: bool
-    value: Callable[[Sequence[float]], float]  # of the sums
+    value: Callable[[Sequence[float]], float]  # maps the sums to the score
 
 
 @dataclass(frozen=True)
 class Metric(MetricFormula):
-    """A way to score outputs against the references it was made with.
+    """Metric for outputs against fixed references.
 
-    The texts are looked at once, however many choices of lines are scored.
+    Statistics are computed once per text and reused for every subset of lines.
     """
 
-    statistics: Callable[[Sequence[str]], Statistics]  # of the outputs
+    statistics: Callable[[Sequence[str]], Statistics]  # statistics of the outputs
 
 
 @dataclass(frozen=True)
 class MetricValues:
-    """Lines that were looked at: their score all together, or that of some."""
+    """Scores of all lines or of any subset."""
 
     num_lines: int
-    score_lines: Callable[[Sequence[int]], Score]  # of the lines with these numbers
+    score_lines: Callable[[Sequence[int]], Score]  # takes line indices
 
     @property
     def score(self) -> Score:
         return self.score_lines(range(self.num_lines))
 
     def score_by_label(self, labels: Sequence[str]) -> dict[str, Score]:
-        """Of the lines that have a label in common, labels in the order in which they first come."""
+        """Return the score of the lines of each label, in order of first occurrence."""
         if len(labels) != self.num_lines:
             raise UsageError("label_count_mismatch", lines=self.num_lines, labels=len(labels))
         groups: dict[str, list[int]] = {}
@@ -92,12 +92,12 @@ def flatten_references(references: ReferenceSets) -> list[str]:
 
 
 def to_sacrebleu_streams(references: ReferenceSets) -> list[list[Any]]:
-    """As sacrebleu takes them: all first references, all second ones and so on; None where a line has fewer."""
+    """Transpose to sacrebleu's streams: all first references, all second ones and so on. None fills missing ones."""
     return [list(stream) for stream in zip_longest(*references)]
 
 
 def reference_count_signature(references: ReferenceSets) -> str:
-    """For a signature, as sacrebleu writes it; nothing where each line has one."""
+    """Return the number of references for a signature, as in sacrebleu. Empty if each line has one."""
     numbers = {len(line) for line in references}
     if numbers == {1}:
         return ""

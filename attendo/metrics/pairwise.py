@@ -1,6 +1,6 @@
-"""Sentence scores of many texts against many: each text is cut into n-grams once, whatever it is compared with.
+"""Sentence chrF and BLEU of many hypotheses against many references. Each text is split into n-grams once.
 
-chrF and BLEU of one text beside one other, the numbers of sacrebleu's `sentence_chrf` and `sentence_bleu`.
+The values equal those of sacrebleu's `sentence_chrf` and `sentence_bleu`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from attendo.metrics.sacrebleu_scores import tokenizer_name
 from attendo.metrics.scores import check_metric
 
-Matrix = NDArray[np.float64]  # a row a hypothesis, a column a reference
+Matrix = NDArray[np.float64]  # [hypotheses, references]
 Counts = NDArray[np.int64]
 
-_MAX_CHARACTER_NGRAM, _MAX_WORD_NGRAM = 6, 4  # the longest n-grams of chrF and of BLEU
-_BETA_SQUARED = 4.0  # how much more recall weighs than precision in chrF: the square of its beta, 2
+_MAX_CHARACTER_NGRAM, _MAX_WORD_NGRAM = 6, 4  # maximum n-gram order of chrF and BLEU
+_BETA_SQUARED = 4.0  # square of chrF's beta of 2, the weight of recall against precision
 
 
 def pairwise_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Matrix:
-    """chrF2: 500 · precision · recall / (4 · precision + recall) of character n-grams, spaces not counted.
+    """Return chrF2: 500 · precision · recall / (4 · precision + recall) of character n-grams without spaces.
 
-    Both are averages over the lengths of n-grams that both texts have.
+    Precision and recall are averages over the n-gram orders that both texts have.
     """
     precision, recall, lengths = np.zeros((3, len(hypotheses), len(references)))
     for grams in _count_ngrams(hypotheses, references, lambda text: "".join(text.split()), _MAX_CHARACTER_NGRAM):
@@ -36,9 +36,9 @@ def pairwise_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Matri
 
 
 def pairwise_bleu(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Matrix:
-    """Sentence BLEU, over the lengths of n-grams that the hypothesis has; `tokenize` as for the score of whole texts.
+    """Return sentence BLEU over the n-gram orders that the hypothesis has. `tokenize` is as for corpus BLEU.
 
-    The first length of which nothing matches counts as half a match, the next such as a quarter, and so on.
+    Exponential smoothing: the first order without a match counts 1/2 match, the next 1/4, and so on.
     """
     tokenizer = _load_tokenizer(references, tokenize)
     by_length = list(
@@ -60,11 +60,11 @@ def pairwise_bleu(hypotheses: Sequence[str], references: Sequence[str], *, token
 
 @dataclass(frozen=True)
 class _NgramCounts:
-    """n-grams of one length, for every pair of texts."""
+    """n-gram counts of one order, for every pair of texts."""
 
     matches: Matrix
-    in_hypothesis: Counts  # a column of numbers
-    in_reference: Counts  # a row of numbers
+    in_hypothesis: Counts  # [hypotheses, 1]
+    in_reference: Counts  # [1, references]
 
 
 def _count_ngrams(
@@ -80,16 +80,16 @@ def _count_ngrams(
 
 
 def _ngram_tables(texts: list[Sequence[str]], max_n: int) -> Iterator[tuple[Counts, NDArray[np.float32]]]:
-    """Of each length: how many n-grams every text has, and a table whose rows' products count those of two texts.
+    """Yield per n-gram order the n-gram count of each text, and a 0/1 table with one row per text.
 
-    The second occurrence of an n-gram in a text is a thing of its own, as is the third, so that each is there or not.
-    What one text alone has is left out of the table.
+    The dot product of two rows is the number of n-grams that two texts share. Repeated occurrences of an n-gram in a
+    text have separate columns. n-grams of a single text are left out of the table.
     """
     symbols: dict[str, int] = {}
     name = np.array([symbols.setdefault(symbol, len(symbols)) for text in texts for symbol in text], np.int64)
     last, owner = name, np.repeat(np.arange(len(texts)), np.array([len(text) for text in texts], np.int64))
     for length in range(1, max_n + 1):
-        if length > 1:  # every n-gram but those at the end of a text grows by the symbol behind it
+        if length > 1:  # extend every n-gram by its next symbol, except at the end of a text
             grows = owner[:-1] == owner[1:]
             last, owner = last[1:][grows], owner[1:][grows]
             name = _renumber(name[:-1][grows] * len(symbols) + last)
@@ -102,7 +102,7 @@ def _ngram_tables(texts: list[Sequence[str]], max_n: int) -> Iterator[tuple[Coun
 
 
 def _occurrence_index(key: Counts) -> Counts:
-    """How many before it are the same."""
+    """Return for each element the number of equal elements before it."""
     order = key.argsort(kind="stable")
     ordered = key[order]
     place = np.arange(key.size)
@@ -113,7 +113,7 @@ def _occurrence_index(key: Counts) -> Counts:
 
 
 def _renumber(key: Counts) -> Counts:
-    """The same for the same, counted from 0."""
+    """Replace equal keys by equal consecutive numbers from 0."""
     return np.unique(key, return_inverse=True)[1]
 
 

@@ -1,4 +1,4 @@
-"""How little a model is surprised by references: the perplexity, per token, word or character."""
+"""Perplexity of references under a model, per token, word or character."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,14 +22,14 @@ from attendo.settings import suggest_name
 from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, main_script
 
 PERPLEXITIES = ("perplexity", "perplexity_per_word", "perplexity_per_character")
-_MAX_EXPONENT = 700.0  # e to this power is the largest there is
+_MAX_EXPONENT = 700.0  # keeps math.exp below the float64 overflow
 
 
 @runtime_checkable
 class ScoredText(Protocol):
     @property
     def log_probabilities(self) -> Sequence[float]:
-        """Natural logarithms, of each token and, where there is an encoder, of the end."""
+        """Natural log-probability of each token, and of EOS if the model has an encoder."""
 
 
 @runtime_checkable
@@ -45,12 +45,12 @@ class TokenizerInfo(Protocol):
 class PrefixSettings(Protocol):
     @property
     def target_prefix(self) -> Sequence[str]:
-        """Symbols that every answer begins with."""
+        """Symbols that every output begins with."""
 
 
 @runtime_checkable
 class LikelihoodModel(Protocol):
-    """What a `TextModel` can do."""
+    """The part of `TextModel` that perplexity needs."""
 
     @property
     def target_tokenizer(self) -> TokenizerInfo: ...
@@ -60,24 +60,24 @@ class LikelihoodModel(Protocol):
 
     @property
     def decoder_only(self) -> bool:
-        """Whether a reference is what follows the source in one text, which need not end there."""
+        """True if a reference continues its source in one text, without EOS."""
 
     def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[ScoredText]: ...
 
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """How probable a model finds the references of each line, all of them together where there are several."""
+    """Log-probability and token count of each line, summed over its references."""
 
     references: Sequence[tuple[str, ...]]
     log_probability: Sequence[float]
     tokens: Sequence[int]
     tokenizer: TokenizerInfo
-    counts_eos: bool  # whether the end of each reference counts as one more token
+    counts_eos: bool  # EOS of each reference counts as a token
 
 
 def compute_likelihoods(model: LikelihoodModel, sources: Sequence[str], references: References) -> Likelihoods:
-    """One pass over all references. Symbols that every answer begins with are given, and do not count."""
+    """Score all references in one pass. The symbols of the target prefix do not count."""
     right = normalise_references(references)
     if len(sources) != len(right):
         raise UsageError("source_reference_count_mismatch", sources=len(sources), references=len(right))
@@ -97,10 +97,7 @@ def compute_likelihoods(model: LikelihoodModel, sources: Sequence[str], referenc
 
 
 def perplexity(name: str, likelihoods: Likelihoods) -> MetricValues:
-    """exp(-log p / count): as unsure as a choice between so many that are equally probable.
-
-    The end of a reference counts as one, whatever is counted.
-    """
+    """Return the perplexity exp(-log p / count). With an encoder, EOS counts as one unit of any kind."""
     return make_metric_values(*prepare_perplexity(name, likelihoods))
 
 
@@ -121,7 +118,7 @@ def prepare_perplexity(name: str, likelihoods: Likelihoods) -> tuple[MetricFormu
 
 
 def check_same_tokens(name: str, one: Likelihoods, other: Likelihoods) -> None:
-    """Per token, perplexities can be compared only where the tokens are the same."""
+    """Raise `UsageError` if perplexities per token have different tokenizers."""
     if name == "perplexity" and one.tokenizer != other.tokenizer:
         raise UsageError("perplexity_tokenizers_differ")
 
@@ -137,6 +134,6 @@ def _count_units(name: str, likelihoods: Likelihoods) -> tuple[str, Sequence[int
 
 
 def _perplexity_value(sums: Sequence[float]) -> float:
-    """Of nothing, nothing is unsure."""
+    """Compute the perplexity. Without any units it is 1."""
     log_probability, count = sums
     return math.exp(min(-log_probability / count, _MAX_EXPONENT)) if count else 1.0

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER as sacrebleu computes them; it is imported only when one of them is asked for."""
+"""BLEU, chrF and TER from sacrebleu, which is imported on first use."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from attendo.metrics.measure import Metric, ReferenceSets, Statistics, flatten_r
 from attendo.settings import suggest_name
 from attendo.text.scripts import Script, main_script
 
-# sacrebleu has more, but those fetch a model from the network.
+# sacrebleu has more tokenizers, but they download a model.
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
 
 _TOKENIZER_BY_SCRIPT: dict[Script, str] = {
@@ -21,7 +21,7 @@ _TOKENIZER_BY_SCRIPT: dict[Script, str] = {
 
 
 def tokenizer_name(references: Sequence[str], given: str | None) -> str:
-    """The one that was asked for, if there is such a one, or that for the script of the references."""
+    """Return the given tokenizer, or the one for the script of the references."""
     name = given or _TOKENIZER_BY_SCRIPT[main_script(references)]
     if name not in TOKENIZERS:
         known = ", ".join(TOKENIZERS)
@@ -36,7 +36,7 @@ def bleu(references: ReferenceSets, tokenize: str | None) -> Metric:
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        # force: outputs that end in a full stop on its own bring no advice on standard error.
+        # force=True suppresses sacrebleu's warning about outputs that end in a separate full stop.
         metric = BLEU(tokenize=tokenize, force=True, references=to_sacrebleu_streams(references))
     except RuntimeError:
         raise UsageError("bleu_tokeniser_package_missing", tokeniser=tokenize, extra=tokenize[:2]) from None
@@ -50,7 +50,7 @@ def chrf(references: ReferenceSets) -> Metric:
 
 
 def ter(references: ReferenceSets) -> Metric:
-    """Left to itself it takes a line of Chinese for one word; Han characters are set apart only when it normalises."""
+    """Return TER. sacrebleu splits Han characters only with `normalized`; otherwise a Chinese line is one word."""
     from sacrebleu.metrics.ter import TER
 
     east = main_script(flatten_references(references)) in ("han", "kana")
@@ -59,7 +59,7 @@ def ter(references: ReferenceSets) -> Metric:
 
 
 def _wrap_metric(name: str, metric: Any, higher_is_better: bool) -> Metric:
-    """The one place that knows names which sacrebleu keeps to itself; its own significance tests stand on the same."""
+    """Wrap a sacrebleu metric. It uses private methods, on which sacrebleu's own significance tests rely too."""
 
     def statistics(outputs: Sequence[str]) -> Statistics:
         found: Statistics = metric._extract_corpus_statistics(list(outputs), None)

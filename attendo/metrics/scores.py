@@ -1,4 +1,4 @@
-"""One function for every score of texts, each with a signature that says how it was computed."""
+"""Computes text metrics by name. Every score has a signature of its settings."""
 
 from collections.abc import Sequence
 
@@ -26,11 +26,11 @@ _SACREBLEU_NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}
 
 
 def score(name: str, outputs: Sequence[str], references: References, *, tokenize: str | None = None) -> Score:
-    """The score of all outputs together, each beside its reference, or beside several of which any is right.
+    """Return the corpus score of the outputs. Each line has one reference or several.
 
-    `tokenize` is sacrebleu's name of a tokeniser for BLEU. Unless given, the script of the references decides: `zh` for
-    Chinese; `char` for Japanese and Korean, where sacrebleu's own need other packages, and for scripts without spaces
-    such as Thai; else `13a`.
+    `tokenize` is the name of a sacrebleu tokenizer for BLEU. The default depends on the script of the references: `zh`
+    for Chinese, `char` for Japanese, Korean and scripts without spaces such as Thai, else `13a`. sacrebleu's Japanese
+    and Korean tokenizers need other packages.
     """
     return compute_metric(name, outputs, references, tokenize=tokenize).score
 
@@ -38,7 +38,7 @@ def score(name: str, outputs: Sequence[str], references: References, *, tokenize
 def compute_metric(
     name: str, outputs: Sequence[str], references: References, *, tokenize: str | None = None
 ) -> MetricValues:
-    """The same, and the scores of any of the lines: `compute_metric(...).by(labels)` has one for each label."""
+    """Return the scores of all lines and of any subset. `score_by_label(labels)` has one score per label."""
     check_metric(name)
     if name in DISTINCT_METRICS:
         _check(name, tokenize, normalise_references(references), outputs)
@@ -48,7 +48,7 @@ def compute_metric(
 
 
 def check_metric(name: str) -> None:
-    """A name that is none, or a score that needs what is not installed, is a `UsageError`: ask before long work."""
+    """Raise `UsageError` for an unknown metric or a missing package. Call this before long work."""
     if name in PERPLEXITIES:
         raise UsageError("metric_needs_model", metric=name)
     if name not in METRICS:
@@ -60,13 +60,13 @@ def check_metric(name: str) -> None:
 
 
 def check_comparable(name: str) -> None:
-    """Lines drawn by chance must be like the text that they are drawn from."""
+    """Raise `UsageError` for distinct-n, which resampling with replacement changes."""
     if name in DISTINCT_METRICS:
         raise UsageError("metric_not_resamplable", metric=name)
 
 
 def make_metric(name: str, references: References, tokenize: str | None, *outputs: Sequence[str]) -> Metric:
-    """How to score outputs against these references; the outputs given must fit them, line by line."""
+    """Return the metric for these references. Raise `UsageError` if the number of outputs differs."""
     check_metric(name)
     check_comparable(name)
     right = normalise_references(references)

@@ -9,30 +9,30 @@ from attendo.metrics.measure import MetricFormula, References, Score, Statistics
 from attendo.metrics.perplexity import Likelihoods, check_same_tokens, prepare_perplexity
 from attendo.metrics.scores import make_metric
 
-# numpy takes a third of the time in which a command reports a mistake, and a single score does without it.
+# numpy takes a third of the time a command needs to report a usage error. A single score does not need it.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 SAMPLES = 1000
-SEED = 12345  # as in sacrebleu: the same seed draws the same lines there
+SEED = 12345  # sacrebleu's default; the same seed samples the same lines
 SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two scores on the same lines, and how far their difference can be trusted."""
+    """Two scores on the same lines and the significance of their difference."""
 
     one: Score
     other: Score
-    difference: float  # of their values, one - other
-    interval: tuple[float, float]  # 95 of 100 samples have a difference in it
+    difference: float  # one - other
+    interval: tuple[float, float]  # 95% of the sampled differences
     p_value: float
-    signature: str  # that of the scores, and how often which lines were drawn
+    signature: str  # of the scores, with samples and seed
 
     @property
     def significant(self) -> bool:
-        """At 0.05. A p-value below it is not enough: where nothing but chance is at work, one in nine is."""
+        """True if p < 0.05 and the interval excludes 0. By chance alone, one p-value in nine is below 0.05."""
         return self.p_value < SIGNIFICANCE_LEVEL and not self.interval_contains_zero
 
     @property
@@ -54,11 +54,11 @@ def compare(
     seed: int = SEED,
     tokenize: str | None = None,
 ) -> Comparison:
-    """Paired bootstrap (Koehn 2004).
+    """Compare two systems by paired bootstrap resampling (Koehn 2004).
 
-    A sample draws as many lines as there are, with replacement, and scores both sets on them. The p-value is that of
-    sacrebleu: how often the size of the difference, less its mean over the samples, reaches the real one. It looks to
-    one side only: where the interval just leaves out 0, it is about 0.025.
+    Each sample has the original number of lines, drawn with replacement, and scores both systems on them. The p-value
+    is sacrebleu's: the share of samples whose absolute difference, minus the mean, reaches the observed one. It is
+    one-sided: about 0.025 if the interval just excludes 0.
     """
     found = make_metric(metric, references, tokenize, one, other)
     return _compare(found, found.statistics(one), found.statistics(other), samples, seed)
@@ -67,7 +67,7 @@ def compare(
 def compare_perplexity(
     name: str, one: Likelihoods, other: Likelihoods, *, samples: int = SAMPLES, seed: int = SEED
 ) -> Comparison:
-    """The same of two models that have been asked for the same references."""
+    """Compare the perplexities of two models on the same references by paired bootstrap."""
     if list(one.references) != list(other.references):
         raise UsageError("models_scored_on_different_references")
     check_same_tokens(name, one, other)
@@ -94,7 +94,7 @@ def _compare(formula: MetricFormula, one: Statistics, other: Statistics, samples
 
 
 def _bootstrap_signature(signature: str, samples: int, seed: int) -> str:
-    """Where sacrebleu puts it: behind the first part."""
+    """Insert samples and seed after the first part of the signature, as sacrebleu does."""
     first, _, rest = signature.partition("|")
     return f"{first}|bs:{samples}|seed:{seed}|{rest}"
 
@@ -102,7 +102,7 @@ def _bootstrap_signature(signature: str, samples: int, seed: int) -> str:
 def bootstrap_differences(
     value: Callable[[Sequence[float]], float], one: Statistics, other: Statistics, samples: int, seed: int
 ) -> "NDArray[np.float64]":
-    """One a sample: as many lines as there are, drawn with replacement, the same for both."""
+    """Return the difference of each bootstrap sample. Both systems use the same sampled lines."""
     import numpy as np
 
     generator = np.random.default_rng(seed)
@@ -116,7 +116,7 @@ def bootstrap_differences(
 
 
 def confidence_interval(differences: "NDArray[np.float64]") -> tuple[float, float]:
-    """Where 95 of 100 lie."""
+    """Return the 2.5% and 97.5% quantiles."""
     import numpy as np
 
     low, high = np.quantile(differences, (0.025, 0.975)).tolist()
@@ -124,7 +124,7 @@ def confidence_interval(differences: "NDArray[np.float64]") -> tuple[float, floa
 
 
 def p_value(differences: "NDArray[np.float64]", observed: float) -> float:
-    """Equal outputs reach their difference of 0 every time: p is 1. One is added so that it is never 0."""
+    """Return the p-value with add-one smoothing, so it is never 0. It is 1 for equal outputs."""
     import numpy as np
 
     sizes = np.abs(differences)

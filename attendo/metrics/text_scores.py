@@ -1,7 +1,7 @@
 """Metrics without dependencies: exact match, error rates, ROUGE and distinct-n.
 
-What a line adds depends on the lines beside it. So no sums of lines lead to it, and lines cannot be drawn by chance:
-one that is drawn twice adds nothing new, and every sample would be less varied than the text.
+distinct-n is not a function of sums over lines, so it is not a `Metric`. It cannot be bootstrapped: a line sampled
+twice adds no new n-gram, so every sample would be less varied than the text.
 """
 
 import unicodedata
@@ -27,10 +27,10 @@ DISTINCT_METRICS = {"distinct1": 1, "distinct2": 2}
 
 
 def split_rouge_tokens(text: str) -> list[str]:
-    """Words of letters and digits, lower-cased; in scripts without spaces every character.
+    """Split into lower-cased words of letters and digits. In scripts without spaces every character is a token.
 
-    On ASCII these are the tokens of the package rouge-score. It takes every other letter for a space, so that a Chinese
-    line has no tokens, and a word with an umlaut is two.
+    On ASCII the tokens equal those of the package rouge-score. That package treats all other letters as spaces, so a
+    Chinese line has no tokens and a word with an umlaut becomes two.
     """
     return "".join(map(_separate_character, text.lower())).split()
 
@@ -49,10 +49,10 @@ def rouge_l(output: Sequence[str], reference: Sequence[str]) -> float:
 
 
 def longest_common_subsequence(output: Sequence[str], reference: Sequence[str]) -> int:
-    """The most words that both have in the same order, with others between them or not.
+    """Return the length of the longest common subsequence in words.
 
-    A row of the table of lengths rises by at most one a word. One whole number holds where it does not, one bit a word,
-    and a sum carries each match to the rise it moves (Hyyrö 2004).
+    A row of the length table rises by at most 1 per word. One integer stores where it does not rise, one bit per word.
+    An addition carries each match to the rise that it moves (Hyyrö 2004).
     """
     places: dict[str, int] = {}
     for n, word in enumerate(output):
@@ -74,7 +74,7 @@ def _f1(shared: int, output: int, reference: int) -> float:
 def _separate_character(character: str) -> str:
     category = unicodedata.category(character)
     part_of_word = category[0] == "L" or category in ("Nd", "Mn", "Mc")
-    # A selector asks for a picture, in colour or not; it stands behind emoji, which are no words.
+    # Variation selectors follow emoji and set how they are displayed. Emoji are not words.
     if not part_of_word or "VARIATION SELECTOR" in unicodedata.name(character, ""):
         return " "
     return f" {character} " if find_script(character) in SCRIPTS_WITHOUT_SPACES else character
@@ -84,17 +84,17 @@ _ROUGE = {"rouge1": rouge_1, "rouge2": rouge_2, "rougeL": rouge_l}
 
 
 def exact_match(references: ReferenceSets) -> Metric:
-    """In percent of the lines; white space around a line does not count."""
+    """Percentage of lines equal to a reference, ignoring surrounding whitespace."""
     return _line_match_metric("exact_match", "exact", references, matching=True)
 
 
 def error_rate(references: ReferenceSets) -> Metric:
-    """The rest of them: lines that are not right to the letter."""
+    """Percentage of lines that equal no reference: 100 - exact match."""
     return _line_match_metric("error_rate", "error", references, matching=False)
 
 
 def word_error_rate(references: ReferenceSets) -> Metric:
-    """Words to put in, take out or change for every hundred words of the references."""
+    """Insertions, deletions and substitutions per 100 reference words."""
     characters = main_script(flatten_references(references)) in SCRIPTS_WITHOUT_SPACES
     expected = [[split_words(reference, characters) for reference in line] for line in references]
     if not any(any(line) for line in expected):
@@ -111,7 +111,7 @@ def word_error_rate(references: ReferenceSets) -> Metric:
 
 
 def rouge(name: str, references: ReferenceSets) -> Metric:
-    """The mean of the lines, in percent."""
+    """Mean ROUGE F1 of the lines in percent, with the best reference of each line."""
     expected = [[split_rouge_tokens(reference) for reference in line] for line in references]
     of_line: Callable[[Sequence[str], Sequence[str]], float] = _ROUGE[name]
 
@@ -139,28 +139,28 @@ def _line_match_metric(name: str, short: str, references: ReferenceSets, matchin
 
 
 def _nearest_reference(output: Sequence[str], line: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """Errors and words of the reference with the fewest errors for its length."""
+    """Return the errors and the length of the reference with the fewest errors per word."""
     found = [(edit_distance(output, each), len(each)) for each in line]
     return min(found, key=lambda each: (each[0] / max(each[1], 1), -each[1]))
 
 
 def _percent(sums: Sequence[float]) -> float:
-    """Lines drawn by chance may have no words at all: then any error is as bad as all words wrong, as in TER."""
+    """Return the percentage. Sampled lines may have no words: then any error counts as 100, as in TER."""
     part, whole = sums
     return 100 * part / whole if whole else 100.0 * bool(part)
 
 
 def split_words(text: str, by_character: bool) -> Sequence[str]:
-    """What stands between white space; or, in a script that does not set words apart, every character."""
+    """Split at whitespace, or into characters for scripts without spaces."""
     return "".join(text.split()) if by_character else text.split()
 
 
 def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
-    """The fewest words to put in, take out or change until one is the other.
+    """Return the Levenshtein distance in words.
 
-    Neighbours in the table of distances differ by at most one, so a column fits into two whole numbers, one bit a word:
-    where it rises on the way down, and where it falls. A step to the next column is a dozen operations on them,
-    however long the lines are (Myers 1999, in the form of Hyyrö 2003).
+    Neighbouring cells of the distance table differ by at most 1. So a column fits into two integers with one bit per
+    word: where it rises downwards, and where it falls. The next column takes a dozen integer operations at any line
+    length (Myers 1999, in the form of Hyyrö 2003).
     """
     if not output:
         return len(reference)
@@ -171,7 +171,7 @@ def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
     rises, falls, distance = every, 0, len(output)
     for word in reference:
         equal = places.get(word, 0)
-        # Bit n: the diagonal step to word n costs nothing. The sum carries a match along the rises above it.
+        # Bit n: the diagonal step to word n is free. The addition carries a match along the rises above it.
         free = (((equal & rises) + rises) ^ rises) | equal | falls
         rises_right = falls | (every & ~(free | rises))
         falls_right = free & rises
@@ -183,7 +183,7 @@ def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
 
 
 def distinct_ngrams(name: str, outputs: Sequence[str]) -> MetricValues:
-    """In percent; n-grams are of the words of ROUGE and do not reach from one line into the next."""
+    """Percentage of distinct n-grams. Words are those of ROUGE, and n-grams do not cross lines."""
     length = DISTINCT_METRICS[name]
     grams = [_ngrams(split_rouge_tokens(output), length) for output in outputs]
     return MetricValues(len(outputs), _make_scorer(name, grams))

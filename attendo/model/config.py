@@ -1,4 +1,4 @@
-"""The sizes and choices of a network, checked when made."""
+"""Network configuration, validated on creation."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -10,9 +10,9 @@ from attendo.settings import Settings, suggest_name
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
-# Sizes with a name; everything else keeps its default. `base` and `big` have the sizes of the paper's; `paper` is its
-# base model, with post-norm and one table for source, target and logits, where the others are pre-norm and tie the
-# target and the logits alone.
+# Named sizes. All other settings keep their defaults. `base` and `big` have the paper's sizes. `paper` is its base
+# model, with post-norm and one table for source, target and logits. The others use pre-norm and tie only the target and
+# the logits.
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"d_model": 128, "num_heads": 4, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2},
     "small": {"d_model": 256, "num_heads": 4, "d_ff": 1024, "num_encoder_layers": 3, "num_decoder_layers": 3},
@@ -23,8 +23,8 @@ PRESETS["paper"] = {**PRESETS["base"], "norm": "post", "tie": "all"}
 
 
 class ModelConfig(Settings):
-    """A network. The defaults are the paper's base model, but for the norms, which stand before the sub-layers, and a
-    table of its own for the source.
+    """The configuration of a network. The defaults are the paper's base model, but with pre-norm and a separate source
+    table.
     """
 
     vocab_size: Count | None = Field(None, description="tokens of source and target alike; sets the two below")
@@ -72,7 +72,7 @@ class ModelConfig(Settings):
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:
-        """A named size, with any other setting changed: `ModelConfig.preset("base", vocab_size=8000)`."""
+        """Return a named size with other settings changed: `ModelConfig.preset("base", vocab_size=8000)`."""
         if name not in PRESETS:
             raise UsageError(
                 "unknown_preset", preset=name, suggestion=suggest_name(name, list(PRESETS)), presets=", ".join(PRESETS)
@@ -103,7 +103,7 @@ class ModelConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.vocab_size is not None:  # what it filled in was not set by hand: `replace` must fill it in anew
+        if self.vocab_size is not None:  # unset the derived sizes, so that `replace` derives them again
             self.model_fields_set.difference_update(VOCABULARIES)
         if self.target_vocab_size is None or (self.source_vocab_size is None and not self.decoder_only):
             raise UsageError("vocabulary_size_missing")

@@ -12,20 +12,20 @@ from attendo.model.decoder_state import DecoderState
 from attendo.nn.attention import KeysValues
 from attendo.nn.masks import Mask
 
-_INITIAL_POSITIONS = 32  # positions at first; twice as many whenever they are used up
-_NO_WRITER = -1  # wrote what a row has at a position before its first
-_MIN_DROPPED_POSITIONS = 32  # positions that nobody looks at any more: so many are worth a copy of the rest
+_INITIAL_POSITIONS = 32  # initial capacity; doubled when full
+_NO_WRITER = -1  # marks a position before the first one of a row
+_MIN_DROPPED_POSITIONS = 32  # unused leading positions that justify a copy of the rest
 
 
 @dataclass(frozen=True)
 class SharedKeysValues:
-    """The storage of a layer; what each row of a sentence has at a position lies side by side."""
+    """The storage of a layer. The rows of a sentence are adjacent at each position."""
 
     storage: KeysValues
     used: int
 
     def extend(self, new: KeysValues) -> KeysValues:
-        """Written in place."""
+        """Write the new keys and values in place."""
         width = new.keys.size(0) // self.storage.keys.size(0)
         places = slice(self.used, self.used + width)
         for here, there in ((self.storage.keys, new.keys), (self.storage.values, new.values)):
@@ -35,22 +35,22 @@ class SharedKeysValues:
 
 @dataclass(frozen=True)
 class SharedCacheState:
-    """All rows of a sentence look at one storage, and a mask shows each of them what it and its parents wrote.
+    """A cache shared by all rows of a sentence. A mask shows each row only its own and its parents' positions.
 
-    So rows follow others without a vector being moved, for W times as many products of queries and keys as there would
-    be without: as long as W is small, these cost less than the moving. One column a step.
+    Reordering rows copies no vectors. In return, attention computes W times as many query-key products. For a small W
+    they cost less than the copies. One column per step.
     """
 
     memory: tuple[KeysValues, ...]
     memory_mask: Bool[Tensor, "B S"] | None
-    storage: tuple[KeysValues, ...]  # of each layer: [B, H, C * W, K]
+    storage: tuple[KeysValues, ...]  # per layer: [B, H, C * W, K]
     width: int
-    order: Int[Tensor, "R P"]  # which row of its sentence wrote what a row has at a position
+    order: Int[Tensor, "R P"]  # the row of the sentence that wrote each position
     length: int = 0
 
     @staticmethod
     def empty(start: DecoderState, width: int) -> "SharedCacheState":
-        """Nothing read yet, the memory that of `start`, for `width` rows a sentence."""
+        """Return an empty cache with the memory of `start`, for `width` rows per sentence."""
         storage = tuple(_allocate(kv, _INITIAL_POSITIONS * width) for kv in start.memory)
         order = torch.empty(start.memory[0].keys.size(0) * width, 0, dtype=torch.long)
         return SharedCacheState(start.memory, start.memory_mask, storage, width, order)
@@ -73,11 +73,11 @@ class SharedCacheState:
         return replace(self, length=self.length + 1)
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "SharedCacheState":
-        """Each row goes on from another one of its sentence."""
+        """Continue each row from its parent, a row of the same sentence."""
         return replace(self, order=self.order.index_select(0, parents))
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "SharedCacheState":
-        """These sentences alone, with these rows of theirs."""
+        """Keep only these sentences and rows."""
         mask = self.memory_mask
         return replace(
             self.reorder(rows),
@@ -88,21 +88,21 @@ class SharedCacheState:
 
 
 def _allocate(like: KeysValues, positions: int) -> KeysValues:
-    """Nothing is in it yet."""
+    """Allocate uninitialised keys and values."""
     keys, values = (each.new_empty(*each.shape[:2], positions, each.size(3)) for each in (like.keys, like.values))
     return KeysValues(keys, values)
 
 
 @dataclass(frozen=True)
 class ContinuousCacheState:
-    """A shared state in which every sentence has a first position of its own. One column a step."""
+    """A shared cache in which every sentence has its own first position. One column per step."""
 
     shared: SharedCacheState
-    first_position: Int[Tensor, " R"]  # the first position of each row
+    first_position: Int[Tensor, " R"]
 
     @staticmethod
     def empty(start: DecoderState, width: int) -> "ContinuousCacheState":
-        """The memory of `start` and what it has read, for `width` rows a sentence."""
+        """Return a cache with the memory and the past of `start`, for `width` rows per sentence."""
         shared = SharedCacheState.empty(_ensure_memory_mask(start), width)
         since = torch.zeros(shared.order.size(0), dtype=torch.long)
         return ContinuousCacheState(shared, since)._with_prefix(torch.arange(since.size(0) // width), start)
@@ -132,11 +132,11 @@ class ContinuousCacheState:
         return replace(self, shared=self.shared.with_cache(past))
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "ContinuousCacheState":
-        """Each row goes on from another one of its sentence."""
+        """Continue each row from its parent, a row of the same sentence."""
         return replace(self, shared=self.shared.reorder(parents))
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "ContinuousCacheState":
-        """These sentences alone, with these rows of theirs."""
+        """Keep only these sentences and rows. Drop leading positions that no row uses."""
         kept = ContinuousCacheState(self.shared.select(sentences, rows), self.first_position.index_select(0, rows))
         first = int(kept.first_position.min()) if rows.numel() else 0
         return kept._drop_positions(first) if first >= _MIN_DROPPED_POSITIONS else kept
@@ -144,7 +144,7 @@ class ContinuousCacheState:
     def replace_sentences(
         self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"], start: DecoderState
     ) -> "ContinuousCacheState":
-        """With new sentences in the place of these, which go on with the next step. What they had is written over."""
+        """Return a state with new sentences in these slots, overwriting the old ones."""
         here, there = _pad_memories(self.shared, _ensure_memory_mask(start))
         for old, new in zip(here.memory, there.memory, strict=True):
             old.keys.index_copy_(0, sentences, new.keys)
@@ -155,7 +155,7 @@ class ContinuousCacheState:
         return ContinuousCacheState(replace(here, memory_mask=mask, order=order), since)._with_prefix(sentences, start)
 
     def append_sentences(self, start: DecoderState) -> "ContinuousCacheState":
-        """With new sentences behind the others, which go on with the next step."""
+        """Return a state with new sentences appended."""
         here, there = _pad_memories(self.shared, _ensure_memory_mask(start))
         new = there.memory[0].keys.size(0)
         order = here.order.new_full((new * here.width, here.order.size(1)), _NO_WRITER)
@@ -163,7 +163,7 @@ class ContinuousCacheState:
             here,
             memory=tuple(map(_concat, here.memory, there.memory)),
             memory_mask=torch.cat((_memory_mask(here), _memory_mask(there))),
-            # Zeros, because what nobody looks at is multiplied too, and must be a number.
+            # Zeros, because masked values are multiplied by weight 0 and must not be NaN.
             storage=tuple(_concat(kv, _zeros(kv, new)) for kv in here.storage),
             order=torch.cat((here.order, order)),
         )
@@ -172,13 +172,14 @@ class ContinuousCacheState:
         return ContinuousCacheState(shared, since)._with_prefix(torch.arange(before, before + new), start)
 
     def _with_prefix(self, sentences: Int[Tensor, " N"], start: DecoderState) -> "ContinuousCacheState":
-        """What these have read ends where the next step begins. It counts as written by the first row of each."""
+        """Copy the past of `start` to the positions just before the next step. The first row of each sentence owns it.
+        """
         if not start.past:
             return self
         positions, state = start.length, self._reserve_positions(start.length)
         shared, width = state.shared, state.shared.width
         counts = torch.full_like(sentences, positions) if start.past_mask is None else start.past_mask.sum(dim=1)
-        column = torch.arange(positions) - (positions - counts)[:, None]  # [N, T]: what comes to the last T positions
+        column = torch.arange(positions) - (positions - counts)[:, None]  # [N, T]: source of the last T
         places = slice((shared.length - positions) * width, shared.length * width, width)
         for here, new in zip(shared.storage, start.past, strict=True):
             here.keys[sentences, :, places] = _gather_columns(new.keys, column)
@@ -191,7 +192,7 @@ class ContinuousCacheState:
         return ContinuousCacheState(replace(shared, order=order), since)
 
     def _reserve_positions(self, positions: int) -> "ContinuousCacheState":
-        """So many positions at least before the next step; nobody has anything at those that are new."""
+        """Insert empty leading positions until there are at least `positions`."""
         shared, more = self.shared, positions - self.shared.length
         if more <= 0:
             return self
@@ -202,7 +203,7 @@ class ContinuousCacheState:
         return ContinuousCacheState(shared, self.first_position + more)
 
     def _drop_positions(self, count: int) -> "ContinuousCacheState":
-        """Nobody has anything at these positions."""
+        """Drop the first `count` positions, which no row uses."""
         shared, places = self.shared, count * self.shared.width
         storage = tuple(
             KeysValues(kv.keys[:, :, places:].clone(), kv.values[:, :, places:].clone()) for kv in shared.storage
@@ -219,17 +220,17 @@ def _ensure_memory_mask(start: DecoderState) -> DecoderState:
 
 
 def _gather_columns(kv: Float[Tensor, "N H T K"], column: Int[Tensor, "N T"]) -> Float[Tensor, "N H T K"]:
-    """These columns of each sentence; where there is no such column any other, which nobody looks at."""
+    """Gather these columns of each sentence. A negative column gives column 0, which is masked."""
     return kv.gather(2, column.clamp(min=0)[:, None, :, None].expand_as(kv))
 
 
 def _memory_mask(state: SharedCacheState | DecoderState) -> Bool[Tensor, "B S"]:
-    assert state.memory_mask is not None  # since `_ensure_memory_mask`
+    assert state.memory_mask is not None  # `_ensure_memory_mask` sets it
     return state.memory_mask
 
 
 def _pad_memories(here: SharedCacheState, there: DecoderState) -> tuple[SharedCacheState, DecoderState]:
-    """Memories with as many positions as the longer of both has."""
+    """Pad both memories to the longer one."""
     width = max(here.memory[0].length, there.memory[0].length)
     return (
         replace(here, memory=_pad_memory(here.memory, width), memory_mask=_pad_mask(_memory_mask(here), width)),

@@ -1,6 +1,6 @@
-"""What a decoder knows of the steps before: grown by one column a step, or kept in place where shapes must not change.
+"""Decoder states: the KV cache of earlier steps, growing by one column per step or with a static shape.
 
-Rows of one sentence (a beam, several samples) stand side by side and share the sentence's memory.
+The rows of a sentence (a beam, several samples) are adjacent and share the sentence's memory.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from attendo.nn.positions import Start
 
 @dataclass(frozen=True)
 class Memory:
-    """What the encoder made of the source: one vector a token, and which of them are tokens and not padding."""
+    """The encoder's output: one vector per token, and a mask that is True at tokens and False at padding."""
 
     states: Float[Tensor, "B S D"]
     mask: Bool[Tensor, "B S"] | None
@@ -27,36 +27,39 @@ class Memory:
 
 @runtime_checkable
 class CacheState(Protocol):
-    """All that a step asks of a state."""
+    """The interface of a decoder state."""
 
     @property
     def memory(self) -> tuple[KeysValues, ...]:
-        """Of each layer, projected once per sentence; of no positions, or none at all, in a decoder-only network."""
+        """The memory's keys and values for each layer, projected once per sentence.
+
+        A decoder-only network has an empty tuple, or keys and values without positions.
+        """
 
     @property
     def memory_mask(self) -> Bool[Tensor, "B S"] | None: ...
 
     @property
     def length(self) -> Start:
-        """How many target positions have been read."""
+        """Number of target positions read so far."""
 
     def read(self, ids: Int[Tensor, "R T"], mask: Bool[Tensor, "R T"] | None) -> tuple[Self, Mask]:
-        """The state that new columns are about to join, and what their queries may look at."""
+        """Prepare for new columns. Return the state and the mask of their queries."""
 
     def layer_cache(self, layer: int) -> KVCache | None:
-        """What the new keys and values of a layer join; None before the first step."""
+        """Return the cache of a layer, or None before the first step."""
 
     def with_cache(self, past: Sequence[KeysValues]) -> Self:
-        """The state with the new columns; `past` are all keys and values of each layer."""
+        """Return the state after the new columns. `past` has all keys and values of each layer."""
 
 
 @dataclass(frozen=True)
 class DecoderState:
-    """Keys and values that grow by concatenation."""
+    """A KV cache that grows by concatenation."""
 
     memory: tuple[KeysValues, ...]
     memory_mask: Bool[Tensor, "B S"] | None
-    past: tuple[KeysValues, ...] = ()  # of each layer; empty before the first step
+    past: tuple[KeysValues, ...] = ()  # per layer; empty before the first step
     past_mask: Bool[Tensor, "R T"] | None = None
 
     @property
@@ -74,20 +77,20 @@ class DecoderState:
         return replace(self, past=tuple(past))
 
     def with_past_mask(self, is_token: Bool[Tensor, "R T"]) -> "DecoderState":
-        """Of all that has been read, these positions count; in each row they come before the others."""
+        """Return the state with this mask for the positions read so far. In each row, tokens must precede padding."""
         return replace(self, past_mask=is_token)
 
     def select_rows(self, rows: Int[Tensor, " R"]) -> "DecoderState":
-        """The state of these rows, where each row has a memory of its own."""
+        """Return the state of these rows. Each row must have its own memory."""
         return self.select(rows, rows)
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "DecoderState":
-        """Each row goes on from another one of its sentence."""
+        """Continue each row from its parent, a row of the same sentence."""
         past_mask = None if self.past_mask is None else self.past_mask.index_select(0, parents)
         return replace(self, past=tuple(kv.select(parents) for kv in self.past), past_mask=past_mask)
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "DecoderState":
-        """These sentences alone, with these rows of theirs."""
+        """Keep only these sentences and rows."""
         mask = self.memory_mask
         return replace(
             self.reorder(rows),
@@ -96,7 +99,7 @@ class DecoderState:
         )
 
     def _extend_mask(self, ids: Int[Tensor, "R T"], mask: Bool[Tensor, "R T"] | None) -> Bool[Tensor, "R P"] | None:
-        """Which target positions, old and new, hold tokens; None while no padding has been spoken of."""
+        """Return which old and new target positions hold tokens, or None if there is no padding mask."""
         if mask is None and self.past_mask is None:
             return None
         before, new = self.past_mask, mask
@@ -109,17 +112,17 @@ class DecoderState:
 
 @dataclass(frozen=True)
 class StaticCacheState:
-    """As many positions as were made room for, every row at a place of its own. One column a step."""
+    """A preallocated KV cache with a separate length for each row. One column per step."""
 
     memory: tuple[KeysValues, ...]
     memory_mask: Bool[Tensor, "B S"] | None
-    storage: tuple[KeysValues, ...]  # of each layer, all positions
+    storage: tuple[KeysValues, ...]  # per layer, all positions
     length: Int[Tensor, " R"]
-    order: Int[Tensor, "R C"] | None  # None where rows never follow others
+    order: Int[Tensor, "R C"] | None  # None if rows are never reordered
 
     @staticmethod
     def empty(start: DecoderState, storage: Sequence[KeysValues], reorderable: bool) -> "StaticCacheState":
-        """Nothing read yet, the memory that of `start`. `reorderable`: rows may go on from others of their sentence."""
+        """Return an empty cache with the memory of `start`. Rows can be reordered only if `reorderable` is True."""
         rows, capacity = storage[0].keys.size(0), storage[0].length
         device = storage[0].keys.device
         order = torch.arange(rows, device=device)[:, None].repeat(1, capacity) if reorderable else None
@@ -137,15 +140,15 @@ class StaticCacheState:
         return replace(self, length=self.length + 1)
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "StaticCacheState":
-        """Each row goes on from another one of its sentence; what comes next is written in the row's own storage."""
-        assert self.order is not None  # asked for when the state was made
+        """Continue each row from its parent, a row of the same sentence. New columns go to the row's own storage."""
+        assert self.order is not None  # the state was created with reorderable=True
         rows = torch.arange(parents.size(0), device=parents.device)
         places = torch.arange(self.order.size(1), device=parents.device)
         past = places < self.length[:, None]
         return replace(self, order=torch.where(past, self.order.index_select(0, parents), rows[:, None]))
 
     def insert(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:
-        """New sentences where others were, in place: their memory, and what of their targets has been read."""
+        """Put new sentences into these slots in place: their memory, and the target positions already read."""
         for here, new in zip(self.memory, start.memory, strict=True):
             here.keys.index_copy_(0, sentences, new.keys)
             here.values.index_copy_(0, sentences, new.values)
@@ -156,19 +159,19 @@ class StaticCacheState:
             self.order.index_copy_(0, rows, rows[:, None].expand(-1, self.order.size(1)))
         if not single_query_attention.is_supported(
             self.storage[0].keys[:, :, :1]
-        ):  # which looks at nothing behind the tokens of a row
+        ):  # the kernel reads only the tokens of a row
             self._clear_rows(rows)
         if start.past:
             self._copy_past(rows, start.reorder(_sentence_indices(sentences.size(0), rows)))
 
     def _clear_rows(self, rows: Int[Tensor, " M"]) -> None:
-        """What a row may not look at has weight 0, but 0 times what is no number is no number either."""
+        """Clear old values: masked positions have weight 0, but 0 × NaN is NaN."""
         for here in self.storage:
             here.keys.index_fill_(0, rows, 0.0)
             here.values.index_fill_(0, rows, 0.0)
 
     def _copy_past(self, rows: Int[Tensor, " M"], start: DecoderState) -> None:
-        """What lies behind the tokens of a row is written over before anybody looks at it."""
+        """Copy the past of `start`. Padding after the tokens of a row is overwritten before it is read."""
         for here, new in zip(self.storage, start.past, strict=True):
             here.keys[:, :, : new.length].index_copy_(0, rows, new.keys)
             here.values[:, :, : new.length].index_copy_(0, rows, new.values)
@@ -176,12 +179,12 @@ class StaticCacheState:
             self.length.index_copy_(0, rows, start.past_mask.sum(dim=1))
 
     def write(self, after: "StaticCacheState", rows: Bool[Tensor, " R"]) -> None:
-        """What a step came to, in place, where the next one reads; `rows` are those that it counts for."""
+        """Copy the state after a step into this one in place. Only `rows` advance."""
         self.length.copy_(torch.where(rows, after.length, self.length))
         if self.order is not None and after.order is not None:
             self.order.copy_(after.order)
 
 
 def _sentence_indices(sentences: int, rows: Int[Tensor, " M"]) -> Int[Tensor, " M"]:
-    """The number of the sentence that each of these rows belongs to, as many to each."""
+    """Return the sentence index of each row, with the same number of rows for each sentence."""
     return torch.arange(sentences, device=rows.device).repeat_interleave(rows.size(0) // sentences)

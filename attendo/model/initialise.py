@@ -1,15 +1,15 @@
-"""Every first value of every weight, in one function.
+"""Initial values of all weights.
 
-| weight                               | first value                    | why                                      |
-|--------------------------------------|--------------------------------|------------------------------------------|
-| token embedding, logits              | normal, std 1/√d_model         | times √d_model a token has size 1, and   |
+| weight                               | initial value                  | why                                       |
+|--------------------------------------|--------------------------------|-------------------------------------------|
+| token embedding, logits              | normal, std 1/√d_model         | times √d_model a token has size 1, and    |
 |                                      |                                | a tied table gives a first loss near ln V |
-| embedding neither scaled nor tied    | normal, std 1                  | size 1 without the scale                 |
-| learned positions                    | normal, std 1/√d_model         | smaller than the tokens they join        |
-| query, key and value projections     | Xavier uniform, each by itself | one fused matrix must start like three   |
-| every other matrix                   | Xavier uniform                 | keeps activations in size (Glorot 2010)  |
-| biases                               | 0                              |                                          |
-| norm gains                           | 1                              |                                          |
+| embedding neither scaled nor tied    | normal, std 1                  | size 1 without the scale                  |
+| learned positions                    | normal, std 1/√d_model         | smaller than the token vectors            |
+| query, key and value projections     | Xavier uniform, each by itself | one fused matrix must start like three    |
+| every other matrix                   | Xavier uniform                 | keeps activation sizes (Glorot 2010)      |
+| biases                               | 0                              |                                           |
+| norm gains                           | 1                              |                                           |
 """
 
 import math
@@ -44,7 +44,7 @@ def initialise(network: nn.Module, config: ModelConfig, generator: torch.Generat
         for part in attention.project.weight.split((width, width, attention.num_heads * attention.d_value)):
             bound = math.sqrt(6 / (part.size(0) + part.size(1)))
             part.uniform_(-bound, bound, generator=generator)
-    # Last, because a tied table is also the output's weight, and the table decides.
+    # Last, because a tied table is also the output's weight. The table's value applies.
     output = network.get_submodule("output")
     assert isinstance(output, nn.Linear)
     nn.init.normal_(output.weight, std=small, generator=generator)

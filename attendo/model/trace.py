@@ -1,7 +1,6 @@
-"""One sentence pair through the network, every formula of the paper written out and every tensor kept by its name.
+"""Trace of one sentence pair through the network, with every formula of the paper and every tensor by name.
 
-It is a calculation of its own, made to be read and looked at. That its numbers are those of the network is tested for
-every setting.
+The trace is a separate, readable computation. Tests compare its numbers with the network's for every setting.
 """
 
 import math
@@ -30,7 +29,7 @@ from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 
-MAX_NUMBERS = 50_000_000  # that a trace keeps: 200 MB
+MAX_NUMBERS = 50_000_000  # in a trace: 200 MB
 
 
 @torch.no_grad()
@@ -42,10 +41,10 @@ def trace_network(
     masked: bool = True,
     layer: int | None = None,
 ) -> dict[str, TracedTensor]:
-    """Every tensor of one run, by name. A decoder-only network takes None for the source.
+    """Return every tensor of one run by name. A decoder-only network requires None as the source.
 
-    `heads` scales some heads, as in {"decoder.0.cross": {3: 0.0}}. Without the mask (`masked` False) the decoder sees
-    the tokens that it is to predict. `layer`: of all layers only this one is kept, where a text is too long for more.
+    `heads` scales some heads, as in {"decoder.0.cross": {3: 0.0}}. With `masked` False the decoder attends to the
+    tokens that it should predict. `layer` limits the trace to one layer, for texts too long for all layers.
     """
     if (source_ids is None) != network.config.decoder_only:
         raise UsageError("trace_source_mismatch")
@@ -144,7 +143,7 @@ def _lookup(embedding: Embedding, ids: Int[Tensor, " T"]) -> Float[Tensor, "T D"
 def _embed(
     recorder: TraceRecorder, side: str, embedding: Embedding, ids: Int[Tensor, " T"], rows: Activations
 ) -> tuple[Activations, Float[Tensor, "T half"] | None]:
-    """The first layer's input, and the angles by which queries and keys are turned where positions enter there."""
+    """Return the first layer's input, and the rotation angles of queries and keys (rotary positions only)."""
     x, letter, positions = rows.vectors, rows.letter, embedding.positions
     recorder.record(f"{side}.ids", "tokens", ids)
     recorder.record(f"{side}.embedding", "embedding", x, (tuple(embedding.tokens.weight.shape), ids), letter)
@@ -191,7 +190,7 @@ def _angles(
     x: Tensor,
     reaches_end: bool = False,
 ) -> Float[Tensor, "T half"]:
-    """Position times frequency: a column of positions beside a row of frequencies, spread over each other."""
+    """Return position times frequency, as a broadcast product of a column and a row."""
     exponents = torch.arange(0, width, 2, dtype=torch.float32, device=x.device)
     whole = max(width - 2, 1) if reaches_end else width
     frequencies = (exponents * (-math.log(10_000) / whole)).exp()
@@ -225,7 +224,7 @@ def _check_layer(config: ModelConfig, layer: int | None) -> None:
 
 
 def _check_size(config: ModelConfig, source: int, target: int, layer: int | None) -> None:
-    """Attention alone, four matrices a head: it is what grows with the square of the length."""
+    """Raise UsageError if the trace is too large. Count only four matrices per head, which grow quadratically."""
     encoder, decoder = (min(n, 1) if layer is not None else n for n in _layers(config))
     cells = encoder * source * source + decoder * target * (target + source)
     numbers = 4 * config.num_heads * cells

@@ -1,7 +1,7 @@
 """Sub-layers of a trace with every formula written out, and the recorder of their tensors.
 
-Tensors are of one sentence, [T, D]; those of heads have the head first, [H, T, K]. Nothing here calls the network's
-own calculation, only its weights: that both come to the same is what a test can then say.
+Tensors hold one sentence: [T, D], or [H, T, K] for heads. This module uses only the network's weights, not its code. A
+test can thus compare the two computations.
 """
 
 import math
@@ -24,13 +24,13 @@ _LAYER = re.compile(r"(?:encoder|decoder)\.(\d+)\.")
 
 @dataclass(frozen=True, eq=False)
 class TracedTensor:
-    """One tensor: the formula that gave it, and the shapes of what the formula was applied to."""
+    """One tensor with its formula and the shapes of the operands."""
 
     name: str  # such as decoder.0.cross.scores
-    formula: str  # its name in the catalogue of formulas
+    formula: str  # its key in the catalogue of formulas
     value: Tensor
     operands: tuple[Shape, ...] = ()
-    letter: str = "X"  # what the formula calls the vectors that it reads: X of the encoder, Y of the decoder, Z between
+    letter: str = "X"  # symbol of the input vectors in the formula: X encoder, Y decoder, Z memory
 
     @property
     def shape(self) -> Shape:
@@ -38,12 +38,12 @@ class TracedTensor:
 
     @property
     def site(self) -> str:
-        """All of the name but its end: `decoder.0.cross`."""
+        """The name without its last part: `decoder.0.cross`."""
         return self.name.rpartition(".")[0]
 
 
 class TraceRecorder:
-    """Keeps every tensor that is written down, or of all layers only one."""
+    """Stores every recorded tensor, or only those of one layer."""
 
     def __init__(self, layer: int | None = None) -> None:
         self.entries: dict[str, TracedTensor] = {}
@@ -52,7 +52,7 @@ class TraceRecorder:
     def record(
         self, name: str, formula: str, value: Tensor, operands: Sequence[Tensor | Shape] = (), letter: str = "X"
     ) -> Tensor:
-        """The same value, so that a calculation can go on with it."""
+        """Store the value and return it."""
         found = _LAYER.match(name)
         if self._layer is None or found is None or int(found[1]) == self._layer:
             shapes = tuple(tuple(each.shape) if isinstance(each, Tensor) else each for each in operands)
@@ -62,7 +62,7 @@ class TraceRecorder:
 
 @dataclass(frozen=True)
 class Activations:
-    """Vectors on their way through a stack, and the letter that formulas call them by."""
+    """Vectors in a stack, and their symbol in formulas."""
 
     vectors: Float[Tensor, "T D"]
     letter: str
@@ -70,16 +70,16 @@ class Activations:
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """What an attention may look at, by which angles it is turned, and which of its heads are scaled."""
+    """The mask, the rotation angles and the head scales of an attention."""
 
     visible: Bool[Tensor, "T S"]
-    mask_formula: str  # the formula of it
+    mask_formula: str  # its key in the catalogue of formulas
     scales: ScaledHeads
     angles: Float[Tensor, "T half"] | None = None
 
 
 def enter(recorder: TraceRecorder, site: str, residual: Residual, activations: Activations) -> Activations:
-    """What the sub-layer is given: with pre-norm the normalised vectors."""
+    """Return the input of the sub-layer: with pre-norm, the normalised vectors."""
     if not residual.pre_norm:
         return activations
     return Activations(norm(recorder, f"{site}.norm", residual.normalise, activations), _hat(activations.letter))
@@ -88,7 +88,7 @@ def enter(recorder: TraceRecorder, site: str, residual: Residual, activations: A
 def leave(
     recorder: TraceRecorder, site: str, residual: Residual, activations: Activations, output: Float[Tensor, "T D"]
 ) -> Activations:
-    """What goes on: x + Sublayer(x), and with post-norm its norm."""
+    """Return x + Sublayer(x), normalised with post-norm."""
     x, letter = activations.vectors, activations.letter
     formula = "residual_pre" if residual.pre_norm else "residual"
     summed = Activations(recorder.record(f"{site}.residual", formula, x + output, (x, output), letter), letter)
@@ -98,7 +98,7 @@ def leave(
 
 
 def norm(recorder: TraceRecorder, name: str, module: nn.Module, activations: Activations) -> Float[Tensor, "T D"]:
-    """Each vector by itself: layer norm, or without mean and bias the norm by the root of the mean square."""
+    """Normalise each vector: layer norm, or RMS norm without mean and bias."""
     x, letter = activations.vectors, activations.letter
     if isinstance(module, nn.LayerNorm):
         gain, bias = cast_like(module.weight, x), cast_like(module.bias, x)
@@ -120,7 +120,7 @@ def attention(
     memory: Activations,
     context: AttentionContext,
 ) -> Float[Tensor, "T D"]:
-    """Queries of one stream, keys and values of another, which in self-attention is the same."""
+    """Compute queries from `query_input`, and keys and values from `memory`. In self-attention both are the same."""
     site = module.site
     queries = _project(recorder, module, "queries", query_input)
     keys, values = _project(recorder, module, "keys", memory), _project(recorder, module, "values", memory)
@@ -161,27 +161,29 @@ def feed_forward(
 
 
 def softmax(scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
-    """eˢ / ∑ eˢ by rows; less the largest score, which changes nothing but keeps the powers from growing too large."""
+    """Return eˢ / ∑ eˢ for each row. The largest score is subtracted to avoid overflow, which does not change the
+    result.
+    """
     powers = (scores - scores.amax(dim=-1, keepdim=True)).exp()
     return powers / powers.sum(dim=-1, keepdim=True)
 
 
 def apply_rotary(heads: Float[Tensor, "H T K"], angles: Float[Tensor, "T half"]) -> Float[Tensor, "H T K"]:
-    """Component i and component i + K/2 are a point in the plane, turned about the origin."""
+    """Rotate the pairs of component i and component i + K/2."""
     first, second = heads.chunk(2, dim=-1)
     cosine, sine = angles.cos(), angles.sin()
     return torch.cat((first * cosine - second * sine, first * sine + second * cosine), dim=-1)
 
 
 def cast_like(weight: Tensor, x: Tensor) -> Tensor:
-    """A network in half precision is calculated with its own weights, but in the precision of the trace."""
+    """Cast the weight to the precision of the trace. The network may be in half precision."""
     return weight.detach().to(x.dtype)
 
 
 def _project(
     recorder: TraceRecorder, module: MultiHeadAttention, role: str, activations: Activations
 ) -> Float[Tensor, "H T K"]:
-    """x·W + b for all heads together, then cut into heads."""
+    """Compute x·W + b for all heads together, then split into heads."""
     keys_width, values_width = module.num_heads * module.d_key, module.num_heads * module.d_value
     begin, width = {
         "queries": (0, keys_width),
@@ -210,5 +212,5 @@ def _activate(inner: Float[Tensor, "T F"], activation: str) -> Float[Tensor, "T 
 
 
 def _hat(letter: str) -> str:
-    """A letter of normalised vectors wears a hat."""
+    """Add a circumflex to the symbol of normalised vectors."""
     return letter + "\u0302"

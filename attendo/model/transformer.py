@@ -1,7 +1,7 @@
 """The Transformer: encode a source once, then step through a target.
 
-`forward` is `encode`, `start` and one `step` over the whole target; generation takes the same step column by column.
-Training and generating cannot drift apart, because they are one path.
+`forward` is `encode`, `start` and one `step` over the whole target. Generation calls the same `step` column by column.
+Training and generation therefore share one code path.
 """
 
 import math
@@ -42,7 +42,7 @@ class Embedding(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The network of `config`, with first values from `generator` (or from torch's own)."""
+    """The network of `config`, initialised with `generator` (or torch's default generator)."""
 
     def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Transformer(nn.Module):
         self.source: Embedding | None = None
         if config.source_vocab_size is not None:
             self.source = Embedding(config.source_vocab_size, config, norm())
-        assert config.target_vocab_size is not None  # ModelConfig has seen to it
+        assert config.target_vocab_size is not None  # ModelConfig guarantees it
         self.target = Embedding(config.target_vocab_size, config, norm())
         self.encoder = nn.ModuleList(EncoderBlock(shape, f"encoder.{n}") for n in range(config.num_encoder_layers))
         self.encoder_norm = final_norm() if with_memory else nn.Identity()
@@ -79,9 +79,9 @@ class Transformer(nn.Module):
         target_mask: Bool[Tensor, "B T"] | None = None,
         tap: Tap | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """Logits of the token that follows each target token. A decoder-only network takes None for the source.
+        """Return the logits of the token after each target token. A decoder-only network requires None as the source.
 
-        Masks are True at tokens and False at padding; targets padded on the right need none.
+        Masks are True at tokens and False at padding. Targets padded on the right need no mask.
         """
         memory = None if source_ids is None else self.encode(source_ids, source_mask, tap)
         logits, _ = self.step(target_ids, self.start(memory), target_mask, tap)
@@ -90,7 +90,8 @@ class Transformer(nn.Module):
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None, tap: Tap | None = None
     ) -> Memory:
-        """A decoder-only network reads sources of no tokens: their memory is empty, and tells how many they are."""
+        """Encode the source. A decoder-only network accepts only sources without tokens, and returns an empty memory.
+        """
         if self.source is None:
             if source_ids.size(1):
                 raise UsageError("decoder_only_source_given")
@@ -104,7 +105,7 @@ class Transformer(nn.Module):
         return Memory(self.encoder_norm(x), source_mask)
 
     def start(self, memory: Memory | None = None) -> DecoderState:
-        """The state before the first step."""
+        """Return the state before the first step."""
         if memory is None:
             if not self.config.decoder_only:
                 raise UsageError("encoder_source_missing")
@@ -118,7 +119,7 @@ class Transformer(nn.Module):
         return DecoderState(kv, memory.mask)
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
-        """A state of fixed size for so many sentences of `width` rows each; nothing is in it yet."""
+        """Return an empty state of fixed size for `sentences` sentences of `width` rows each."""
         source_width = 0 if self.decoder_only else source_width
         memory = tuple(self._allocate_keys_values(sentences, source_width) for _ in self.decoder)
         is_token = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
@@ -136,9 +137,9 @@ class Transformer(nn.Module):
     def step(
         self, ids: Int[Tensor, "B T"], state: StateT, mask: Bool[Tensor, "B T"] | None = None, tap: Tap | None = None
     ) -> tuple[Float[Tensor, "B T V"], StateT]:
-        """Read more of the target: the logits behind each new token, and the state after them.
+        """Read more of the target. Return the logits after each new token, and the new state.
 
-        There may be more rows than the state has memories: as many side by side then belong to each.
+        If there are more rows than memories, an equal number of adjacent rows shares each memory.
         """
         check_mask(mask, ids)
         x = self.target(ids, state.length)
@@ -159,7 +160,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x), state.with_cache(past)
 
     def _allocate_keys_values(self, rows: int, positions: int) -> KeysValues:
-        """Room for keys and values."""
+        """Allocate zero-filled keys and values."""
         shape, like = _block_shape(self.config), self.output.weight
         keys, values = (
             torch.zeros(rows, shape.num_heads, positions, width, dtype=like.dtype, device=like.device)
@@ -199,7 +200,7 @@ def _make_positions(config: ModelConfig) -> NoPositions:
 
 
 def _check_ids(ids: Int[Tensor, "B T"], vocab_size: int) -> None:
-    """On a GPU the look would make the host wait, so there it is left to whoever makes the batch."""
+    """Raise UsageError for ids outside the vocabulary. Skipped on a GPU, where the check would synchronise."""
     if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
         return
     low, high = int(ids.min()), int(ids.max())
@@ -209,7 +210,7 @@ def _check_ids(ids: Int[Tensor, "B T"], vocab_size: int) -> None:
 
 
 def check_mask(mask: Tensor | None, ids: Int[Tensor, "B T"]) -> None:
-    """A mask of numbers would be added to the scores, and one of another shape spread over them, both in silence."""
+    """Raise UsageError for a mask of another shape or dtype. PyTorch would silently broadcast or add it."""
     if mask is not None and (mask.dtype != torch.bool or mask.shape != ids.shape):
         kind = str(mask.dtype).removeprefix("torch.")
         raise UsageError("mask_shape_or_dtype_invalid", expected=list(ids.shape), dtype=kind, found=list(mask.shape))

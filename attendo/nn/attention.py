@@ -1,4 +1,4 @@
-"""Attention: softmax(Q Kᵀ / √d_k) V over several heads (Vaswani et al. 2017, section 3.2)."""
+"""Multi-head attention: softmax(Q Kᵀ / √d_k) V over several heads (Vaswani et al. 2017, section 3.2)."""
 
 import math
 from collections.abc import Callable
@@ -18,25 +18,25 @@ from attendo.nn.linear import linear
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
 
-# Is told the name of a place in the network ("decoder.3.cross") and the attention weights there, [B, H, T, S]. Whatever
-# weights it returns are those that the values are mixed by; None leaves them as they are.
+# A hook that receives the name of an attention module ("decoder.3.cross") and its weights, [B, H, T, S]. If it returns
+# weights, these replace the computed ones. If it returns None, nothing changes.
 Tap = Callable[[str, Tensor], Tensor | None]
 
-# Up to here compiled code beats the library's kernels, which are made for long sequences (measured on an H200 with 32).
+# Up to this number of keys, compiled code is faster than PyTorch's fused kernels (measured on an H200 with 32).
 MAX_EXPLICIT_LENGTH = 64
 
 
 @runtime_checkable
 class KVCache(Protocol):
-    """Keys and values that new ones join."""
+    """Cached keys and values that can be extended."""
 
     def extend(self, new: "KeysValues") -> "KeysValues | PendingKeysValues":
-        """All that can be looked at, old and new."""
+        """Return the old and new keys and values."""
 
 
 @dataclass(frozen=True)
 class KeysValues:
-    """What can be looked at: one key and one value for each position and head."""
+    """One key and one value for each position and head."""
 
     keys: Float[Tensor, "B H S K"]
     values: Float[Tensor, "B H S Kv"]
@@ -46,20 +46,20 @@ class KeysValues:
         return self.keys.size(2)
 
     def extend(self, new: "KeysValues") -> "KeysValues":
-        """The same with later positions behind it."""
+        """Return a copy with the new positions appended."""
         return KeysValues(torch.cat((self.keys, new.keys), dim=2), torch.cat((self.values, new.values), dim=2))
 
     def select(self, rows: Int[Tensor, " R"]) -> "KeysValues":
-        """The rows of the batch named by their numbers, in that order; a row may be taken more than once."""
+        """Return the given rows of the batch in that order. A row may be repeated."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
 @dataclass(frozen=True)
 class StaticKeysValues:
-    """Room for as many positions as there will be, in memory that stays where it is.
+    """A preallocated KV cache at a fixed memory address.
 
-    `extend` writes position `length` of every row. Position p of row r lies in row `order[r, p]` of the storage, so
-    that rows can follow other rows without a vector being moved.
+    `extend` writes position `length` of every row. Position p of row r is stored in row `order[r, p]` of the storage. A
+    row can thus continue another row without copying vectors.
     """
 
     storage: KeysValues
@@ -78,7 +78,7 @@ class StaticKeysValues:
         return KeysValues(self._gather_rows(self.storage.keys), self._gather_rows(self.storage.values))
 
     def _gather_rows(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
-        """Whole vectors by their number: on a CPU several times as fast as one index for rows and one for places."""
+        """Gather vectors by flat index. On a CPU this is several times as fast as indexing rows and positions."""
         assert self.order is not None, "asked for where there is one"
         _, heads, room, width = storage.shape
         head = torch.arange(heads, device=storage.device)[:, None]
@@ -89,7 +89,7 @@ class StaticKeysValues:
 
 @dataclass(frozen=True)
 class PendingKeysValues:
-    """New keys and values on their way: a kernel writes them where they belong while it looks at all of them."""
+    """New keys and values not yet in the cache. The attention kernel writes them to the cache and reads all of them."""
 
     past: StaticKeysValues
     new: KeysValues
@@ -105,10 +105,10 @@ class PendingKeysValues:
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each on its own projection of width d_model / num_heads.
+    """Parallel attention heads, each with a projection of width d_model / num_heads.
 
-    Queries, keys and values come from one matrix: self-attention projects all three in one product, cross-attention
-    takes the first part for the queries and the rest, once per sentence, for the keys and values of the memory.
+    One matrix projects queries, keys and values. Self-attention computes all three in one product. Cross-attention uses
+    the first part for the queries. It applies the rest to the memory once per sentence.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class MultiHeadAttention(nn.Module):
         if rotation is None:
             queries, keys, values = projected.split((width, width, values_width), dim=-1)
             queries, keys = self._split_heads(queries, self.d_key), self._split_heads(keys, self.d_key)
-        else:  # both in one turn, as twice as many heads
+        else:  # rotate queries and keys together, as 2H heads
             both, values = projected.split((2 * width, values_width), dim=-1)
             queries, keys = rotation.rotate(self._split_heads(both, self.d_key)).chunk(2, dim=1)
         return queries, KeysValues(keys, self._split_heads(values, self.d_value))
@@ -161,7 +161,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask,
         tap: Tap | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Where `kv` has fewer rows than there are queries, as many rows side by side look at the same one."""
+        """Attend and project the result. If `kv` has fewer rows, consecutive query rows share one of its rows."""
         if tap is None and single_query_attention.is_supported(queries):
             mixed = self._attend_one_query(queries, kv, mask)
         else:
@@ -174,7 +174,7 @@ class MultiHeadAttention(nn.Module):
     def _attend_one_query(
         self, queries: Float[Tensor, "R H 1 K"], kv: KeysValues | PendingKeysValues, mask: Mask
     ) -> Float[Tensor, "R H 1 Kv"]:
-        if isinstance(kv, PendingKeysValues):  # which knows what may be looked at
+        if isinstance(kv, PendingKeysValues):  # already limited to visible positions
             return kv.attend(queries)
         return single_query_attention.attend(queries, kv.keys, kv.values, mask.matrix(1, kv.length, queries.device))
 
@@ -195,7 +195,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _fold_beams(x: Float[Tensor, "R H T K"], width: int) -> Float[Tensor, "B H Q K"]:
-    """The queries of `width` rows as queries of one."""
+    """Merge the queries of `width` rows into one row."""
     return x if width == 1 else x.unflatten(0, (-1, width)).transpose(1, 2).flatten(2, 3)
 
 
@@ -206,7 +206,7 @@ def _unfold_beams(x: Float[Tensor, "B H Q K"], width: int) -> Float[Tensor, "R H
 def _check_tapped_weights(
     weights: Float[Tensor, "R H T S"], returned: Tensor | None, site: str
 ) -> Float[Tensor, "R H T S"]:
-    """What a tap returned, where that was anything."""
+    """Return the weights from the tap, or the original ones if it returned None."""
     if returned is None:
         return weights
     if returned.shape != weights.shape:
@@ -219,19 +219,22 @@ def _check_tapped_weights(
 def fused_attention(
     queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
 ) -> Float[Tensor, "B H T Kv"]:
-    """The fastest kernel there is for it. A query that may look at nothing gets zeros."""
+    """Attend with the fastest available kernel. A query without visible keys gets zeros."""
     if queries.is_cuda and torch.compiler.is_compiling() and kv.length <= MAX_EXPLICIT_LENGTH:
         return explicit_attention(queries, kv, mask, dropout)[0]
     mixed = F.scaled_dot_product_attention(
         queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal
     )
-    # In half precision CUDA's kernels give such a query the mean of the values (seen with torch 2.11), the CPU's zeros.
+    # For such a query, CUDA's half-precision kernels return the mean of the values (seen with torch 2.11). The CPU
+    # kernels return zeros.
     return mixed if mask.visible is None or not mixed.is_cuda else zero_fully_masked(mixed, mask.visible)
 
 
 def without_cudnn_attention() -> AbstractContextManager[None]:
-    """Leaves out cuDNN's attention, which builds a plan for every new shape: with sentences as long as they happen to
-    be, that takes far longer than the work itself (seen on an H200 with torch 2.11).
+    """Disable cuDNN attention, which builds a plan for every new shape.
+
+    With varying sentence lengths, planning takes far longer than the attention itself (seen on an H200 with torch
+    2.11).
     """
     return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
@@ -239,33 +242,33 @@ def without_cudnn_attention() -> AbstractContextManager[None]:
 def zero_fully_masked(
     values: Float[Tensor, "B H T Kv"], visible: Bool[Tensor, "#B 1 #T S"]
 ) -> Float[Tensor, "B H T Kv"]:
-    """Zeros for the queries that may look at nothing."""
+    """Set the output of queries without visible keys to zero."""
     return values.masked_fill(~visible.any(-1, keepdim=True), 0.0)
 
 
 def explicit_attention(
     queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
 ) -> tuple[Float[Tensor, "B H T Kv"], Float[Tensor, "B H T S"]]:
-    """The formula as it is written, and the weights before dropout, so that their rows sum to 1."""
+    """Compute attention step by step. Also return the weights before dropout, so that their rows sum to 1."""
     weights = attention_weights(queries, kv, mask)
     return weighted_values(weights, kv, dropout), weights
 
 
 def attention_weights(queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask) -> Float[Tensor, "B H T S"]:
-    """softmax(Q Kᵀ / √d_k) over the keys that may be looked at; zeros where there are none."""
-    # At least in float32, whatever the products are in: these are the numbers a person is shown. (It also keeps the
-    # compiler from taking the formula for the library's kernel, which is slower on short sequences.)
+    """Return softmax(Q Kᵀ / √d_k) over the visible keys, or zeros if no key is visible."""
+    # Use at least float32, because these weights are shown to users. The cast also stops the compiler from replacing
+    # the formula by the fused kernel, which is slower on short sequences.
     products = queries @ kv.keys.transpose(-2, -1)
     scores = products.to(torch.promote_types(products.dtype, torch.float32)) / math.sqrt(queries.size(-1))
     visible = mask.matrix(queries.size(-2), kv.length, queries.device)
     if visible is None:
         return scores.softmax(-1)
-    # The lowest finite number, not -inf: in a row without any visible key NaN would pass through the gradients.
+    # Use the lowest finite number, not -inf. In a row without visible keys, -inf would give NaN gradients.
     return scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~visible, 0.0)
 
 
 def weighted_values(
     weights: Float[Tensor, "B H T S"], kv: KeysValues, dropout: float = 0.0
 ) -> Float[Tensor, "B H T Kv"]:
-    """The values, each by its weight."""
+    """Return the weighted sum of the values."""
     return F.dropout(weights, dropout).to(kv.values.dtype) @ kv.values

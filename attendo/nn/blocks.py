@@ -1,4 +1,4 @@
-"""Blocks: one layer of the encoder and one of the decoder, sub-layers in the paper's order."""
+"""Encoder and decoder layers, with the sub-layers in the paper's order."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from attendo.nn.residual import Norm, NormKind, Residual, make_norm
 
 @dataclass(frozen=True)
 class BlockShape:
-    """What every block of a network has in common."""
+    """Settings shared by all blocks of a network."""
 
     d_model: int
     num_heads: int
@@ -67,7 +67,7 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Masked self-attention over the target so far, attention to the memory, then the feed-forward network.
 
-    A decoder-only network has no memory and therefore no second sub-layer.
+    A decoder-only network has no memory and therefore no cross-attention.
     """
 
     def __init__(self, shape: BlockShape, site: str, with_memory: bool = True) -> None:
@@ -89,7 +89,7 @@ class DecoderBlock(nn.Module):
         rotation: Rotation | None = None,
         tap: Tap | None = None,
     ) -> tuple[Float[Tensor, "B T D"], KeysValues | PendingKeysValues]:
-        """The new vectors, and the keys and values of the whole target so far."""
+        """Return the new vectors, and the keys and values of the whole target so far."""
         queries, new = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
         kv = new if past is None else past.extend(new)
         x = self.self_residual.leave(x, self.self_attention(queries, kv, mask, tap))

@@ -1,11 +1,12 @@
-"""CPU threads of PyTorch: how many compute, and how they wait for each other.
+"""Number and wait policy of PyTorch's CPU threads.
 
-OpenMP threads spin while they wait for the others at the end of an operation. That is fastest on idle cores. Where
-another process has one of the cores, a spinning thread holds the core that the thread it waits for needs: training the
-demo on 2 cores beside one busy process fell from 8,500 to 126 tokens/s (1 thread: 6,200). Two remedies:
+OpenMP threads spin while they wait for the others at the end of an operation. That is fastest on idle cores. If another
+process uses a core, a spinning thread blocks the core that the awaited thread needs. Training the demo on 2 cores next
+to one busy process fell from 8,500 to 126 tokens/s (1 thread: 6,200). Two remedies:
 
-- Threads that sleep instead of spinning (`WaitPolicy`). Sums stay the same, so training does this.
-- Fewer threads (`ThreadTuner`). The last bits of sums depend on their number, so only generation and scoring do this.
+- Threads sleep instead of spinning (`WaitPolicy`). Sums stay the same, so training uses this.
+- Fewer threads (`ThreadTuner`). The last bits of sums depend on the number of threads, so only generation and scoring
+  use this.
 """
 
 import os
@@ -20,36 +21,36 @@ from statistics import fmean
 
 import torch
 
-_CHECK_SECONDS = 0.2  # between two looks at what other processes do
-_NOISE = 0.1  # cores that the processes of an idle machine use
-_LOAD_CHANGE = 0.5  # cores; a larger change means that another process started or ended
-_MIN_ROUNDS = 3  # steps of each number of threads in a comparison
-_TRIAL_SECONDS, _CONTENDED_SECONDS = 0.12, 0.8  # of a comparison; beside other processes steps vary in length
-_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 16.0  # seconds between two comparisons; doubled while the choice stays
-_MAX_OVERHEAD = 0.05  # share of the time that comparisons may cost
-_MAX_TIME_RATIO = 0.95  # a number of threads must take at most this share of the time of another to replace it
+_CHECK_SECONDS = 0.2  # interval between measurements of the load of other processes
+_NOISE = 0.1  # cores that other processes use on an idle machine
+_LOAD_CHANGE = 0.5  # cores; a larger change indicates that another process started or ended
+_MIN_ROUNDS = 3  # minimum steps per number of threads in a comparison
+_TRIAL_SECONDS, _CONTENDED_SECONDS = 0.12, 0.8  # length of a comparison; longer under load, because step times vary
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 16.0  # pause between comparisons; doubled while the choice stays
+_MAX_OVERHEAD = 0.05  # maximum share of the time spent on comparisons
+_MAX_TIME_RATIO = 0.95  # a new number of threads must take at most this share of the old step time
 
 
 def available_cores() -> int:
-    """Cores that this process may use: its affinity, and the quota of its container."""
+    """Return the number of cores this process may use, by CPU affinity and container quota."""
     return max(1, ceil(min(len(_list_cores()), _read_quota())))
 
 
 def requested_threads() -> int | None:
-    """The number of threads that the user asks for by OMP_NUM_THREADS (which `--threads` sets), or None."""
+    """Return the number of threads in OMP_NUM_THREADS (which `--threads` sets), or None."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 
 def thread_counts(max_threads: int) -> list[int]:
-    """The numbers of threads that are worth a trial: powers of 2, and `max_threads`."""
+    """Return the numbers of threads to try: powers of 2, and `max_threads`."""
     return sorted(
         {*(1 << power for power in range(max_threads.bit_length()) if 1 << power <= max_threads), max_threads}
     )
 
 
 class OtherLoad:
-    """How many of our cores other processes use, by Linux's statistics; none where the system does not tell."""
+    """CPU load of other processes on our cores, in cores, from /proc/stat. It is 0 if the file cannot be read."""
 
     def __init__(self) -> None:
         self._cores = _list_cores()
@@ -57,7 +58,7 @@ class OtherLoad:
         self._measured = 0.0
 
     def measure(self) -> float:
-        """Since the last call that was at least 0.05 s after the one before: the statistics count hundredths."""
+        """Return the load since the last measurement. Intervals under 0.05 s are skipped: the ticks are 0.01 s long."""
         now, before = self._read(), self._last
         if (seconds := now[0] - before[0]) >= 0.05:
             others = (now[1] - before[1]) - (now[2] - before[2])
@@ -70,15 +71,15 @@ class OtherLoad:
         return self._measured
 
     def restart(self) -> None:
-        """Start a new measurement: this process was idle, so what others did meanwhile does not count."""
+        """Start a new measurement after an idle period, which does not count."""
         self._last = self._read()
 
     def has_cores_for(self, threads: int) -> bool:
-        """Whether so many threads have a core each, by the last measurement."""
+        """Return whether each of `threads` threads has a free core, by the last measurement."""
         return self._measured <= _NOISE + len(self._cores) - threads
 
     def _read(self) -> tuple[float, float, float]:
-        """The clock, the time that all processes had on our cores, and the time that this process had."""
+        """Return three times in seconds: the clock, the busy time of our cores, and the CPU time of this process."""
         busy = 0
         try:
             for line in Path("/proc/stat").read_text().splitlines():
@@ -92,12 +93,11 @@ class OtherLoad:
 
 
 class SpinThrottle:
-    """Makes OpenMP threads sleep instead of spinning while they wait, and back, at any moment.
+    """Switches OpenMP threads between spinning and sleeping while they wait.
 
-    GNU's OpenMP spins 300,000 times, but 100 times where a process has more threads than cores (GCC's manual,
-    GOMP_SPINCOUNT). So a thread that does nothing but own as many OpenMP threads as there are cores makes all others
-    sleep, until it ends. Where the user has chosen (OMP_WAIT_POLICY, GOMP_SPINCOUNT), and on other systems, nothing is
-    done.
+    GNU's OpenMP spins 300,000 times, but only 100 times if a process has more threads than cores (GCC's manual,
+    GOMP_SPINCOUNT). So an idle thread that owns one OpenMP thread per core makes all other threads sleep until it ends.
+    It does nothing on systems other than Linux, or if OMP_WAIT_POLICY or GOMP_SPINCOUNT is set.
     """
 
     def __init__(self) -> None:
@@ -121,19 +121,19 @@ class SpinThrottle:
 
 
 class WaitPolicy:
-    """Threads spin on idle cores and sleep on contended ones. Their number stays, and so do all sums."""
+    """Lets threads spin on idle cores and sleep on contended ones. Their number and all sums stay the same."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.load, self._clock = OtherLoad(), clock
         self._checked = self._ended = clock()
 
     def begin(self) -> None:
-        """A unit of work begins."""
+        """Mark the start of a unit of work."""
         if self._clock() - self._ended > _CHECK_SECONDS:
             self.load.restart()
 
     def end(self) -> None:
-        """A unit of work has ended."""
+        """Mark the end of a unit of work, and switch between spinning and sleeping."""
         threads, now = torch.get_num_threads(), self._clock()
         self._ended = now
         if threads > 1 and now - self._checked >= _CHECK_SECONDS:
@@ -143,29 +143,29 @@ class WaitPolicy:
 
 
 class ThreadTuner:
-    """Chooses the number of threads for the steps to come by timing steps like them.
+    """Chooses the number of threads for later steps by timing the current ones.
 
-    Two numbers are compared on steps that alternate, so that growing sentences and shrinking batches favour neither.
-    Threads that have no core each sleep while they wait.
+    Two numbers are compared on alternating steps. Longer sentences and smaller batches thus affect both equally.
+    Threads sleep while they wait if there are fewer free cores than threads.
     """
 
     def __init__(self, max_threads: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self.counts, self.load, self._clock = thread_counts(max_threads), OtherLoad(), clock
-        self.best_index = self._used_index = self._guess()  # index of the best number, and of the one in use
+        self.best_index = self._used_index = self._guess()  # indices into `counts`
         self._begin: float | None = None
-        self._elapsed = 0.0  # of the last step
+        self._elapsed = 0.0  # seconds of the last step
         self._checked = self._ended = self._due = clock()
-        self._load_at_comparison = self.load.cores  # that others used when the numbers were last compared
+        self._load_at_comparison = self.load.cores  # load of other processes at the last comparison
         self._pause = _MIN_PAUSE_SECONDS
         self._trial: Iterator[None] | None = None
 
     @property
     def threads(self) -> int:
-        """The best number so far."""
+        """The best number of threads so far."""
         return self.counts[self.best_index]
 
     def _guess(self) -> int:
-        """The index of the largest number with a core for each thread; of the largest number if no core is free.
+        """Return the index of the largest number that has a core for each thread, or the last index if no core is free.
 
         On contended cores the system gives each thread a share, so more threads get more processor time.
         """
@@ -173,7 +173,7 @@ class ThreadTuner:
         return max(free) if free else len(self.counts) - 1
 
     def begin(self) -> None:
-        """A step begins, in the thread that computes it."""
+        """Mark the start of a step, in the thread that computes it."""
         threads = self.counts[self._used_index]
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
@@ -184,7 +184,7 @@ class ThreadTuner:
             self.load.restart()
 
     def end(self) -> None:
-        """The step has ended: choose for the next one."""
+        """Mark the end of the step, and choose the number of threads for the next one."""
         if self._begin is not None:
             now = self._ended = self._clock()
             self._elapsed, self._begin = now - self._begin, None
@@ -202,7 +202,9 @@ class ThreadTuner:
             self._due = self._clock() + self._pause
 
     def _compare(self) -> Iterator[None]:
-        """Time the neighbouring numbers of threads. It yields once a step; `_elapsed` has the time of that step."""
+        """Time the neighbouring numbers of threads. Yields once a step, and reads the time of that step from
+        `_elapsed`.
+        """
         before, self._load_at_comparison, lost = self.best_index, self.load.cores, 0.0
         limit = _TRIAL_SECONDS if self.load.has_cores_for(self.threads) else _CONTENDED_SECONDS
         for other in (before - 1, before + 1):
@@ -223,10 +225,10 @@ class ThreadTuner:
 
 @contextmanager
 def tune_threads() -> Iterator[None]:
-    """While this thread generates or scores on a CPU: at most as many threads as torch has, fewer where that is faster.
+    """Tune the number of threads while this thread generates or scores on a CPU.
 
-    Everything in between calls `adapt_threads` before each of its steps. A number that the user or a training run has
-    fixed stays; its threads only wait as `WaitPolicy` says.
+    The maximum is torch's current number. Code in this context calls `adapt_threads` before each step. If the user or a
+    training run has fixed the number, it stays and only `WaitPolicy` applies.
     """
     most = torch.get_num_threads()
     if most == 1 or _LOCAL.tuner is not None:
@@ -244,7 +246,7 @@ def tune_threads() -> Iterator[None]:
 
 @contextmanager
 def tune_step() -> Iterator[None]:
-    """The same for one step of many: those of a server, which has time for other things between two of them."""
+    """Tune the threads of a single step. A server uses this, because it does other work between steps."""
     outer = _LOCAL.tuner
     with tune_threads():
         _LOCAL.tuner = outer or _INERT
@@ -256,7 +258,7 @@ def tune_step() -> Iterator[None]:
 
 @contextmanager
 def keep_threads() -> Iterator[None]:
-    """While a run trains: the number of threads stays, also in validations; `adapt_threads` changes how they wait."""
+    """Keep the number of threads during training and validation. `adapt_threads` only changes how they wait."""
     before = _LOCAL.tuner
     _LOCAL.tuner = before or WaitPolicy()
     try:
@@ -266,14 +268,14 @@ def keep_threads() -> Iterator[None]:
 
 
 def adapt_threads() -> None:
-    """To be called before every step of generating, scoring and training."""
+    """Apply the current tuner. Call this before every step of generation, scoring and training."""
     if _LOCAL.tuner is not None:
         _LOCAL.tuner.end()
         _LOCAL.tuner.begin()
 
 
 class _Inert:
-    """For steps within a step that is timed already."""
+    """A tuner that does nothing, for steps within a step that is already timed."""
 
     def begin(self) -> None: ...
 
@@ -281,13 +283,13 @@ class _Inert:
 
 
 class _Local(threading.local):
-    """The tuner of each thread that computes."""
+    """The tuner of the current Python thread."""
 
     def __init__(self) -> None:
         self.tuner: WaitPolicy | ThreadTuner | _Inert | None = None
         self.cached_tuners = dict[
             int | None, WaitPolicy | ThreadTuner
-        ]()  # kept, so that the next call starts with its result
+        ]()  # the next call reuses their results
 
 
 def _find_tuner(max_threads: int) -> WaitPolicy | ThreadTuner:
@@ -300,12 +302,12 @@ def _find_tuner(max_threads: int) -> WaitPolicy | ThreadTuner:
 
 
 def _start_idle_threads(cores: int) -> Callable[[], None]:
-    """Starts a thread that owns as many OpenMP threads as there are cores, all asleep; returns what ends it."""
+    """Start a thread that owns `cores` sleeping OpenMP threads, and return a function that ends it."""
     ready, done = threading.Event(), threading.Event()
 
     def own() -> None:
         torch.set_num_threads(cores)
-        torch.empty(cores << 16).fill_(0)  # large enough for all of them to share
+        torch.empty(cores << 16).fill_(0)  # large enough to use all threads
         ready.set()
         done.wait()
 
@@ -320,14 +322,14 @@ def _start_idle_threads(cores: int) -> Callable[[], None]:
 
 
 def _list_cores() -> frozenset[int]:
-    """The cores that the system lets this process run on."""
+    """Return the cores in the CPU affinity of this process."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def _read_quota() -> float:
-    """Cores by the quota of the control group, or infinity."""
+    """Return the cgroup's CPU quota in cores, or infinity."""
     for file in (Path("/sys/fs/cgroup/cpu.max"), Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")):
         try:
             quota, *period = file.read_text().split()
@@ -341,4 +343,4 @@ def _read_quota() -> float:
 
 _LOCAL, _INERT, _THROTTLE_LOCK = _Local(), _Inert(), threading.Lock()
 _LOAD_SINCE_IMPORT = OtherLoad()
-THROTTLE = SpinThrottle()  # one for all: how threads wait is a matter of the whole process
+THROTTLE = SpinThrottle()  # one instance, because the wait policy applies to the whole process

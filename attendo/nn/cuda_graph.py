@@ -1,4 +1,4 @@
-"""Work of a GPU recorded as a CUDA graph."""
+"""Capture of GPU work as CUDA graphs."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -9,17 +9,17 @@ import torch
 
 
 class CudaGraphRecorder:
-    """Records work that adds to gradients, of which one piece runs at a time."""
+    """Captures work that accumulates gradients. Only one graph runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._pool = torch.cuda.graph_pool_handle()  # shared: only one recording runs at a time
-        # What is not replayed runs where it is recorded: autograd sums gradients on the stream on which it first met a
-        # weight, and a recording cannot reach out to another one.
+        self._pool = torch.cuda.graph_pool_handle()  # shared, because only one graph runs at a time
+        # Eager work uses the capture stream too. Autograd accumulates a gradient on the stream that first used the
+        # weight, and a capture cannot depend on another stream.
         self._stream = torch.cuda.Stream(device)
 
     def run(self, work: Callable[[], None]) -> None:
-        """As it comes."""
+        """Run the work eagerly on the capture stream."""
         now = torch.cuda.current_stream(self.device)
         self._stream.wait_stream(now)
         with torch.cuda.stream(self._stream):
@@ -27,9 +27,9 @@ class CudaGraphRecorder:
         now.wait_stream(self._stream)
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Does nothing but note it. What is returned does the work."""
+        """Capture the work without running it, and return a function that runs it."""
         graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize(self.device)  # nothing may be under way on other streams
+        torch.cuda.synchronize(self.device)  # no other stream may have pending work
         with capture_graph(graph, pool=self._pool, stream=self._stream):
             work()
         return graph.replay
@@ -37,9 +37,9 @@ class CudaGraphRecorder:
 
 @contextmanager
 def capture_graph(graph: Any, **options: Any) -> Iterator[None]:
-    """What is done inside is not done but noted. Other threads may use the GPU meanwhile.
+    """Capture the GPU work of the context without running it. Other threads may use the GPU at the same time.
 
-    No garbage is collected then: a forgotten graph or pinned memory, freed in this thread, would spoil the recording.
+    Garbage collection is paused. Freeing an old graph or pinned memory in this thread would break the capture.
     """
     with _pause_gc(), torch.cuda.graph(graph, capture_error_mode="thread_local", **options):
         yield

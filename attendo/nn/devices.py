@@ -10,7 +10,7 @@ import torch
 _CPUINFO = Path("/proc/cpuinfo")
 _VNNI_FLAGS = ("avx512_vnni", "avx_vnni", "amx_int8")
 _CPU_ALLOCATOR_PREFIX = "DefaultCPUAllocator: "
-_OOM_PHRASES = (  # in what is else a RuntimeError like any other
+_OOM_PHRASES = (  # texts that mark a plain RuntimeError as out of memory
     _CPU_ALLOCATOR_PREFIX,
     "std::bad_alloc",
     "CUDA error: out of memory",
@@ -21,8 +21,9 @@ _OOM_PHRASES = (  # in what is else a RuntimeError like any other
 
 @cache
 def int8_saturates() -> bool:
-    """Whether quick products of unsigned and signed bytes add pairs of them in 16 bits, and then overflow in silence:
-    those of x86 do so without VNNI. False where nothing is known of the processor.
+    """Return whether fast uint8 × int8 products can overflow silently.
+
+    On x86 without VNNI they add pairs of products in 16 bits. Returns False if the processor is unknown.
     """
     try:
         known = _CPUINFO.read_text("utf-8").split()
@@ -32,10 +33,11 @@ def int8_saturates() -> bool:
 
 
 def configure_cpu_bf16(device: torch.device, dtype: torch.dtype) -> None:
-    """Before bf16 is computed with on a CPU: the same way of multiplying from the first product to the last.
+    """Turn oneDNN off before bf16 is used on a CPU without support for it.
 
-    On ARM torch tries oneDNN, fails at the first product of 16 rows, warns with a long stack, and does without oneDNN
-    from there on, fp32 in the same process included (seen with torch 2.13). So it does without from the beginning.
+    On ARM, torch tries oneDNN and fails at the first product of 16 rows. It then warns with a long stack trace and
+    disables oneDNN, also for fp32 in the same process (seen with torch 2.13). Turning it off at the start keeps all
+    products consistent.
     """
     if device.type == "cpu" and dtype == torch.bfloat16 and _onednn_bf16_fails():
         torch.backends.mkldnn.set_flags(False, _fp32_precision=None)
@@ -47,19 +49,19 @@ def _onednn_bf16_fails() -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the device, or of the machine, did not suffice."""
+    """Return whether the error reports that device or host memory ran out."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(said in str(error) for said in _OOM_PHRASES)
 
 
 def free_cached_memory() -> None:
-    """What nothing refers to any more is there for others again, in other sizes too."""
+    """Collect garbage and release PyTorch's cached GPU memory."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 
 def oom_message(error: BaseException) -> str:
-    """How much was asked for and how much there is, without the list of who holds the rest; then the ways out."""
+    """Return the requested and available memory and the suggested fixes, without the list of memory users."""
     text = str(error).split(_CPU_ALLOCATOR_PREFIX)[-1]
     what = ". ".join(text.split(". ")[:3]).rstrip(".") or "out of memory"
     return "; ".join([what, *getattr(error, "__notes__", ())])

@@ -12,7 +12,7 @@ Activation = Literal["relu", "gelu", "silu", "swiglu"]
 
 
 class FeedForward(nn.Module):
-    """Each position by itself: wider, bent, and back. SwiGLU multiplies a second projection into the bent one."""
+    """A projection to d_ff, an activation, and a projection back. SwiGLU multiplies by a second projection."""
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation, dropout: float = 0.0) -> None:
         super().__init__()

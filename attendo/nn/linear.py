@@ -1,4 +1,4 @@
-"""x W + b, the quickest way there is."""
+"""Fast linear layers: x W + b, with or without ReLU."""
 
 import torch
 import torch.nn.functional as F
@@ -9,10 +9,10 @@ from torch import Tensor
 def linear(
     x: Float[Tensor, "B T D"], weight: Float[Tensor, "E D"], bias: Float[Tensor, " E"] | None
 ) -> Float[Tensor, "B T E"]:
-    """As `F.linear` has it."""
+    """Compute `F.linear(x, weight, bias)`."""
     if not _is_compiled_single_row(x):
         return F.linear(x, weight, bias)
-    # One row keeps little of a GPU busy. As a sum the compiler spreads it better than the library does its products.
+    # One row keeps little of a GPU busy. The compiler parallelises a sum better than cuBLAS does the product.
     sums = (x[:, :, None].float() * weight.float()).sum(dim=-1)
     return (sums if bias is None else sums + bias.float()).to(x.dtype)
 
@@ -20,7 +20,7 @@ def linear(
 def linear_relu(
     x: Float[Tensor, "B T D"], weight: Float[Tensor, "E D"], bias: Float[Tensor, " E"]
 ) -> Float[Tensor, "B T E"]:
-    """relu(x W + b). On a GPU by one kernel: one for the bending alone takes as long to start as to run."""
+    """Compute relu(x W + b). Fused on CUDA, because a separate ReLU kernel costs as much to launch as to run."""
     if not x.is_cuda or x.dtype != weight.dtype or torch.is_grad_enabled() or _is_compiled_single_row(x):
         return F.relu(linear(x, weight, bias))
     return fused_linear_relu(x, weight, bias)
@@ -34,5 +34,5 @@ def fused_linear_relu(
 
 
 def _is_compiled_single_row(x: Float[Tensor, "B T D"]) -> bool:
-    # In this order: who learns with batches of any shape must not be asked for it, which would compile once more.
+    # Check the shape last. During training, a check of the dynamic shape would trigger another compilation.
     return not torch.is_grad_enabled() and x.is_cuda and torch.compiler.is_compiling() and x.shape[:2] == (1, 1)

@@ -1,7 +1,7 @@
-"""Masks: which keys a query may look at. Boolean, True = may be looked at, made here and nowhere else.
+"""Attention masks: Boolean tensors, True = the query may attend to the key. All masks are built here.
 
-The network needs three: source padding in the encoder, source padding in cross-attention, and in the decoder the causal
-mask together with target padding.
+The network needs three: source padding in the encoder, source padding in cross-attention, and the causal mask with
+target padding in the decoder.
 """
 
 from dataclasses import dataclass
@@ -13,33 +13,33 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Mask:
-    """What each query may look at: everything, unless `visible` or `causal` says less. At most one of them is set.
+    """The keys that each query may attend to: all, unless `visible` or `causal` is set. At most one of them is set.
 
-    A causal mask over a whole target stays a flag, because a mask tensor would shut out the flash kernel.
+    A causal mask over a whole target stays a flag, because the flash kernel does not support a mask tensor.
     """
 
     visible: Bool[Tensor, "#B 1 #T S"] | None = None
     causal: bool = False
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
-        """The same mask as a tensor that broadcasts over [B, H, T, S]; None where everything may be looked at."""
+        """Return the mask as a tensor that broadcasts over [B, H, T, S], or None if all keys are visible."""
         return _causal_matrix(0, queries, keys, device) if self.causal else self.visible
 
 
 def padding_mask(is_token: Bool[Tensor, "B S"] | None) -> Mask:
-    """Every query may look at the real tokens of its own sentence, never at padding."""
+    """Return a mask that hides padding."""
     return Mask(None if is_token is None else is_token[:, None, None, :])
 
 
 def causal_mask(past: int, queries: int, is_token: Bool[Tensor, "B S"] | None, device: torch.device) -> Mask:
-    """Query i stands at position `past + i` and may look at the positions up to its own that hold a token.
+    """Return the mask for queries at positions `past` to `past + queries - 1`: tokens up to the query's own position.
 
-    `is_token` covers past and new positions. Targets padded on the right do not need it: their padding lies in the
-    future of every real token.
+    `is_token` covers past and new positions. Targets padded on the right do not need it, because their padding comes
+    after every real token.
     """
     if is_token is None and past == 0 and queries > 1:
         return Mask(causal=True)
-    if queries == 1:  # a single new token sees all that came before: the mask costs nothing while generating
+    if queries == 1:  # a single new token attends to all earlier ones, so generation needs no causal mask
         return padding_mask(is_token)
     visible = _causal_matrix(past, queries, past + queries, device)
     return Mask(visible if is_token is None else visible & is_token[:, None, None, :])

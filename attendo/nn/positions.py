@@ -1,8 +1,8 @@
-"""Positions: how the network learns the order of tokens. One class a kind, each with the same two methods.
+"""Position encodings: one class for each variant, with the same two methods.
 
-`add(x, start)` adds position vectors to embeddings; `rotation(x, start)` gives the turn of queries and keys. `start`
-is the position of the first token of `x`, one for all rows or one for each. Angles are computed in float32 when needed:
-there is no table to outgrow.
+`add(x, start)` adds position vectors to embeddings. `rotation(x, start)` returns the rotation of queries and keys.
+`start` is the position of the first token of `x`, one for all rows or one for each. Angles are computed in float32 when
+needed, so no table limits the length.
 """
 
 import math
@@ -21,13 +21,14 @@ Start = int | Int[Tensor, " B"]
 
 @dataclass(frozen=True)
 class Rotation:
-    """The cosine and sine by which each pair of query or key components is turned."""
+    """The cosine and sine that rotate each pair of query or key components."""
 
     cosine: Float[Tensor, "*#B T half"]
     sine: Float[Tensor, "*#B T half"]
 
     def rotate(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
-        """Component i is paired with component i + K/2. In float32, or a distance would depend on where it begins."""
+        """Rotate component i together with component i + K/2. Uses float32, or distances would depend on the position.
+        """
         if torch.is_grad_enabled() and heads.requires_grad:
             turned: Tensor = _RotateFunction.apply(heads, self.cosine, self.sine)
             return turned
@@ -35,7 +36,7 @@ class Rotation:
 
 
 def _rotate(heads: Tensor, cosine: Tensor, sine: Tensor, direction: int) -> Tensor:
-    """In either direction. Half precision times float32 is float32."""
+    """Rotate forward (1) or backward (-1). Half precision times float32 is float32."""
     first, second = heads.chunk(2, dim=-1)
     turned = (
         torch.addcmul(first * cosine, second, sine, value=-direction),
@@ -45,7 +46,7 @@ def _rotate(heads: Tensor, cosine: Tensor, sine: Tensor, direction: int) -> Tens
 
 
 class _RotateFunction(torch.autograd.Function):
-    """The gradient is the one that comes, turned back: a third of the kernels that autograd would need for it."""
+    """Rotation whose gradient is the inverse rotation. It needs a third of the kernels of autograd."""
 
     @staticmethod
     def forward(ctx: Any, heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class _RotateFunction(torch.autograd.Function):
 
 
 class NoPositions(nn.Module):
-    """Order does not exist: the encoder is then permutation-equivariant."""
+    """No position encoding. The encoder is then permutation-equivariant."""
 
     def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
         return x
@@ -69,10 +70,10 @@ class NoPositions(nn.Module):
 
 
 class SinusoidalPositions(NoPositions):
-    """Fixed sines and cosines (section 3.5 of the paper): the vector of pos + k is a linear map of that of pos.
+    """Fixed sines and cosines (section 3.5 of the paper). The vector of pos + k is a linear map of the vector of pos.
 
-    `interleaved` puts sine and cosine side by side as the paper does, `halves` all sines first as Marian does. So does
-    `fairseq`, but its lowest frequency is 1/10000 itself. `offset` is the number of the first position.
+    `interleaved` alternates sine and cosine as in the paper. `halves` puts all sines first, as in Marian. `fairseq`
+    does the same, but its lowest frequency is exactly 1/10000. `offset` is the number of the first position.
     """
 
     def __init__(self, layout: Layout = "interleaved", offset: int = 0) -> None:
@@ -90,7 +91,7 @@ class SinusoidalPositions(NoPositions):
 
 
 class LearnedPositions(NoPositions):
-    """One trained vector a position, and none beyond `max_length`."""
+    """One trained vector for each of `max_length` positions."""
 
     def __init__(self, max_length: int, d_model: int, offset: int = 0) -> None:
         super().__init__()
@@ -99,7 +100,7 @@ class LearnedPositions(NoPositions):
         self.table = nn.Parameter(torch.empty(offset + max_length, d_model))
 
     def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
-        if isinstance(start, Tensor):  # whoever lets rows stand at different positions has seen to their number
+        if isinstance(start, Tensor):  # the caller has checked the length
             return x + self.table[self.offset + start[:, None] + torch.arange(x.size(1), device=x.device)]
         end = start + x.size(1)
         if end > self.max_length:
@@ -108,7 +109,7 @@ class LearnedPositions(NoPositions):
 
 
 class RotaryPositions(NoPositions):
-    """Queries and keys are turned by their position, so that their product depends on the distance (Su et al. 2021)."""
+    """Rotary embeddings: the product of a query and a key depends on their distance (Su et al. 2021)."""
 
     def __init__(self, d_key: int) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class RotaryPositions(NoPositions):
     def rotation(self, x: Float[Tensor, "B T D"], start: Start) -> Rotation | None:
         angles = _angles(start, x.size(1), self.d_key, x.device)
         if angles.dim() == 3:
-            angles = angles[:, None]  # [B, T, half] -> [B, 1, T, half]: all heads of a row alike
+            angles = angles[:, None]  # [B, T, half] -> [B, 1, T, half]: the same for all heads of a row
         return Rotation(angles.cos(), angles.sin())
 
 
@@ -132,6 +133,6 @@ def _angles(
 
 
 def frequencies(width: int, device: torch.device | None = None, reaches_end: bool = False) -> Float[Tensor, " half"]:
-    """1 / 10000^(2i / width), by way of a^b = exp(b ln a); if it reaches the end, 1 / 10000^(2i / (width - 2))."""
+    """Return 1 / 10000^(2i / width) as exp(b ln a). With `reaches_end`, return 1 / 10000^(2i / (width - 2))."""
     whole = max(width - 2, 1) if reaches_end else width
     return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / whole))

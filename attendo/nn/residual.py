@@ -1,4 +1,4 @@
-"""The path around a sub-layer, and the only place that knows pre-norm from post-norm."""
+"""Residual connection with pre-norm or post-norm. No other module depends on the choice."""
 
 from typing import Literal
 
@@ -19,11 +19,11 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def enter(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """What the sub-layer is given."""
+        """Return the input of the sub-layer."""
         return self.normalise(x) if self.pre_norm else x
 
     def leave(self, x: Float[Tensor, "B T D"], y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """What goes on, from what came in and what the sub-layer made of it."""
+        """Add the output `y` of the sub-layer to its input `x`, and normalise the sum with post-norm."""
         x = x + self.dropout(y)
         return x if self.pre_norm else self.normalise(x)
 

@@ -1,7 +1,7 @@
-"""Attention of one query a row, on a GPU: what a decoder does at every step.
+"""Attention with one query per row on a GPU, as in every decoding step.
 
-The library's kernels are made for many queries. For one they need a mask, keys that lie in order, and several launches
-where this needs a single one, which also puts the new key and value in their place.
+PyTorch's kernels are built for many queries. For one query they need a mask, keys in order, and several launches. This
+kernel needs one launch, and it also writes the new key and value to the cache.
 """
 
 import math
@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-_HAS_KERNEL = find_spec("triton") is not None  # comes with torch for GPUs
-# Positions read at a time. One warp of 32 threads does a program's work: more would wait for each other (measured on an
-# H200 with 1 to 1,024 rows).
+_HAS_KERNEL = find_spec("triton") is not None  # installed with torch for GPUs
+# Positions read at a time. Each program uses one warp of 32 threads, because more warps would wait for each other
+# (measured on an H200 with 1 to 1,024 rows).
 _BLOCK, _LONG_BLOCK, _MAX_SHORT_LENGTH = 16, 32, 64
 
 
 def is_supported(queries: Float[Tensor, "R H T K"]) -> bool:
-    """Whether the functions below can do the work of these queries."""
+    """Return whether the functions below support these queries."""
     return queries.is_cuda and queries.size(2) == 1 and not torch.is_grad_enabled() and _HAS_KERNEL
 
 
@@ -28,7 +28,7 @@ def attend(
     values: Float[Tensor, "N H S Kv"],
     visible: Bool[Tensor, "#N 1 1 S"] | None,
 ) -> Float[Tensor, "R H 1 Kv"]:
-    """As many rows side by side as there are more of them than keys look at the same ones."""
+    """Attend with one query per row. Each of the N rows of keys serves R / N consecutive queries."""
     mask = None if visible is None else visible[:, 0, 0].expand(keys.size(0), -1)
     return _launch_kernel(queries, keys, values, mask=mask)
 
@@ -40,7 +40,7 @@ def append_and_attend(
     length: Int[Tensor, " R"],
     order: Int[Tensor, "R C"] | None,
 ) -> Float[Tensor, "R H 1 Kv"]:
-    """Writes what is new at position `length` of each row of the storage, and looks at all up to there.
+    """Write the new key and value at position `length` of each row, then attend to all positions up to it.
 
     Position p of row r is read from row `order[r, p]`.
     """
@@ -60,7 +60,7 @@ def _launch_kernel(
 
     rows, heads, _, d_key = queries.shape
     d_value = values.size(-1)
-    # The kernel reads vectors in one piece.
+    # The kernel reads contiguous vectors.
     assert all(each.stride(-1) == 1 for each in (queries, keys, values, *(new or ())))
     mixed = torch.empty(rows, heads, 1, d_value, dtype=queries.dtype, device=queries.device)
     new_keys, new_values = new or (queries, queries)
@@ -78,7 +78,7 @@ def _launch_kernel(
         value_block=_next_power_of_2(d_value),
         block=_BLOCK if keys.size(2) <= _MAX_SHORT_LENGTH else _LONG_BLOCK,
         width=rows // keys.size(0),
-        appends=new is not None,
+        grows=new is not None,
         ordered=order is not None,
         masked=mask is not None,
         num_warps=1,
@@ -87,5 +87,5 @@ def _launch_kernel(
 
 
 def _next_power_of_2(number: int) -> int:
-    """The next one, 16 at least: fewer numbers are no less work."""
+    """Return the next power of 2, at least 16. Smaller blocks are not faster."""
     return max(16, 1 << (number - 1).bit_length())

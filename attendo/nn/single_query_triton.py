@@ -1,23 +1,23 @@
-"""The attention of single queries as one Triton kernel, for GPUs. `one_query.py` says when it is called, and what for.
+"""Triton kernel for attention with one query per row. `single_query_attention.py` launches it.
 
-A program serves one head of one row: it reads every key and value once and never writes a score to memory.
+A program computes one head of one row. It reads every key and value once and never writes a score to memory.
 """
 
 import triton
 import triton.language as tl
 
 
-@triton.jit  # whose compiler takes no annotations but its own
+@triton.jit  # Triton accepts only its own annotations
 def attend_kernel(
     queries,  # [R, H, d_key]
     keys,  # [N, H, P, d_key]
     values,  # [N, H, P, d_value]
-    new_keys,  # [R, H, d_key], written to place `lengths[row]` of the row, and looked at too
+    new_keys,  # [R, H, d_key], written to position `lengths[row]` of the row and attended to
     new_values,
-    lengths,  # [R] places of each row that are looked at
-    order,  # [R, P] the row that each place is read from
-    visible,  # [N, P] False where nobody may look
-    mixed,  # [R, H, d_value], the answer
+    lengths,  # [R] number of cached positions of each row
+    order,  # [R, P] the row that stores each position
+    visible,  # [N, P] False for masked positions
+    mixed,  # [R, H, d_value], the output
     num_positions,
     query_row,
     query_head,
@@ -39,9 +39,9 @@ def attend_kernel(
     d_value: tl.constexpr,
     key_block: tl.constexpr,  # the next power of 2
     value_block: tl.constexpr,
-    block: tl.constexpr,  # places at a time
-    width: tl.constexpr,  # rows side by side that share keys and values
-    appends: tl.constexpr,  # there are new keys and values, and lengths
+    block: tl.constexpr,  # positions at a time
+    width: tl.constexpr,  # consecutive rows that share keys and values
+    appends: tl.constexpr,  # new keys, new values and lengths are given
     ordered: tl.constexpr,
     masked: tl.constexpr,
 ):
@@ -82,5 +82,5 @@ def attend_kernel(
         sums = sums * shrunk + tl.sum(weights[:, None] * here, axis=0)
         total = total * shrunk + tl.sum(weights, axis=0)
         top = highest
-    answer = sums / tl.where(total == 0.0, 1.0, total)  # nothing to look at: zeros
+    answer = sums / tl.where(total == 0.0, 1.0, total)  # no visible key: zeros
     tl.store(mixed + (row * heads + head) * d_value + v, answer, mask=in_value)

@@ -1,4 +1,4 @@
-"""A task and a model in one call, as the pipelines of transformers 4 had it."""
+"""Pipelines: a task and a model in one call, as in transformers 4."""
 
 from attendo.pipelines.text_pipeline import Pipeline, pipeline
 

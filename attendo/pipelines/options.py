@@ -21,14 +21,14 @@ HF_OPTION_NAMES = {
     "renormalize_logits": "renormalise",
     "early_stopping": "stop",
 }
-# These two count what is new, and ours all tokens of an answer, those that it was to begin with too.
+# These two count new tokens. attendo's options count all output tokens, including a forced prefix.
 NEW_TOKEN_OPTIONS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
 _STOP_RULES = {True: "first", False: "settled", "never": "exhaustive"}
 _INTEGER_OPTIONS = ("n_best", "max_length", "min_length", *NEW_TOKEN_OPTIONS)
 _NATIVE_OPTIONS = {"like", *(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields} - {
     "alignments"
 }
-# Values by which nothing is asked for that does not happen anyway.
+# Values of unsupported options that match attendo's behaviour.
 _NEUTRAL_VALUES: dict[str, Collection[Any]] = {
     "return_tensors": (False,),
     "return_text": (True,),
@@ -79,18 +79,18 @@ _REMEDIES = {
 @dataclass(frozen=True)
 class PipelineTask:
     name: str
-    key: str  # that an answer stands under
-    model_task: str | None  # what about.json calls a model for it; None: for anything
+    key: str  # result field of the output
+    model_task: str | None  # task in about.json; None accepts any model
     languages: tuple[str, str] | None = None
 
     @property
     def continues(self) -> bool:
-        """Whether a text is gone on with, not answered."""
+        """Return whether the task continues its input."""
         return self.name == "text-generation"
 
     @property
     def reads_full_text(self) -> bool:
-        """Whether a text is never split by default: the answer is to all of it."""
+        """Return whether texts are not split into sentences by default."""
         return self.name in ("summarization", "conversational")
 
     @property
@@ -112,7 +112,7 @@ _TRANSLATION_PAIR = re.compile(r"translation_([A-Za-z-]+)_to_([A-Za-z-]+)")
 
 
 def parse_task(name: str) -> PipelineTask:
-    """One of `TASKS`; `translation_en_to_de` names the languages too."""
+    """Return the task with this name. `translation_en_to_de` also sets the languages."""
     if not isinstance(name, str):
         raise UsageError("task_not_string", task=name, tasks=", ".join(TASKS))
     if pair := _TRANSLATION_PAIR.fullmatch(name):
@@ -123,7 +123,7 @@ def parse_task(name: str) -> PipelineTask:
 
 
 def check_model(task: PipelineTask, model: TextModel) -> None:
-    """A model that says it is for something else, or between other languages, is a `UsageError`."""
+    """Raise `UsageError` if the model is for another task or other languages."""
     if task.continues and not model.decoder_only:
         raise UsageError("task_needs_decoder_only", task=task.name)
     if model.decoder_only and not task.continues:
@@ -138,7 +138,7 @@ def check_model(task: PipelineTask, model: TextModel) -> None:
 
 
 def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
-    """src_lang and tgt_lang must be those of the model, which has one of each."""
+    """Raise `UsageError` if src_lang or tgt_lang is not the model's language."""
     for name, side in (("src_lang", "source"), ("tgt_lang", "target")):
         asked, own = given.get(name), model.about.get(f"{side}_language")
         if asked is not None and own is None:
@@ -148,15 +148,15 @@ def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
 
 
 def _check_language(subject: str, requested: str, model_language: str) -> None:
-    """By its first part: en is en_XX and en-GB too."""
+    """Compare the first subtag only: en matches en_XX and en-GB."""
     if re.split("[-_]", requested)[0].lower() != model_language.split("-")[0]:
         raise UsageError("language_not_of_model", subject=subject, requested=requested, own=model_language)
 
 
 def from_hf_options(given: Mapping[str, Any], task: PipelineTask) -> dict[str, Any]:
-    """By the names that `TextModel.generate` has, but for numbers of new tokens and what only a pipeline knows.
+    """Convert options to the names of `TextModel.generate`. None values are dropped.
 
-    None is as if left out.
+    `max_new_tokens`, `min_new_tokens` and the pipeline's own options keep their names.
     """
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -177,14 +177,14 @@ def from_hf_options(given: Mapping[str, Any], task: PipelineTask) -> dict[str, A
 
 
 def merge_options(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call says wins, also where it says the same by another name."""
+    """Merge options. A call overrides the defaults, also under an alias such as max_new_tokens for max_length."""
     said = {*call, *(NEW_TOKEN_OPTIONS.get(name) for name in call)}
     said |= {new for new, whole in NEW_TOKEN_OPTIONS.items() if whole in call}
     return {**{name: value for name, value in defaults.items() if name not in said}, **call}
 
 
 def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:
-    """Tells which of the names given is which of ours that the error speaks of."""
+    """Add to the error which transformers option corresponds to each attendo option that it names."""
     names = {**HF_OPTION_NAMES, **NEW_TOKEN_OPTIONS}
     same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
     return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error

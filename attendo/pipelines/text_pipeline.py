@@ -1,4 +1,4 @@
-"""A pipeline: texts or conversations in, lists of dicts out."""
+"""Pipelines that map texts or conversations to lists of dicts."""
 
 import warnings
 from bisect import bisect_left
@@ -32,17 +32,17 @@ Record = dict[str, Any]
 _LENGTH_LIMITS = {"max_length", "max_new_tokens"}
 Device = str | int | torch.device
 ChatMessage = dict[str, Any]
-_MAX_NAMED_UNKNOWN = 20  # unknown parts that a warning names
-LINE_BREAK = "\n"  # between the turns for a model that did not learn from turns
+_MAX_NAMED_UNKNOWN = 20  # unknown pieces named in a warning
+LINE_BREAK = "\n"  # turn separator for models trained without TURN_SEPARATOR
 
 
 class Pipeline:
-    """One task of one model. `defaults` hold for every call that does not say otherwise.
+    """One task of one model. `defaults` apply to every call that does not override them.
 
-    A text gives a list of dicts, one for each answer asked for. A list of texts gives a list of dicts, or of such lists
-    where several answers are asked for; where texts are gone on with, and for conversations, always of such lists.
-    What was not read or came to no end is told in the dict, and by a `IncompleteWarning`. `sentences` in the dict: the
-    text was split into so many, because the model learned from single sentences or the call asks for it.
+    A text returns a list of dicts, one per hypothesis. A list of texts returns one dict per text, or a list of dicts
+    per text with `n_best` above 1. text-generation and conversational return a list of dicts per input.
+    The dict and an `IncompleteWarning` report truncated sources and cut outputs. `sentences` in the dict is the number
+    of sentences a text was split into. Texts are split if the model was trained on single sentences, or with `split`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Pipeline:
         self._check_options(defaults, self._defaults)
 
     def __call__(self, inputs: Any, *, batch_size: int | None = None, **options: Any) -> list[Any]:
-        """`inputs` are a text, a list of texts, a conversation or a list of those, by the task."""
+        """Run the task on a text or a list of texts, or on a conversation or a list of conversations."""
         asked = merge_options(self._defaults, from_hf_options(options, self._task))
         config = self._check_options(options, asked)
         one, several = self._normalise_inputs(inputs)
@@ -76,7 +76,7 @@ class Pipeline:
         return [records[0] for records in told] if flat else told
 
     def _normalise_inputs(self, inputs: Any) -> tuple[bool, list[Any]]:
-        """Whether it was one alone, and all of them."""
+        """Return whether there is a single input, and the list of inputs."""
         takes_messages = self._task.takes_messages
         is_one: Callable[[Any], bool] = is_conversation if takes_messages else lambda each: isinstance(each, str)
         if is_one(inputs):
@@ -87,7 +87,7 @@ class Pipeline:
         return False, inputs
 
     def _check_options(self, given: Mapping[str, Any], call_options: CallOptions) -> GenerationConfig:
-        """The settings of a call, and all faults that can be told before a text is seen."""
+        """Return the settings of a call. Raise `UsageError` for every error that does not depend on a text."""
         check_languages(call_options, self.model)
         if new := [name for name in NEW_TOKEN_OPTIONS if name in call_options and call_options.get("prefix")]:
             raise UsageError("new_tokens_with_prefix", option=new[0], replacement=NEW_TOKEN_OPTIONS[new[0]])
@@ -97,7 +97,7 @@ class Pipeline:
             raise to_hf_names(error, given) from None
 
     def _generate(self, texts: Sequence[str], call_options: CallOptions, batch_size: int | None) -> list[Result]:
-        """In the order of the texts; `batch_size`: so many are decoded together, at most."""
+        """Return the results in the order of the texts. At most `batch_size` texts are decoded together."""
         found: dict[int, Result] = {}
         wishes = GenerateOptions(prefix=call_options.get("prefix", ""), constraints=call_options.get("constraints", ()))
         prefixes, phrases = wishes.expand_prefixes(len(texts)), wishes.expand_constraints(len(texts))
@@ -111,7 +111,7 @@ class Pipeline:
         return [found[place] for place in range(len(texts))]
 
     def _group_texts(self, texts: Sequence[str], call_options: CallOptions) -> Iterator[tuple[CallOptions, list[int]]]:
-        """Texts that can be asked for together: new tokens come on top of those of a text that is gone on with."""
+        """Yield groups of texts with equal options. Limits on new tokens add the prompt length of a continued text."""
         new = {whole: call_options[name] for name, whole in NEW_TOKEN_OPTIONS.items() if name in call_options}
         plain, by_length = _generate_options(call_options), defaultdict[int, list[int]](list)
         if self._task.reads_full_text:
@@ -139,16 +139,16 @@ class Pipeline:
     def _extract_continuation(
         self, given: str, result: Result, hypothesis: Hypothesis, call_options: CallOptions
     ) -> str:
-        """Behind the text as it was given, not as the tokenizer reads it."""
+        """Return the continuation after the text as given, which may differ from the decoded prompt."""
         read = self.model.target_tokenizer.decode(hypothesis.ids[: result.source_tokens])
         new = hypothesis.text.removeprefix(read)
         if given[-1:].isspace() and not read[-1:].isspace():
-            new = new.removeprefix(" ")  # a word that brings its own space, which the text has already
+            new = new.removeprefix(" ")  # the text already ends with the space
         return given + new if call_options.get("return_full_text", True) else new
 
 
 def _generate_options(call_options: CallOptions) -> CallOptions:
-    """As `TextModel.generate` takes them."""
+    """Return the options of `TextModel.generate`, without those of the pipeline."""
     own = ("return_full_text", "src_lang", "tgt_lang", *NEW_TOKEN_OPTIONS)
     return {name: value for name, value in call_options.items() if name not in own}
 
@@ -167,12 +167,12 @@ def pipeline(
     batch_size: int | None = None,
     **defaults: Any,
 ) -> Pipeline:
-    """A model for one task: translation (also translation_en_to_de), summarization, text2text-generation,
+    """Create a pipeline for translation (also translation_en_to_de), summarization, text2text-generation,
     text-generation or conversational.
 
-    `model` is a folder or what `attendo.load` made of one. `device` is as for `load`, or transformers' number of a GPU,
-    -1 for the CPU. `batch_size` texts are decoded together at most. `defaults` are options of `TextModel.generate`, or
-    of transformers where those mean the same; a call may say otherwise.
+    `model` is a folder or a model from `attendo.load`. `device` is as for `load`, or a GPU index as in transformers,
+    with -1 for the CPU. At most `batch_size` texts are decoded together. `defaults` are options of
+    `TextModel.generate` or equivalent transformers options. A call may override them.
     """
     asked = parse_task(task)
     if isinstance(model, TextModel):
@@ -192,19 +192,19 @@ def _device_name(device: Device | None) -> str:
 
 
 def _check_device(model: TextModel, device: Device | None) -> None:
-    """A model that is there stays where it is."""
+    """Raise `UsageError` if a loaded model is on another device. The model is not moved."""
     if device is None or _device_name(device) in ("auto", str(model.device), model.device.type):
         return
     raise UsageError("model_on_other_device", device=model.device, requested=device)
 
 
 def is_conversation(given: Any) -> bool:
-    """One of messages; several are a list of such."""
+    """Return whether the input is a non-empty list of messages."""
     return isinstance(given, list) and bool(given) and all(isinstance(each, dict) for each in given)
 
 
 def build_conversation_source(messages: Sequence[ChatMessage], model: TextModel, config: GenerationConfig) -> str:
-    """What the model reads of them with these settings."""
+    """Return the source text of a conversation: its latest turns that fit."""
     texts = [_message_text(message) for message in messages]
     if messages[-1]["role"] != "user":
         raise UsageError("last_message_not_user")
@@ -217,7 +217,7 @@ def append_response(messages: Sequence[ChatMessage], text: str) -> list[ChatMess
 
 
 def short_repr(value: Any) -> str:
-    """Of a value that is not what it should be."""
+    """Return the repr of a value, cut to 80 characters, for an error message."""
     whole = repr(value)
     return whole if len(whole) <= 80 else f"{whole[:77]}..."
 
@@ -232,11 +232,11 @@ def _message_text(message: ChatMessage) -> str:
 
 
 class IncompleteWarning(UserWarning):
-    """A text was not read whole, or its answer is not whole; the dicts of a pipeline say which."""
+    """A source or an output is incomplete. The dicts of a pipeline show which."""
 
 
 def find_shortcomings(result: Result, hypothesis: Hypothesis, expects_end: bool) -> dict[str, Any]:
-    """By the names of `attendo generate --json`; what there is none of is left out. `expects_end`: answers have an end."""
+    """Return the incomplete parts by the names of `attendo generate --json`. `expects_end`: report cut outputs."""
     told = {
         "unknown": list(result.unknown),
         "source_left_out": result.source_left_out,
@@ -248,7 +248,7 @@ def find_shortcomings(result: Result, hypothesis: Hypothesis, expects_end: bool)
 
 
 def warn_incomplete(results: Sequence[Result], expects_end: bool, limited: bool) -> None:
-    """Once for all texts of a call. `limited`: the call itself says how long answers are."""
+    """Warn once for all texts of a call. `limited`: the call sets a length limit, so cut outputs are not reported."""
     best = [find_shortcomings(result, result.best, expects_end) for result in results]
     unknown = list(dict.fromkeys(part for each in best for part in each.get("unknown", ())))
     more = f" and {len(unknown) - _MAX_NAMED_UNKNOWN:,} more" if len(unknown) > _MAX_NAMED_UNKNOWN else ""
@@ -270,22 +270,22 @@ def warn_incomplete(results: Sequence[Result], expects_end: bool, limited: bool)
 def join_latest_turns(
     texts: Sequence[str], model: TextModel, max_turns: int | None, fits: Callable[[str], bool]
 ) -> str:
-    """As many as fit, and at most so many; the last one in any case."""
+    """Join the latest turns that fit, at most `max_turns`. The last turn is always included."""
     texts = texts[-max_turns:] if max_turns is not None else texts
     with_symbol = TURN_SEPARATOR in model.source_tokenizer.symbols
-    if model.source_tokenizer.unknown(" "):  # characters that were learned without spaces (data.without_spaces)
+    if model.source_tokenizer.unknown(" "):  # character vocabulary without spaces (data.without_spaces)
         texts = [text.replace(" ", "") for text in texts]
 
     def last(count: int) -> str:
         turns = texts[len(texts) - count :]
         return join_turns(map(escape_turn, turns)) if with_symbol else LINE_BREAK.join(turns)
 
-    # Halving: to encode a long conversation turn by turn would take long.
+    # Binary search: encoding a long conversation turn by turn is slow.
     too_long = bisect_left(range(len(texts) + 1), True, lo=1, key=lambda count: not fits(last(count)))
     return last(max(1, too_long - 1))
 
 
 def max_source_tokens(model: TextModel, config: GenerationConfig) -> int:
-    """That can be read, without what is put before every source."""
+    """Return the maximum source length in tokens, without the source prefix."""
     limits = (config.max_source, model.runtime.max_sequence_length)
     return min(limit for limit in limits if limit is not None) - len(config.source_prefix)

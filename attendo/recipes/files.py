@@ -13,16 +13,16 @@ from attendo.errors import DataError, UsageError
 from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import make_test_corpus
 
-NamedFiles = dict[str, Path]  # by their names in the run file, which stay when a data set is moved
+NamedFiles = dict[str, Path]  # by their names in the run file, which do not change if a data set is moved
 
 
 def list_training_files(data: DataConfig) -> NamedFiles:
-    """What a run learns from and validates with."""
+    """Return the training and validation files of a run."""
     return _map_names_to_paths(_list_training_paths(data.replace(folder=None)), _list_training_paths(data))
 
 
 def list_test_files(config: RunConfig) -> NamedFiles:
-    """What the tests of a recipe are read from."""
+    """Return the test files of a recipe."""
     nowhere = config.replace(data=config.data.replace(folder=None))
     return _map_names_to_paths(
         *([path for each in list_test_corpora(of) for path in _corpus_paths(each)] for of in (nowhere, config))
@@ -30,7 +30,7 @@ def list_test_files(config: RunConfig) -> NamedFiles:
 
 
 def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:
-    """The texts of all tests that have files, parts of a test one by one."""
+    """Return the texts of all tests with files. Each part of a test is a separate text."""
     tests = () if config.reproduce is None else config.reproduce.test
     apart = [test.for_part(part) for test in tests for part in test.parts] + [test for test in tests if not test.parts]
     found = [make_test_corpus(test, config.data) for test in apart]
@@ -38,7 +38,7 @@ def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:
 
 
 def read_complete_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
-    """The pairs of a test. One that cannot be judged is an error: left out, or empty, it would change the score."""
+    """Yield the pairs of a test. An invalid pair is an error: skipping it would change the score."""
     for row in read_rows(corpus):
         if (fault := find_text_fault(row)) is not None:
             raise DataError("test_row_invalid", corpus=corpus.name, row=row.number, fault=fault)
@@ -46,7 +46,7 @@ def read_complete_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
 
 
 def compute_checksums(files: Mapping[str, Path]) -> dict[str, str]:
-    """SHA-256 by name."""
+    """Return SHA-256 checksums by name."""
     found = {}
     for name, path in files.items():
         try:
@@ -59,7 +59,7 @@ def compute_checksums(files: Mapping[str, Path]) -> dict[str, str]:
 
 def _list_training_paths(data: DataConfig) -> list[Path]:
     if data.prepared is not None:
-        return [data.prepared / "index.json"]  # it has the checksums of all else
+        return [data.prepared / "index.json"]  # contains the checksums of all other files
     return [
         *(path for each in (*data.training, *data.validation) for path in _corpus_paths(each)),
         *(path for files in data.text_files for path in files),
@@ -75,7 +75,7 @@ def _map_names_to_paths(names: list[Path], paths: list[Path]) -> NamedFiles:
 
 
 def write_text_file(path: Path, text: str) -> None:
-    """In place of what may be there; the error has the path, and the bytes where the disk is full."""
+    """Write or replace a file atomically. The error names the path, and the bytes needed if the disk is full."""
     content = text.encode("utf-8", "backslashreplace")
     try:
         with atomic_files.explain_disk_full(path, len(content)):

@@ -1,4 +1,4 @@
-"""Several trainings at once, each a process of its own with a log file."""
+"""Runs several training jobs in parallel, each in its own process with a log file."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from attendo.errors import AttendoError
 
-_POLL_SECONDS = 0.2  # seconds between two looks
+_POLL_SECONDS = 0.2  # poll interval
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Arguments of `attendo`, and where its words go."""
+    """Arguments of `attendo`, and the path of its log."""
 
     name: str
     arguments: Sequence[str]
@@ -38,11 +38,11 @@ class TrainingJobFinished:
 
 @dataclass(frozen=True)
 class TrainingJobsPending:
-    """Nothing has happened: a moment to ask for the end, by closing the stream."""
+    """Emitted at every poll without an event. The caller may close the stream here to stop the jobs."""
 
 
 class JobError(AttendoError):
-    """A training failed; the code is its own."""
+    """A training job failed. The exit code is that of the job."""
 
     def __init__(self, code: str, /, exit_code: int = 1, **values: object) -> None:
         super().__init__(code, **values)
@@ -59,7 +59,7 @@ class _RunningJob:
 def run_jobs(
     jobs: Sequence[TrainingJob], max_parallel: int
 ) -> Generator[TrainingJobStarted | TrainingJobFinished | TrainingJobsPending, None, None]:
-    """In their order, so many at once. Whatever ends the stream early, those at work are asked to save and end."""
+    """Run jobs in order, at most `max_parallel` at once. If the stream ends early, running jobs save and terminate."""
     waiting, running = deque(jobs), list[_RunningJob]()
     try:
         while waiting or running:
@@ -80,15 +80,15 @@ def _start(job: TrainingJob, max_parallel: int) -> _RunningJob:
     job.log.parent.mkdir(parents=True, exist_ok=True)
     threads = {
         _THREADS_VARIABLE: str(max(1, (os.cpu_count() or 1) // max_parallel))
-    }  # or they would stand in each other's way
+    }  # more threads would contend for the cores
     with job.log.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "attendo", *job.arguments],  # -P: no module of the working folder
+            [sys.executable, "-P", "-m", "attendo", *job.arguments],  # -P: do not import from the working folder
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**threads, **os.environ},
-            process_group=0,  # Ctrl-C comes to us alone; a second signal would keep them from saving
+            process_group=0,  # only the parent receives Ctrl-C; a second signal would prevent saving
         )
     return _RunningJob(job, process, time.monotonic())
 

@@ -1,4 +1,4 @@
-"""Recipes: run files with a table [reproduce], where they lie, which trainings they ask for and on which files."""
+"""Recipes: run files with a table [reproduce], their locations, planned runs and files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,20 +20,20 @@ from attendo.runs.recipe_config import (
 )
 from attendo.settings import suggest_name
 
-DEFAULT_DATA_FOLDER = Path("data")  # where data sets lie unless said otherwise
-_MAX_NAMED_FILES = 8  # missing files that are named one by one
+DEFAULT_DATA_FOLDER = Path("data")  # default folder of the data sets
+_MAX_NAMED_FILES = 8  # maximum number of missing files listed in an error
 
 _PACKAGE = Path(__file__).parents[1]
-_RECIPE_FOLDERS = (_PACKAGE / "recipes" / "run_files", _PACKAGE.parent / "recipes")  # of a wheel, and of a checkout
+_RECIPE_FOLDERS = (_PACKAGE / "recipes" / "run_files", _PACKAGE.parent / "recipes")  # in a wheel, and in a checkout
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One training."""
+    """One training run of a recipe."""
 
     seed: int
     variant: str | None
-    folder: Path  # of its run
+    folder: Path  # run folder
 
     @property
     def name(self) -> str:
@@ -41,17 +41,17 @@ class PlannedRun:
 
     @property
     def changes(self) -> list[str]:
-        """What `attendo train` is to --set."""
+        """The --set options for `attendo train`."""
         variant = [] if self.variant is None else [f"variant={toml_literal(self.variant)}"]
         return [f"seed={self.seed}", *variant]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A run file, and those of its seeds and variants that are wanted."""
+    """A run file with its selected seeds and variants."""
 
     path: Path
-    values: dict[str, Any]  # as the file has them
+    values: dict[str, Any]  # as in the file
     criteria: Reproduce
     seeds: tuple[int, ...]
     variants: tuple[str, ...]
@@ -62,7 +62,7 @@ class Recipe:
 
     @property
     def expected_scope(self) -> str | None:
-        """What the numbers that are expected are of, where less than that is wanted; they judge nothing then."""
+        """Scope of the expected numbers if only a part of it is selected, else None. A part gets no verdict."""
         if set(self.variants) != set(self.criteria.variants):
             return f"the mean of {len(self.criteria.variants)} variants"
         if self.criteria.ensemble and len(self.seeds) < len(self.criteria.seeds):
@@ -71,18 +71,18 @@ class Recipe:
 
     @property
     def is_partial(self) -> bool:
-        """Whether some of its own seeds or variants are left out."""
+        """Whether some of the recipe's seeds or variants are not selected."""
         return not ({*self.criteria.seeds} <= {*self.seeds} and {*self.criteria.variants} <= {*self.variants})
 
     def select(self, seeds: Sequence[int] = (), variants: Sequence[str] = ()) -> "Recipe":
-        """Some seeds or variants instead of all; seeds may be others than the recipe's own."""
+        """Select seeds or variants. Seeds may differ from the recipe's own."""
         known = list(self.criteria.variants)
         if unknown := [name for name in variants if name not in known]:
             raise unknown_variant_error(unknown[0], known, self.name)
         return replace(self, seeds=tuple(seeds) or self.seeds, variants=tuple(variants) or self.variants)
 
     def plan(self, out: Path) -> list[PlannedRun]:
-        """The trainings, those of a variant together, each with a folder below `out`."""
+        """Return the training runs, grouped by variant, each with a folder in `out`."""
         return [
             PlannedRun(seed, variant, (out if variant is None else out / variant) / f"seed-{seed}")
             for variant in self.variants or (None,)
@@ -90,14 +90,14 @@ class Recipe:
         ]
 
     def config(self, variant: str | None, folder: Path | None = None) -> RunConfig:
-        """The settings for a variant, with its files, those of the tests too, in a folder."""
+        """Return the settings for a variant, with its training and test files in `folder`."""
         values = self.values if variant is None else {**self.values, "variant": variant}
         if folder is not None:
             values = {**values, "data": {**values["data"], "folder": folder}}
         return RunConfig(**values)
 
     def data_folder(self, given: Path | None) -> Path | None:
-        """Where the files are: the folder given or, in it, the one that has the data set's name."""
+        """Return the data folder: the given one, or its subfolder with the name of the data set."""
         if given is None and "folder" in self.values["data"]:
             return None
         place = given or DEFAULT_DATA_FOLDER
@@ -105,7 +105,7 @@ class Recipe:
         return named if named.is_dir() else place
 
     def check_files(self, folder: Path | None) -> None:
-        """All files of all variants must be there and their tests whole, before hours are spent on some of them."""
+        """Check that all files of all variants exist and the tests are complete, before hours of training."""
         configs = [self.config(variant, folder) for variant in self.variants or (None,)]
         files = [
             path
@@ -122,7 +122,7 @@ class Recipe:
 
 
 def find_recipe(name: str) -> Recipe:
-    """By the path of a run file, or by the name of a recipe that comes with attendo."""
+    """Return a recipe by the path of a run file, or by the name of a built-in recipe."""
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         return read_recipe(path)
@@ -138,13 +138,13 @@ def find_recipe(name: str) -> Recipe:
 
 
 def list_recipes() -> dict[str, Path]:
-    """The recipes that come with attendo, by name."""
+    """Return the paths of the built-in recipes, by name."""
     paths = [path for shelf in _RECIPE_FOLDERS for path in sorted(shelf.glob("*.toml"))]
     return {path.stem: path for path in paths if "reproduce" in read_run_file(path)}
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A run file that says how it is judged, checked."""
+    """Read and validate a run file with a table [reproduce]."""
     values = read_run_file(path)
     if "reproduce" not in values:
         raise UsageError("reproduce_table_missing", path=path)
@@ -154,12 +154,12 @@ def read_recipe(path: Path) -> Recipe:
         chosen = [{"variant": name} for name in names] or [{}]
         judged, *_ = [
             _check_recipe(RunConfig(**values, **variant)) for variant in chosen
-        ]  # each may have its own settings
+        ]  # each variant may have its own settings
     return Recipe(path, values, judged, judged.seeds, judged.variants)
 
 
 def _check_recipe(config: RunConfig) -> Reproduce:
-    """How it is judged, which must go with how it is trained."""
+    """Check the evaluation settings against the training settings, and return them."""
     assert config.reproduce is not None, "it is in the values"
     _check_ensemble(config.reproduce, config.data)
     for test in config.reproduce.test:

@@ -1,4 +1,4 @@
-"""What a recipe came to: scores by seed and variant, beside what was expected, and a verdict."""
+"""Results of a recipe: scores by seed and variant, expected values and a verdict."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ from attendo.recipes.scoring import ENSEMBLE, RecipeScore
 from attendo.runs.recipe_config import Expectation
 
 RESULTS_FILE = "results.json"
-PARTIAL_RESULTS_FILE = "results-partial.json"  # of some seeds or variants: those of all of them stay
+PARTIAL_RESULTS_FILE = "results-partial.json"  # for selected seeds or variants; does not replace the full results
 _MACHINE_FACTS = ("hardware", "device", "threads", "cores", "python", "torch", "attendo")
-_ROUNDING = 1e-9  # a mean of numbers that are just as expected may come out a last bit below
+_ROUNDING = 1e-9  # a mean of values equal to the expected one may be lower by a rounding error
 
 
 @dataclass(frozen=True)
 class RecipeTestResult:
-    """One test: a score of every seed and variant."""
+    """Result of one test: a score for every seed and variant."""
 
     test: Expectation
     scores: tuple[RecipeScore, ...]
-    is_complete: bool  # whether all is there that the expected number is of
+    is_complete: bool  # True if all runs that the expected number covers are included
 
     @property
     def higher_is_better(self) -> bool:
@@ -40,23 +40,23 @@ class RecipeTestResult:
 
     @property
     def ensemble(self) -> float | None:
-        """The same of the models of all seeds, where they answered as one."""
+        """The mean over the variants for the ensemble of all seeds; None if there is no ensemble."""
         found = self.select_scores(model_label=ENSEMBLE)
         return self._mean(found) if found else None
 
     @property
     def mean(self) -> float:
-        """Over seeds and variants."""
+        """The mean over seeds and variants."""
         return fmean(self.seeds.values())
 
     @property
     def value(self) -> float:
-        """What is judged."""
+        """The value compared with the expected one."""
         return self.mean if self.ensemble is None else self.ensemble
 
     @property
     def passed(self) -> bool | None:
-        """None where nothing is expected, or what is expected is of more than these."""
+        """Whether the test passed; None if nothing is expected, or the expected number covers more runs."""
         expected, spread = self.test.expected, self.test.spread + _ROUNDING
         if expected is None or not self.is_complete:
             return None
@@ -74,7 +74,7 @@ class RecipeTestResult:
 
 @dataclass(frozen=True)
 class RecipeOutcome:
-    """All tests of a recipe."""
+    """Results of all tests of a recipe."""
 
     recipe: Recipe
     runs: tuple[PlannedRun, ...]
@@ -82,13 +82,13 @@ class RecipeOutcome:
 
     @property
     def passed(self) -> bool | None:
-        """Whether all that could be judged came out as expected; None where nothing could."""
+        """Whether all tests with a verdict passed; None if there are none."""
         judged = [row.passed for row in self.rows if row.passed is not None]
         return all(judged) if judged else None
 
 
 def make_outcome(recipe: Recipe, runs: Sequence[PlannedRun], scores: Sequence[RecipeScore]) -> RecipeOutcome:
-    """Scores in the order of the recipe's tests."""
+    """Group scores in the order of the recipe's tests."""
     tests = {(test.name, test.metric): test for test in recipe.criteria.test}
     whole = recipe.expected_scope is None
     rows = [
@@ -101,7 +101,7 @@ def make_outcome(recipe: Recipe, runs: Sequence[PlannedRun], scores: Sequence[Re
 def write_results(
     outcome: RecipeOutcome, out: Path, folder: Path | None, machine: Mapping[str, Any], seconds: float
 ) -> Path:
-    """All of it, with the date and what it ran on; `folder` is that of the data, machine and seconds are of scoring."""
+    """Write all results with date and machine. `folder` is the data folder; `machine` and `seconds` are of scoring."""
     recipe, judged = outcome.recipe, outcome.recipe.criteria
     configs = [recipe.config(variant, folder) for variant in recipe.variants or (None,)]
     runs = [

@@ -1,4 +1,4 @@
-"""How far a training of a recipe has come, as its run folder tells."""
+"""The state of a recipe's training run, read from its run folder."""
 
 import json
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from attendo.runs.config import RunConfig, list_differences, load_run_config, ma
 from attendo.runs.recipe_config import Expectation
 
 RunState = Literal["new", "begun", "complete"]
-Checksums = Mapping[str, str]  # SHA-256 of the files that a run learns from, by their names in the run file
+Checksums = Mapping[str, str]  # SHA-256 of the training files, by their names in the run file
 
 TEXTS_FILE = "texts.json"
 
 
 def read_run_state(folder: Path, config: RunConfig, checksums: Checksums) -> RunState:
-    """Whether the run in a folder is still to be begun, resumed, or taken as it is. Another run's is refused."""
+    """Return whether the run is new, begun or complete. Raise `UsageError` if the folder has a different run."""
     begun = any((folder / name).exists() for name in ("data", "checkpoints", "model"))
     if not (begun and (folder / "run.toml").is_file()):
         return "new"
@@ -28,17 +28,17 @@ def read_run_state(folder: Path, config: RunConfig, checksums: Checksums) -> Run
     _check_text_unchanged(folder, (stored.data.folder, config.data.folder), checksums)
     if not _is_complete(folder, config.train.steps):
         return "begun"
-    read_run_facts(folder)  # what will be asked of it in the end: what is damaged is told before other runs are trained
+    read_run_facts(folder)  # read at the end too: report damage before other runs are trained
     return "complete"
 
 
 def write_text_checksums(folder: Path, checksums: Checksums) -> None:
-    """What a run learns from, written down when it begins. Runs from before that was done are taken as they are."""
+    """Write the checksums of the training files when a run begins. Older runs without them are accepted."""
     write_text_file(folder / TEXTS_FILE, json.dumps(dict(checksums), indent=2, ensure_ascii=False) + "\n")
 
 
 def read_run_facts(folder: Path) -> dict[str, Any]:
-    """What a finished run came to, what it learned from and what it ran on."""
+    """Return steps, training time, training files and environment of a finished run."""
     (history,) = read_histories([folder])
     texts = _read_text_checksums(folder)
     return {
@@ -51,7 +51,7 @@ def read_run_facts(folder: Path) -> dict[str, Any]:
 
 
 def read_validation_loss(folder: Path, test: Expectation, config: RunConfig) -> float:
-    """Of the weights that the model folder has, in nats a token."""
+    """Return the validation loss of the weights in the model folder, in nats per token."""
     (history,) = read_histories([folder])
     step = _read_scores(folder).get("best_step") if config.train.final == "best" else history.steps[-1]
     for place, validated in enumerate(history.validation_steps):
@@ -61,7 +61,7 @@ def read_validation_loss(folder: Path, test: Expectation, config: RunConfig) -> 
 
 
 def _check_text_unchanged(folder: Path, data_folders: tuple[Path | None, Path | None], checksums: Checksums) -> None:
-    """The text must be the same, wherever it lies; `data_folders` are those of then and of now."""
+    """Check that the text is unchanged, even if moved. `data_folders` are the old and the new folder."""
     before = _read_text_checksums(folder)
     if before is None:
         return
@@ -79,20 +79,20 @@ def _check_text_unchanged(folder: Path, data_folders: tuple[Path | None, Path | 
 
 
 def _is_complete(folder: Path, steps: int) -> bool:
-    """The model is written anew at the end, with the last step; that may be an early one, if patience ran out."""
+    """Return whether the run has finished. The final model has the last step, or an early one if patience ran out."""
     written = _read_scores(folder).get("step")
     return isinstance(written, int) and (written >= steps or _has_stopped_early(folder, written))
 
 
 def _has_stopped_early(folder: Path, step: int) -> bool:
-    read_histories([folder])  # says so where a line is damaged; the last one may be cut
+    read_histories([folder])  # raises an error for a damaged line; the last one may be truncated
     with (folder / METRICS_FILE).open("rb") as lines:
         told = [json.loads(line) for line in lines if line.startswith(b'{"kind": "stopped"') and line.endswith(b"\n")]
     return any(report["step"] == step for report in told)
 
 
 def _read_scores(folder: Path) -> dict[str, Any]:
-    """Empty where they are damaged: the run is then not complete, and writes them anew."""
+    """Return the scores, or nothing if they are damaged: the run is then incomplete and writes them again."""
     try:
         return _read_json_object(folder / "model" / "scores.json")
     except ModelError:
@@ -114,9 +114,9 @@ def _read_json_object(path: Path) -> dict[str, Any]:
 
 
 def _comparable_config(config: RunConfig) -> RunConfig:
-    """The settings as a run keeps them, but for what makes no other run of it.
+    """Return the settings as a run stores them, without those that do not change the run.
 
-    Data sets may be moved; and where memory did not suffice, smaller batches make updates of the same size.
+    Data sets may be moved. Smaller batches with more accumulation give the same update size.
     """
     config = make_paths_absolute(config)
     train, together = config.train, config.train.batch_tokens * config.train.accumulate

@@ -1,4 +1,4 @@
-"""The tests of a recipe, scored: what each model, or all seeds of a variant together, make of them."""
+"""Scores the tests of a recipe, for each model or for an ensemble of all seeds of a variant."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,15 @@ from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import Expectation, make_test_corpus
 from attendo.text_model import TextModel, load
 
-ENSEMBLE = "together"  # the models of all seeds as one
-_CHUNK_TEXTS = 2048  # of like length
+ENSEMBLE = "together"  # the ensemble of all seeds
+_CHUNK_TEXTS = 2048  # texts of similar length per call
 
 TextPair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class ScoringStarted:
-    """Work that begins: which test, of which models."""
+    """Event: scoring of a test begins."""
 
     test: str
     models: str
@@ -33,7 +33,7 @@ class ScoringStarted:
 
 @dataclass(frozen=True)
 class TruncatedOutputs:
-    """Answers that ended at the length limit."""
+    """Outputs that reached the length limit."""
 
     test: str
     models: str
@@ -43,7 +43,7 @@ class TruncatedOutputs:
 
 @dataclass(frozen=True)
 class OutputsNotSaved:
-    """Answers that could not be written down, and why. Their scores come all the same."""
+    """Outputs could not be written. Their scores are still computed."""
 
     reason: str
 
@@ -56,14 +56,14 @@ class RecipeScore:
     variant: str | None  # or the part of the test
     model_label: str  # the seed, or `ENSEMBLE`
     score: Score
-    lines: int  # 0 where the run had scored it itself
-    truncated: int = 0  # answers
+    lines: int  # 0 if read from the run's own validation
+    truncated: int = 0  # truncated outputs
 
 
 def score_tests(
     recipe: Recipe, runs: Sequence[PlannedRun], folder: Path | None, device: str
 ) -> Iterator[ScoringStarted | TruncatedOutputs | OutputsNotSaved | RecipeScore]:
-    """Every test of every run, in finished run folders; their answers stay there in `tests/`."""
+    """Score every test of every run, in finished run folders. Outputs are saved there in `tests/`."""
     for variant in dict.fromkeys(run.variant for run in runs):
         config = recipe.config(variant, folder)
         own = [run for run in runs if run.variant == variant]
@@ -73,7 +73,7 @@ def score_tests(
                 alone = (variant, str(run.seed), run.name)
                 yield from _decode_and_score(load(run.folder / "model", device), config, run.folder, alone)
         if recipe.criteria.ensemble and len(own) > 1:
-            # Loaded again: a model that has answered keeps what it has recorded, gigabytes on a GPU.
+            # Load the models again: a model that has generated keeps its CUDA graphs, gigabytes on a GPU.
             place, name = own[0].folder.parent, ENSEMBLE if variant is None else f"{variant}, {ENSEMBLE}"
             yield from _decode_and_score(_load_ensemble(own, device), config, place, (variant, ENSEMBLE, name))
 
@@ -84,7 +84,7 @@ def _load_ensemble(runs: Sequence[PlannedRun], device: str) -> TextModel:
 
 
 def _validation_scores(run: PlannedRun, config: RunConfig) -> Iterator[RecipeScore]:
-    """What the run has measured while it trained."""
+    """Yield the scores that the run measured during training."""
     for test in _list_tests(config):
         if test.uses_run_validation:
             loss = read_validation_loss(run.folder, test, config)
@@ -96,7 +96,7 @@ def _validation_scores(run: PlannedRun, config: RunConfig) -> Iterator[RecipeSco
 def _decode_and_score(
     model: TextModel, config: RunConfig, folder: Path, labels: tuple[str | None, str, str]
 ) -> Iterator[ScoringStarted | TruncatedOutputs | OutputsNotSaved | RecipeScore]:
-    """Tests of the same text are decoded once. `of` is the variant, who answers, and both as a person says it."""
+    """Decode each text once and score its tests. `labels` are the variant, the model label and a display name."""
     assert config.reproduce is not None, "recipes have it"
     variant, who, name = labels
     for text, part, tests in _list_texts(config):
@@ -117,14 +117,14 @@ def _decode_and_score(
 
 
 def _list_texts(config: RunConfig) -> Iterator[tuple[str, str | None, list[Expectation]]]:
-    """What is to be decoded: its name, the part of a test that it is, and the tests that look at it."""
+    """Yield the texts to decode: name, part of the test, and the tests that use it."""
     for name, tests in _group_tests_by_text(config).items():
         for part in tests[0].parts or (None,):
             yield name if part is None else f"{name}-{part}", part, tests
 
 
 def _group_tests_by_text(config: RunConfig) -> dict[str, list[Expectation]]:
-    """Tests that are to be decoded, by name; those of one name are of one text."""
+    """Return the tests that need decoding, by name. Tests of the same name use the same text."""
     found: dict[str, list[Expectation]] = {}
     for test in _list_tests(config):
         if not test.uses_run_validation:
@@ -140,7 +140,7 @@ def _read_pairs(test: Expectation, config: RunConfig, run_folder: Path) -> list[
 
 
 def _generate_outputs(model: TextModel, sources: Sequence[str], options: dict[str, Any]) -> tuple[list[str], int]:
-    """In the order of the sources, and how many of them were cut; like lengths together, so that little is padded."""
+    """Return outputs in source order, and the number of truncated ones. Sorting by length reduces padding."""
     order = sorted(range(len(sources)), key=lambda place: len(sources[place]))
     texts, cut = [""] * len(sources), 0
     for first in range(0, len(order), _CHUNK_TEXTS):
@@ -152,7 +152,7 @@ def _generate_outputs(model: TextModel, sources: Sequence[str], options: dict[st
 
 
 def _save_outputs(outputs: Sequence[str], path: Path) -> Iterator[OutputsNotSaved]:
-    """For people to look at; a line break inside an answer would put all lines below it out of place."""
+    """Write outputs for inspection. Line breaks in an output become spaces, to keep one output per line."""
     try:
         write_text_file(path, "".join(" ".join(output.splitlines()) + "\n" for output in outputs))
     except AttendoError as error:

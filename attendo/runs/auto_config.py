@@ -1,6 +1,6 @@
-"""Settings chosen from the data, for whoever names two text files and nothing else.
+"""Chooses open settings from the data, with a reason for every choice.
 
-Only what was left open is chosen: a setting that is given stays as it is. Every choice comes with its reason.
+Settings that are given do not change.
 """
 
 import importlib.util
@@ -19,33 +19,33 @@ SIZE_SETTINGS = (
     "d_ff",
     "num_encoder_layers",
     "num_decoder_layers",
-)  # what a preset is chosen for
-_ALPHABET_LINES = 20_000  # lines, for the alphabets
-_MAX_EPOCHS = 100  # more of them than that teach a network little beside the sentences themselves
+)  # determined by a preset
+_ALPHABET_LINES = 20_000  # lines sampled for the alphabets
+_MAX_EPOCHS = 100  # beyond this, a network mostly memorises the sentences
 
 
 @dataclass(frozen=True)
 class DataStats:
-    """How much text there is, and whether both sides are written alike."""
+    """Amount of text, and how much the alphabets of both sides overlap."""
 
     pairs: int
-    tokens: int  # of the target side, roughly: four letters or one ideograph each
+    tokens: int  # estimate for the target side: four letters or 1.5 ideographs per token
     alphabets_overlap: float  # share of the letters of one side that the other uses too
-    kind: str | None = None  # of the tokenizer, where the text is cut already
-    window: int | None = None  # of running text, whose `tokens` are characters unless it is cut already
+    kind: str | None = None  # of the tokenizer, if the text is already tokenised
+    window: int | None = None  # of language-model text; `tokens` are then characters, unless already tokenised
 
 
 @dataclass(frozen=True)
 class SettingChoice:
-    """One setting that was left open."""
+    """A chosen value for an open setting."""
 
-    name: str  # as --set takes it
+    name: str  # as in --set
     value: Any
     reason: str
 
 
 def measure_pairs(pairs: Iterable[tuple[str, str]]) -> DataStats:
-    """Read all pairs once."""
+    """Read all pairs once and measure them."""
     count, tokens = 0, 0.0
     letters: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     stream = iter(pairs)
@@ -61,7 +61,7 @@ def measure_pairs(pairs: Iterable[tuple[str, str]]) -> DataStats:
 
 
 def choose_settings(given: Mapping[str, Any], stats: DataStats) -> list[SettingChoice]:
-    """What to use for the settings that `given`, checked values of a run file, leaves open."""
+    """Return choices for the settings that `given`, validated values of a run file, leaves open."""
     given = {name: value for name, value in given.items() if (name, value) != ("preset", "auto")}
     of_preset = {
         name: value for name, value in PRESETS.get(given.get("preset", ""), {}).items() if name not in SIZE_SETTINGS
@@ -70,22 +70,22 @@ def choose_settings(given: Mapping[str, Any], stats: DataStats) -> list[SettingC
     if stats.window is not None:
         return [choice for choice in _choose_for_lm_text(given, stats) if not _is_given(given, choice.name)]
     choices = list(_choose_training(given, stats))
-    if not _is_given(given, "start_from"):  # which brings its own tokenizer and network
+    if not _is_given(given, "start_from"):  # it has its own tokenizer and network
         choices = [*_choose_tokenizer(given, stats), *_choose_network(stats), *choices]
     return [choice for choice in choices if not _is_given(given, choice.name)]
 
 
 def are_settings_open(file_values: Mapping[str, Any], changed_values: Mapping[str, Any]) -> bool:
-    """Whether settings are chosen from the data: unless the run file names a preset. `changed_values` has --set in it too.
+    """Return whether open settings are chosen from the data: unless the run file names a preset.
 
-    A run file with a preset has the defaults of the settings classes for what it leaves out, so that it means the same
-    run with any data. A preset that --set names is one setting like every other.
+    `changed_values` includes --set. A run file with a preset uses the defaults of the settings classes, so that it
+    describes the same run with any data. A preset given by --set fixes only the preset.
     """
     return file_values.get("preset", "auto") == "auto" or changed_values.get("preset", "auto") == "auto"
 
 
 def apply_choices(given: Mapping[str, Any], choices: Iterable[SettingChoice]) -> dict[str, Any]:
-    """The values of a run file with the choices in place."""
+    """Return the values of a run file with the choices added."""
     values = {name: dict(value) if isinstance(value, Mapping) else value for name, value in given.items()}
     for choice in choices:
         section, _, name = choice.name.rpartition(".")
@@ -193,7 +193,7 @@ def _choose_patience(steps: int, validate_every: int) -> SettingChoice:
 
 
 def _choose_metrics(given: Mapping[str, Any]) -> Iterable[SettingChoice]:
-    """By what the model is for. A score that was named decides which model is the best."""
+    """Choose the metrics by the task. The first named metric selects the best model."""
     if named := _get(given, "train.metrics", ()):
         yield SettingChoice("train.best", named[0], "the first of train.metrics")
     elif _get(given, "about.task", None) == "summarization":
@@ -211,7 +211,7 @@ def _pick_by_size(pairs: int, below: Mapping[int, Any], default: Any) -> Any:
 
 
 def _round_to_two_digits(number: float) -> int:
-    """Two digits that a person can remember; 1 at least."""
+    """Round to two significant digits; at least 1."""
     number = max(number, 1)
     unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
     return int(round(number / unit) * unit)
@@ -223,7 +223,7 @@ def _estimate_tokens(text: str) -> float:
 
 
 def _alphabet_overlap(first: Counter[str], second: Counter[str]) -> float:
-    """The smaller of two shares: letters of one side, by how often they are used, that the other side has too."""
+    """Return the smaller of two shares: letters of one side, weighted by frequency, that the other side uses too."""
     shares = [
         sum(count for letter, count in one.items() if letter.isalpha() and other[letter])
         / max(1, sum(count for letter, count in one.items() if letter.isalpha()))

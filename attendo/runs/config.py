@@ -1,4 +1,4 @@
-"""The settings of a run, as a run file holds them. Reading them needs no torch, so a mistake is answered at once."""
+"""The settings of a run, as in a run file. Reading them does not import torch, so that errors appear immediately."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,22 +23,22 @@ from attendo.train.config import DEFAULT_PEAK_LR, TrainConfig
 
 
 class RunConfig(Settings):
-    """A run: which text, which network, how it learns."""
+    """Settings of a run: data, network and training."""
 
     tables: ClassVar[dict[str, type[BaseModel]]] = {"model": ModelConfig, "generation": GenerationConfig}
 
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(1, description="decides first weights, order of data, dropout")
-    preset: str = Field(
-        "auto", description="size of the network; auto chooses it, and all that is left open, from the data"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        1, description="seed of the initial weights, the data order and dropout"
     )
-    start_from: Path | None = Field(None, description="a model folder to go on from, with its network and tokenizer")
-    data: DataConfig = Field(description="table [data]: which text")
+    preset: str = Field("auto", description="size of the network; auto chooses it and all open settings from the data")
+    start_from: Path | None = Field(None, description="model folder to fine-tune, with its network and tokenizer")
+    data: DataConfig = Field(description="table [data]: training and validation data")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(), description="table [tokenizer]: how text becomes ids")
-    model: dict[str, Any] = Field({}, description="table [model]: what differs from the preset's network")
-    train: TrainConfig = Field(TrainConfig(), description="table [train]: how the network learns")
-    generation: dict[str, Any] = Field({}, description="table [generation]: how the model answers")
-    about: ModelCard = Field(ModelCard(), description="table [about]: what the model is for")
-    reproduce: Reproduce | None = Field(None, description="table [reproduce]: how a recipe is judged")
+    model: dict[str, Any] = Field({}, description="table [model]: differences from the preset's network")
+    train: TrainConfig = Field(TrainConfig(), description="table [train]: training settings")
+    generation: dict[str, Any] = Field({}, description="table [generation]: decoding defaults of the model")
+    about: ModelCard = Field(ModelCard(), description="table [about]: task and languages of the model")
+    reproduce: Reproduce | None = Field(None, description="table [reproduce]: how a recipe is evaluated")
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +67,7 @@ class RunConfig(Settings):
             raise UsageError("run_generation_settings_invalid", error=error) from None
 
     def _check_running_text(self) -> None:
-        """A network without an encoder learns from running text, and only such a one does."""
+        """Check that decoder-only networks train on plain text, and other networks do not."""
         decoder_only, text = self.model.get("num_encoder_layers") == 0, self.data.text is not None
         decided = self.preset != "auto" or "num_encoder_layers" in self.model
         if decoder_only and not (text or self.data.prepared):
@@ -80,7 +80,7 @@ class RunConfig(Settings):
             add_newline_symbol(self.tokenizer)
 
     def _check_source_settings(self) -> None:
-        """Of what is said of sources and of answers, where there are none, nothing may be passed over."""
+        """Reject settings about sources and outputs for a run on plain text, which has neither."""
         if scored := self.train.decoded_metrics:
             raise UsageError("running_text_metric_unscorable", metric=scored[0])
         for name, neutral in SOURCE_SETTINGS.items():
@@ -107,7 +107,7 @@ class RunConfig(Settings):
             raise UsageError("start_from_network_fixed", setting=fixed[0])
 
     def make_model_config(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:
-        """The network's settings, once the vocabularies are known."""
+        """Return the network's settings for these vocabulary sizes."""
         sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
         if decided := sorted({"vocab_size", *sizes} & self.model.keys()):
             raise UsageError("vocabulary_size_in_model", setting=decided[0])
@@ -121,7 +121,7 @@ class RunConfig(Settings):
 
 
 def _apply_preset_vocabulary(values: dict[str, Any]) -> dict[str, Any]:
-    """A preset that shares one table between both sides makes the vocabulary joint, unless a setting says otherwise."""
+    """Make the vocabulary joint if the preset shares one embedding table, unless a setting overrides it."""
     tables = {name: values.get(name, {}) for name in ("model", "tokenizer", "data")}
     if not all(isinstance(table, Mapping) for table in tables.values()):
         return values
@@ -133,29 +133,29 @@ def _apply_preset_vocabulary(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_open_config(values: Mapping[str, Any]) -> RunConfig:
-    """Settings of which some are still to be chosen: a preset that is named is checked and decides nothing else yet."""
+    """Return settings of which some are still open. A named preset is validated but not applied yet."""
     if (preset := str(values.get("preset", "auto"))) != "auto":
         ModelConfig.preset(preset, vocab_size=8)
     return RunConfig(**{**values, "preset": "auto"})
 
 
 def check_metrics(config: RunConfig) -> None:
-    """A score that needs a package which is not installed is a `UsageError`."""
+    """Raise `UsageError` for a metric whose package is not installed."""
     for name in config.train.decoded_metrics:
         check_metric(name)
 
 
 def derive_generation_settings(window: int | None, cut_source: int | None) -> dict[str, Any]:
-    """How a model answers because of what it learned from, where the run does not say otherwise."""
-    extra = {} if window is None else {"max_length_extra": window}  # as much again as it has learned to look back on
-    cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "cut"}  # it reads as it learned to
+    """Return the decoding defaults that follow from the training data. Settings of the run override them."""
+    extra = {} if window is None else {"max_length_extra": window}  # room for one more window
+    cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "cut"}  # truncate as in training
     return {**extra, **cut}
 
 
 def infer_model_card(config: RunConfig, text: DataConfig | None = None) -> ModelCard:
-    """What the names of its files tell, where the run does not say what it is for and goes on from nothing.
+    """Infer the model card from the file names, unless the run sets it or fine-tunes a model.
 
-    `text` are the settings by which prepared data was made.
+    `text` holds the settings that prepared data was made with.
     """
     if config.about != ModelCard() or config.start_from is not None:
         return config.about
@@ -172,9 +172,9 @@ def infer_model_card(config: RunConfig, text: DataConfig | None = None) -> Model
 
 
 def read_run_file(path: Path, included_from: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The values of a TOML run file, laid over those of its `base`, another run file beside it.
+    """Return the values of a TOML run file, merged over those of its `base`, a path relative to this file.
 
-    Names of data files are relative to where one stands. `above` are the files that name this one as their base.
+    Paths of data files are relative to the working folder. `included_from` holds the files that include this one.
     """
     of = f", the base of {included_from[-1]}," if included_from else ""
     try:
@@ -195,7 +195,7 @@ def read_run_file(path: Path, included_from: tuple[Path, ...] = ()) -> dict[str,
 
 
 def merge_settings(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Tables are joined, name by name; any other value above replaces the one below."""
+    """Merge tables recursively. Any other value in `overrides` replaces the one in `base`."""
     joined = {**base, **overrides}
     for name in base.keys() & overrides.keys():
         if isinstance(base[name], dict) and isinstance(overrides[name], dict):
@@ -204,7 +204,7 @@ def merge_settings(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str,
 
 
 def load_run_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:
-    """The settings of the run in a folder, with what --set changes in them."""
+    """Return the settings of the run in a folder, with the --set changes applied."""
     file = run / "run.toml"
     values = apply_changes(read_run_file(file), changes)
     with name_file_in_errors(file, changes):
@@ -213,7 +213,7 @@ def load_run_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:
 
 @contextmanager
 def name_file_in_errors(file: Path | None, changes: Sequence[str] = ()) -> Iterator[None]:
-    """A mistake in the settings names the file that they stand in, and --set, where that may have made it."""
+    """Add the file name to errors in settings, and mention --set if it may be the cause."""
     try:
         yield
     except UsageError as error:
@@ -224,7 +224,7 @@ def name_file_in_errors(file: Path | None, changes: Sequence[str] = ()) -> Itera
 
 
 def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """`train.peak_lr=3e-4` sets that value; what is not a TOML value is taken as a string."""
+    """Set values such as `train.peak_lr=3e-4`. Text that is not a TOML value is a string."""
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key:
@@ -240,14 +240,14 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
 
 
 def apply_changes_to_variant(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """What a run file says, and --set above it: above what the variant that is chosen has of its own, too."""
+    """Apply --set to the values of a run file. It also overrides the settings of the selected variant."""
     variant = [change for change in changes if change.partition("=")[0].strip() == "variant"]
     values = apply_variant_settings(apply_changes(values, variant))
     return apply_changes(values, [change for change in changes if change not in variant])
 
 
 def make_paths_absolute(config: RunConfig) -> RunConfig:
-    """What a run reads whenever it goes on is named so that it may go on from any folder."""
+    """Make all paths absolute, so that the run can be resumed from any folder."""
     config = config.replace(data=config.data.resolve_paths())
     if config.start_from is not None:
         config = config.replace(start_from=config.start_from.absolute())
@@ -259,15 +259,15 @@ def make_paths_absolute(config: RunConfig) -> RunConfig:
 
 
 def to_toml(config: RunConfig) -> str:
-    """Every setting, those of the preset and of ModelConfig too, as a run file that reads back to the same run.
+    """Return all settings, including those of the preset and ModelConfig, as a run file for the same run.
 
-    How it is judged is left out: that may change while a run stays what it is.
+    The table [reproduce] is omitted, because it may change without changing the run.
     """
     return format_toml(resolve_config(config))
 
 
 def format_toml(content: dict[str, Any], remarks: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Settings by table as a run file; remarks, by table too, are comments below its settings."""
+    """Format settings by table as a run file. Remarks, by table, become comments after its settings."""
     content = {**content, "data": dict(content["data"])}
     corpora = {name: content["data"].pop(name) for name in ("corpora", "valid_corpora")}
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
@@ -282,12 +282,12 @@ def format_toml(content: dict[str, Any], remarks: Mapping[str, Sequence[str]] | 
 
 
 def resolve_config(config: RunConfig, include_defaults: bool = True) -> dict[str, Any]:
-    """The settings that a run is known by: all of them, or those alone that are not as if they were left out."""
+    """Return the settings that identify a run: all of them, or only those that differ from their defaults."""
     how: dict[str, Any] = {"mode": "json", "exclude_none": True, "exclude_defaults": not include_defaults}
     content = config.model_dump(**how, exclude={"reproduce"})
     if config.train.schedule != "noam":
         content["train"] = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK_LR).model_dump(**how)
-    if config.train.epochs is not None:  # decides the steps
+    if config.train.epochs is not None:  # determines the steps
         content["train"].pop("steps", None)
     if config.start_from is None:
         network = config.make_model_config(8, 8).model_dump(**how)
@@ -303,14 +303,14 @@ def resolve_config(config: RunConfig, include_defaults: bool = True) -> dict[str
 
 
 def list_differences(before: RunConfig, after: RunConfig) -> list[str]:
-    """Settings of the second that are not those of the first, each with its table; those left out have no value."""
+    """Return the settings that differ in `after`, with their tables. Missing ones have no value."""
     one, other = (_flatten(tomllib.loads(to_toml(each))) for each in (before, after))
     names = [name for name in {**other, **one} if other.get(name) != one.get(name)]
     return [f"{name} = {toml_literal(other[name])}" if name in other else f"no {name}" for name in names]
 
 
 def toml_literal(value: Any) -> str:
-    """A value as TOML spells it."""
+    """Format a value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
 """Reference page of the run file, and the resolved config that `attendo train --show` prints.
 
-`python -m attendo.runs.config_reference` in the project's folder writes it anew.
+`python -m attendo.runs.config_reference` regenerates the page. Run it in the project folder.
 """
 
 import re
@@ -66,7 +66,7 @@ what all have and below what `--set` says. `[reproduce.generate]` has settings o
     ),
     ("reproduce.test", Expectation, "One such table for each score of a test set."),
 )
-_REPEATED_TABLES = ("data.corpora", "reproduce.test")  # tables that there may be many of
+_REPEATED_TABLES = ("data.corpora", "reproduce.test")  # tables that may occur more than once
 _INTRODUCTION = """# The run file
 
 A run file is TOML. Only `[data]` is needed. `attendo train RUN.toml --show` prints every setting as it will be used,
@@ -105,7 +105,7 @@ Tables = dict[str, dict[str, Any]]
 
 
 def make_reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([_INTRODUCTION, *_make_lines()]) + "\n"
 
 
@@ -160,7 +160,7 @@ def _format_default(table: str, name: str, value: Any) -> str:
 
 
 def _format_values(name: str, facts: dict[str, Any]) -> str:
-    """What may be written, from the JSON schema of a setting."""
+    """Format the allowed values, from the JSON schema of a setting."""
     if name == "preset":
         return ", ".join(f"`{each}`" for each in ("auto", *PRESETS))
     if name in ("corpora", "valid_corpora", "test"):
@@ -207,9 +207,9 @@ if __name__ == "__main__":
 
 
 def format_resolved_config(config: RunConfig, text: DataConfig) -> str:
-    """A run file that reads back to the same run. `text` are the settings by which its text is or was prepared.
+    """Format a run file that reproduces the run. `text` holds the settings that its data is or was prepared with.
 
-    What follows from other settings is a remark, so that it goes on following where one of them is changed.
+    Values derived from other settings are comments, so that they stay derived if those change.
     """
     content, following = resolve_config(config), _derived_settings(config, text)
     remarks = {
@@ -235,7 +235,7 @@ def _resolve_generation(config: RunConfig, derived_from_data: set[str]) -> dict[
 
 
 def _derived_settings(config: RunConfig, text: DataConfig) -> Tables:
-    """By table, values that nobody has set and that other settings decide."""
+    """Return unset values that follow from other settings, by table."""
     given, goes_on = resolve_config(config), config.start_from is not None
     window, usual = None if text.text is None or goes_on else text.window, GenerationConfig()
     reading = {} if text.text or goes_on else {"max_source": usual.max_source, "long_source": usual.long_source}

@@ -27,7 +27,7 @@ BUILTIN_VALID_PAIRS = 1000
 
 @dataclass(frozen=True)
 class BuiltinCorpus:
-    """Sentences of the built-in grammar: some to learn from, or those whose combinations are held out."""
+    """Sentences of the built-in grammar: training pairs, or pairs with held-out combinations."""
 
     seed: int
     pairs: int
@@ -47,7 +47,7 @@ class BuiltinCorpus:
 
 @dataclass(frozen=True)
 class ConcatCorpus:
-    """Several corpora one after the other, to validate with all of them."""
+    """Several corpora concatenated, for validation."""
 
     corpora: tuple[Corpus, ...]
     weight: ClassVar[float] = 1.0
@@ -62,7 +62,7 @@ class ConcatCorpus:
 
 
 def make_corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpus | None]:
-    """To learn from, and to validate with where that is apart."""
+    """Return the training corpora, and the validation corpus if it is separate."""
     if config.task == "builtin":
         return [BuiltinCorpus(seed, config.pairs)], BuiltinCorpus(seed, BUILTIN_VALID_PAIRS, heldout=True)
     valid = [FileCorpus(each) for each in config.validation]
@@ -71,12 +71,12 @@ def make_corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpu
 
 
 def read_data_config(prepared: Path) -> DataConfig:
-    """The settings that prepared data was made with: which text it was."""
+    """Return the data settings that prepared data was made with."""
     return DataConfig(**read_index(prepared)[0].settings["data"])
 
 
 def measure_data(config: DataConfig, seed: int) -> DataStats:
-    """How much text there is to learn from. Bad lines are not counted."""
+    """Measure the training text. Bad lines are not counted."""
     if config.prepared is not None:
         index, _ = read_index(config.prepared)
         joint = any(name.startswith("joint.") for name in index.files)
@@ -98,7 +98,7 @@ def measure_data(config: DataConfig, seed: int) -> DataStats:
 
 
 class PrefixedStream(BatchStream):
-    """The same batches, with the ids in `prefixes` before all sources and at the beginning of all targets."""
+    """A batch stream with prefix ids before all sources and at the start of all targets."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class PrefixedStream(BatchStream):
 
 
 def with_prefixes(batch: Batch, before: Sequence[int], begin: Sequence[int]) -> Batch:
-    """`before` every source; `begin` behind bos of every target, to be predicted like all else."""
+    """Add `before` to every source, and `begin` after BOS to every target. The target's prefix is predicted too."""
     rows, mask = batch.source_ids.size(0), batch.source_mask
     return Batch(
         source_ids=torch.cat((_columns(before, rows), batch.source_ids), dim=1),

@@ -1,4 +1,4 @@
-"""The demonstration: the built-in task learned on this machine, then tried on sentences that were never seen."""
+"""The demo: train the built-in task on this machine, then evaluate it on held-out sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ EXAMPLE_SENTENCE = "I love natural language processing"
 
 
 def demo_config(seed: int = 1) -> RunConfig:
-    """Small enough for two minutes on two CPU cores, large enough to be right 99 times in 100."""
+    """Return settings that train in two minutes on two CPU cores and reach 99% exact match."""
     return RunConfig(
         seed=seed,
         preset="tiny",
         data={"task": "builtin"},
         tokenizer={"kind": "words"},
-        # Two heads with dropout on their weights: each then learns to find the word it translates by itself.
+        # Two heads with attention dropout: each head then learns to align by itself.
         model={"norm": "post", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.15},
         train={
             "steps": 2800,
@@ -44,7 +44,7 @@ def demo_config(seed: int = 1) -> RunConfig:
 
 @dataclass(frozen=True)
 class DemoTranslation:
-    """What the model made of a held-out pair."""
+    """The translation of a held-out pair."""
 
     pair: AlignedPair
     text: str
@@ -56,7 +56,7 @@ class DemoTranslation:
 
 @dataclass(frozen=True)
 class DemoScores:
-    """How well the model does on pairs whose combinations of words it never saw."""
+    """Scores on pairs whose word combinations are not in the training data."""
 
     translations: tuple[DemoTranslation, ...]
     heads: HeadScores
@@ -74,7 +74,7 @@ class DemoScores:
         return self.heads.best()
 
     def summary(self) -> dict[str, Any]:
-        """What the model folder keeps of it."""
+        """Return the scores stored in the model folder."""
         head = self.best_head
         return {
             "exact_match": self.exact_match,
@@ -83,7 +83,7 @@ class DemoScores:
         }
 
     def select_examples(self, count: int) -> list[DemoTranslation]:
-        """The study texts' own sentences first, then one of each pattern, as they come."""
+        """Return sentences of the study texts first, then one of each pattern."""
         study = {pair.source for pair in STUDY_SENTENCES}
         first = {each.pair.pattern: each for each in reversed(self.translations) if each.pair.source not in study}
         own = [each for each in self.translations if each.pair.source in study]
@@ -91,7 +91,7 @@ class DemoScores:
 
 
 def evaluate(model: TextModel, task: BuiltinTask, count: int = 1000) -> DemoScores:
-    """Translate the held-out pairs, and hold each head's attention against their gold alignments."""
+    """Translate the held-out pairs, and compare each head's attention with their gold alignments."""
     pairs = task.heldout(count)
     results = model.generate([pair.source for pair in pairs])
     translations = [DemoTranslation(pair, result.text) for pair, result in zip(pairs, results, strict=True)]
@@ -100,7 +100,7 @@ def evaluate(model: TextModel, task: BuiltinTask, count: int = 1000) -> DemoScor
 
 @torch.inference_mode()
 def score_heads(model: TextModel, pairs: Sequence[AlignedPair], rows: int = 100) -> HeadScores:
-    """How often each head's strongest look, while a word is predicted, falls on the word it translates."""
+    """Score how often the argmax of each head's attention is the source word that the predicted word translates."""
     scores = HeadScores()
     for begin in range(0, len(pairs), rows):
         group = pairs[begin : begin + rows]
@@ -119,7 +119,7 @@ def score_heads(model: TextModel, pairs: Sequence[AlignedPair], rows: int = 100)
 
 
 def make_attention_maps(trace: Trace) -> list[AttentionMap]:
-    """Cross-attention of every layer and head; each row is named by the token being predicted there."""
+    """Return the cross-attention of every layer and head. Rows are labelled with the token predicted there."""
     layers, heads = trace.cross.shape[:2]
     return [
         AttentionMap(
@@ -138,7 +138,7 @@ def select_best_map(trace: Trace, head: HeadScore) -> AttentionMap:
 
 
 def write_pictures(folder: Path, trace: Trace, head: HeadScore, facts: Sequence[tuple[str, str]]) -> list[Path]:
-    """The best head as an SVG, all heads as a page that opens from disk."""
+    """Write the best head as an SVG, and all heads as a standalone HTML page."""
     best, maps = select_best_map(trace, head), make_attention_maps(trace)
     heading = f"{EXAMPLE_SENTENCE} → {' '.join(trace.target_pieces[:-1])}"
     pictures = {

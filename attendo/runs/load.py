@@ -1,4 +1,4 @@
-"""Any folder that answers: a model folder, an exported one, or a checkpoint of a run."""
+"""Loads a model from any folder: a model folder, an export, or a checkpoint of a run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +17,10 @@ from attendo.train.checkpoint import FORMAT, Checkpoints, eval_weights
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
-    """The model in a folder; `device` is cpu, cuda, or auto for a GPU where there is one that the folder can use.
+    """Load the model in a folder. `device` is cpu, cuda or auto: a GPU if there is one that the folder supports.
 
-    A folder that was exported to `onnx` or `ctranslate2` answers by that engine. A checkpoint of a run, such as
-    runs/x/checkpoints/step-00001000, has its weights, and all else from the run.
+    A folder exported to `onnx` or `ctranslate2` runs on that engine. A checkpoint of a run, such as
+    runs/x/checkpoints/step-00001000, provides the weights; the rest is read from the run.
     """
     folder = Path(folder)
     return load_checkpoint(folder, device) if is_checkpoint(folder) else opening.load(folder, device)
@@ -30,11 +30,11 @@ def is_checkpoint(folder: Path) -> bool:
     try:
         return read_json(folder / "manifest.json").get("format") == FORMAT
     except ModelError:
-        return False  # whoever reads on tells what is wrong with it
+        return False  # the next reader reports the error
 
 
 def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
-    """The model of a run as it was at this checkpoint: with the moving average of the weights, if the run keeps one.
+    """Load the model of a run at this checkpoint: with the EMA of the weights, if the run has one.
 
     Every file of the checkpoint is compared with its manifest first.
     """
@@ -53,12 +53,12 @@ def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
     with torch.no_grad():
         for name, weight in expected.items():
             weight.copy_(weights[name])
-    # Scores are those of the best checkpoint; this may be another one.
+    # The stored scores are those of the best checkpoint, which may be another one.
     return TextModel(replace(stored, network=stored.network.to(pick_device(device)).eval(), scores={}))
 
 
 def _load_run_model(run: Path) -> StoredModel:
-    """The model folder, which a run writes at its first validation, or the model that the run began with."""
+    """Load the model folder, which a run writes at its best validation, or build the initial model of the run."""
     if (run / "model" / "manifest.json").is_file():
         return load_model(run / "model")
     config = load_run_config(run)

@@ -1,4 +1,4 @@
-"""The settings of a new run: what was given, and the rest chosen from the data."""
+"""The settings of a new run: given settings, and choices from the data for the rest."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from attendo.runs.config import (
 
 @dataclass(frozen=True)
 class NewRun:
-    """Settings that are ready to be trained with, and those of them that were chosen."""
+    """Settings ready for training, and which of them were chosen."""
 
     config: RunConfig
     choices: tuple[SettingChoice, ...]
@@ -33,9 +33,9 @@ def resolve_settings(
     file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> NewRun:
-    """Check `values`, as a run file has them, with `changes` as --set has them, and choose what they leave open.
+    """Validate `values` (as in a run file) with `changes` (as in --set), and choose the open settings.
 
-    `overrides` are values that come before those of the file. A mistake names `file`. Choosing reads the text.
+    `overrides` take precedence over the file. Errors name `file`. Choosing reads the text.
     """
     of_file = {} if file is None else {**values}
     with name_file_in_errors(file, changes):
@@ -55,7 +55,7 @@ def resolve_settings(
 
 
 def read_settings(run_file: Path | None, files: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a run file, with other files in [data] where `files` names some."""
+    """Return the values of a run file. `files` replaces files in [data]."""
     values: dict[str, Any] = {} if run_file is None else read_run_file(run_file)
     given = {name: value for name, value in files.items() if value}
     if given and isinstance(values.setdefault("data", {}), dict):
@@ -64,12 +64,12 @@ def read_settings(run_file: Path | None, files: Mapping[str, Any]) -> dict[str, 
 
 
 def is_data_file(path: Path) -> bool:
-    """Whether a file that stands where a run file may stand holds pairs instead."""
+    """Return whether a path given as run file is a data file with pairs."""
     return detect_format(path) is not None
 
 
 def load_text_settings(data: DataConfig) -> DataConfig:
-    """The settings that name the text: those that prepared data was made with."""
+    """Return the settings that name the text. For prepared data, these are the settings it was made with."""
     if data.prepared is None:
         return data
     from attendo.runs.corpora import read_data_config  # needs torch
@@ -78,7 +78,7 @@ def load_text_settings(data: DataConfig) -> DataConfig:
 
 
 def describe_files(data: DataConfig) -> list[str]:
-    """For each file with both sides, in words: where they are, and what the first pair is."""
+    """Describe each file with both sides: its fields and its first pair."""
     from attendo.data.corpus_files import describe_fields, read_rows
 
     if not as_tuple(data.file):
@@ -97,7 +97,7 @@ def _choose_open_settings(config: RunConfig, preset: str, stats: DataStats) -> l
     epochs = config.train.epochs
     if epochs is None:
         return choices
-    # How many steps these are is known when the text is ids; until then the other choices go by an estimate.
+    # The number of steps is known only after tokenisation. Until then the other choices use an estimate.
     chosen = {choice.name: choice.value for choice in choices}
     train = given.get("train", {})
     batch = [train.get(name, chosen.get(f"train.{name}", getattr(config.train, name))) for name in _BATCH_SETTINGS]
@@ -110,4 +110,4 @@ def _shorten(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
-_BATCH_SETTINGS = ("batch_tokens", "accumulate")  # of an update
+_BATCH_SETTINGS = ("batch_tokens", "accumulate")  # per update

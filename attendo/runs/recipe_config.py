@@ -1,4 +1,4 @@
-"""How a recipe is judged: the table [reproduce] of a run file, and the variants that one file stands for."""
+"""How a recipe is evaluated: the table [reproduce] of a run file, and the variants of one file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,41 +12,45 @@ from attendo.errors import UsageError
 from attendo.metrics import METRICS, PERPLEXITIES
 from attendo.settings import Settings, suggest_name
 
-VARIANT_PLACEHOLDER = "{variant}"  # in names of files, where the name of a variant goes
-PART_PLACEHOLDER = "{part}"  # in those of a test, where the name of a part goes
-VARIANT_TABLES = ("tokenizer", "model", "train", "generation")  # that may differ from variant to variant
-VALIDATION_METRICS = ("loss", "perplexity")  # of the run's own validation, where a test names no files
+VARIANT_PLACEHOLDER = "{variant}"  # in file names, replaced by the name of a variant
+PART_PLACEHOLDER = "{part}"  # in file names of a test, replaced by the name of a part
+VARIANT_TABLES = ("tokenizer", "model", "train", "generation")  # tables that may differ between variants
+VALIDATION_METRICS = ("loss", "perplexity")  # read from the run's own validation if a test names no files
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 NotNegative = Annotated[float, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # of a file or a folder too
+Name = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # also used as file or folder name
 
 
 class Expectation(Settings):
-    """A score of a test set, and what it should come to."""
+    """A score of a test set, and its expected value."""
 
-    name: Name = Field(description="what the test set is called; tests of one name are of one text")
-    source: Path | None = Field(None, description="its source text; without any file, the run's validation pairs")
-    target: Path | None = Field(None, description="its target text, line by line beside it")
-    file: Path | None = Field(None, description="instead of the two: a .tsv or .jsonl file, with the fields of [data]")
-    tag: str | None = Field(None, description="as tag of [data]; that of the validation files unless set")
+    name: Name = Field(description="name of the test set; tests of the same name use the same text")
+    source: Path | None = Field(None, description="source text; without any file, the run's validation pairs")
+    target: Path | None = Field(None, description="target text, aligned with source line by line")
+    file: Path | None = Field(
+        None, description="instead of source and target: a .tsv or .jsonl file, with the fields of [data]"
+    )
+    tag: str | None = Field(None, description="like tag of [data]; default: the tag of the validation files")
     parts: tuple[Name, ...] = Field(
-        (), description="one text for each, its name in place of `{part}` in file names and tag; the score is the mean"
+        (), description="one text for each; its name replaces `{part}` in file names and tag; the score is the mean"
     )
-    metric: str = Field(description="a score of attendo evaluate, loss or perplexity")
+    metric: str = Field(description="a metric of attendo evaluate, loss or perplexity")
     expected: float | None = Field(
-        None, description="what was measured, the mean over seeds; nothing is judged without"
+        None, description="measured value, the mean over seeds; without it the test has no verdict"
     )
-    spread: NotNegative = Field(0.0, description="how much worse than expected it may be: from the spread over seeds")
-    reference: float | None = Field(None, description="a published number to set beside it")
-    reference_source: str | None = Field(None, description="where that was published")
+    spread: NotNegative = Field(
+        0.0, description="allowed deviation from expected in the worse direction, from the spread over seeds"
+    )
+    reference: float | None = Field(None, description="a published number for comparison")
+    reference_source: str | None = Field(None, description="source of the published number")
 
     @property
     def files(self) -> tuple[Path | None, ...]:
         return (self.source, self.target, self.file)
 
     def for_part(self, part: str) -> "Expectation":
-        """The same for one part alone."""
+        """Return the expectation for one part."""
         named = {name: getattr(self, name) for name in ("source", "target", "file", "tag")}
         filled = {
             name: type(value)(str(value).replace(PART_PLACEHOLDER, part)) for name, value in named.items() if value
@@ -59,7 +63,7 @@ class Expectation(Settings):
 
     @property
     def uses_run_validation(self) -> bool:
-        """Whether it is read from the run's own validations, with nothing to decode."""
+        """Whether the score is read from the run's own validations, without decoding."""
         return self.metric in VALIDATION_METRICS and not self.has_files
 
     @model_validator(mode="after")
@@ -82,23 +86,23 @@ class Expectation(Settings):
 
 
 class Reproduce(Settings):
-    """How a recipe is judged. Training does not look at it."""
+    """How a recipe is evaluated. Training ignores it."""
 
     about: str = Field(description="the recipe in one sentence")
-    dataset: str | None = Field(None, description="the folder's name in docs/data.md: --data may be what holds it")
-    seeds: tuple[Seed, ...] = Field((1,), description="one training for each")
+    dataset: str | None = Field(None, description="name of the folder in docs/data.md; --data may be its parent folder")
+    seeds: tuple[Seed, ...] = Field((1,), description="one training run per seed")
     variants: tuple[Name, ...] = Field(
-        (), description="one training for each, its name in place of `{variant}` in file names; scores are the mean"
+        (), description="one training run per variant; its name replaces `{variant}` in file names; scores are the mean"
     )
-    ensemble: bool = Field(
-        False, description="the models of all seeds answer together, and that is what is judged; wants validation files"
+    ensemble: bool = Field(False, description="evaluate the models of all seeds as an ensemble; needs validation files")
+    generate: GenerationConfig = Field(
+        GenerationConfig(), description="decoding options of the tests, as in attendo generate"
     )
-    generate: GenerationConfig = Field(GenerationConfig(), description="how the tests are decoded, as attendo generate")
-    test: tuple[Expectation, ...] = Field(description="what is scored, and what should come out")
+    test: tuple[Expectation, ...] = Field(description="metrics and their expected values")
 
     @property
     def decoding(self) -> dict[str, Any]:
-        """The options that were set; all others are the model's own."""
+        """The decoding options that are set. The model's defaults apply to the rest."""
         return self.generate.model_dump(exclude_unset=True)
 
     @model_validator(mode="after")
@@ -129,7 +133,7 @@ class Reproduce(Settings):
 
 
 def apply_variant(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a run file with their `variant` in its places; a mistake is a `ValueError`."""
+    """Return the values of a run file with `variant` filled in. Raise `UsageError` for a mistake."""
     values = apply_variant_settings(values)
     names = variant_names(values)
     rest = {key: value for key, value in values.items() if key not in ("variant", "variants")}
@@ -147,19 +151,19 @@ def apply_variant(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_variant_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """With what `[variants.NAME]` has for the `variant` in place of what all have."""
+    """Return the values with the settings of `[variants.NAME]` merged over the common ones."""
     tables = _variant_settings(values)
     if (variant := values.get("variant")) is None or not tables:
         return values
     rest = {key: value for key, value in values.items() if key != "variants"}
     own = tables.get(str(variant), {})
     both = {name: (rest.get(name, {}), table) for name, table in own.items()}
-    # What is no table where all have it is left for the settings to refuse.
+    # If the common value is not a table, the settings validation rejects it later.
     return {**rest, **{name: {**common, **table} for name, (common, table) in both.items() if isinstance(common, dict)}}
 
 
 def _variant_settings(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """By variant and table, what is different there."""
+    """Return the settings of each variant, by variant and table."""
     tables, names = values.get("variants", {}), variant_names(values)
     for variant, own in _check_tables("variants", tables).items():
         if variant not in names:
@@ -190,7 +194,7 @@ def unknown_variant_error(name: str, known: Sequence[str], owner: str = "the run
 
 
 def variant_names(values: dict[str, Any]) -> list[str]:
-    """Their names, as a run file has them."""
+    """Return the variant names in a run file."""
     table = values.get("reproduce")
     names = table.get("variants", []) if isinstance(table, dict) else []
     if not isinstance(names, list | tuple):
@@ -199,7 +203,7 @@ def variant_names(values: dict[str, Any]) -> list[str]:
 
 
 def has_placeholders(values: dict[str, Any]) -> bool:
-    """Whether a run file stands for several variants. What is only for the tests does not make it so."""
+    """Return whether a run file has several variants. The table [reproduce] is ignored."""
     return any(
         _has_placeholder(value) for key, value in values.items() if key not in ("variant", "variants", "reproduce")
     )
@@ -224,14 +228,14 @@ def _fill_placeholders(value: Any, variant: str) -> Any:
 
 
 def make_test_corpus(test: Expectation, data: DataConfig) -> CorpusConfig | None:
-    """The files of a test, read as validation files are; None where it has none."""
+    """Return the files of a test, read like validation files; None if it has none."""
     if not test.has_files:
         return None
     alike = next(iter((*data.validation, *data.training)), None)
     reading = (
         {} if alike is None else alike.model_dump(exclude_unset=True, exclude={"source", "target", "file", "weight"})
     )
-    if test.file is None:  # fields are those of a file with both sides
+    if test.file is None:  # fields apply only to files with both sides
         reading = {name: value for name, value in reading.items() if name in (*TEXT_FILE_SETTINGS, "tag")}
     files = {"source": test.source, "target": test.target, "file": test.file}
     return CorpusConfig(**{**reading, **files, "tag": test.tag or reading.get("tag")}).in_folder(data.folder)

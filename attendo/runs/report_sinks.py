@@ -1,6 +1,6 @@
 """Report sinks: metrics.jsonl, decoded samples, skipped steps, TensorBoard.
 
-A sink has three methods, so that anybody can add one. Ours never end a run: what cannot be written is told by `fault`.
+A sink has three methods, so that users can add their own. Built-in sinks never end a run: `fault` reports write errors.
 """
 
 import json
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 METRICS_FILE = "metrics.jsonl"
-MAX_QUEUED_LINES = 10_000  # lines kept while the disk is full; after that the oldest are lost
+MAX_QUEUED_LINES = 10_000  # lines buffered while the disk is full; then the oldest are dropped
 SKIPPED_FILE = "skipped.jsonl"
 
 
 @runtime_checkable
 class Sink(Protocol):
-    """Hears every report of a run."""
+    """Receives every report of a run."""
 
     def open(self, folder: Path, step: int) -> None:
-        """Begin in a run folder, after `step` updates: whatever was told of later steps is to be forgotten."""
+        """Start in a run folder after `step` updates. Discard earlier output for later steps."""
 
     def write(self, report: Report) -> None: ...
 
@@ -37,19 +37,17 @@ class Sink(Protocol):
 
 
 class MetricsFile:
-    """One line of JSON a report, appended whole or not at all."""
+    """One line of JSON per report, appended atomically."""
 
     def __init__(self) -> None:
         self.fault: str | None = None
         self._queue: deque[bytes] = deque(maxlen=MAX_QUEUED_LINES)
         self._lost = 0
         self._handle: int | None = None
-        self._has_partial_write = (
-            False  # whether a write failed and may have left a part of itself behind the whole lines
-        )
+        self._has_partial_write = False  # a failed write may have left a partial line after the complete ones
 
     def open(self, folder: Path, step: int) -> None:
-        """Keep the lines up to this step; lines that no reader could read, such as a cut last one, go too."""
+        """Keep the lines up to this step. Unreadable lines, such as a truncated last one, are removed."""
         self._path = folder / METRICS_FILE
         try:
             content = self._path.read_bytes() if self._path.exists() else b""
@@ -98,7 +96,7 @@ class MetricsFile:
 
 
 class SampleFile:
-    """What the model makes of some validation sentences: a text file for people at each validation."""
+    """Outputs for some validation sentences: one text file per validation."""
 
     def __init__(self) -> None:
         self.fault: str | None = None
@@ -116,7 +114,7 @@ class SampleFile:
         path = self._folder / f"step-{report.step:08d}.txt"
         try:
             self._folder.mkdir(exist_ok=True)
-            # Bytes of a broken character may be in what an untrained model says.
+            # The output of an untrained model may contain invalid UTF-8.
             _replace_file(path, _format_samples(report).encode(errors="backslashreplace"))
         except OSError as error:
             self.fault = f"{path}: {error.strerror}"
@@ -128,7 +126,7 @@ class SampleFile:
 
 
 class TensorBoard:
-    """The same numbers as event files in RUN/tensorboard. After a fault it falls silent: metrics.jsonl has them all."""
+    """The same numbers as event files in RUN/tensorboard. It stops after an error; metrics.jsonl has all numbers."""
 
     def __init__(self) -> None:
         self.fault: str | None = None
@@ -173,7 +171,7 @@ class TensorBoard:
 
 
 def report_to_json(report: Report) -> str:
-    """A report as a line of metrics.jsonl. Samples are left out; what is no number is null, as JSON has no nan."""
+    """Format a report as a line of metrics.jsonl, without samples. Non-finite numbers are null, as JSON has no NaN."""
     values = {each.name: getattr(report, each.name) for each in fields(report) if each.name != "samples"}
     return json.dumps({"kind": type(report).__name__.lower(), **_replace_non_finite(values)}, allow_nan=False) + "\n"
 
@@ -185,7 +183,7 @@ def _replace_non_finite(value: Any) -> Any:
 
 
 def _parse_step(line: bytes) -> float:
-    """The step that a line tells of; without end for one that cannot be read."""
+    """Return the step of a line; infinity if the line is unreadable."""
     with suppress(ValueError, RecursionError):
         content = json.loads(line)
         if isinstance(content, dict) and isinstance(step := content.get("step"), int):
@@ -212,7 +210,7 @@ def _format_samples(report: Validation) -> str:
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    """Write a file beside its place and move it there whole."""
+    """Write a temporary file and rename it to `path`."""
     new = path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{path.name}")
     try:
         atomic_files.write(new, content)
@@ -225,7 +223,7 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 
 class SkippedStepsFile:
-    """A sink. The file is there once a step was skipped; each time it is replaced whole, which is seldom."""
+    """A sink for skipped steps. The file exists once a step was skipped, and is rewritten each time, which is rare."""
 
     def __init__(self) -> None:
         self.fault: str | None = None

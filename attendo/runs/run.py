@@ -48,16 +48,16 @@ from attendo.train.validation import MetricFunction, Validator
 
 
 class Run:
-    """One folder. Begin or resume it, `prepare` its data, `train`, `finish`; `save` at any report in between."""
+    """A training run in a folder: begin or resume, `prepare`, `train`, `finish`. `save` works after any report."""
 
     def __init__(self, config: RunConfig, folder: Path, device: torch.device, world: Distributed | None = None) -> None:
         self.config, self.folder, self.device = config, folder, device
         self.world = world or Distributed()
         self.checkpoints = Checkpoints(folder / "checkpoints")
         self._has_overrides = False
-        self.warnings: list[str] = []  # to be told to the user before the first step
-        self.stop_requested: Callable[[], bool] = lambda: False  # looked at amid validations, which may be long
-        self.user_metrics: dict[str, MetricFunction] = {}  # of decoded validation text, beside those of train.metrics
+        self.warnings: list[str] = []  # shown to the user before the first step
+        self.stop_requested: Callable[[], bool] = lambda: False  # polled during validations, which may be long
+        self.user_metrics: dict[str, MetricFunction] = {}  # on decoded validation text, in addition to train.metrics
         self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedStepsFile()]
         self._model_fault: str | None = None
         self.trainer: Trainer
@@ -73,7 +73,7 @@ class Run:
         overwrite: bool = False,
         world: Distributed | None = None,
     ) -> "Run":
-        """A new run; the folder must not hold another one, unless it may be overwritten."""
+        """Create a new run. The folder must not contain another one, unless `overwrite`."""
         check_metrics(config)
         run = cls(make_paths_absolute(config), folder, device, world)
         if run.world.is_main:
@@ -90,7 +90,7 @@ class Run:
     def resume(
         cls, folder: Path, device: torch.device, world: Distributed | None = None, config: RunConfig | None = None
     ) -> "Run":
-        """The run in a folder, to go on where its newest checkpoint stands; `config` overrides its settings."""
+        """Open the run in a folder, to continue from its newest checkpoint. `config` overrides its settings."""
         if not (folder / "run.toml").is_file():
             raise UsageError("no_run_to_resume", folder=folder)
         run = cls(config or load_run_config(folder), folder, device, world)
@@ -109,7 +109,7 @@ class Run:
         return self.config.data.prepared or self.folder / "data"
 
     def prepare(self, verify: bool = False) -> Iterator[Preparing]:
-        """Turn text into shards where that was not done yet, and open them."""
+        """Turn text into shards if that is not done yet, and open them."""
         if self.world.is_main and self.config.data.prepared is None and not (self.data_folder / "index.json").exists():
             training, valid = make_corpora(self.config.data, self.config.seed)
             settings = (self.config.data, self._tokenizer_source(), self.config.seed)
@@ -124,7 +124,7 @@ class Run:
         self._convert_epochs_to_steps()
 
     def _convert_epochs_to_steps(self) -> None:
-        """How many batches an epoch has is known from here on."""
+        """Replace `train.epochs` by steps. The number of batches per epoch is now known."""
         train = self.config.train
         if train.epochs is None:
             return
@@ -142,7 +142,7 @@ class Run:
             raise UsageError("prepared_settings_differ", folder=self.data_folder)
 
     def build(self) -> None:
-        """The network, its optimizer and the stream of batches, as the newest checkpoint left them."""
+        """Build the network, optimizer and batch stream, and restore the newest checkpoint."""
         seed_everything(self.config.seed, self.world)
         use_deterministic(self.config.train.deterministic)
         stored = initial_model(self.config, self.data)
@@ -176,11 +176,11 @@ class Run:
 
     @property
     def _is_thread_count_open(self) -> bool:
-        """On a CPU, unless the user has said how many."""
+        """Whether the thread count is chosen by timing: on a CPU with one process, unless the user set it."""
         return self.device.type == "cpu" and self.world.size == 1 and requested_threads() is None
 
     def _set_threads(self, updater: Updater, checkpoint_threads: int | None) -> None:
-        """As many threads as the run began with, since the last bits depend on it; timed where it begins now."""
+        """Use the run's stored thread count, because the last bits depend on it. Time a new run to choose it."""
         if not self._is_thread_count_open:
             return
         path = self.folder / "run.json"
@@ -197,29 +197,29 @@ class Run:
         torch.set_num_threads(threads)
 
     def _store_overrides(self) -> None:
-        """Settings that were changed are the run's own from here on: not before all of them were found to fit."""
+        """Store changed settings in the run folder. Call it after all of them are known to fit."""
         before, now = load_run_config(self.folder).train, self.config.train
         other = [name for name in ("batch_tokens", "sort_within") if getattr(before, name) != getattr(now, name)]
-        if other:  # batches are numbered within a pool, which is now divided anew
+        if other:  # batches are numbered within a shuffle buffer, whose batches have changed
             self.trainer.restart_pool()
             self.warnings.append(f"train.{other[0]} is another: some pairs of this epoch come a second time")
         if self.world.is_main:
             atomic_files.replace(self.folder / "run.toml", to_toml(self.config).encode())
 
     def _make_valid_windows(self) -> WindowBatches | None:
-        """Running text to validate with, where the run learns from such."""
+        """Return validation batches of language-model text, if the run uses it."""
         if self.data.valid_windows is None or self.data.window is None:
             return None
         return WindowBatches(self.data.valid_windows, max(1, self.config.train.batch_tokens // self.data.window))
 
     @property
     def faults(self) -> dict[str, str]:
-        """What could not be written besides checkpoints, by what it is, as long as that lasts. Training goes on."""
+        """Write errors other than those of checkpoints, by name, while they last. Training continues."""
         told = {type(sink).__name__: getattr(sink, "fault", None) for sink in self.sinks}
         return {name: fault for name, fault in {**told, "model": self._model_fault}.items() if fault}
 
     def train(self, stop_at: int | None = None) -> Iterator[Report]:
-        """Learn, telling every report to the sinks first. Listen up to `stop_at` at least."""
+        """Train and pass every report to the sinks first. Steps up to `stop_at` are reported."""
         if not hasattr(self, "trainer"):
             self.build()
         sinks = self.sinks if self.world.is_main else []
@@ -238,11 +238,11 @@ class Run:
                 yield report
 
     def save(self) -> Saved | SaveFailed:
-        """A checkpoint of this moment, to be resumed from."""
+        """Save a checkpoint of the current state."""
         return self.trainer.save()
 
     def finish(self) -> Path:
-        """Write the model folder: the best weights, the last, or the mean of the last checkpoints, by train.final."""
+        """Write the model folder: the best weights, the last ones or an average of checkpoints, by train.final."""
         folder = self.folder / "model"
         self.trainer.updater.finalize()
         if self.world.is_main:
@@ -263,7 +263,7 @@ class Run:
         found = load_final_weights(choice, self.checkpoints, standing.best_step, self.folder / "model", self.device)
         self._model_fault = found.fault or self._model_fault
         if found.weights is None:
-            return  # the network has the last ones
+            return  # the network has the last weights
         with torch.no_grad():
             for name, weight in self.model.network.named_parameters():
                 weight.copy_(found.weights[name])
@@ -282,11 +282,11 @@ class Run:
         except BaseException:
             atomic_files.remove(
                 folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
-            )  # half a model only takes up room
+            )  # a partial model only uses space
             raise
 
     def _save_if_best(self, report: Report) -> None:
-        """The best model so far. Where there is no room for it the run goes on, and `finish` tries again."""
+        """Save the best model so far. If the disk is full the run continues, and `finish` tries again."""
         if not (isinstance(report, Validation) and report.best and self.config.train.final == "best"):
             return
         with self.trainer.updater.eval_weights():
@@ -303,12 +303,12 @@ class Run:
             self._model_fault = str(error)
 
     def _lock_folder(self) -> AbstractContextManager[None]:
-        """No other process may work in the folder meanwhile."""
+        """Lock the folder against other processes."""
         return atomic_files.folder_lock(self.folder) if self.world.is_main else nullcontext()
 
     @contextmanager
     def _explain_damaged_data(self) -> Iterator[None]:
-        """What the run has prepared itself it prepares again, once it is gone."""
+        """Add advice to errors of damaged data that the run prepared: delete it, and the run prepares it again."""
         try:
             yield
         except DamagedDataError as error:
@@ -334,7 +334,7 @@ class Run:
 
 @contextmanager
 def oom_advice(train: TrainConfig, folder: Path, world_size: int) -> Iterator[None]:
-    """Goes along with the error: half as much at a time, twice before each update, is an update of the same size."""
+    """Add advice to out-of-memory errors: half the batch and twice the accumulation give the same update size."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

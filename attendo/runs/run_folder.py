@@ -19,9 +19,9 @@ MACHINE_FACTS = ("torch", "threads", "world_size", "device")
 
 
 def check_free(folder: Path, overwrite: bool = False) -> None:
-    """A run that is there already is not given up unless that is said. One without data may be begun again.
+    """Raise `UsageError` if the folder contains a run with data, unless `overwrite`.
 
-    A place that cannot be a folder is refused too, before text is read.
+    A path that cannot be a folder is rejected too, before any text is read.
     """
     begun = (folder / "run.toml").exists() and any((folder / name).exists() for name in _RESULT_FOLDERS)
     if begun and not overwrite:
@@ -40,7 +40,7 @@ def make_folder(folder: Path) -> None:
 
 
 def init_run_folder(folder: Path, settings: bytes, environment: bytes) -> None:
-    """Make the folder ours: nothing of an earlier run may be taken for this one's."""
+    """Initialise the folder. Files of an earlier run are removed."""
     try:
         with atomic_files.explain_disk_full(folder, len(settings) + len(environment)):
             for name in _RUN_FILES:
@@ -52,7 +52,7 @@ def init_run_folder(folder: Path, settings: bytes, environment: bytes) -> None:
 
 
 def checkpoint_facts(config: RunConfig, data_sha256: str, device: torch.device, world: Distributed) -> dict[str, Any]:
-    """For the manifest of every checkpoint."""
+    """Return the facts stored in the manifest of every checkpoint."""
     return {
         "config_sha256": json_sha256(learning_relevant_config(config)),
         "data_sha256": data_sha256,
@@ -64,15 +64,15 @@ def checkpoint_facts(config: RunConfig, data_sha256: str, device: torch.device, 
 
 
 def learning_relevant_config(config: RunConfig) -> dict[str, Any]:
-    """Settings that are not as they would be if they were left out, so that a setting more changes nothing.
+    """Return the settings that differ from their defaults, so that a new setting changes nothing.
 
-    Who holds the weights is not among them: any may go on from what any other saved.
+    Sharding is excluded: a run may be resumed with another placement of the weights.
     """
     return resolve_config(config.replace(train=config.train.replace(sharding="none")), include_defaults=False)
 
 
 def machine_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Where another machine may round differently, one line each."""
+    """Describe machine differences that may change rounding, one line each."""
     return [
         f"{name} was {before[name]} and is {now[name]}: the last bits may differ"
         for name in MACHINE_FACTS
@@ -83,7 +83,7 @@ def machine_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str
 def describe_environment(
     config: RunConfig, device: torch.device, world: Distributed, threads: int | None
 ) -> dict[str, Any]:
-    """What is not in the settings and may still matter later. `threads` is None where it is not chosen yet."""
+    """Return facts outside the settings that may matter later. `threads` is None if not chosen yet."""
     return {
         "attendo": __version__,
         "python": platform.python_version(),

@@ -1,8 +1,7 @@
 """`attendo verify`: compares outputs and scores across engines, batch sizes and padding.
 
-what it says: tried on sentences of its own.
-
-Whether it is the same model as the folder that it was made from is told by the certificate of the export.
+`verify` checks a model of attendo, and `verify_exported` an exported one on its own engine. The certificate of an
+export compares it with the folder that it was made from.
 """
 
 import math
@@ -29,18 +28,18 @@ from attendo.text import EOS, PAD
 from attendo.text_model import Hypothesis, TextModel, eval_mode
 from attendo.text_model.search_setup import member_networks, with_precision
 
-SUB_LAYERS = "sub-layers"  # with the fast kernels, beside the formula written out
+SUB_LAYERS = "sub-layers"  # compares fused kernels with the explicit formula
 BATCH_SIZES = (1, 7, 32)
 PADDING = 9
 STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 4": Beam(4), "samples": Sampling(2, seed=1)}
 RULES = (SuppressTokens(), ForcedPrefix())
-# Log-probabilities are sums of many rounded numbers. Two answers that lie no further apart are equally good.
+# Log-probabilities are sums of many rounded numbers. Two results within this tolerance are equally good.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
-_MAX_EXACT_LOGIT = 16.0  # larger logits are rounded the more coarsely the larger they are
+_MAX_EXACT_LOGIT = 16.0  # the rounding error of larger logits grows with their size
 _NO_LIMIT = 1 << 40
-MAX_TOKENS = 256  # tokens of a sentence: the textbook reads all of an answer again for each of its tokens
-_MAX_PROMPT_TOKENS = 24  # tokens of a text that a decoder-only model continues, and at most as many behind them
-EXPORTED_TOLERANCE = 1e-3  # of log-probabilities, which these tell as sums of rounded numbers
+MAX_TOKENS = 256  # per sentence: the textbook engine reads the whole output again for each token
+_MAX_PROMPT_TOKENS = 24  # of a prompt for a decoder-only model, and of its continuation
+EXPORTED_TOLERANCE = 1e-3  # of log-probabilities, which exported models compute as sums of rounded numbers
 EXPORTED_SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam 4": {"beam": 4, "n_best": 4},
@@ -49,7 +48,7 @@ EXPORTED_SEARCHES: dict[str, dict[str, Any]] = {
 
 
 class ScoredHypothesis(Protocol):
-    """A hypothesis."""
+    """Protocol of a hypothesis with ids and scores."""
 
     @property
     def ids(self) -> Sequence[int]: ...
@@ -63,16 +62,16 @@ class ScoredHypothesis(Protocol):
 
 @dataclass(frozen=True)
 class PathComparison:
-    """What one path gives beside another."""
+    """Comparison of the results of two paths."""
 
     path: str
-    what: str  # is compared: "greedy", "beam 4" ...
-    count: int  # of answers or numbers; 0: there was nothing to compare
-    different: int = 0  # with another token in one of their hypotheses
-    ties: int = 0  # of these, where each hypothesis was as good as the other in its place: rounding decided
-    largest: float = 0.0  # difference of log-probabilities of equal hypotheses, or of values; infinite where no number
+    what: str  # the compared strategy: "greedy", "beam 4" ...
+    count: int  # of outputs or numbers; 0: nothing to compare
+    different: int = 0  # outputs with a different token in a hypothesis
+    ties: int = 0  # different outputs whose scores are equal within the tolerance: rounding decided
+    largest: float = 0.0  # difference of log-probabilities of equal hypotheses, or of values; infinite for NaN
     allowed: float = 0.0
-    example: str = ""  # of a difference
+    example: str = ""  # of a different output
 
     @property
     def equal(self) -> bool:
@@ -86,7 +85,7 @@ def compare_hypotheses(
     allowed: float,
     decode: Callable[[Sequence[int]], str],
 ) -> PathComparison:
-    """Of each answer what was found and what is expected, best first."""
+    """Compare found and expected hypotheses per output, best first."""
     different, ties, largest, example = 0, 0, 0.0, ""
     for found, expected in pairs:
         both = [(one, other) for one, other in zip(found, expected, strict=False) if one.ids == other.ids]
@@ -104,7 +103,7 @@ def compare_hypotheses(
 
 
 def absolute_difference(one: float, other: float) -> float:
-    """-∞ and -∞ are the same; what is no number is as far from everything as can be."""
+    """Return the absolute difference: 0 for -∞ and -∞, infinite for NaN."""
     if one == other:
         return 0.0
     distance = abs(one - other)
@@ -121,18 +120,18 @@ def _format_example(
 
 
 class ComparedHypothesis(NamedTuple):
-    """One hypothesis."""
+    """A hypothesis as ids, log-probability and score."""
 
-    ids: tuple[int, ...]  # bos left out
+    ids: tuple[int, ...]  # without BOS
     log_probability: float
     score: float
 
 
-HypothesesByRequest = Mapping[int, Sequence[ComparedHypothesis]]  # by the number of the request
+HypothesesByRequest = Mapping[int, Sequence[ComparedHypothesis]]  # by request id
 
 
 def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> Iterator[PathComparison]:
-    """All comparisons, each told as soon as it is made. `precision` is that of `GenerationConfig`."""
+    """Yield comparisons as they are made. `precision` is that of `GenerationConfig`."""
     requests = _make_requests(model, texts)
     if not requests:
         raise UsageError("no_sentence_to_verify")
@@ -154,25 +153,25 @@ def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> I
 
 
 def max_sentence_tokens(model: TextModel) -> int:
-    """Of a sentence; longer ones are left out."""
+    """Return the maximum tokens of a sentence. Longer ones are skipped."""
     positions = model.runtime.max_sequence_length
     return min(MAX_TOKENS, model.generation.max_source, MAX_TOKENS if positions is None else positions - PADDING)
 
 
 def is_too_long(model: TextModel, text: str) -> bool:
-    """Of a text that is continued the beginning will do."""
+    """Return whether a text is skipped as too long. A prompt for a decoder-only model is truncated instead."""
     return not model.decoder_only and len(model.source_tokenizer.encode(text)) > max_sentence_tokens(model)
 
 
 def _list_paths(network: Transformer, max_positions: int, count: int) -> Iterator[tuple[str, Engine, int]]:
-    """Engines, and how many requests they get at a time; a batch of all `count` requests was tried first."""
+    """Yield engines with their batch sizes. Sizes of `count` or more are skipped: "cached" gets all requests."""
     smaller = [size for size in BATCH_SIZES if size < count]
     yield "cached", CachedEngine(network, max_positions), _NO_LIMIT
     for size in smaller:
         yield f"cached, batches of {size}", CachedEngine(network, _NO_LIMIT), size
     yield f"cached, {PADDING} columns of padding", CachedEngine(network, max_positions, PADDING), _NO_LIMIT
     yield "fast", FastEngine(network, max_positions), _NO_LIMIT
-    for size in (size for size in smaller if size > 1):  # it pads always, and one by one is almost as one slot is
+    for size in (size for size in smaller if size > 1):  # it always pads, and size 1 is nearly the same as one slot
         yield f"fast, batches of {size}", FastEngine(network, max_positions), size
     yield "fast, one slot", FastEngine(network, 1), _NO_LIMIT
 
@@ -205,7 +204,7 @@ def _run_engine(
 
 
 def _to_hypotheses(hypotheses: Frontier) -> list[ComparedHypothesis]:
-    """A beam may have found fewer than it has rows."""
+    """Convert rows to hypotheses. A beam may find fewer hypotheses than it has rows."""
     ids = [tuple(each for each in row[1:] if each != PAD) for row in hypotheses.ids.tolist()]
     scores = Ranking().score(hypotheses).tolist()
     told = map(ComparedHypothesis, ids, hypotheses.log_probability.tolist(), scores)
@@ -226,7 +225,7 @@ def _compare_paths(
 def _compare_scores(
     network: Transformer, what: str, hypotheses: HypothesesByRequest, requests: Sequence[DecodeRequest], allowed: float
 ) -> PathComparison:
-    """The log-probability told with an answer, beside that of reading it. What was cut has no end to be counted."""
+    """Compare the reported log-probability of an output with forced decoding. A truncated output has no EOS term."""
     largest, counted, device = 0.0, 0, network.output.weight.device
     for request in requests:
         rows = [row for row in hypotheses[request.request_id] if row.ids]
@@ -247,7 +246,7 @@ def _compare_scores(
 
 @torch.inference_mode()
 def _compare_sub_layers(network: Transformer, requests: Sequence[DecodeRequest]) -> Iterator[PathComparison]:
-    """What each sub-layer gives with the fast kernels, beside the formula written out."""
+    """Compare each sub-layer's output with fused kernels and with the explicit formula."""
     batch = _make_batch(network, requests)
     fused, written_out = (_record_outputs(network, batch, tap) for tap in (None, lambda site, weights: None))
     allowed = TOLERANCE[network.output.weight.dtype]
@@ -262,18 +261,18 @@ def _compare_sub_layers(network: Transformer, requests: Sequence[DecodeRequest])
 
 @torch.inference_mode()
 def _compute_tolerance(network: Transformer, requests: Sequence[DecodeRequest]) -> float:
-    """How far apart log-probabilities may be."""
+    """Return the tolerance for log-probabilities."""
     largest = _finite_or_zero(_record_outputs(network, _make_batch(network, requests), None)["output"].abs().max())
     return TOLERANCE[network.output.weight.dtype] * max(1.0, largest / _MAX_EXACT_LOGIT)
 
 
 def _finite_or_zero(largest: Tensor) -> float:
-    """What overflows allows for nothing."""
+    """Return 0 for overflow, so that it adds no tolerance."""
     return float(largest.nan_to_num(0.0, posinf=0.0))
 
 
 def _make_batch(network: Transformer, requests: Sequence[DecodeRequest]) -> Batch:
-    """Some of the sources, each with itself as an answer, as far as the vocabulary goes; or texts without a source."""
+    """Return a batch of some sources, with their own ids as targets, limited to the vocabulary; or prompts alone."""
     top, device = network.output.out_features - 1, network.output.weight.device
     if network.decoder_only:
         return collate_windows(RaggedArray.from_lists([request.prefix for request in requests[: BATCH_SIZES[-1]]])).to(
@@ -284,7 +283,7 @@ def _make_batch(network: Transformer, requests: Sequence[DecodeRequest]) -> Batc
 
 
 def _record_outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict[str, Tensor]:
-    """Of every sub-layer, by its name."""
+    """Return the output of every sub-layer, by name."""
     given: dict[str, Tensor] = {}
     hooks = [
         module.register_forward_hook(lambda _, __, out, name=name: given.__setitem__(name, out))
@@ -298,7 +297,7 @@ def _record_outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict
 
 
 def verify_exported(model: TextModel, texts: Sequence[str]) -> Iterator[PathComparison]:
-    """All comparisons, each told as soon as it is made; searches that the engine cannot do are left out."""
+    """Yield comparisons as they are made. Searches that the engine does not support are skipped."""
     texts = [text for text in texts if text.strip()]
     if not texts:
         raise UsageError("no_sentence_to_verify")
@@ -322,9 +321,9 @@ def _generate(
 
 
 def _compare_exported_scores(model: TextModel, texts: Sequence[str]) -> PathComparison:
-    """The log-probability told with an answer, beside that of reading it. What came to no end has none to be counted.
+    """Compare the reported log-probability of an output with forced decoding. A truncated output has no EOS term.
 
-    A text need not be cut into pieces as the answer was put together; those that are not are left out.
+    Tokenising the output text may give other token pieces than generation. Such outputs are skipped.
     """
     tokenizer, answers = model.target_tokenizer, _generate(model, texts, EXPORTED_SEARCHES["greedy"], len(texts))
     kept = [

@@ -1,7 +1,7 @@
-"""Whether a run that is stopped and resumed is the uninterrupted run, tried on one's own data, settings and device.
+"""Checks that a stopped and resumed run equals the uninterrupted run, with the user's data, settings and device.
 
-The run is trained twice in a folder of its own, once as it comes and once stopped again and again, each time resumed by
-a new process; what both came to is compared bit for bit.
+The run is trained twice in a temporary folder: once uninterrupted, and once stopped several times, each time resumed by
+a new process. The results are compared bit for bit.
 """
 
 import json
@@ -19,25 +19,25 @@ from attendo.errors import AttendoError, UsageError
 from attendo.runs.config import RunConfig, to_toml
 from attendo.train.checkpoint import Checkpoints
 
-MAX_METRIC_PAIRS = 8  # decoded at a validation: that there is one matters, not how well the model does
+MAX_METRIC_PAIRS = 8  # decoded at a validation; its quality does not matter here
 
 
 @dataclass(frozen=True)
 class TrialStep:
-    """What is about to be done."""
+    """Progress message: the next step of the trial."""
 
     description: str
 
 
 @dataclass(frozen=True)
 class ResumeComparison:
-    """One kind of thing that must be the same in both runs."""
+    """Comparison of one category of values in both runs."""
 
     name: str
     count: int
-    unequal: int  # of these
-    largest: float = 0.0  # difference between two numbers
-    location: str = ""  # that is
+    unequal: int  # number of unequal values
+    largest: float = 0.0  # largest difference between two numbers
+    location: str = ""  # name of the value with that difference
 
     @property
     def equal(self) -> bool:
@@ -45,7 +45,10 @@ class ResumeComparison:
 
 
 class ResumeVerification:
-    """Stops after `stops`, compares after `steps`. `run_command` runs a command in a process of its own."""
+    """Stops the run after each of `stops`, and compares after `steps`.
+
+    `run_command` runs a command in a new process.
+    """
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class ResumeVerification:
         self._run_command(["train", *arguments, "--stop-at", str(stop_at), "--device", self._device])
 
     def _make_trial_config(self, config: RunConfig, data: Path) -> RunConfig:
-        """The same learning with a validation amid it. The number of steps stays: learning rates follow from it."""
+        """Return the same training settings with a validation halfway. `steps` stays: learning rates depend on it."""
         training = config.train.replace(
             patience=0,
             validate_every=self.validation_step,
@@ -90,18 +93,18 @@ class ResumeVerification:
             samples=0,
             final="last",
         )
-        tokenizer = {"dropout": config.tokenizer.dropout}  # all else of it is in what was prepared
+        tokenizer = {"dropout": config.tokenizer.dropout}  # the rest is in the prepared data
         return config.replace(data={"prepared": data}, tokenizer=tokenizer, train=training)
 
 
 def _threads_option(run: Path) -> list[str]:
-    """The last bits depend on the number of threads, which a run that begins chooses by timing."""
+    """Return the option for the thread count. A new run chooses it by timing, and the last bits depend on it."""
     threads = json.loads((run / "run.json").read_bytes()).get("threads")
     return [] if threads is None else ["--threads", str(threads)]
 
 
 def compare_runs(uninterrupted: Path, resumed: Path, step: int) -> Iterator[ResumeComparison]:
-    """Two run folders that have a checkpoint of this step."""
+    """Compare two run folders with a checkpoint of this step."""
     one, other = (Checkpoints(folder / "checkpoints").load(step) for folder in (uninterrupted, resumed))
     lines = [_read_metrics(folder) for folder in (uninterrupted, resumed)]
     for kind, what in (("step", "losses and gradients"), ("validation", "validations")):
@@ -115,7 +118,7 @@ def compare_runs(uninterrupted: Path, resumed: Path, step: int) -> Iterator[Resu
 
 
 def suggest_fix(config: RunConfig, device: str) -> str:
-    """What to try where the runs differ."""
+    """Suggest a fix if the runs differ."""
     train = config.train
     if device == "cuda" and not train.deterministic:
         return "a GPU adds in another order each time: try it with --set train.deterministic=true"
@@ -127,9 +130,9 @@ def suggest_fix(config: RunConfig, device: str) -> str:
 
 
 def run_attendo(arguments: Sequence[str]) -> None:
-    """A command in a new process; its last line and exit code where it fails."""
+    """Run a command in a new process. If it fails, raise its last line with its exit code."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "attendo", *arguments],  # -P: no module of the working folder
+        [sys.executable, "-P", "-m", "attendo", *arguments],  # -P: do not import from the working folder
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -143,7 +146,7 @@ def run_attendo(arguments: Sequence[str]) -> None:
 
 
 def _read_metrics(folder: Path) -> dict[str, Any]:
-    """The numbers of metrics.jsonl that must be the same, named by kind, step and field."""
+    """Return the numbers of metrics.jsonl that must be equal, by report kind, step and field."""
     found = {}
     for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines():
         report = json.loads(line)
@@ -154,7 +157,7 @@ def _read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def _compare_values(label: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> ResumeComparison:
-    """By name; a thing that one of them does not have is not equal either."""
+    """Compare values by name. A missing value is unequal."""
     names = one.keys() | other.keys()
     unequal = sorted(
         name for name in names if not (name in one and name in other and _is_identical(one[name], other[name]))
@@ -172,7 +175,7 @@ def _is_identical(one: Any, other: Any) -> bool:
 
 
 def _difference(one: Any, other: Any) -> float:
-    """Between numbers; 0 where there is nothing to subtract."""
+    """Return the difference of two numbers or tensors; 0 if they cannot be subtracted."""
     if isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape and one.numel():
         return float((one.double() - other.double()).abs().max())
     if isinstance(one, int | float) and isinstance(other, int | float):

@@ -1,4 +1,4 @@
-"""Weights of a run: the initial model, the final weights, the mean of checkpoints."""
+"""Weights of a run: the initial model, the final weights, and the average of checkpoints."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,13 +22,16 @@ from attendo.text_model.sentence_splitting import measure_sources
 from attendo.train.checkpoint import Checkpoints, average_checkpoints, eval_weights
 from attendo.train.config import TrainConfig
 
-MEASURED_SOURCES = 2000  # of the training data: enough to know how many are single sentences
-SAMPLE_PAIRS = 1000  # validation pairs that the model folder keeps, to be checked with later
+MEASURED_SOURCES = 2000  # training sources sampled to measure how many are single sentences
+SAMPLE_PAIRS = 1000  # validation pairs stored in the model folder for later checks
 Weights = dict[str, Tensor]
 
 
 def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
-    """One that goes on is for what it was, and answers by the settings it had, unless the run says otherwise."""
+    """Return the model that training starts from.
+
+    With `start_from` it keeps the model card and decoding defaults of that model, unless the run sets them.
+    """
     source, target = data.source_tokenizer, data.target_tokenizer
     about = config.about.to_dict()
     if config.start_from is None:
@@ -51,7 +54,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
 
 
 def measure_training_sources(data: PreparedData) -> dict[str, Any] | None:
-    """Fields of `TrainingSources`, of sources that are spread evenly over all corpora."""
+    """Return the fields of `TrainingSources`, from sources sampled evenly over all corpora."""
     every = max(1, data.pairs // MEASURED_SOURCES)
     ids = [
         corpus.shards.read(place, place + 1)[0][0]
@@ -77,16 +80,16 @@ def _check_data_fits_network(network: ModelConfig, data: PreparedData) -> None:
 
 
 def _check_dropout(config: RunConfig, data: PreparedData) -> None:
-    """Of text that was prepared elsewhere; a run of its own text is refused with its settings."""
+    """Check prepared data. A run that prepares its own text is checked with its settings."""
     if config.tokenizer.dropout and data.window is not None:
         raise UsageError("tokenizer_dropout_for_windows", folder=data.folder, window=data.window)
 
 
 def _check_max_length(network: ModelConfig, data: PreparedData, prefix: int) -> None:
-    """Before the first step, not when the sentence comes up in the middle of the run."""
+    """Check lengths before the first step, not when a long sentence occurs during training."""
     if network.positions != "learned":
         return
-    control = 1 if data.window is None else 0  # bos stands in the place of a window's last token
+    control = 1 if data.window is None else 0  # BOS replaces the last token of a window
     what, setting = ("a sentence", "max_length") if data.window is None else ("windows", "window")
     for corpus in data.corpora:
         if (length := measure_longest_side(corpus) + control + prefix) > network.max_length:
@@ -102,7 +105,7 @@ def _check_max_length(network: ModelConfig, data: PreparedData, prefix: int) -> 
 
 @dataclass(frozen=True)
 class FinalWeights:
-    """No weights: those that the network has. A fault is told to the user; the run ends all the same."""
+    """The final weights. None: the network already has them. A fault is shown to the user; the run still ends."""
 
     weights: Weights | None = None
     fault: str | None = None
@@ -111,7 +114,10 @@ class FinalWeights:
 def load_final_weights(
     config: TrainConfig, checkpoints: Checkpoints, best_step: int | None, model_folder: Path, device: torch.device
 ) -> FinalWeights:
-    """By `train.final`, from checkpoints or from the model folder, which is written at every best validation."""
+    """Load the weights chosen by `train.final`, from checkpoints or the model folder.
+
+    The model folder is written at every best validation.
+    """
     if config.final == "average" and (kept := checkpoints.steps()):
         damaged: list[str] = []
         mean = average_checkpoints(checkpoints, kept[-config.average :], damaged)
@@ -138,7 +144,7 @@ def _load_best_weights(
 
 
 def average_model(run: Path, steps: Sequence[int]) -> TextModel:
-    """The model that the run began with, but for its weights; scores of single checkpoints do not hold for it."""
+    """Return the run's initial model with averaged weights. Scores of single checkpoints do not apply to it."""
     config = load_run_config(run)
     model = initial_model(config, open_prepared(config.data.prepared or run / "data"))
     weights = average_checkpoints(Checkpoints(run / "checkpoints"), steps)

@@ -1,1 +1,1 @@
-"""HTTP and the browser page."""
+"""HTTP server and browser page."""

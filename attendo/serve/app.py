@@ -1,4 +1,4 @@
-"""The application: models in, HTTP out."""
+"""Builds the ASGI application: the page and all APIs."""
 
 from collections.abc import Sequence
 
@@ -19,9 +19,9 @@ from attendo.serve.settings import ServeSettings
 
 
 def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = None) -> RequestGuard:
-    """The page and every API. `settings` say what is allowed; only this machine may ask unless they say more."""
+    """Return the application with the page and every API. The default settings allow only local host names."""
     settings = settings or ServeSettings()
-    # The pages that FastAPI would make of its description load code from other hosts.
+    # FastAPI's documentation pages are off: they load scripts from other hosts.
     app = FastAPI(
         title="attendo",
         version=__version__,

@@ -1,4 +1,4 @@
-"""Which of the languages served a text is written in: by its letters, or by py3langid where languages share them."""
+"""Language detection among the served languages, by script, or by py3langid for languages that share one."""
 
 import math
 import unicodedata
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from attendo.errors import UsageError
 
-_MAX_CHARACTERS = 5_000  # that are looked at
-_MIN_KANA_SHARE = 0.1  # of Japanese; a Chinese text with a Japanese name in it has less
+_MAX_CHARACTERS = 5_000  # used for detection
+_MIN_KANA_SHARE = 0.1  # of a Japanese text; a Chinese text with a Japanese name has less
 
-# The letters of languages that are not written in Latin ones, by ISO 639.
+# Languages of each script other than Latin, by ISO 639 code.
 _SCRIPTS: dict[str, str] = {
     "han": "zh zt yue wuu lzh",
     "kana": "ja",
@@ -43,8 +43,8 @@ _SCRIPTS: dict[str, str] = {
     "ethiopic": "am ti",
 }
 _LANGUAGE_SCRIPTS = {language: script for script, languages in _SCRIPTS.items() for language in languages.split()}
-_SECOND_SCRIPTS = {"ja": "han", "ko": "han", "sr": "latin"}  # what a language is written in too
-# Four letters behind a language decide, as in sr-Latn.
+_SECOND_SCRIPTS = {"ja": "han", "ko": "han", "sr": "latin"}  # second script of a language
+# ISO 15924 subtags override the script of a language, as in sr-Latn.
 _SCRIPT_SUBTAGS = {
     "latn": "latin",
     "cyrl": "cyrillic",
@@ -54,7 +54,7 @@ _SCRIPT_SUBTAGS = {
     "deva": "devanagari",
 }
 
-# As Unicode begins the names of letters.
+# First word of the Unicode name of a letter.
 _SCRIPTS_BY_UNICODE_NAME = {
     "cjk": "han",
     "ideographic": "han",
@@ -63,22 +63,22 @@ _SCRIPTS_BY_UNICODE_NAME = {
     "katakana-hiragana": "kana",
 }
 _UNSPACED = ("han", "kana", "hangul", "thai", "lao", "myanmar", "khmer", "tibetan")
-_LANGID_CODES = {"nb": "no", "iw": "he", "zt": "zh"}  # what py3langid has for a language that it does not know
+_LANGID_CODES = {"nb": "no", "iw": "he", "zt": "zh"}  # py3langid's codes for languages that it lacks
 
 
 class LanguagePrediction(NamedTuple):
-    """A language that a text may be in, with a confidence from 0 to 1."""
+    """A possible language of a text, with a confidence from 0 to 1."""
 
     language: str
     confidence: float
 
 
 def detect_language(text: str, languages: Sequence[str]) -> list[LanguagePrediction]:
-    """Each of the languages with a confidence from 0 to 1, the likeliest first.
+    """Return each of the languages with its confidence, the likeliest first.
 
-    Where nothing can be told, as of digits, of no text, or of letters that none of them has, all have 0, in the order
-    given. Of several with the same name before the hyphen (zh-Hans, zh-Hant) the first stands for all. Languages that
-    share their letters need the package py3langid; without it they are a `UsageError`, but only for a text in them.
+    If the text has no letters, or only letters of other scripts, all confidences are 0, in the order given. Of
+    languages with the same base (zh-Hans, zh-Hant) only the first is scored. Languages that share a script need the
+    package py3langid; without it a text in that script raises `UsageError`.
     """
     if not languages:
         raise UsageError("no_language_served")
@@ -96,11 +96,11 @@ def detect_language(text: str, languages: Sequence[str]) -> list[LanguagePredict
 
 
 def load_detector(languages: Sequence[str]) -> None:
-    """Loads py3langid, which takes a second or more, where some of the languages share their letters."""
+    """Load py3langid, which takes a second or more, if some of the languages share a script."""
     scripts = {_language_script(language) for language in languages} | {*_SECOND_SCRIPTS.values()}
     distinct = [*{_base_language(language): language for language in languages}.values()]
     if any(len(_select_by_script(script, distinct)) > 1 for script in scripts):
-        with suppress(UsageError):  # it is not there, which whoever needs it will be told
+        with suppress(UsageError):  # not installed: a request that needs it gets the error
             _run_langid("a", distinct)
 
 
@@ -115,18 +115,18 @@ def _language_script(language: str) -> str:
 
 
 def _select_by_script(script: str, languages: Sequence[str]) -> list[str]:
-    """Those it is the first choice of; if there is none, those that are written in it too."""
+    """Return the languages with this main script or, if none has it, those with this second script."""
     first = [language for language in languages if _language_script(language) == script]
     return first or [language for language in languages if _SECOND_SCRIPTS.get(_base_language(language)) == script]
 
 
 def _measure_scripts(text: str) -> Mapping[str, float]:
-    """Of each script, counted in words, or in signs where it has no spaces; empty for a text without letters."""
+    """Return the share of each script, in words, or in characters if it has no spaces; empty without letters."""
     counts: Counter[str] = Counter()
     before = ""
     for character in text:
         script = _character_script(character)
-        if script is None:  # a mark on the letter before it
+        if script is None:  # a combining mark
             continue
         if script and (script != before or script in _UNSPACED):
             counts[script] += 1
@@ -139,18 +139,18 @@ def _measure_scripts(text: str) -> Mapping[str, float]:
 
 @lru_cache(maxsize=8192)
 def _character_script(character: str) -> str | None:
-    """Empty for what is no letter."""
+    """Return the script of a letter, None for a combining mark, or '' for any other character."""
     if unicodedata.category(character)[0] == "M":
         return None
     if not character.isalpha():
         return ""
-    plain = unicodedata.normalize("NFKC", character)[0]  # wide Latin is Latin
+    plain = unicodedata.normalize("NFKC", character)[0]  # full-width Latin letters count as Latin
     name = unicodedata.name(plain, "").split(" ")[0].lower()
     return _SCRIPTS_BY_UNICODE_NAME.get(name, name)
 
 
 def _run_langid(text: str, languages: Sequence[str]) -> dict[str, float]:
-    """Shares that sum to 1, by what py3langid finds likely."""
+    """Return the probabilities of these languages by py3langid; they sum to 1."""
     try:
         rank = import_module("py3langid").rank
     except ImportError:
@@ -164,7 +164,7 @@ def _langid_score(scores: Mapping[str, float], base: str) -> float:
 
 
 def _softmax(scores: Mapping[str, float], size: int) -> dict[str, float]:
-    """Log-probabilities as probabilities. They are sums over a text: divided by the root of its size, doubt remains."""
+    """Softmax with the square root of the text length as temperature; plain sums over a text are overconfident."""
     most = max(scores.values())
     if not math.isfinite(most):
         return {language: 1 / len(scores) for language in scores}

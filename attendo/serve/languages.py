@@ -1,4 +1,4 @@
-"""The languages that clients name, each in its own way, by one code: ISO 639-1, and zt for traditional Chinese."""
+"""Language codes: maps the tags that clients send to ISO 639-1 codes, and to zt for traditional Chinese."""
 
 import re
 from collections.abc import Collection
@@ -12,9 +12,9 @@ class LanguageInfo(NamedTuple):
 
 
 def language_code(tag: str) -> str | None:
-    """Of en, EN-US, en_GB, eng_Latn or zh-Hans, in any case; None where no language is called so.
+    """Return the code of a tag such as en, EN-US, en_GB, eng_Latn or zh-Hans; None if the language is unknown.
 
-    Regions and scripts are passed over, but for Chinese: zt and whatever says Hant or a place that writes so is zt.
+    Case, regions and scripts are ignored, except for Chinese: zt, Hant, and TW, HK or MO give zt.
     """
     first, *subtags = _split_tag(tag)
     code = _OTHER_TAGS.get(first, first)
@@ -24,7 +24,7 @@ def language_code(tag: str) -> str | None:
 
 
 def match_language(tag: str, codes: Collection[str]) -> str | None:
-    """The one of `codes` that is meant by a tag. Where only one of the two Chinese is there, it stands for both."""
+    """Return the one of `codes` that matches a tag. An equivalent code matches too, such as zt for zh."""
     code = language_code(tag)
     if code is None or code in codes:
         return code
@@ -32,12 +32,12 @@ def match_language(tag: str, codes: Collection[str]) -> str | None:
 
 
 def language_name(code: str) -> str:
-    """In English; the code itself where it is none that `language_code` gives."""
+    """Return the English name, or the code itself if it is unknown."""
     return _LANGUAGES[code].english if code in _LANGUAGES else code
 
 
 def language_name_zh(code: str) -> str:
-    """In Chinese."""
+    """Return the Chinese name, or the code itself if it is unknown."""
     return _LANGUAGES[code].chinese if code in _LANGUAGES else code
 
 
@@ -49,17 +49,17 @@ def _split_tag(tag: str) -> list[str]:
 _MAX_TAG_LENGTH = 35
 _TAG = re.compile(r"[a-z]{2,3}(?:-[a-z0-9]{1,8})*")
 _TRADITIONAL = frozenset(("hant", "tw", "hk", "mo"))
-# What is one language to those who read it, though it has two codes.
+# Codes of languages whose readers understand both.
 _EQUIVALENT_CODES = {"zh": ("zt",), "zt": ("zh",), "nb": ("no",), "no": ("nb",)}
 
-# Codes by which a language went or goes beside its own.
+# Former and alternative codes of a language.
 _OLD_TAGS = (
     "iw he|in id|ji yi|jw jv|mo ro|fil tl|pb pt|cmn zh|chi zh|ger de|fre fr|dut nl|gre el|per fa|cze cs|slo sk|rum ro"
 )
 _MORE_TAGS = "alb sq|arm hy|baq eu|bur my|geo ka|ice is|mac mk|may ms|mao mi|tib bo|wel cy|arb ar|pes fa|lvs lv|ekk et"
 _REST_TAGS = "zsm ms|npi ne|ory or|azj az|uzn uz|khk mn|pbt ps|swh sw|als sq|plt mg|ydd yi|kmr ku|quy qu|gaz om"
 
-# Code, code of three letters, name in English, name in Chinese.
+# Code, three-letter code, English name, Chinese name.
 _TABLE = """
 aa aar Afar 阿法尔语
 ab abk Abkhazian 阿布哈兹语

@@ -1,4 +1,4 @@
-"""The same server as a deployment of Ray Serve: replicas on one or several machines behind one address."""
+"""Ray Serve deployment: replicas of the server on one or several machines with one address."""
 
 import asyncio
 import os
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 class RayServeArguments(Settings):
-    """What `serve run attendo.serve.ray_serve:application NAME=VALUE ...` takes."""
+    """Arguments of `serve run attendo.serve.ray_serve:application NAME=VALUE ...`."""
 
-    models: str = Field(description="model folders with commas between them, by paths that every machine has")
-    hosts: str = Field("", description="names beside those of this machine that requests may call the server by")
-    languages: str = Field("", description="such as en-zh, one for each model, where the folders do not tell")
-    tasks: str = Field("", description="such as translation, one for each model, where the folders do not tell")
-    key_file: Path | None = Field(None, description="keys, one a line, one of which every request must bring")
+    models: str = Field(description="comma-separated model folders; every machine needs the same paths")
+    hosts: str = Field("", description="allowed values of the Host header, besides local ones")
+    languages: str = Field("", description="such as en-zh, one per model, if the model folders do not contain them")
+    tasks: str = Field("", description="such as translation, one per model, if the model folders do not contain them")
+    key_file: Path | None = Field(None, description="file of API keys, one per line; every request must send one")
     limits: str = Field("", description="other settings, such as waiting=64,deadline_seconds=4")
     replicas: int = Field(1, ge=1)
-    device: str = Field("cpu", description="cpu, or cuda for a GPU of its own for each replica")
-    threads: int = Field(1, ge=1, description="CPU threads of each replica")
+    device: str = Field("cpu", description="cpu, or cuda for one GPU per replica")
+    threads: int = Field(1, ge=1, description="CPU threads per replica")
 
 
 def application(arguments: RayServeArguments) -> Any:
-    """What Ray's command line runs. Keys are read here, from the file and ATTENDO_KEYS, and told to the replicas."""
+    """Build the application for Ray's command line. Keys are read here, from the file and ATTENDO_KEYS."""
     return deployment(
         [Path(each) for each in _split_list(arguments.models)],
         _make_settings(arguments),
@@ -56,21 +56,21 @@ def deployment(
     languages: Sequence[str] = (),
     tasks: Sequence[str] = (),
 ) -> Any:
-    """An application for `ray.serve.run`. Every replica reads the folders itself and has all models in its process."""
+    """Return an application for `ray.serve.run`. Every replica loads all models in its own process."""
     serve, settings = _import_ray_serve(), settings or ServeSettings()
     if not models:
         raise UsageError("model_folders_missing")
     deployed = serve.deployment(
         name="attendo",
         num_replicas=replicas,
-        # The queue with its limits is that of our batcher. Ray's own would keep requests from it that could have a
-        # place in the batch, and would let them wait where ours refuses them.
+        # Requests queue in `ModelWorker`. A lower limit here would keep requests in Ray's queue that fit into the
+        # batch, and would let requests wait that the worker rejects.
         max_ongoing_requests=4 * settings.waiting,
         graceful_shutdown_timeout_s=settings.drain_seconds,
-        # Ray gives a replica as many threads as it has CPUs.
+        # Ray sets the number of threads of a replica to its number of CPUs.
         ray_actor_options={"num_cpus": threads, "num_gpus": 1 if device.startswith("cuda") else 0},
     )
-    folders = [each.resolve() for each in models]  # a replica runs in another folder
+    folders = [each.resolve() for each in models]  # a replica has another working directory
     return deployed(serve.ingress(app_factory(folders, settings, device, languages, tasks))(HealthCheckMixin)).bind()
 
 
@@ -81,7 +81,7 @@ def app_factory(
     languages: Sequence[str] = (),
     tasks: Sequence[str] = (),
 ) -> Callable[[], "Replica"]:
-    """A function that makes the application in the process of a replica; only what it holds travels there."""
+    """Return a function that builds the application in a replica. Its closure is pickled, so it holds plain values."""
     places, values = [str(each) for each in folders], settings.model_dump(mode="json")
 
     def build() -> Replica:
@@ -95,7 +95,7 @@ def app_factory(
 
 
 class Replica:
-    """The application, which answers once before Ray asks it, and finishes what is there before Ray ends it."""
+    """ASGI application that warms up before its first request and drains requests before Ray ends it."""
 
     def __init__(self, app: "RequestGuard") -> None:
         from attendo.serve.scheduling.health import Watchdog
@@ -103,7 +103,7 @@ class Replica:
         self._app, self._watchdog = app, Watchdog(app.gateway)
 
     def check_health(self) -> None:
-        """Raises where the part that computes has died or hangs."""
+        """Raise if a worker thread has died or hangs."""
         if (fault := self._watchdog.find_fault()) is not None:
             raise fault
 
@@ -120,7 +120,7 @@ class Replica:
         await receive()
         await office.warm_up()
         freeze_gc()
-        self._watchdog.start()  # it ends the process, and Ray starts another
+        self._watchdog.start()  # ends the process on a fault; Ray then starts another one
         await send({"type": "lifespan.startup.complete"})
         await receive()
         office.draining = True
@@ -130,9 +130,9 @@ class Replica:
 
 
 class HealthCheckMixin:
-    """What a replica has beside its application: an answer to whether all is well, which Ray asks every few seconds."""
+    """Health check of a replica, which Ray calls every few seconds."""
 
-    app: Replica  # Ray's own class, which is made of this one, has it
+    app: Replica  # set by the subclass that Ray creates
 
     def check_health(self) -> None:
         self.app.check_health()

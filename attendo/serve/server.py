@@ -1,4 +1,4 @@
-"""A server on a port of this machine, until it is told to stop."""
+"""Binds a port, runs the server and shuts it down."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from attendo.errors import UsageError
 
 try:
-    import fastapi  # noqa: F401  (whatever is missing is told before anything is read)
+    import fastapi  # noqa: F401  (report a missing package before models are loaded)
     import prometheus_client  # noqa: F401
     import python_multipart  # noqa: F401
     import uvicorn
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     from attendo.serve.http.middleware import RequestGuard
     from attendo.serve.scheduling.health import Watchdog
 
-_NOTICE_SECONDS = 0.5  # in which whoever asks /readyz hears of the end, before nobody can connect any more
-_SHUTDOWN_ERROR_SECONDS = 1.0  # of the time to end, for those who must be told that it is over
-_MIN_DRAIN_SECONDS = 1.0  # of it, for those who are being answered when nobody can connect any more
-_FORCED_EXIT_SECONDS = 0.5  # that a second signal leaves
-LISTEN_BACKLOG = 2048  # connections that wait to be taken in
+_NOTICE_SECONDS = 0.5  # /readyz returns 503 for this long before the socket is closed
+_SHUTDOWN_ERROR_SECONDS = 1.0  # part of `drain_seconds` for sending errors to unfinished requests
+_MIN_DRAIN_SECONDS = 1.0  # part of `drain_seconds` for requests in flight after the socket is closed
+_FORCED_EXIT_SECONDS = 0.5  # until the process exits after a second signal
+LISTEN_BACKLOG = 2048  # connections that wait to be accepted
 _SWITCH_SECONDS = 0.00005
-_SIGNAL_EXIT_OFFSET = 128  # added to the number of a signal, where not all were answered
+_SIGNAL_EXIT_OFFSET = 128  # exit code is 128 + signal number if requests were aborted
 
 
 @dataclass(frozen=True)
 class BoundSocket:
-    """Where a server listens."""
+    """Listening socket of a server."""
 
     socket: socket.socket
-    address: str  # of its page
+    address: str  # URL of the page
 
 
 @contextmanager
 def bind(host: str, port: int, allow_wildcard: bool = False) -> Iterator[BoundSocket]:
-    """A socket that is bound: only then is it sure that nobody else has the port.
+    """Bind and listen before models are loaded, so that no other process takes the port.
 
-    `allow_wildcard`: also on all addresses of this machine at once.
+    `allow_wildcard` allows an address such as 0.0.0.0, which binds all interfaces.
     """
     with _open_socket(host, allow_wildcard) as (taken, address):
         try:
             taken.bind((address, port))
-            taken.listen()  # while models are read, nobody else can take it
+            taken.listen()
         except OSError as error:
             raise _explain(error, host, port) from None
         shown = f"[{host}]" if ":" in host else host
@@ -65,7 +65,7 @@ def bind(host: str, port: int, allow_wildcard: bool = False) -> Iterator[BoundSo
 
 
 def check_bindable(host: str, port: int) -> None:
-    """Raises `UsageError` where a server could not listen there. One that does so already is the one to be replaced."""
+    """Raise `UsageError` if a server cannot bind this address. A port in use is accepted: that server is replaced."""
     with _open_socket(host, allow_wildcard=True) as (tried, address):
         try:
             tried.bind((address, port))
@@ -75,51 +75,52 @@ def check_bindable(host: str, port: int) -> None:
 
 
 def serve(app: "RequestGuard", bound: BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
-    """Until Ctrl-C or SIGTERM: the exit code. `on_ready` is called when requests are answered; `quiet`: only of trouble.
+    """Run until Ctrl-C or SIGTERM and return the exit code. `quiet` logs only warnings and errors.
 
-    Every model answers once before anybody is listened to. Told to end, it says so (/readyz), stops listening once all
-    documents are fetched or time is up, and answers whoever is there. Told twice, it ends at once.
+    Every model generates once before connections are accepted; `on_ready` is called after that. After a signal,
+    /readyz returns 503. The socket is closed once all documents are fetched or time is up. Requests in flight are
+    finished. A second signal ends the process at once.
     """
     from attendo.serve.http.connections import uvicorn_options
     from attendo.serve.scheduling.health import Watchdog
 
-    # Each of the two threads lets go of the interpreter this soon. With Python's own 5 ms refusals under load took
-    # seconds; with 0.5 ms a flood of requests halved what was computed, which asks for the interpreter with every step.
+    # Interval of switching the GIL between event loop and worker. With Python's default of 5 ms rejections under load
+    # took seconds. With 0.5 ms a flood of requests halved the decoding throughput, as every step needs the GIL.
     sys.setswitchinterval(_SWITCH_SECONDS)
     options = uvicorn_options(app.gateway.settings)
     if quiet:
         options["log_config"]["loggers"]["attendo"]["level"] = "WARNING"
     config = uvicorn.Config(app, lifespan="off", **options)
     server = _Server(config, app, Watchdog(app.gateway), on_ready)
-    with suppress(KeyboardInterrupt):  # it has ended by then
+    with suppress(KeyboardInterrupt):  # the server has shut down by then
         server.run(sockets=[bound.socket])
     return server.exit_code
 
 
 def freeze_gc() -> None:
-    """What is there before the first request stays, and is never looked through again for what nobody needs any more.
+    """Exclude start-up objects from garbage collection.
 
-    Python would do so every few hundred requests, with modules, models and all: for 0.15 to 0.4 s nobody is heard.
+    A full collection would run every few hundred requests and block the event loop for 0.15 to 0.4 s.
     """
     gc.collect()
     gc.freeze()
 
 
 def open_browser(address: str) -> None:
-    """In a browser, which may take its time, or the terminal."""
+    """Open the address in a browser, in a thread: starting a browser may block."""
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 class _Server(uvicorn.Server):
-    """Begins when all models are warm, and ends in order."""
+    """uvicorn server that starts after the warm-up of all models and drains requests at shutdown."""
 
     def __init__(
         self, config: uvicorn.Config, app: "RequestGuard", watchdog: "Watchdog", on_ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
         self._gateway, self._watchdog, self._on_ready = app.gateway, watchdog, on_ready
-        self._stop_listening_at: float | None = None  # listening, unless for documents
-        self._shutdown_deadline = 0.0  # for everybody
+        self._stop_listening_at: float | None = None  # later if documents are pending
+        self._shutdown_deadline = 0.0  # for all requests and documents
         self.exit_code = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -127,7 +128,7 @@ class _Server(uvicorn.Server):
         freeze_gc()
         await super().startup(sockets)
         for each in sockets or []:
-            each.listen(LISTEN_BACKLOG)  # asyncio has set it to as many as it takes in at once
+            each.listen(LISTEN_BACKLOG)  # asyncio has set it to the smaller accept backlog
         self._watchdog.start()
         self._on_ready()
 
@@ -147,7 +148,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's own, but a signal that was obeyed is not raised again: the exit code is ours to choose."""
+        """Handle signals as uvicorn does, but do not raise them again, so that `exit_code` is returned."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -167,7 +168,7 @@ class _Server(uvicorn.Server):
             return
         self.exit_code = _SIGNAL_EXIT_OFFSET + sig
         self.should_exit = self.force_exit = True
-        forced = threading.Timer(_FORCED_EXIT_SECONDS, os._exit, (self.exit_code,))  # whatever still hangs
+        forced = threading.Timer(_FORCED_EXIT_SECONDS, os._exit, (self.exit_code,))  # even if a thread hangs
         forced.daemon = True
         forced.start()
 
@@ -180,9 +181,9 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _open_socket(host: str, allow_wildcard: bool) -> Iterator[tuple[socket.socket, str]]:
-    """With the address to bind it to."""
+    """Yield a socket and the address to bind it to."""
     kind, address = _resolve(host, allow_wildcard)
-    # Named as TCP, so that the event loop sends small answers at once instead of waiting for more to send.
+    # With IPPROTO_TCP given, asyncio sets TCP_NODELAY, which sends small responses at once.
     with socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP) as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         yield made, address

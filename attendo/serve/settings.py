@@ -1,4 +1,4 @@
-"""What a server allows: hosts, keys, sizes, lengths, times."""
+"""Server settings: hosts, keys, sizes, lengths, times."""
 
 import ipaddress
 import math
@@ -15,17 +15,17 @@ from attendo.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _NAME = re.compile(r"\w([\w.-]*\w)?\.?", re.ASCII)
-_DEFAULT_PORTS = {"http": 80, "https": 443}  # that browsers leave out
+_DEFAULT_PORTS = {"http": 80, "https": 443}  # browsers omit these from an origin
 _MAX_CONNECTIONS = 1000
 
 
 def default_max_connections() -> int:
-    """Unless set."""
+    """Return the default of `connections`."""
     return int(min(_MAX_CONNECTIONS, _get_connection_capacity()[0]))
 
 
 def _get_connection_capacity() -> tuple[float, float]:
-    """How many this process can have, and the files that it may have open: it needs some of those for itself."""
+    """Return the possible number of connections and the open-files limit. Some files are reserved for the process."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return math.inf, math.inf
@@ -33,57 +33,57 @@ def _get_connection_capacity() -> tuple[float, float]:
 
 
 class ServeSettings(Settings):
-    """Limits are there to be told, never to cut: what is above one is refused with a way out."""
+    """Limits of a server. A request above a limit is rejected with an error that names it. Input is never truncated."""
 
-    # who may ask
-    hosts: tuple[str, ...] = Field(LOOPBACK, description="names that a request may call this server by")
-    keys: tuple[str, ...] = Field((), description="that requests must bring one of; none: everybody may ask")
-    cors_origins: tuple[str, ...] = Field((), description="pages of other servers that a browser may ask from")
-    metrics_open: bool = Field(False, description="whether others than this machine may read /metrics")
+    # access
+    hosts: tuple[str, ...] = Field(LOOPBACK, description="allowed values of the Host header")
+    keys: tuple[str, ...] = Field((), description="API keys; a request must send one unless the list is empty")
+    cors_origins: tuple[str, ...] = Field((), description="other origins that browsers may send requests from")
+    metrics_open: bool = Field(False, description="allow other machines to read /metrics")
 
-    # how a request arrives
+    # connections and request sizes
     connections: int = Field(
         default_factory=default_max_connections,
         ge=1,
-        description="at a time; 1,000, or fewer where this process may not have so many files open",
+        description="maximum number of connections; 1,000, or fewer if the open-files limit is low",
     )
-    header_bytes: int = Field(16 * 1024, ge=1, description="of all headers of a request together")
-    body_bytes: int = Field(1024 * 1024, ge=1, description="of the body of a request")
-    body_seconds: float = Field(10.0, gt=0, description="in which a body must have arrived")
-    first_byte_seconds: float = Field(10.0, gt=0, description="in which whoever connects must begin to ask")
+    header_bytes: int = Field(16 * 1024, ge=1, description="maximum total size of the headers of a request")
+    body_bytes: int = Field(1024 * 1024, ge=1, description="maximum size of a request body")
+    body_seconds: float = Field(10.0, gt=0, description="maximum seconds until a body has arrived")
+    first_byte_seconds: float = Field(10.0, gt=0, description="maximum seconds until the headers have arrived")
 
-    # what may be asked
-    texts: int = Field(50, ge=1, description="of one request")
-    characters: int = Field(5_000, ge=1, description="of a text")
-    source_tokens: int = Field(1024, ge=1, description="of a source that is only answered")
-    answer_tokens: int = Field(512, ge=1, description="of an answer")
-    beam: int = Field(12, ge=1, description="hypotheses side by side, and answers to choose from")
-    candidates: int = Field(32, ge=1, description="samples that the best is chosen from by mbr")
-    phrases: int = Field(50, ge=1, description="that an answer must hold, or must not")
-    alternatives: int = Field(5, ge=0, description="other answers beside the best")
+    # sizes of requests to a model
+    texts: int = Field(50, ge=1, description="maximum number of texts in a request")
+    characters: int = Field(5_000, ge=1, description="maximum length of a text")
+    source_tokens: int = Field(1024, ge=1, description="maximum tokens of a source; `tokens` applies to inspected ones")
+    answer_tokens: int = Field(512, ge=1, description="maximum tokens of an answer")
+    beam: int = Field(12, ge=1, description="maximum beam size and n_best")
+    candidates: int = Field(32, ge=1, description="maximum number of MBR candidates")
+    phrases: int = Field(50, ge=1, description="maximum number of required or of banned phrases")
+    alternatives: int = Field(5, ge=0, description="maximum number of alternatives to the best answer")
 
-    # how long it may take, and how many may wait
-    deadline_seconds: float = Field(8.0, gt=0, description="from asking to the answer, waiting included")
-    waiting: int = Field(128, ge=1, description="requests that may wait for one model")
-    queue_seconds: float = Field(0.5, gt=0, description="that a request may expect to wait, by how fast others went")
-    queue_tokens: int = Field(262_144, ge=1, description="of all requests to a model, sources and answers, all rows")
-    hang_seconds: float = Field(30.0, gt=0, description="without a step, after which the process ends to begin anew")
-    drain_seconds: float = Field(10.0, gt=0, description="for what is being answered when the server is told to end")
+    # times and queues
+    deadline_seconds: float = Field(8.0, gt=0, description="maximum seconds to the response, waiting included")
+    waiting: int = Field(128, ge=1, description="maximum number of requests waiting for one model")
+    queue_seconds: float = Field(0.5, gt=0, description="maximum estimated wait of a request, in seconds")
+    queue_tokens: int = Field(262_144, ge=1, description="maximum tokens of a model's requests, all rows")
+    hang_seconds: float = Field(30.0, gt=0, description="seconds without a step until the process exits")
+    drain_seconds: float = Field(10.0, gt=0, description="seconds for finishing requests in flight at shutdown")
 
-    # the page
-    tokens: int = Field(256, ge=1, description="of a source or a target that is looked into, eos included")
-    block_bytes: int = Field(32 * 1024 * 1024, ge=1, description="of the attention maps of one answer")
-    checkpoints: int = Field(2, ge=1, description="of a run that are kept in memory")
+    # page
+    tokens: int = Field(256, ge=1, description="maximum tokens of an inspected source or target, EOS included")
+    block_bytes: int = Field(32 * 1024 * 1024, ge=1, description="maximum size of the attention maps in one response")
+    checkpoints: int = Field(2, ge=1, description="number of checkpoints of a run cached in memory")
 
     # documents
-    documents_bytes: int = Field(1024 * 1024, ge=1, description="of a document to translate")
+    documents_bytes: int = Field(1024 * 1024, ge=1, description="maximum size of a document")
     documents_folder: Path | None = Field(
-        None, description="where documents wait to be fetched; where the system keeps temporary files, unless set"
+        None, description="folder for translated documents; default: the temporary folder of the system"
     )
 
-    log_format: Literal["text", "json"] = Field("text", description="of the lines that a server writes of itself")
+    log_format: Literal["text", "json"] = Field("text", description="format of log lines")
     log_level: Literal["info", "warning", "error"] = Field(
-        "info", description="the least important lines that are written; info has one for each request"
+        "info", description="lowest level that is logged; info logs every request"
     )
 
     @field_validator("hosts")

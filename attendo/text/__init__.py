@@ -1,4 +1,4 @@
-"""Tokenizers: text to ids and back, exactly."""
+"""Tokenizers: lossless conversion between text and ids."""
 
 from attendo.text.bytes import Bytes
 from attendo.text.characters import Characters

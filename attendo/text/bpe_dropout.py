@@ -15,30 +15,30 @@ from attendo.text.sentencepiece import PieceType, SentencePiece, SentencePieceEn
 IdArray = NDArray[np.int32]
 PositionArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-_NO_PAIR = np.iinfo(np.int64).max  # ends a sorted list, so that a search in it always ends at a number
-_POSITION_SHIFT = np.uint64(32)  # a piece and its place in the word are one number
-# Enough that words come again, few enough that the arrays stay small.
+_NO_PAIR = np.iinfo(np.int64).max  # sentinel at the end of a sorted list, so that every search returns a valid index
+_POSITION_SHIFT = np.uint64(32)  # packs a piece and its position in the word into one integer
+# Large enough that words repeat, small enough that the arrays stay small.
 _MAX_BATCH_PIECES = 1 << 18
 MAX_VARIANTS = 32
 _DROPPED = np.iinfo(np.int64).max
-_RANK_SHIFT = 32  # a priority is the rank of the merge and then its place: the smallest is best, and leftmost
+_RANK_SHIFT = 32  # a priority is the merge rank, then the position: the smallest is the best and leftmost
 _POSITION_MASK = (1 << _RANK_SHIFT) - 1
 
 
 @dataclass(frozen=True)
 class MergeTable:
-    """Two pieces `left` and `right` of a model with V pieces are one number, left * V + right."""
+    """The merges of a BPE model with V pieces. The pair (left, right) is the integer left * V + right."""
 
-    characters: IdArray  # of every piece, one after the other; what is never taken apart is its own character
-    offsets: PositionArray  # where those of each piece begin, and where the last end
-    rank: PositionArray  # of each piece: the lowest is merged first
-    pairs: PositionArray  # those that make a piece, sorted
-    merged: IdArray  # the pieces they make
-    neighbours: PositionArray  # characters that stand side by side in some piece, sorted
+    characters: IdArray  # of all pieces, concatenated; a piece that is never split is its own character
+    offsets: PositionArray  # start of each piece in `characters`, and the total length
+    rank: PositionArray  # of each piece; the lowest is merged first
+    pairs: PositionArray  # pairs that form a piece, sorted
+    merged: IdArray  # the pieces they form
+    neighbours: PositionArray  # pairs of adjacent characters in any piece, sorted
 
     @classmethod
     def from_pieces(cls, pieces: Sequence[SentencePieceEntry]) -> "MergeTable":
-        """Pieces with a character that is no piece itself are never taken apart, like bytes and symbols."""
+        """Build from the pieces of a model. Bytes, symbols and pieces with an unknown character are never split."""
         if unused := [piece.text for piece in pieces if piece.type == PieceType.UNUSED]:
             raise UsageError("dropout_with_unused_piece", piece=unused[0])
         numbers = {piece.text: number for number, piece in enumerate(pieces) if piece.type == PieceType.NORMAL}
@@ -63,7 +63,7 @@ class MergeTable:
         )
 
     def split_into_characters(self, ids: IdArray, offsets: PositionArray) -> tuple[IdArray, PositionArray]:
-        """The characters of pieces, and where those of each sentence begin."""
+        """Return the characters of the pieces, and the start of each sentence in them."""
         begin = self.offsets[ids]
         sizes = self.offsets[ids.astype(np.int64) + 1] - begin
         ends = np.cumsum(sizes)
@@ -78,13 +78,13 @@ class MergeTable:
         return self.characters[self.offsets[ids.astype(np.int64) + 1] - 1]
 
     def merge(self, left: IdArray, right: IdArray) -> IdArray:
-        """The piece that each pair makes, -1 where it makes none."""
+        """Return the piece that each pair forms, or -1."""
         wanted = self._pair_code(left, right)
         found = np.searchsorted(self.pairs, wanted)
         return np.where(self.pairs[found] == wanted, self.merged[found], np.int32(-1))
 
     def are_neighbours(self, left: IdArray, right: IdArray) -> BoolArray:
-        """Whether some piece holds the two characters side by side."""
+        """Whether the two characters are adjacent in any piece."""
         wanted = self._pair_code(left, right)
         return np.asarray(self.neighbours[np.searchsorted(self.neighbours, wanted)] == wanted)
 
@@ -94,23 +94,23 @@ class MergeTable:
 
 @dataclass(frozen=True)
 class UniqueWords:
-    """A form is a word, which is a row of pieces, together with the number of a variant."""
+    """Distinct forms. A form is a word (a sequence of pieces) and the number of a variant."""
 
-    word_index: PositionArray  # of each word of the text
-    pieces: IdArray  # of each form, one after the other
-    offsets: PositionArray  # where those of each form begin, and where the last end
-    keys: Keys  # of each form: follows from its pieces and variant alone
+    word_index: PositionArray  # form of each word of the text
+    pieces: IdArray  # of all forms, concatenated
+    offsets: PositionArray  # start of each form in `pieces`, and the total length
+    keys: Keys  # of each form, a hash of its pieces and variant
 
     @classmethod
     def from_ids(cls, ids: IdArray, starts: PositionArray, variants: Keys) -> "UniqueWords":
-        """Words begin at `starts`, the first at 0; `variants` has a number for each."""
+        """Words begin at `starts`, the first at 0. `variants` has one number per word."""
         sizes = np.diff(np.append(starts, len(ids)))
         place_in_word = np.arange(len(ids)) - np.repeat(starts, sizes)
         placed = ids.astype(np.uint64) | place_in_word.astype(np.uint64) << _POSITION_SHIFT
         keys = numbers = keyed_random.make_keys(_sum_runs(keyed_random.make_keys(0, placed), starts), variants)
         for salt in count(1):
             _, first, form = np.unique(numbers, return_index=True, return_inverse=True)
-            # Two words with one number are next to impossible; still no word may become another one.
+            # A hash collision is very unlikely, but it must not turn one word into another.
             if np.array_equal(sizes[first][form], sizes):
                 alike = np.repeat(starts[first][form], sizes) + place_in_word
                 if np.array_equal(ids[alike], ids):
@@ -122,21 +122,21 @@ class UniqueWords:
 
 
 def _sum_runs(numbers: Keys, starts: PositionArray) -> Keys:
-    """Of each run that begins at one of `starts`."""
+    """Return the sum of each run that begins at one of `starts`."""
     return np.add.reduceat(numbers, starts) if len(starts) else np.zeros(0, np.uint64)
 
 
 class BPEDropout:
-    """Takes pieces apart into characters and merges them again, refusing each possible merge with probability `rate`.
+    """Splits pieces into characters and merges them again, dropping each merge with probability `rate`.
 
-    In every step of a word each possible merge is refused or not; of the others the best one is done, the leftmost of
-    equals. A word ends when none is left, so a refused merge may still come in a later step. A word here is a run of
-    characters of which any two neighbours stand side by side in some piece: no merge can reach beyond it. With rate
-    0 the pieces are those of `encode`. Bytes and symbols stay as they are.
+    In every step of a word each possible merge is dropped or not. The best of the others is applied, the leftmost of
+    ties. A word is finished when a step has no merge left, so a dropped merge may still be applied in a later step. A
+    word here is a run of characters in which any two neighbours are adjacent in some piece, so no merge crosses its
+    ends. With rate 0 the pieces are those of `encode`. Bytes and symbols are unchanged.
 
-    Most words of a text have been seen before, so a word is cut in at most `MAX_VARIANTS` ways a round (an epoch), each
-    drawn with the chances above, and each time it is met it takes one of them. That is several times as fast, and for
-    the word met once the same.
+    Most words of a text repeat, so each word has at most `MAX_VARIANTS` random segmentations per round (an epoch). Each
+    occurrence uses one of them. This is several times as fast. For a word that occurs once the distribution is the
+    same.
     """
 
     def __init__(self, tokenizer: SentencePiece, rate: float) -> None:
@@ -151,9 +151,9 @@ class BPEDropout:
     def __call__(
         self, ids: IdArray, offsets: PositionArray, keys: Keys, round_key: Keys
     ) -> tuple[IdArray, PositionArray]:
-        """Sentence i is `ids[offsets[i]:offsets[i + 1]]`, here and in the result.
+        """Resegment sentences. Sentence i is `ids[offsets[i]:offsets[i + 1]]`, here and in the result.
 
-        What becomes of it depends on `keys[i]` and the one key `round_key` alone.
+        The result for sentence i depends only on `keys[i]` and `round_key`.
         """
         if len(keys) != len(offsets) - 1:
             raise UsageError("dropout_key_count_mismatch", keys=len(keys), sentences=len(offsets) - 1)
@@ -175,7 +175,7 @@ class BPEDropout:
     def _resegment(
         self, ids: IdArray, offsets: PositionArray, keys: Keys, round_key: Keys
     ) -> tuple[IdArray, PositionArray]:
-        """The new pieces of some sentences, and how many each of them has."""
+        """Return the new pieces of a batch of sentences, and the number of pieces of each."""
         starts = self._word_starts(ids, offsets)
         sentence = np.searchsorted(offsets, starts, side="right") - 1
         drawn = keyed_random.make_keys(keys[sentence], "variant", (starts - offsets[sentence]).astype(np.uint64))
@@ -187,7 +187,7 @@ class BPEDropout:
         return cut[places], np.diff(before[np.searchsorted(starts, offsets)])
 
     def _word_starts(self, ids: IdArray, offsets: PositionArray) -> PositionArray:
-        """The first piece of each word: characters within a piece are neighbours, those of two may be."""
+        """Return the index of the first piece of each word. Characters within a piece are always neighbours."""
         begins = np.ones(len(ids), np.bool_)
         begins[1:] = ~self._table.are_neighbours(
             self._table.last_character(ids[:-1]), self._table.first_character(ids[1:])
@@ -196,7 +196,7 @@ class BPEDropout:
         return np.flatnonzero(begins)
 
     def _merge_words(self, words: UniqueWords, round_key: Keys) -> tuple[IdArray, PositionArray]:
-        """The new pieces of each form, one after the other, and where those of each begin and the last end."""
+        """Return the new pieces of all forms, concatenated, and the start of each form."""
         units, edges = self._table.split_into_characters(words.pieces, words.offsets)
         sizes = np.diff(edges)
         place_in_word = np.arange(len(units)) - np.repeat(edges[:-1], sizes)
@@ -216,7 +216,7 @@ class BPEDropout:
         return units[kept], counted[edges]
 
     def _merge_step(self, words: "_ActiveWords", step: int, units: IdArray, kept: BoolArray) -> "_ActiveWords":
-        """One step of every word, noted in `units` and `kept`; and the words that are not finished."""
+        """Apply one step to every word, write it to `units` and `kept`, and return the unfinished words."""
         starts = np.cumsum(words.lengths) - words.lengths
         best = np.minimum.reduceat(self._compute_priorities(words, step), starts)
         going = best != _DROPPED
@@ -239,7 +239,7 @@ class BPEDropout:
         return priorities
 
     def _update_pairs(self, words: "_ActiveWords", merged: PositionArray, starts: PositionArray) -> None:
-        """A merged piece, one in each word, has other pairs with its neighbours."""
+        """Recompute the pairs of the merged piece of each word with its neighbours."""
         at_end = merged == starts + words.lengths - 1
         words.merged[merged[at_end]] = -1
         changed = np.concatenate([merged[~at_end], merged[merged > starts] - 1])
@@ -248,13 +248,13 @@ class BPEDropout:
 
 @dataclass(frozen=True)
 class _ActiveWords:
-    """The pieces of unfinished words, one after the other."""
+    """The pieces of unfinished words, concatenated."""
 
-    positions: PositionArray  # where the piece begins in the text, in characters
+    positions: PositionArray  # start of the piece in the text, in characters
     units: IdArray  # the piece
-    merged: IdArray  # what it makes with the next one of its word, or -1
-    random_keys: Keys  # from which it is refused
-    lengths: PositionArray  # pieces of each word
+    merged: IdArray  # the piece formed with the next one of its word, or -1
+    random_keys: Keys  # keys of the dropout decisions
+    lengths: PositionArray  # number of pieces per word
 
     def select(self, stays: BoolArray, lengths: PositionArray) -> "_ActiveWords":
         return _ActiveWords(

@@ -29,13 +29,16 @@ from attendo.text.tokenizer_files import header_path, parse_pieces, parse_symbol
 
 Merge = tuple[str, str]
 _CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")
-# Of the kinds of characters: a word, a number or signs with the space before them, and spaces, of which the last goes
-# with what follows.
+# Over character classes: a word, a number or punctuation with the space before it, or a run of spaces without its
+# last one, which belongs to the next word.
 _WORD = re.compile(r" ?L+| ?N+| ?P+|[ S]+(?=[ S])|[ S]+")
 
 
 class FixedVocabulary:
-    """`entries` stand behind the control pieces, symbols first. Symbols are tokens that have an id but no text."""
+    """Base class of tokenizers with a fixed vocabulary. `entries` follow the control pieces, symbols first.
+
+    Symbols are tokens that have an id but no text.
+    """
 
     entries: tuple[str, ...]
     symbols: tuple[str, ...]
@@ -47,16 +50,16 @@ class FixedVocabulary:
         return len(CONTROL_PIECES) + len(self.entries)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; a line break is read as a space."""
+        """Return the ids of a text. A line break is read as a space."""
         return [self._ids.get(piece, UNK) for piece in self._split(text)]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
         return [self.encode(text) for text in texts]
 
     @abstractmethod
     def _split(self, text: str) -> Iterable[str]:
-        """The pieces of a text, known or not."""
+        """Return the pieces of a text, in the vocabulary or not."""
 
     def _index_entries(self) -> None:
         validate_special_tokens(self.symbols)
@@ -64,7 +67,7 @@ class FixedVocabulary:
         object.__setattr__(self, "_ids", ids)
 
     def _text_ids(self, ids: Sequence[int]) -> list[int]:
-        """Those that have a text, or stand for one."""
+        """Return the ids that have a text, including UNK."""
         return [each for each in strip_special_ids(ids, self.vocab_size) if not EOS < each <= EOS + len(self.symbols)]
 
     def _entry(self, piece_id: int) -> str:
@@ -72,14 +75,14 @@ class FixedVocabulary:
 
 
 def read_entries(folder: Path, name: str, header: dict[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Entries and symbols of `NAME.tokenizer.json`; a fault is a `ModelError`."""
+    """Return entries and symbols of `NAME.tokenizer.json`. A fault raises a `ModelError`."""
     path = header_path(folder, name)
     return parse_pieces(path, header, from_disk=str, is_piece=bool), parse_symbols(path, header)
 
 
 @dataclass(frozen=True)
 class ByteLevelBPE(FixedVocabulary):
-    """Any text without line breaks comes back exactly."""
+    """Byte-level BPE tokenizer. Any text without line breaks is restored exactly."""
 
     kind: ClassVar[str] = "byte_pairs"
     merges: tuple[Merge, ...] = field(repr=False)  # best first
@@ -94,21 +97,21 @@ class ByteLevelBPE(FixedVocabulary):
 
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ByteLevelBPE":
-        """The tokenizer in `NAME.tokenizer.json` and `NAME.merges.txt`; a fault is a `ModelError`."""
+        """Read `NAME.tokenizer.json` and `NAME.merges.txt`. A fault raises a `ModelError`."""
         return cls(read_merges(_merges_path(folder, name)), *read_entries(folder, name, header))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, in one line; bytes that are no UTF-8 read as U+FFFD."""
+        """Return the text of ids, on one line. Invalid UTF-8 becomes U+FFFD."""
         return replace_newlines(
             b"".join(self._to_bytes(each) for each in self._text_ids(ids)).decode("utf-8", errors="replace")
         )
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Pieces without their space, halves of characters as U+FFFD, control pieces and symbols by name."""
+        """Return pieces without their space, partial characters as U+FFFD, control pieces and symbols by name."""
         return [self._display(each) for each in validate_ids(ids, self.vocab_size)]
 
     def unknown(self, text: str) -> list[str]:
-        """The pieces that the vocabulary does not have."""
+        """Return the pieces that are not in the vocabulary."""
         missing = [piece for piece in self._split(text) if piece not in self._ids]
         return [display_piece(_piece_to_bytes(piece).decode("utf-8", errors="replace")) for piece in missing]
 
@@ -130,7 +133,7 @@ class ByteLevelBPE(FixedVocabulary):
                 yield from self._merge([_BYTE_TO_CHARACTER[byte] for byte in word.encode("utf-8")])
 
     def _merge(self, pieces: list[str]) -> list[str]:
-        """The best merge that is possible, everywhere it is; until none is."""
+        """Apply the best possible merge at every position, and repeat until none is possible."""
         while len(pieces) > 1:
             pairs = list(pairwise(pieces))
             best = min(pairs, key=lambda pair: self._ranks.get(pair, len(self._ranks)))
@@ -138,7 +141,7 @@ class ByteLevelBPE(FixedVocabulary):
                 break
             joined: list[str] = []
             for piece in pieces:
-                # What was joined a moment ago is longer than the first half, so it is not joined again.
+                # A piece that was just merged is longer than the left half, so it is not merged again.
                 if joined and (joined[-1], piece) == best:
                     joined[-1] += piece
                 else:
@@ -158,7 +161,7 @@ class ByteLevelBPE(FixedVocabulary):
 
 
 def read_merges(path: Path) -> tuple[Merge, ...]:
-    """One a line, best first; a first line may tell a version."""
+    """Read one merge per line, best first. A `#version` line is skipped."""
     lines = read_text(path).splitlines()
     pairs = [tuple(line.split(" ")) for line in lines if line.strip() and not line.startswith("#version")]
     for pair in pairs:
@@ -171,14 +174,14 @@ def _split_words(text: str) -> Iterator[str]:
     kinds, place = "".join(map(_character_class, text)), 0
     while place < len(text):
         found = _CONTRACTION.match(text, place) or _WORD.match(kinds, place)
-        assert found is not None  # every character has a kind
+        assert found is not None  # every character has a class
         yield text[place : found.end()]
         place = found.end()
 
 
 @lru_cache(maxsize=1 << 16)
 def _character_class(character: str) -> str:
-    """L letter, N number, S space other than the plain one, P anything else."""
+    """Return L (letter), N (number), a plain space, S (other white space) or P (anything else)."""
     if character == " ":
         return " "
     kind = unicodedata.category(character)[0]
@@ -188,7 +191,7 @@ def _character_class(character: str) -> str:
 
 
 def _bytes_to_unicode() -> list[str]:
-    """A visible letter for each byte: those that have one are themselves, the others follow behind all bytes."""
+    """Return a visible character for each byte, as GPT-2 does: itself if visible, else one from U+0100 on."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]
@@ -199,7 +202,7 @@ _CHARACTER_TO_BYTE = {letter: byte for byte, letter in enumerate(_BYTE_TO_CHARAC
 
 
 def _piece_to_bytes(piece: str) -> bytes:
-    """What is no piece of bytes, such as a word added to the vocabulary later, is its own text."""
+    """Return the bytes of a piece. A word added to the vocabulary later is encoded as UTF-8."""
     return (
         bytes(_CHARACTER_TO_BYTE[letter] for letter in piece)
         if all(each in _CHARACTER_TO_BYTE for each in piece)

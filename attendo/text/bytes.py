@@ -1,4 +1,4 @@
-"""UTF-8 bytes as tokens: any text of any language, nothing to learn, long sequences."""
+"""UTF-8 bytes as tokens: supports any language without training, with long sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from attendo.text.tokenizer_files import parse_symbols, write_header
 
 @dataclass(frozen=True)
 class Bytes:
-    """After the control pieces the symbols, then the 256 bytes; a text without line breaks comes back exactly."""
+    """Ids are control pieces, symbols, then 256 bytes. A text without line breaks is restored exactly."""
 
     kind: ClassVar[str] = "bytes"
     symbols: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Bytes:
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> "Bytes":
-        """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
+        """Read the tokenizer of a file whose header is already parsed. A fault raises a `ModelError`."""
         return cls(parse_symbols(path, header))
 
     @property
@@ -42,7 +42,7 @@ class Bytes:
         return self._first_byte + 256
 
     def encode(self, text: str) -> list[int]:
-        """One id per byte; a line break is read as a space."""
+        """Return one id per byte. A line break is read as a space."""
         require_unicode(text)
         ids: list[int] = []
         for position, part in enumerate(split_at_symbols(replace_newlines(text), self.symbols)):
@@ -53,20 +53,20 @@ class Bytes:
         return ids
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; bytes that are no UTF-8 read as U+FFFD, line breaks as spaces."""
+        """Return the text of ids. Invalid UTF-8 becomes U+FFFD, line breaks become spaces."""
         content = b"".join(self._to_bytes(each) for each in strip_special_ids(ids, self.vocab_size))
         return replace_newlines(content.decode("utf-8", errors="replace"))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """ASCII characters as they are, other bytes as `<0xE4>`, control pieces by name."""
+        """Return ASCII characters as they are, other bytes as `<0xE4>`, control pieces by name."""
         return [self._display(each) for each in validate_ids(ids, self.vocab_size)]
 
     def unknown(self, text: str) -> list[str]:
-        """Nothing: every character has bytes."""
+        """Return an empty list: every character has bytes."""
         return []
 
     def save(self, folder: Path, name: str) -> list[Path]:

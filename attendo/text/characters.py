@@ -23,23 +23,23 @@ from attendo.text.words import Vocabulary, build_vocabulary
 
 @dataclass(frozen=True)
 class Characters:
-    """One id per code point and per symbol. Others that cut text by a rule differ in the rule alone."""
+    """One id per code point or symbol. Subclasses only change how text is split."""
 
     kind: ClassVar[str] = "characters"
-    separator: ClassVar[str] = ""  # what stands between two pieces of a text
+    separator: ClassVar[str] = ""  # between two pieces of a text
     vocabulary: Vocabulary
     symbols: tuple[str, ...] = ()  # the first entries of the vocabulary
 
     @classmethod
     def build(cls, texts: Iterable[str], max_size: int | None = None, symbols: Sequence[str] = ()) -> Self:
-        """The most frequent pieces of the texts; `max_size` is the largest vocabulary, control pieces included."""
+        """Build from the most frequent pieces. `max_size` limits the vocabulary, control pieces included."""
         whole = validate_special_tokens(symbols)
         pieces = (piece for text in texts for piece in cls._split(text, whole))
         return cls(build_vocabulary(pieces, max_size, required=whole), whole)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> Self:
-        """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
+        """Read the tokenizer of a file whose header is already parsed. A fault raises a `ModelError`."""
         entries = parse_pieces(path, header, from_disk=str, is_piece=cls._is_piece)
         return cls(Vocabulary(entries), parse_symbols(path, header))
 
@@ -49,25 +49,25 @@ class Characters:
         return self.vocabulary.size
 
     def encode(self, text: str) -> list[int]:
-        """One id per piece, UNK for a piece that is not in the vocabulary."""
+        """Return one id per piece, UNK for a piece that is not in the vocabulary."""
         return self.vocabulary.ids(self._split(text, self.symbols))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text where no id is UNK."""
+        """Return the text. It is exact if no id is UNK."""
         spoken = strip_special_ids(ids, self.vocab_size)
         return self.separator.join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in spoken)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """White space made visible, control pieces by name."""
+        """Return pieces with visible white space, and control pieces by name."""
         checked = validate_ids(ids, self.vocab_size)
         return [CONTROL_PIECES[each] if each <= EOS else display_piece(self.vocabulary.entry(each)) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
-        """The pieces that are not in the vocabulary."""
+        """Return the pieces that are not in the vocabulary."""
         return self.vocabulary.missing(self._split(text, self.symbols))
 
     def save(self, folder: Path, name: str) -> list[Path]:
@@ -83,7 +83,7 @@ class Characters:
 
     @staticmethod
     def _split_text(text: str) -> Iterable[str]:
-        """The pieces of a text without symbols."""
+        """Return the pieces of a text without symbols."""
         return text
 
     @staticmethod
@@ -92,15 +92,15 @@ class Characters:
 
 
 class NFDCharacters(Characters):
-    """Reads the parts of Unicode's canonical decomposition (NFD), and writes the characters that they make up (NFC).
+    """Encodes the canonical decomposition (NFD) and decodes to composed characters (NFC).
 
-    What words have in common shows better in parts: é and e, 한 and 하.
+    Decomposition exposes shared parts: é and e, 한 and 하.
     """
 
     kind: ClassVar[str] = "decomposed"
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text with its characters put together, where no id is UNK."""
+        """Return the text with composed characters. It is exact if no id is UNK."""
         return unicodedata.normalize("NFC", super().decode(ids))
 
     @staticmethod
@@ -109,8 +109,9 @@ class NFDCharacters(Characters):
 
 
 class WhitespaceTokenizer(Characters):
-    """A piece is what stands between white space, or a symbol. White space itself is not kept: text comes back with
-    one space between pieces.
+    """Splits at white space. A piece is a word or a symbol.
+
+    White space is not kept: decoded text has one space between pieces.
     """
 
     kind: ClassVar[str] = "spaced"

@@ -1,4 +1,4 @@
-"""How text becomes ids: the settings of a tokenizer."""
+"""Tokenizer settings."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +13,7 @@ TokenizerKind = Literal["bpe", "unigram", "characters", "decomposed", "words", "
 
 
 class TokenizerConfig(Settings):
-    """How text becomes ids."""
+    """Settings of a tokenizer."""
 
     kind: TokenizerKind = Field(
         "bpe",
@@ -57,12 +57,12 @@ class TokenizerConfig(Settings):
 
     @property
     def kinds(self) -> set[str]:
-        """Of both sides."""
+        """The kinds of both sides."""
         return {self.kind, self.target_kind or self.kind}
 
     @model_serializer(mode="wrap")
     def _drop_unused_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is written down can be read back: with bytes a size would be refused, with a file also a kind."""
+        """Omit fields that validation would reject on reading: size with bytes, kinds and size with a file."""
         values: dict[str, Any] = handler(self)
         idle = {"kind", "target_kind", "size"} if self.file else {"size"} if self.kinds == {"bytes"} else set()
         return {name: value for name, value in values.items() if name not in idle}

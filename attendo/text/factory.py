@@ -1,4 +1,4 @@
-"""Building tokenizers from text and settings, and loading them from a model folder."""
+"""Builds tokenizers from text and settings, and loads them from a model folder."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -17,7 +17,7 @@ from attendo.text.words import Words
 
 
 def load_tokenizer(folder: Path, name: str) -> Tokenizer:
-    """The tokenizer saved in `folder` as `name`; files that are missing or damaged are a `ModelError`."""
+    """Load the tokenizer `name` of a folder. Raise a `ModelError` if files are missing or damaged."""
     path = header_path(folder, name)
     header = read_header(folder, name)
     match header.get("kind"):
@@ -55,9 +55,9 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
 def build_tokenizers(
     sources: Iterable[str], targets: Iterable[str], config: TokenizerConfig
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Source and target tokenizer, one and the same where joint; each text is read once and not kept.
+    """Build the source and target tokenizers, the same object if joint. Texts are read once and not kept.
 
-    The same texts and settings give the same tokenizers, byte for byte, on every machine.
+    The same texts and settings give byte-identical tokenizers on every machine.
     """
     if config.file is not None:
         source = _read_sentencepiece(config.file, config)

@@ -1,4 +1,4 @@
-"""Subwords of a model that came from another system: its SentencePiece cuts, its own vocabulary gives the ids."""
+"""Tokenizer of an imported model: SentencePiece segmentation with the ids of the model's own vocabulary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportedSentencePiece(FixedVocabulary):
-    """Text is changed as its SentencePiece model changes it (NFKC, mostly), and a piece that the vocabulary does not
-    have is UNK: a text need not come back exactly. Symbols are the tokens of languages and the like.
+    """SentencePiece tokenizer with a fixed vocabulary. Decoding may not restore the text exactly.
+
+    The SentencePiece model normalises the text (mostly NFKC), and pieces outside the vocabulary become UNK. Symbols are
+    language tokens and similar.
     """
 
     kind: ClassVar[str] = "foreign_pieces"
@@ -46,7 +48,7 @@ class ImportedSentencePiece(FixedVocabulary):
 
     @classmethod
     def from_model(cls, model: bytes, symbols: Sequence[str] = ()) -> "ImportedSentencePiece":
-        """All pieces of a SentencePiece model, with new symbols before them; a fault is a `ModelError`."""
+        """Build from all pieces of a SentencePiece model, with new symbols first. A fault raises a `ModelError`."""
         spoken = {PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.BYTE}
         found = [piece.text for piece in iter_pieces(model) if piece.type in spoken and piece.text not in symbols]
         if len(set(found)) < len(found):
@@ -55,7 +57,7 @@ class ImportedSentencePiece(FixedVocabulary):
 
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ImportedSentencePiece":
-        """The tokenizer in `NAME.tokenizer.json` and `NAME.spm`; a fault is a `ModelError`."""
+        """Read `NAME.tokenizer.json` and `NAME.spm`. A fault raises a `ModelError`."""
         model = read_bytes(_model_path(folder, name))
         entries, symbols = read_entries(folder, name, header)
         try:
@@ -64,14 +66,14 @@ class ImportedSentencePiece(FixedVocabulary):
             raise ModelError("sentencepiece_file_invalid", path=_model_path(folder, name), error=error) from None
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, in one line."""
+        """Return the text of ids, on one line."""
         written = [f"{MARK}{UNKNOWN_TEXT}" if each == UNK else self._entry(each) for each in self._text_ids(ids)]
-        # What the SentencePiece model does not have, it leaves as it is, marks included.
+        # SentencePiece keeps unknown pieces unchanged, with their marks.
         text: str = self._processor.decode_pieces(written)
         return replace_newlines(text.replace(MARK, " ")).strip()
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Pieces without their space, control pieces by name."""
+        """Return pieces without their space, and control pieces by name."""
         checked = validate_ids(ids, self.vocab_size)
         return [
             CONTROL_PIECES[each] if each <= EOS else display_piece(self._entry(each).replace(MARK, " "))
@@ -79,7 +81,7 @@ class ImportedSentencePiece(FixedVocabulary):
         ]
 
     def unknown(self, text: str) -> list[str]:
-        """The pieces that the vocabulary does not have."""
+        """Return the pieces that are not in the vocabulary."""
         return [display_piece(piece.replace(MARK, " ")) for piece in self._split(text) if piece not in self._ids]
 
     def save(self, folder: Path, name: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Model card: task, languages and training data of a model; dialogue turns as one text."""
+"""Model card: task, languages and training data of a model. Dialogue turns as one text."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,12 +19,12 @@ _ISO_639_1 = """
     te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
 """
 LANGUAGES = frozenset(_ISO_639_1.split())
-TURN_SEPARATOR = "<turn>"  # between two turns; a symbol of the tokenizers that learned from conversations
-_ESCAPED_SEPARATOR = "[turn]"  # without a space, which `without_spaces` would leave out
+TURN_SEPARATOR = "<turn>"  # between two turns; a symbol of tokenizers trained on conversations
+_ESCAPED_SEPARATOR = "[turn]"  # without a space, which `data.without_spaces` would remove
 
 
 class ModelCard(Settings):
-    """Nothing in it changes what a model computes; servers find a model by it."""
+    """Task and languages of a model. Servers select a model by them. They do not affect computation."""
 
     task: Task | None = Field(None, description="what the model does with a source")
     source_language: Language | None = Field(None, description="of its sources, by ISO 639, such as en")
@@ -34,36 +34,39 @@ class ModelCard(Settings):
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known of it, as the model folder keeps it."""
+        """Return the known fields, as stored in the model folder."""
         return self.model_dump(exclude_none=True)
 
 
 class TrainingSources(Settings):
-    """Figures of the sources that a model was trained on, from a sample of them."""
+    """Statistics of a sample of the training sources."""
 
     counted: Annotated[int, Field(ge=1)] = Field(description="sources in the sample")
-    with_end: Share = Field(description="share of sources that end with a full stop or another end of a sentence")
+    with_end: Share = Field(description="share of sources that end with sentence-final punctuation")
     several_sentences: Share = Field(description="share of sources with more than one sentence")
     tokens: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        default_factory=dict, description="percentiles of their lengths in tokens, by their numbers"
+        default_factory=dict, description="percentiles of the source length in tokens, by percentile number"
     )
 
     @property
     def are_single_sentences(self) -> bool | None:
-        """Whether fewer than one in ten has several sentences; None where most have no end that would tell."""
+        """Whether fewer than 10% of the sources have several sentences.
+
+        None if most lack final punctuation, so that sentences cannot be counted.
+        """
         if self.several_sentences >= 0.1:
             return False
         return True if self.with_end >= 0.5 else None
 
 
 class TrainedModelCard(ModelCard):
-    """What a model folder says: what somebody has said, and what was measured in training."""
+    """The model card of a model folder: user-provided fields and training statistics."""
 
     trained_on: TrainingSources | None = Field(None, description="its training sources")
 
 
 def infer_model_card(source: Path, target: Path) -> ModelCard:
-    """As two files are named: train.en.gz and train.de are a translation from English to German."""
+    """Infer the card from file names: train.en.gz and train.de are English to German translation."""
     names = [_language_suffix(path) for path in (source, target)]
     if None in names or names[0] == names[1]:
         return ModelCard()
@@ -80,5 +83,5 @@ def join_turns(turns: Iterable[str]) -> str:
 
 
 def escape_turn(text: str) -> str:
-    """Nobody can say more than one turn: the symbol between turns is not it where somebody says it."""
+    """Escape the turn separator in a user's text, so that a text cannot contain several turns."""
     return text.replace(TURN_SEPARATOR, _ESCAPED_SEPARATOR)

@@ -1,4 +1,4 @@
-"""Line breaks in running text, also for tokenizers that would read them as spaces: there each is a symbol."""
+"""Line breaks in running text: a symbol for tokenizers that would read them as spaces."""
 
 import re
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from attendo.text import Tokenizer
 from attendo.text.config import TokenizerConfig
 
 NEWLINE_SYMBOL = "<line>"
-NEWLINE_KIND = "characters"  # the kind that has line breaks of its own
+NEWLINE_KIND = "characters"  # the kind that encodes line breaks as characters
 
-# Kinds whose words bring the space before them: behind a line break they get one too, or a word that begins a line
-# would be cut into other pieces than elsewhere.
+# Kinds whose words include the preceding space. A space is added after a line break too, so that a word at the start
+# of a line has the same pieces as elsewhere.
 _SPACE_BEFORE = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 
 
 def add_newline_symbol(config: TokenizerConfig) -> TokenizerConfig:
-    """One vocabulary, with a symbol for line breaks where the kind would lose them."""
+    """Return settings for one vocabulary, with a symbol for line breaks if the kind needs it."""
     if config.kind == "spaced":
         raise UsageError("spaced_tokenizer_loses_whitespace")
     if config.joint or config.target_kind is not None or config.target_file is not None:
@@ -35,15 +35,15 @@ def add_newline_symbol(config: TokenizerConfig) -> TokenizerConfig:
 
 
 def strip_line_end(text: str) -> str:
-    """A line that was given with its end, as a loop over a file gives it, is the line."""
+    """Remove the line end, as of lines from a loop over a file."""
     return text.replace("\r\n", "\n").rstrip("\r\n")
 
 
 @dataclass(frozen=True)
 class NewlineTokenizer:
-    """Another tokenizer, with a line break wherever that has the symbol; one that has none keeps them by itself.
+    """Wraps a tokenizer and encodes line breaks as its newline symbol, if it has one.
 
-    Lines end in a line feed alone, as `TextFile` reads them, also where a text is given with CR LF.
+    CR LF is read as a line feed, as in `TextFile`.
     """
 
     inner: Tokenizer

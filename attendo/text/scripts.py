@@ -1,4 +1,4 @@
-"""The script that a text is mostly written in, as far as it decides what a word is."""
+"""The main script of a text, which determines its word boundaries."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Literal
 
 Script = Literal["spaced", "han", "kana", "hangul", "unspaced"]
 
-# First and last code point of the blocks that hold letters.
+# First and last code point of blocks with letters.
 _BLOCKS: tuple[tuple[int, int, Script], ...] = (
     (0x0E00, 0x0EFF, "unspaced"),  # Thai, Lao
     (0x1000, 0x109F, "unspaced"),  # Burmese
@@ -21,12 +21,15 @@ _BLOCKS: tuple[tuple[int, int, Script], ...] = (
     (0xFF66, 0xFF9F, "kana"),
     (0x20000, 0x3FFFF, "han"),
 )
-SCRIPTS_WITHOUT_SPACES: tuple[Script, ...] = ("han", "kana", "unspaced")  # a character is the least that can be counted
-_KANA_SHARE = 0.1  # Japanese mixes both; a Chinese text with a Japanese name in it has less kana
+SCRIPTS_WITHOUT_SPACES: tuple[Script, ...] = ("han", "kana", "unspaced")  # the smallest countable unit is a character
+_KANA_SHARE = 0.1  # Japanese mixes both; a Chinese text with a Japanese name has less kana
 
 
 def main_script(texts: Iterable[str]) -> Script:
-    """What more than half of the letters are. Kana among Han makes both kana; `unspaced` is Thai and its neighbours."""
+    """Return the script of more than half of the letters, else `spaced`.
+
+    Han with at least 10% kana is `kana`. `unspaced` is Thai, Lao, Burmese and Khmer.
+    """
     letters = Counter(character for text in texts for character in text if character.isalpha())
     counts: Counter[Script] = Counter()
     for letter, count in letters.items():
@@ -39,6 +42,6 @@ def main_script(texts: Iterable[str]) -> Script:
 
 
 def find_script(letter: str) -> Script:
-    """By its block alone: Han is `han` in Japanese too."""
+    """Return the script of a letter by its Unicode block. Han is `han` in Japanese too."""
     number = ord(letter)
     return next((script for first, last, script in _BLOCKS if first <= number <= last), "spaced")

@@ -33,7 +33,7 @@ from attendo.text.tokenizer_files import header_path, parse_symbols, read_bytes,
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
 
-# SentencePiece drops longer lines in silence (4,192 bytes), and a very long word stops the whole process.
+# SentencePiece silently drops lines over 4,192 bytes, and a very long word aborts the process.
 _MAX_LINE_CHARACTERS = 1000
 _MAX_VOCAB_SIZE = 2**31 - 1
 _SILENT_LOG_LEVEL = 5
@@ -43,19 +43,19 @@ _MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """Any text without line breaks comes back exactly; `decode` never returns a line break.
+    """SentencePiece tokenizer. Any text without line breaks is restored exactly. `decode` never returns a line break.
 
-    SentencePiece itself reads a `▁` in the text as a space. Here it is written as its three bytes, which every
-    SentencePiece decoder turns back into `▁`. A text is also cut at its symbols before SentencePiece sees it, since a
-    unigram model would cut a symbol where a piece that overlaps it scores better. One space is put before a text,
-    but not before a symbol that begins it.
+    SentencePiece itself reads a `▁` in the text as a space. Here it is encoded as its three bytes, which every
+    SentencePiece decoder turns back into `▁`. A text is split at its symbols before SentencePiece sees it, because a
+    unigram model would split a symbol if an overlapping piece scores better. One space is added before a text, unless
+    the text starts with a symbol.
     """
 
     kind: ClassVar[str] = "sentencepiece"
     model: bytes = field(repr=False)
     symbols: tuple[str, ...] = field(init=False, compare=False)
     _processor: "SentencePieceProcessor" = field(init=False, repr=False, compare=False)
-    _unsplit_ids: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # the ids of what is never cut
+    _unsplit_ids: dict[str, list[int]] = field(init=False, repr=False, compare=False)  # of symbols and `▁`
 
     def __post_init__(self) -> None:
         processor = _load_processor(self.model)
@@ -68,9 +68,9 @@ class SentencePiece:
     def train(
         cls, texts: Iterable[str], size: int, model_type: Literal["bpe", "unigram"] = "bpe", symbols: Sequence[str] = ()
     ) -> "SentencePiece":
-        """At most `size` ids, control pieces, symbols and 256 bytes included; fewer if the text has no more to learn.
+        """Train at most `size` ids, including control pieces, symbols and 256 bytes. Small corpora give fewer.
 
-        The texts are read once and not kept: the one copy in memory is that of SentencePiece.
+        The texts are read once. The only copy in memory is that of SentencePiece.
         """
         if model_type not in ("bpe", "unigram"):
             raise UsageError("subword_kind_unknown", kind=model_type)
@@ -78,7 +78,7 @@ class SentencePiece:
 
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "SentencePiece":
-        """The tokenizer in `NAME.spm`; a fault is a `ModelError`."""
+        """Read `NAME.spm`. A fault raises a `ModelError`."""
         path = _model_path(folder, name)
         model = read_bytes(path)
         try:
@@ -95,29 +95,29 @@ class SentencePiece:
         return self._processor.vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; a line break is read as a space."""
+        """Return the ids of a text. A line break is read as a space."""
         parts = self._split(text)
         return self._join(parts, map(self._processor.encode, parts[::2]))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, in one call of SentencePiece."""
+        """Return the ids of each text, with one call of SentencePiece."""
         cut = [self._split(text) for text in texts]
         between = [part for parts in cut for part in parts[::2]]
         encoded = iter(self._processor.encode(between, num_threads=_THREADS))
         return [self._join(parts, encoded) for parts in cut]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; bytes that are no UTF-8 read as U+FFFD, line breaks as spaces."""
+        """Return the text of ids. Invalid UTF-8 becomes U+FFFD, line breaks become spaces."""
         text: str = self._processor.decode(strip_special_ids(ids, self.vocab_size))
         return replace_newlines(text.removeprefix(" "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Pieces without their space, bytes as `<0xE4>`, control pieces by name."""
+        """Return pieces without their space, bytes as `<0xE4>`, control pieces by name."""
         checked = validate_ids(ids, self.vocab_size)
         return [CONTROL_PIECES[each] if each <= EOS else self._display(each) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
-        """Nothing: every character has bytes."""
+        """Return an empty list: byte fallback covers every character."""
         return []
 
     def save(self, folder: Path, name: str) -> list[Path]:
@@ -128,7 +128,7 @@ class SentencePiece:
         return [header, path]
 
     def _split(self, text: str) -> list[str]:
-        """By turns what SentencePiece is to encode, and a symbol or a `▁` that the user wrote."""
+        """Return texts for SentencePiece in alternation with symbols or a `▁` from the user."""
         require_unicode(text)
         parts = split_at_symbols(replace_newlines(text), tuple(self._unsplit_ids))
         if text and not text.startswith(self.symbols):
@@ -136,7 +136,7 @@ class SentencePiece:
         return parts
 
     def _join(self, parts: list[str], encoded: Iterator[list[int]]) -> list[int]:
-        """The ids of a text from those of its parts, of which every second is encoded."""
+        """Return the ids of a text from its parts. Every second part is already encoded."""
         ids = next(encoded)
         for whole in parts[1::2]:
             ids.extend(self._unsplit_ids[whole])
@@ -154,13 +154,13 @@ def _load_processor(model: bytes) -> "SentencePieceProcessor":
         raise ModelError("control_ids_mismatch", ids=controls)
     if UNK in _byte_ids(processor, MARK):
         raise ModelError("sentencepiece_byte_pieces_missing")
-    # The space before a text is put there by `_split`, since SentencePiece would put one before every part.
+    # `_split` adds the space before a text. SentencePiece would add one before every part.
     processor.override_normalizer_spec(add_dummy_prefix=False)
     return processor
 
 
 def _read_symbols(model: bytes) -> tuple[str, ...]:
-    """They stand right after the control pieces, so the rest of the file need not be read."""
+    """Return the symbols. They follow the control pieces, so the rest of the file is not read."""
     after_controls = (piece for number, piece in enumerate(iter_pieces(model)) if number > EOS)
     try:
         return validate_special_tokens(
@@ -175,7 +175,7 @@ def _byte_ids(processor: "SentencePieceProcessor", text: str) -> list[int]:
 
 
 def _training_lines(texts: Iterable[str]) -> Iterator[str]:
-    """Lines that SentencePiece uses whole: it skips those with its own signs `▁` and `▅`, so they are cut there."""
+    """Split texts into lines that SentencePiece accepts. It skips lines with `▁` or `▅`, so split there."""
     for text in texts:
         if not is_unicode(text):
             raise DataError("training_text_unpaired_surrogate", text=text[:40])
@@ -220,7 +220,7 @@ def _train(lines: Iterator[str], size: int, model_type: str, symbols: tuple[str,
 
 
 def _capture_errors(lines: Iterator[str], faults: list[Exception]) -> Iterator[str]:
-    """SentencePiece turns whatever stops it into a `RuntimeError`; the fault itself is kept here."""
+    """Keep an exception of the iterator. SentencePiece turns any exception into a `RuntimeError`."""
     try:
         yield from lines
     except Exception as fault:
@@ -240,7 +240,7 @@ def _model_path(folder: Path, name: str) -> Path:
 
 
 class PieceType(IntEnum):
-    """As SentencePiece numbers them."""
+    """Piece types, as numbered by SentencePiece."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -252,7 +252,7 @@ class PieceType(IntEnum):
 
 @dataclass(frozen=True)
 class SentencePieceEntry:
-    """A row of the vocabulary."""
+    """One entry of the vocabulary."""
 
     text: str
     score: float
@@ -260,7 +260,7 @@ class SentencePieceEntry:
 
 
 def open_processor(model: bytes) -> "SentencePieceProcessor":
-    """The model in the SentencePiece library; one that it cannot read, or whose pieces are no text, is an error."""
+    """Load a model with the SentencePiece library. Raise if it is unreadable or a piece is not text."""
     from sentencepiece import SentencePieceProcessor
 
     try:
@@ -272,7 +272,7 @@ def open_processor(model: bytes) -> "SentencePieceProcessor":
 
 
 def read_model_type(model: bytes) -> str:
-    """`bpe`, `unigram`, `word` or `char`."""
+    """Return `bpe`, `unigram`, `word` or `char`."""
     for number, trainer in _iter_protobuf_fields(model):
         if number == 2 and isinstance(trainer, bytes):
             kinds = (
@@ -283,7 +283,7 @@ def read_model_type(model: bytes) -> str:
 
 
 def iter_pieces(model: bytes) -> Iterator[SentencePieceEntry]:
-    """The vocabulary in the order of ids."""
+    """Yield the vocabulary in id order."""
     return (_parse_piece(row) for number, row in _iter_protobuf_fields(model) if number == 1 and isinstance(row, bytes))
 
 
@@ -299,12 +299,12 @@ def _parse_piece(row: bytes) -> SentencePieceEntry:
                 kind = value
     try:
         return SentencePieceEntry(text.decode("utf-8"), score, PieceType(kind))
-    except ValueError as error:  # not UTF-8, or no kind
+    except ValueError as error:  # not UTF-8, or an unknown piece type
         raise ModelError("sentencepiece_piece_invalid", reason=cut_text(str(error)), fix=COPY_AGAIN) from None
 
 
 def _iter_protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer: their number, and an integer or the bytes."""
+    """Yield the fields of a protocol buffer: the number, and an integer or bytes."""
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)
@@ -325,7 +325,7 @@ def _iter_protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _read_varint(message: bytes, position: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; and where the next thing begins."""
+    """Return a varint (7 bits per byte, lowest first) and the position after it."""
     number = shift = 0
     while position < len(message):
         byte = message[position]

@@ -11,17 +11,17 @@ from attendo.errors import UsageError, shorten
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 CONTROL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
-MARK = "▁"  # stands for the space before a piece, in files
-UNKNOWN_TEXT = "⁇"  # what a person reads where UNK was generated
+MARK = "▁"  # replaces the space before a piece in files
+UNKNOWN_TEXT = "⁇"  # displayed for a generated UNK
 
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to ids and back; whatever a user writes, no control id but UNK comes out."""
+    """Converts text to ids and back. Encoding never returns a control id other than UNK."""
 
     @property
     def kind(self) -> str:
-        """The name in the tokenizer's file: `words`, `characters`, `bytes`, `sentencepiece`."""
+        """Name of the class in the tokenizer file, such as `words`, `characters`, `bytes` or `sentencepiece`."""
 
     @property
     def vocab_size(self) -> int:
@@ -29,29 +29,29 @@ class Tokenizer(Protocol):
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The texts that are one id each wherever they stand; the ids are 4, 5 and so on."""
+        """Texts that are always one id each. The ids are 4, 5 and so on."""
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without bos and eos."""
+        """Return the ids of a text, without bos and eos."""
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text; the quick way for a whole corpus."""
+        """Return the ids of each text. Faster than `encode` for a whole corpus."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; control ids other than UNK are left out."""
+        """Return the text of ids. Control ids other than UNK are skipped."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One label per id, for a person to read."""
+        """Return one readable label per id."""
 
     def unknown(self, text: str) -> list[str]:
-        """The parts of a text that become UNK, in order."""
+        """Return the parts of a text that become UNK, in order."""
 
     def save(self, folder: Path, name: str) -> list[Path]:
-        """Write the files that `load_tokenizer(folder, name)` reads, and name them."""
+        """Write the files that `load_tokenizer(folder, name)` reads, and return their paths."""
 
 
 def validate_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
-    """The ids as plain integers; one outside the vocabulary is a `UsageError`."""
+    """Return the ids as plain integers. Raise a `UsageError` for an id outside the vocabulary."""
     plain = [operator.index(each) for each in ids]
     for each in plain:
         if not 0 <= each < vocab_size:
@@ -60,12 +60,12 @@ def validate_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
 
 
 def strip_special_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
-    """The checked ids that have a text: all but pad, bos and eos."""
+    """Return the validated ids without pad, bos and eos."""
     return [each for each in validate_ids(ids, vocab_size) if each not in (PAD, BOS, EOS)]
 
 
 def display_piece(piece: str) -> str:
-    """What a person reads for a piece written with real spaces; white space alone is made visible."""
+    """Return the readable form of a piece: no leading space, white space alone made visible."""
     if piece == " ":
         return "␣"
     if piece.isspace():
@@ -74,19 +74,19 @@ def display_piece(piece: str) -> str:
 
 
 def replace_newlines(text: str) -> str:
-    """The text with each line break as a space: one line in, one line out."""
-    # Thirty times as quick as str.translate, which reads the text sign by sign.
+    """Replace each line break by a space."""
+    # 30 times as fast as str.translate, which reads character by character.
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def require_unicode(text: str) -> None:
-    """Half of a surrogate pair has no bytes: a `UsageError`."""
+    """Raise a `UsageError` for an unpaired surrogate, which has no UTF-8 encoding."""
     if not is_unicode(text):
         raise UsageError("text_unpaired_surrogate", text=text[:40])
 
 
 def is_unicode(text: str) -> bool:
-    """False for a text with half of a surrogate pair, which no file can hold."""
+    """Return False for a text with an unpaired surrogate, which cannot be written to a file."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -95,7 +95,7 @@ def is_unicode(text: str) -> bool:
 
 
 def validate_special_tokens(symbols: Sequence[str]) -> tuple[str, ...]:
-    """The symbols as they are; one that could not be told from other text is a `UsageError`."""
+    """Return the symbols. Raise a `UsageError` for one that is ambiguous in a text."""
     if isinstance(symbols, str):
         raise UsageError("symbols_not_a_list", value=shorten(symbols))
     for symbol in symbols:
@@ -107,7 +107,7 @@ def validate_special_tokens(symbols: Sequence[str]) -> tuple[str, ...]:
 
 
 def split_at_symbols(text: str, symbols: tuple[str, ...]) -> list[str]:
-    """By turns the text between symbols, which may be empty, and a symbol; the longest symbol that fits."""
+    """Return text and symbols in alternation, text first. Texts may be empty. The longest symbol matches first."""
     return _pattern(symbols).split(text) if symbols else [text]
 
 

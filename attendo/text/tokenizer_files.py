@@ -1,4 +1,4 @@
-"""The JSON file that every tokenizer has: what it is, and the pieces of those that have a list."""
+"""The JSON file of a tokenizer: its class, and its pieces if it has a list of them."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -13,14 +13,14 @@ VERSION = 1
 
 
 def header_path(folder: Path, name: str) -> Path:
-    """Where the tokenizer called `name` says what it is."""
+    """Return the path of the JSON file of the tokenizer `name`."""
     return folder / f"{name}.tokenizer.json"
 
 
 def write_header(
     folder: Path, name: str, kind: str, entries: Sequence[str] | None = None, symbols: Sequence[str] = ()
 ) -> Path:
-    """Write the JSON file, one piece a line so that a person can read it and compare two of them."""
+    """Write the JSON file with one piece per line, so that it is easy to read and to diff."""
     lines = [f'"format": {json.dumps(FORMAT)}', f'"version": {VERSION}', f'"kind": {json.dumps(kind)}']
     if symbols:
         lines.append(f'"symbols": {_format_list(symbols)}')
@@ -32,7 +32,7 @@ def write_header(
 
 
 def read_header(folder: Path, name: str) -> dict[str, object]:
-    """The checked content of the JSON file; anything else than a tokenizer of this version is a `ModelError`."""
+    """Return the validated content of the JSON file. Raise a `ModelError` for another format or version."""
     path = header_path(folder, name)
     try:
         header = model_files.parse_json(read_bytes(path))
@@ -51,12 +51,12 @@ def read_header(folder: Path, name: str) -> dict[str, object]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file; one that cannot be read is a `ModelError`."""
+    """Return the content of a file. Raise a `ModelError` if it cannot be read."""
     return model_files.read_bytes(path, "a model folder needs its tokenizer files")
 
 
 def parse_symbols(path: Path, header: dict[str, object]) -> tuple[str, ...]:
-    """The symbols of a tokenizer; a fault is a `ModelError` that names it."""
+    """Return the symbols of a tokenizer. Raise a `ModelError` that names a fault."""
     written = header.get("symbols", [])
     if not isinstance(written, list) or not all(isinstance(symbol, str) for symbol in written):
         raise ModelError("tokenizer_symbols_not_strings", path=path)
@@ -73,7 +73,7 @@ def parse_pieces(
     is_piece: Callable[[str], bool],
     required: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """The pieces after the control pieces, as they are in memory; a fault is a `ModelError` that names it."""
+    """Return the pieces after the control pieces, as in memory. Raise a `ModelError` that names a fault."""
     written = header.get("pieces")
     if not isinstance(written, list) or not all(isinstance(piece, str) for piece in written):
         raise ModelError("tokenizer_pieces_not_strings", path=path)

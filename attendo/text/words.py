@@ -1,4 +1,4 @@
-"""Word tokenizer that keeps every character, and the vocabulary of rule-based tokenizers."""
+"""Lossless word tokenizer, and the vocabulary of rule-based tokenizers."""
 
 import re
 import unicodedata
@@ -28,7 +28,7 @@ from attendo.text.tokenizer_files import parse_pieces, parse_symbols, write_head
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The control pieces stand first and are not looked up, so no text can name them."""
+    """A list of pieces. The control pieces have the first ids and are not looked up, so no text maps to them."""
 
     entries: tuple[str, ...]  # the pieces after the control pieces
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -43,20 +43,20 @@ class Vocabulary:
         return len(CONTROL_PIECES) + len(self.entries)
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
-        """The id of each piece, UNK for those that are not in the list."""
+        """Return the id of each piece, or UNK."""
         return [self._ids.get(piece, UNK) for piece in pieces]
 
     def missing(self, pieces: Iterable[str]) -> list[str]:
-        """The pieces that are not in the list, in order."""
+        """Return the pieces that are not in the list, in order."""
         return [piece for piece in pieces if piece not in self._ids]
 
     def entry(self, piece_id: int) -> str:
-        """The piece of an id that is no control id."""
+        """Return the piece of an id that is not a control id."""
         return self.entries[piece_id - len(CONTROL_PIECES)]
 
 
 def build_vocabulary(pieces: Iterable[str], max_size: int | None, required: tuple[str, ...] = ()) -> Vocabulary:
-    """At most `max_size` ids, control pieces included: first `required`, then by count, ties by text."""
+    """Build at most `max_size` ids, control pieces included: first `required`, then by count, ties by text."""
     smallest = len(CONTROL_PIECES) + len(required) + 1
     if max_size is not None and max_size < smallest:
         raise UsageError("vocabulary_too_small", size=max_size, minimum=smallest)
@@ -73,11 +73,10 @@ def build_vocabulary(pieces: Iterable[str], max_size: int | None, required: tupl
 
 @dataclass(frozen=True)
 class Words:
-    """A piece is a word or a sign with the space before it, or one white-space character.
+    """Word tokenizer. A piece is a word or a punctuation mark with the space before it, or one white-space character.
 
-    A text is read as if one space stood before it, so that `cat` is one entry wherever it stands. A symbol is a
-    piece without the space before it, which is then a piece of its own; before a symbol that begins the text none
-    is read.
+    A text is read with one extra space at its start, so that `cat` is the same entry in every position. A symbol has no
+    space in its piece: a space before it is a separate piece. No space is added before a symbol at the start.
     """
 
     kind: ClassVar[str] = "words"
@@ -86,14 +85,14 @@ class Words:
 
     @classmethod
     def build(cls, texts: Iterable[str], max_size: int | None = None, symbols: Sequence[str] = ()) -> "Words":
-        """The most frequent pieces of the texts; `max_size` is the largest vocabulary, control pieces included."""
+        """Build from the most frequent pieces. `max_size` limits the vocabulary, control pieces included."""
         whole = validate_special_tokens(symbols)
         pieces = (piece for text in texts for piece in split_pieces(text, whole))
         return cls(build_vocabulary(pieces, max_size, required=(*whole, " ")), whole)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> "Words":
-        """The tokenizer in a file whose header was read; a fault is a `ModelError`."""
+        """Read the tokenizer of a file whose header is already parsed. A fault raises a `ModelError`."""
         entries = parse_pieces(path, header, from_disk=_from_disk, is_piece=_is_piece, required=(" ",))
         return cls(Vocabulary(entries), parse_symbols(path, header))
 
@@ -103,26 +102,26 @@ class Words:
         return self.vocabulary.size
 
     def encode(self, text: str) -> list[int]:
-        """One id per piece, UNK for a piece that is not in the vocabulary."""
+        """Return one id per piece, UNK for a piece that is not in the vocabulary."""
         return self.vocabulary.ids(split_pieces(text, self.symbols))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
+        """Return the ids of each text."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The exact text where no id is UNK; UNK reads as a sign with a space before it."""
+        """Return the exact text if no id is UNK. UNK becomes ` ⁇`."""
         spoken = strip_special_ids(ids, self.vocab_size)
         pieces = (f" {UNKNOWN_TEXT}" if each == UNK else self.vocabulary.entry(each) for each in spoken)
         return "".join(pieces).removeprefix(" ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Words without their space, control pieces by name."""
+        """Return words without their space, and control pieces by name."""
         checked = validate_ids(ids, self.vocab_size)
         return [CONTROL_PIECES[each] if each <= EOS else display_piece(self.vocabulary.entry(each)) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
-        """The words and signs that are not in the vocabulary."""
+        """Return the words and punctuation marks that are not in the vocabulary."""
         return [piece.removeprefix(" ") for piece in self.vocabulary.missing(split_pieces(text, self.symbols))]
 
     def save(self, folder: Path, name: str) -> list[Path]:
@@ -132,7 +131,10 @@ class Words:
 
 
 def split_pieces(text: str, symbols: tuple[str, ...] = ()) -> list[str]:
-    """The pieces of a text: joined, they are the text, with one space before it unless it begins with a symbol."""
+    """Split a text into pieces.
+
+    Joined, they are the text, with one space before it unless it starts with a symbol.
+    """
     first, *rest = split_at_symbols(text, symbols)
     pieces: list[str] = _word_pattern().findall(" " + first) if first else []
     for position, part in enumerate(rest):
@@ -142,8 +144,8 @@ def split_pieces(text: str, symbols: tuple[str, ...] = ()) -> list[str]:
 
 @cache
 def _word_pattern() -> re.Pattern[str]:
-    """A word may hold marks, joiners and inner apostrophes; any other sign stands alone with its marks."""
-    # Python's \w leaves out combining marks, which would cut most Indic words; no mark lies outside these two ranges.
+    """Match a word with combining marks, joiners and inner apostrophes, or another character with its marks."""
+    # Python's \w excludes combining marks, which would split most Indic words. All marks are in these two ranges.
     code_points = (*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0))
     marks = "".join(chr(point) for point in code_points if unicodedata.category(chr(point)).startswith("M"))
     joining = f"[{re.escape(marks)}\u200c\u200d]"
@@ -152,7 +154,7 @@ def _word_pattern() -> re.Pattern[str]:
 
 
 def _to_disk(piece: str) -> str:
-    """The space before a piece as a visible mark; a mark that a user wrote gets a backslash."""
+    """Write the space before a piece as a visible mark. A mark in the text gets a backslash."""
     escaped = piece.replace(MARK, f"\\{MARK}")
     return f"{MARK}{escaped[1:]}" if escaped.startswith(" ") else escaped
 
@@ -163,7 +165,7 @@ def _from_disk(escaped: str) -> str:
 
 
 def _is_piece(piece: str) -> bool:
-    """Looser than `split_pieces`, whose idea of a letter grows with Python's Unicode tables."""
+    """Less strict than `split_pieces`, because the set of letters grows with Python's Unicode tables."""
     if piece.isspace():
         return len(piece) == 1
     return bool(piece) and not any(character.isspace() for character in piece.removeprefix(" "))

@@ -1,4 +1,4 @@
-"""Text in, text out."""
+"""TextModel: generation and scoring from text to text."""
 
 from attendo.text_model.backends import Backend, ExportedFolder
 from attendo.text_model.options import GenerateOptions, NotANumberError, TooLongError

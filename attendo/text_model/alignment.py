@@ -20,22 +20,22 @@ from attendo.text_model.length_batches import run_in_length_batches
 from attendo.text_model.results import Alignment, Hypothesis, Result
 
 ALIGNMENT_HEAD = "alignment_head"  # in scores.json
-_MAX_BATCH_POSITIONS = 4096  # of a batch: for each there is a weight for every token of the source and every head
+_MAX_BATCH_POSITIONS = 4096  # per batch; each position has a weight for every source token and every head
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and of the target
-Links = list[tuple[int, int]]  # a character of the source, and one of its translation; both count from 0
-_CONTEXT_TOKENS = 4  # tokens that decide how the next one is written
+Links = list[tuple[int, int]]  # (source character, translation character), both counted from 0
+_CONTEXT_TOKENS = 4  # preceding tokens that affect the text of the next one
 
 
 @dataclass(frozen=True)
 class AlignmentHead:
-    """The head of cross-attention that best finds the word being translated; both count from 0."""
+    """The cross-attention head that aligns words best. Layer and head count from 0."""
 
     layer: int
     head: int
 
     @staticmethod
     def from_scores(scores: Mapping[str, Any], config: ModelConfig) -> "AlignmentHead | None":
-        """The one that a model folder names in its scores.json; None where it names none."""
+        """Return the head named in the scores.json of a model folder, or None."""
         if (found := scores.get(ALIGNMENT_HEAD)) is None:
             return None
         sizes = {"layer": config.num_decoder_layers, "head": config.num_heads}
@@ -63,10 +63,10 @@ def align(
     batch_tokens: int,
     scores: Mapping[str, Any] | None = None,
 ) -> list[Result]:
-    """The same results, each hypothesis with its alignment: one more pass over answers that are known.
+    """Return the results with an alignment for each hypothesis, from one more forward pass.
 
-    It is that of the alignment head that `scores` name. Without one, and in an ensemble, whose members have learned
-    different heads, it is the mean of the heads of the last layer.
+    The alignment is the attention of the head that `scores` name. Without one it is the mean over the heads of the last
+    layer. An ensemble also uses the mean, because its members have learned different heads.
     """
     head = AlignmentHead.from_scores(scores or {}, networks[0].config) if len(networks) == 1 else None
     pairs = [
@@ -94,7 +94,7 @@ def align(
 
 
 def _cross_attention(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Float[Tensor, "B T S"]:
-    """Its attention to the source: of this head, or the mean of those of the last layer."""
+    """Return the attention weights to the source: of `head`, or the mean over the last layer's heads."""
     seen: list[Tensor] = []
     site = head.site if head else f"decoder.{network.config.num_decoder_layers - 1}.cross"
 
@@ -107,11 +107,11 @@ def _cross_attention(network: Transformer, batch: Batch, head: AlignmentHead | N
 
 
 def link_characters(hypothesis: Hypothesis, text: str, source: Tokenizer, target: Tokenizer) -> Links | None:
-    """Of an answer to this text by a model with these tokenizers; None where no alignment was asked for."""
+    """Return character links for a hypothesis of `text`, or None if it has no alignment."""
     if hypothesis.alignment is None:
         return None
     ids = source.encode(strip_line_end(text))
-    added = hypothesis.alignment.weights.size(1) - 1 - len(ids)  # what the model puts before every source
+    added = hypothesis.alignment.weights.size(1) - 1 - len(ids)  # prefix tokens before every source
     here, there = _last_character_positions(source, ids), _last_character_positions(target, hypothesis.ids)
     return [(here[one - added], there[other]) for one, other in hypothesis.alignment.links if one >= added]
 
@@ -119,9 +119,9 @@ def link_characters(hypothesis: Hypothesis, text: str, source: Tokenizer, target
 def add_word_indices(
     hypothesis: Hypothesis, source: Sequence[int], num_prefix_tokens: int, tokenizers: Tokenizers
 ) -> Hypothesis:
-    """The same, its alignment with the tokens of the source and the words that tokens belong to.
+    """Return the hypothesis with source pieces and word indices in its alignment.
 
-    The first `num_prefix_tokens` tokens of the source are no part of its text.
+    The first `num_prefix_tokens` tokens of the source are not part of its text.
     """
     if hypothesis.alignment is None:
         return hypothesis
@@ -136,14 +136,20 @@ def add_word_indices(
 
 
 def word_indices(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
-    """Of each token the word that its last character belongs to, counted from 0; words are what white space divides."""
+    """Return the word of each token's last character, counted from 0.
+
+    Words are separated by white space.
+    """
     text = tokenizer.decode(ids)
     begins = [n for n, each in enumerate(text) if not each.isspace() and (n == 0 or text[n - 1].isspace())]
     return tuple(bisect_right(begins, place) - 1 for place in _last_character_positions(tokenizer, ids))
 
 
 def _last_character_positions(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    """Of each token, its place in the text: behind it there is a space only where the token is one."""
+    """Return the position of each token's last character in the text.
+
+    A space after a token counts only if it is a token of its own.
+    """
     places: list[int] = []
     length = 0
     for place, token in enumerate(ids):

@@ -1,4 +1,4 @@
-"""The backend protocol for computing a network, the PyTorch backend, and exported folders."""
+"""The backend interface for computing a network, the PyTorch backend, and exported folders."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -31,13 +31,13 @@ from attendo.text_model.search_setup import (
 )
 
 NATIVE_ENGINES = ("textbook", "cached", "fast")  # engines of a model folder
-EXTERNAL_ENGINES = ("onnx", "ctranslate2")  # engines of exported folders, named as the format is
-NATIVE_SEARCH_ENGINES = ("onnx", "cached")  # that do every search there is
+EXTERNAL_ENGINES = ("onnx", "ctranslate2")  # engines of exported folders, named after the format
+NATIVE_SEARCH_ENGINES = ("onnx", "cached")  # engines that support every search
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """Another one needs no more than this to answer the calls of a text model."""
+    """The interface that a backend must implement."""
 
     @property
     def name(self) -> str:
@@ -48,32 +48,32 @@ class Backend(Protocol):
 
     @property
     def max_sequence_length(self) -> int | None:
-        """Tokens that it can read, and say, beside eos or bos; None where there is no end to them."""
+        """Maximum source and target tokens, without eos or bos. None if unlimited."""
 
     def defaults(self, config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
-        """What stands for the model's own settings in a call with these options."""
+        """Return the default settings for a call with these options."""
 
     def check(self, options: GenerateOptions, config: GenerationConfig) -> None:
-        """An option that it cannot honour is a `UsageError` that names it and the engines that can."""
+        """Raise a `UsageError` for an unsupported option. It names the option and the engines that support it."""
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine: ...
 
     def stepping_engine(self, config: GenerationConfig) -> SteppingEngine | None:
-        """Our own search, which can be looked at after every token; None where it does the searching itself."""
+        """Return an engine that can be observed after every token, or None if the backend searches itself."""
 
     def network(self, config: GenerationConfig) -> EncoderDecoderNetwork | None:
-        """What tells the logits of every token; None where it tells none."""
+        """Return a network that computes the logits of every token, or None if the backend exposes none."""
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
-        """Given targets, token by token, in the order given."""
+        """Score given targets token by token, in the order of `pairs`."""
 
     def inference_mode(self) -> AbstractContextManager[None]:
-        """Whatever must be so while it answers."""
+        """Return a context manager for generation and scoring."""
 
 
 @dataclass(frozen=True)
 class ExportedFolder:
-    """What a text model has of a folder that was exported: all but the network itself."""
+    """The content of an exported folder, except the network."""
 
     folder: Path
     source_tokenizer: Tokenizer
@@ -84,7 +84,7 @@ class ExportedFolder:
 
 
 def drop_engine_option(backend: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without the name of an engine from outside, which must be the one that the folder is for."""
+    """Drop the name of an external engine, which must match the format of the folder."""
     engine = options.get("engine")
     if engine in EXTERNAL_ENGINES and backend not in EXTERNAL_ENGINES:
         raise UsageError("model_folder_not_exported", engine=engine)
@@ -98,7 +98,7 @@ def drop_engine_option(backend: str, options: Mapping[str, Any]) -> dict[str, An
 
 
 def unsupported_option_error(engine: str, options: Mapping[str, Sequence[str]]) -> UsageError:
-    """`options` are what an engine cannot honour, each with the engines that can."""
+    """Build the error for unsupported `options`, each with the engines that support it."""
     by_engines: dict[tuple[str, ...], list[str]] = {}
     for option, engines in options.items():
         by_engines.setdefault(tuple(engines), []).append(option)
@@ -114,7 +114,7 @@ def _join_alternatives(names: Sequence[str]) -> str:
 
 
 class TorchBackend:
-    """One network, which may be tapped, or an ensemble of several."""
+    """The PyTorch backend, for one network, a tapped network or an ensemble."""
 
     name = "torch"
 
@@ -135,7 +135,7 @@ class TorchBackend:
 
     @property
     def heads(self) -> HeadScales:
-        """Those that are scaled."""
+        """The scaled heads."""
         tap = self._network.tap if isinstance(self._network, TappedNetwork) else None
         return tap.heads if isinstance(tap, ScaledHeads) else {}
 
@@ -151,12 +151,12 @@ class TorchBackend:
         return self.device.type == "cpu"
 
     def check(self, options: GenerateOptions, config: GenerationConfig) -> None:
-        """Everything is honoured by some engine, which `engine` chooses; but alignments are those of whole networks."""
+        """Reject alignments with scaled heads. Every other option is supported by some engine."""
         if options.alignments and isinstance(self._network, TappedNetwork):
             raise UsageError("alignments_scaled_heads_conflict")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
-        reader = with_precision(config, self._network)  # once, however often an engine is made
+        reader = with_precision(config, self._network)  # convert once: the engine may be rebuilt on OOM
 
         def made(positions: int) -> Engine:
             return make_engine(config.override(batch_tokens=positions), reader, constrained)

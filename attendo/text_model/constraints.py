@@ -1,13 +1,12 @@
-"""Phrases as ids: in which ways a tokenizer can come to write a text, and whether an answer holds it.
+"""Phrases as token ids: the encodings a tokenizer may produce, and checks whether a text contains a phrase.
 
-    words, sentencepiece    a space belongs to the word behind it, and a text begins as if behind one: `cat` is the same
-                            at the beginning and behind a space; another way to write it is behind a sign, or inside a
-                            word, without a space
-    foreign_pieces          as sentencepiece, but the other way is not known
-    byte_pairs              a space belongs to the word behind it, and a text begins as if behind none
-    characters, bytes       there is but one way
+    words, sentencepiece    a space belongs to the next word, and a text starts as if after a space. `cat` has the same
+                            ids at the start and after a space. It has other ids after punctuation or inside a word.
+    foreign_pieces          as sentencepiece, but the encoding without a space is unknown
+    byte_pairs              a space belongs to the next word, and a text starts as if without a space
+    characters, bytes       there is only one encoding
 
-A learnt tokenizer could also put a phrase together from smaller pieces than it would cut it into.
+A trained tokenizer may also decode a phrase from smaller pieces than it encodes it into.
 """
 
 import re
@@ -21,22 +20,22 @@ from attendo.text.tokenizer import MARK
 
 Ids = tuple[int, ...]
 
-_BYTE = re.compile("<0x([0-9A-F]{2})>")  # how pieces show the bytes of a character
-# First bytes of UTF-8 that are those of letters, in scripts with spaces: Latin to Arabic, Indic, Hangul; and of ASCII.
+_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte piece, as `Tokenizer.pieces` shows it
+# First UTF-8 bytes of letters in scripts with spaces: ASCII, Latin to Arabic, Indic, Hangul.
 _LETTER_BYTES = {*b"_0123456789", *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC3, 0xE2), *range(0xEA, 0xEE)}
-# Kinds whose pieces bring the space before them.
+# Tokenizers whose pieces include the preceding space.
 _SPACE_PREFIX_KINDS = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 
 
 def encode_after_space(tokenizer: Tokenizer, phrase: str) -> Ids:
-    """Also at the beginning of a text, but for byte pairs."""
+    """Encode a phrase after a space. Except for byte pairs, this is also the encoding at the start of a text."""
     return tuple(tokenizer.encode(f" {phrase}" if tokenizer.kind == "byte_pairs" else phrase))
 
 
 def encode_without_space(tokenizer: Tokenizer, phrase: str) -> Ids:
-    """Right behind another sign."""
+    """Encode a phrase directly after another character, such as punctuation."""
     if tokenizer.kind == "sentencepiece":
-        # A mark in the text is kept apart from what stands behind it, which is thus encoded without a space.
+        # A mark is encoded separately, so the text after it gets no space.
         return tuple(tokenizer.encode(MARK + phrase)[len(tokenizer.encode(MARK)) :])
     if tokenizer.kind == "words":
         return tuple(tokenizer.encode("(" + phrase)[1:])
@@ -44,10 +43,10 @@ def encode_without_space(tokenizer: Tokenizer, phrase: str) -> Ids:
 
 
 def banned_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> tuple[Ids, ...]:
-    """Ways to cut these that begin a word; what the vocabulary does not have cannot be said anyway.
+    """Return encodings of the phrases that start a word. Sequences with UNK cannot be generated and are skipped.
 
-    Pieces that stand inside a word too are left open: `schaft` would close `Mannschaft`. Where a phrase comes to be
-    written with them, behind a sign, that is seen when it is said.
+    Pieces that also occur inside words are not banned: `schaft` would block `Mannschaft`. A phrase that is written with
+    such pieces, as after punctuation, is detected in the output.
     """
     ways = [
         way
@@ -58,10 +57,10 @@ def banned_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> tupl
 
 
 def required_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[tuple[Ids, ...]]:
-    """Ways to ask for all phrases together, of which the best answer counts.
+    """Return alternative encodings of all phrases together. The best result of all searches is used.
 
-    In scripts without spaces a word may stand behind a space, as in text that was cut into words, or not; and where a
-    space is a token of its own, it may come first or not: then both are tried.
+    Two encodings are tried if a phrase may occur with or without a space before it. That is so in scripts without
+    spaces, and if a space is a token of its own.
     """
     spaced = [_encode_at_word_start(tokenizer, phrase) for phrase in phrases]
     for phrase, ids in zip(phrases, spaced, strict=True):
@@ -76,7 +75,7 @@ def required_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> li
 
 
 def encode_prefix(tokenizer: Tokenizer, prefix: str) -> Ids:
-    """As `encode_prompt`. What the vocabulary does not have is refused."""
+    """Encode as `encode_prompt`. Raise a `UsageError` if the vocabulary lacks a part of it."""
     ids = encode_prompt(tokenizer, prefix)
     if UNK in ids:
         missing = ", ".join(map(repr, tokenizer.unknown(prefix)))
@@ -85,16 +84,16 @@ def encode_prefix(tokenizer: Tokenizer, prefix: str) -> Ids:
 
 
 def encode_prompt(tokenizer: Tokenizer, text: str) -> Ids:
-    """Where the word that follows brings its own space, that at the end of the text is left out."""
+    """Encode a text without its final space if the tokenizer adds a space to the next word."""
     if tokenizer.kind in _SPACE_PREFIX_KINDS:
         text = text.rstrip(
             " " if NEWLINE_SYMBOL in tokenizer.symbols else None
-        )  # behind a line break another line begins
+        )  # a new line starts after a line break
     return tuple(tokenizer.encode(text))
 
 
 def validate_phrases(phrases: Sequence[str], name: str) -> tuple[str, ...]:
-    """Without white space around them."""
+    """Return the phrases without surrounding white space."""
     if isinstance(phrases, str):
         raise UsageError("phrases_not_list", option=name, phrases=phrases)
     for phrase in phrases:
@@ -104,17 +103,17 @@ def validate_phrases(phrases: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def contains(text: str, phrase: str) -> bool:
-    """As words of their own, not as a part of longer ones; in scripts without spaces anywhere."""
+    """Whether a text contains a phrase as whole words. In scripts without spaces any position counts."""
     return _count_occurrences(text, phrase) > 0
 
 
 def contains_each(text: str, phrases: Sequence[str]) -> tuple[bool, ...]:
-    """Of each phrase whether the text holds it; the same one n times over must stand there n times."""
+    """Whether a text contains each phrase. A phrase listed n times must occur n times."""
     return tuple(_count_occurrences(text, phrase) > phrases[:n].count(phrase) for n, phrase in enumerate(phrases))
 
 
 def extends_last_word(tokenizer: Tokenizer, phrase: Ids, token: int) -> bool:
-    """Whether a token right behind a phrase makes its last word longer."""
+    """Whether a token directly after a phrase extends its last word."""
     before, after = tokenizer.decode(phrase), tokenizer.decode((*phrase, token))
     if byte := _BYTE.fullmatch(tokenizer.pieces([token])[0]):
         return _is_letter(before[-1:]) and int(byte[1], 16) in _LETTER_BYTES
@@ -122,14 +121,14 @@ def extends_last_word(tokenizer: Tokenizer, phrase: Ids, token: int) -> bool:
 
 
 def find_phrase_ids(tokenizer: Tokenizer, ids: Ids, phrase: str) -> Ids:
-    """The ids by which an answer came to hold a phrase."""
+    """Return the part of `ids` that produced a phrase."""
     end = next(n for n in range(1, len(ids) + 1) if contains(tokenizer.decode(ids[:n]), phrase))
     begin = next(n for n in reversed(range(end)) if phrase in tokenizer.decode(ids[n:end]))
     return ids[begin:end]
 
 
 def _count_occurrences(text: str, phrase: str) -> int:
-    """How many times a text holds a phrase, no letter counted twice."""
+    """Count the non-overlapping occurrences of a phrase as whole words."""
     count, begin = 0, text.find(phrase)
     while begin >= 0:
         end = begin + len(phrase)
@@ -140,12 +139,12 @@ def _count_occurrences(text: str, phrase: str) -> int:
 
 
 def _is_inside_word(text: str, position: int) -> bool:
-    """Whether the characters on both sides of a place are of one word."""
+    """Whether the characters before and after a position belong to one word."""
     return 0 < position < len(text) and _is_letter(text[position - 1]) and _is_letter(text[position])
 
 
 def _encode_at_word_start(tokenizer: Tokenizer, phrase: str) -> Ids:
-    """So that it begins a word."""
+    """Encode a phrase so that it starts a word."""
     ids = encode_after_space(tokenizer, phrase)
     if tokenizer.kind in _SPACE_PREFIX_KINDS or not _is_letter(phrase[0]):
         return ids
@@ -154,7 +153,7 @@ def _encode_at_word_start(tokenizer: Tokenizer, phrase: str) -> Ids:
 
 
 def _encode_standalone(tokenizer: Tokenizer, phrase: str) -> Ids:
-    """As inside a text, where that cannot be inside a longer word."""
+    """Encode a phrase without a space if that cannot continue a word, else return ()."""
     return encode_without_space(tokenizer, phrase) if tokenizer.kind == "words" or not _is_letter(phrase[0]) else ()
 
 

@@ -32,11 +32,11 @@ from attendo.text_model.results import Hypothesis, HypothesisScore, Result
 from attendo.text_model.search_setup import make_ranking, make_rules, make_strategy
 from attendo.text_model.streaming import StreamDecoder
 
-_MAX_BAN_ROUNDS = 50  # of searching again for an answer without a banned phrase
+_MAX_BAN_ROUNDS = 50  # searches for an output without a banned phrase
 
 
 class Generation:
-    """What one call asks for, and how it is found."""
+    """The search of one call, with its options and settings."""
 
     def __init__(self, options: GenerateOptions, config: GenerationConfig, tokenizer: Tokenizer) -> None:
         self._options, self._config, self._tokenizer = options, config, tokenizer
@@ -44,7 +44,7 @@ class Generation:
         self._ranking = make_ranking(config)
 
     def generate(self, lines: Sequence[SourceLine], engine: Engine) -> list[tuple[Hypothesis, ...]]:
-        """Of each line, best first. The same line is answered once."""
+        """Return the hypotheses of each line, best first. Duplicate lines are computed once."""
         different = list(dict.fromkeys(lines))
         found = dict(zip(different, self._search(different, engine, self._banned), strict=True))
         for line in different:
@@ -54,7 +54,7 @@ class Generation:
     def prepare_search(
         self, lines: Sequence[SourceLine], banned: Sequence[Ids], variant: int = 0
     ) -> tuple[list[DecodeRequest], Strategy, list[Rule]]:
-        """What an engine is to be asked. `variant` is that of writing the constraints."""
+        """Return requests, strategy and rules for an engine. `variant` selects the encoding of the constraints."""
         constraints = {line.request_id: line.phrase_variants[variant] for line in lines if line.phrases}
         count = num_candidates(self._options, self._config)
         strategy = make_strategy(self._config, count, constraints, partial(extends_last_word, self._tokenizer))
@@ -67,7 +67,10 @@ class Generation:
         return [line.to_request() for line in lines], strategy, rules
 
     def to_hypotheses(self, frontier: Frontier, phrases: Sequence[tuple[str, ...]]) -> Iterator[tuple[Hypothesis, ...]]:
-        """The best of each sentence, with the phrases it must hold; a beam may have found fewer than it has rows."""
+        """Yield the best hypotheses of each sentence. A beam may find fewer than it has rows.
+
+        `phrases` are the required phrases of each sentence.
+        """
         rows = _FrontierRows.from_frontier(frontier, self._ranking)
         for sentence, places in enumerate(self._ranking.order(frontier).tolist()):
             first = sentence * frontier.width
@@ -75,8 +78,8 @@ class Generation:
                 number = int(frontier.limits.request_id[first])
                 raise NotANumberError("answer_log_probability_nan", self._config.precision, number)
             needed = num_candidates(self._options, self._config)
-            # What holds more of its phrases may stand far behind: all are put in order before the rest is left out.
-            # Texts that were found twice leave their places to others.
+            # A hypothesis that meets more constraints may rank low, so sort before truncating.
+            # Duplicate texts are dropped, so that other hypotheses fill the list.
             every = bool(phrases[sentence]) or self._removes_duplicates
             best = [first + place for place in places][: None if every else needed]
             found = [row for row in best if rows.log_probability[row] != NEG_INF] or best[:needed]
@@ -103,7 +106,7 @@ class Generation:
     def _retry_without_banned(
         self, line: SourceLine, found: tuple[Hypothesis, ...], engine: Engine
     ) -> tuple[Hypothesis, ...]:
-        """What a tokenizer put together from other pieces than it cuts is banned too, and the line searched again."""
+        """Search again with banned phrases that were produced from other pieces than their encoding."""
         banned = list(self._banned)
         for _ in range(_MAX_BAN_ROUNDS):
             new = {
@@ -120,17 +123,17 @@ class Generation:
 
     def _select_best(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
         if self._config.mbr != "none":
-            run_step_hook()  # comparing all with all takes its time
+            run_step_hook()  # pairwise comparison is slow
             found = self._rank_by_mbr(found)
         return self._drop_duplicates(found)[: self._options.n_best]
 
     @property
     def _removes_duplicates(self) -> bool:
-        """Whether a text is told once; what minimum Bayes risk chooses from may hold it several times."""
+        """Whether each text is returned once. MBR candidates may contain duplicates."""
         return bool(self._options.distinct) and self._options.n_best > 1 and self._config.mbr == "none"
 
     def _drop_duplicates(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
-        """Of hypotheses with the same text the best, where texts are to differ."""
+        """Keep the best hypothesis of each text, if texts must be distinct."""
         if not self._removes_duplicates:
             return found
         kept: dict[str, Hypothesis] = {}
@@ -139,12 +142,15 @@ class Generation:
         return tuple(kept.values())
 
     def _rank_by_mbr(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
-        """The one that agrees most with the others first; what a beam found weighs what it is probable."""
+        """Sort by expected utility, highest first (minimum Bayes risk).
+
+        Beam hypotheses are weighted by their probability, samples equally.
+        """
         texts = [each.text for each in found]
         weights = None if self._config.sample else probability_weights([each.log_probability for each in found])
         risk = rank_by_utility(texts, pairwise_chrf if self._config.mbr == "chrf" else pairwise_bleu, weights)
         ordered = [replace(found[place], utility=risk.expected[place]) for place in risk.order]
-        return tuple({each.text: each for each in ordered}.values())  # what was drawn twice is told once
+        return tuple({each.text: each for each in ordered}.values())  # duplicate samples are returned once
 
     def _make_hypothesis(self, rows: "_FrontierRows", row: int, phrases: tuple[str, ...]) -> Hypothesis:
         ids = tuple(each for each in rows.ids[row][1:] if each not in (PAD, EOS))
@@ -171,7 +177,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class _FrontierRows:
-    """A frontier as Python's own numbers: asking a tensor for each of them would take longer than the search."""
+    """A frontier as Python numbers. Reading tensors element by element takes longer than the search."""
 
     ids: list[list[int]]
     tokens: list[int]
@@ -199,14 +205,17 @@ class _FrontierRows:
 
 
 def _sort_by_constraints(found: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
-    """They come best first; those that lack fewer constraints come before others, and of equals what has an end."""
+    """Sort hypotheses by missing constraints, fewest first.
+
+    Ties are sorted by whether they have an eos, and then keep their order.
+    """
     return tuple(
         sorted(found, key=lambda each: (each.constraints.count(False), not each.has_end) if each.constraints else ())
     )
 
 
 def _merge_hypotheses(one: tuple[Hypothesis, ...], other: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
-    """The best of two searches for the same line, as many as the longer found."""
+    """Merge two searches of the same line. The result has the length of the longer one."""
     if not one:
         return other
     both = {each.ids: each for each in (*one, *other)}.values()
@@ -215,13 +224,13 @@ def _merge_hypotheses(one: tuple[Hypothesis, ...], other: tuple[Hypothesis, ...]
 
 @dataclass(frozen=True)
 class PreparedCall:
-    """Checked, and in ids; nothing has been computed."""
+    """A call that is validated and encoded. No computation has run yet."""
 
     texts: Sequence[str]
     options: GenerateOptions
     config: GenerationConfig
     source_encoder: SourceEncoder
-    lines_per_text: Sequence[Sequence[SourceLine]]  # of each text
+    lines_per_text: Sequence[Sequence[SourceLine]]
     generation: Generation
     tokenizers: tuple[Tokenizer, Tokenizer]  # of the source and of the target
 
@@ -231,26 +240,26 @@ class PreparedCall:
 
     @property
     def is_single_search(self) -> bool:
-        """Whether each line is answered by one search of ours, which can go on beside those of other calls.
+        """Whether one search per line is enough, so that it can be batched with those of other calls.
 
-        Then `told` makes a result of what was found for a line, without anything more being computed.
+        Then `to_result` turns the frontier of a line into its result without further computation.
         """
         wishes, config = self.options, self.config
         several = bool(wishes.constraints or wishes.ban) or config.mbr != "none"
         return not several and not wishes.alignments and config.engine in ("auto", "fast")
 
     def prepare_search(self) -> tuple[list[DecodeRequest], Strategy, list[Rule]]:
-        """What an engine is to be asked, in the order of the lines; each line is to be found once."""
+        """Return requests, strategy and rules for an engine, in the order of the lines."""
         return self.generation.prepare_search(self.lines, ())
 
     def to_result(self, frontier: Frontier) -> Result:
-        """The result of the line that these hypotheses are of."""
+        """Return the result of the line that this frontier belongs to."""
         with self.name_text_in_errors():
             return Result(next(self.generation.to_hypotheses(frontier, [()])))
 
     @contextmanager
     def name_text_in_errors(self) -> Iterator[None]:
-        """A search knows lines by their numbers alone."""
+        """Replace the request id in an error by the position of its text."""
         try:
             yield
         except NotANumberError as error:
@@ -262,7 +271,7 @@ class PreparedCall:
             ) from None
 
     def collect_results(self, line_results: Sequence[Result]) -> list[Result]:
-        """One for each text, from those of the lines."""
+        """Join the results of the lines into one result per text."""
         if self.options.alignments:
             line_results = [
                 self._add_word_indices(result, line) for result, line in zip(line_results, self.lines, strict=True)
@@ -286,17 +295,17 @@ class PreparedCall:
 
     @property
     def source_tokens(self) -> list[int]:
-        """Of each text, eos left out."""
+        """Source tokens of each text, without eos."""
         return [sum(line.source_tokens for line in lines) for lines in self.lines_per_text]
 
     @property
     def max_alignment_weights(self) -> int:
-        """That the alignments may have: one for each token of an answer and of its source, with eos."""
+        """Upper bound on alignment weights: one per target token and source token, eos included."""
         wanted = self.options.n_best if self.options.alignments else 0
         return wanted * sum((len(line.source) + 1) * line.max_length for line in self.lines)
 
     def with_max_length(self, max_length: int) -> "PreparedCall":
-        """The same with no answer longer than this."""
+        """Return the call with outputs limited to `max_length` tokens."""
         if (longest := max((len(line.prefix) for line in self.lines), default=0)) > max_length:
             raise UsageError("prefix_longer_than_max_length", tokens=longest, limit=max_length)
         shorter = [

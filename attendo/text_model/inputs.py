@@ -20,33 +20,33 @@ from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, R
 from attendo.text_model.search_setup import make_ranking
 from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments
 
-_REQUEST_ID_BYTES = 6  # of what names a request
-_MAX_NAMED_SYMBOLS = 12  # symbols that a message names
+_REQUEST_ID_BYTES = 6
+_MAX_NAMED_SYMBOLS = 12  # symbols listed in an error message
 
 
 @dataclass(frozen=True)
 class SourceLine:
-    """One source, and what is asked for it alone. Without an encoder there is none: the text is the prefix."""
+    """One source with its own limits. A decoder-only model has no source: the text is the prefix."""
 
     source: Ids
     max_length: int
     min_length: int = 0
     prefix: Ids = ()
-    phrases: tuple[str, ...] = ()  # that must be said
-    phrase_variants: tuple[tuple[Ids, ...], ...] = ((),)  # to write all of these
-    truncated_tokens: int = field(default=0, compare=False)  # tokens of the source that are not read
-    text: str = field(default="", compare=False)  # that the source was read from
-    line_breaks: str = field(default="", compare=False)  # line breaks between the sentence before and this one
-    unsplit: int = field(default=0, compare=False)  # sentences in it, of a model that learned from single ones
+    phrases: tuple[str, ...] = ()  # required phrases
+    phrase_variants: tuple[tuple[Ids, ...], ...] = ((),)  # alternative encodings of all phrases
+    truncated_tokens: int = field(default=0, compare=False)  # source tokens cut at the end
+    text: str = field(default="", compare=False)  # the text of the source
+    line_breaks: str = field(default="", compare=False)  # line breaks between the previous sentence and this one
+    unsplit: int = field(default=0, compare=False)  # sentences left unsplit for a model of single sentences
 
     @property
     def source_tokens(self) -> int:
-        """Tokens of the text, eos left out."""
+        """Tokens of the text, without eos."""
         return len(self.source or self.prefix)
 
     @cached_property
     def request_id(self) -> int:
-        """Names it, also for what is drawn: the same line has the same answer wherever it stands."""
+        """Hash of the line, also used to seed sampling: equal lines give equal outputs in any batch."""
         written_out = repr((self.source, self.prefix, self.phrases)).encode()
         return int.from_bytes(hashlib.blake2b(written_out, digest_size=_REQUEST_ID_BYTES).digest(), "big")
 
@@ -55,7 +55,7 @@ class SourceLine:
 
 
 class SourceEncoder:
-    """Knows what is asked for, and how many tokens can be read and said (`max_sequence_length`; None: any number)."""
+    """Encodes texts as source lines. `max_sequence_length` limits source and target tokens. None is no limit."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SourceEncoder:
         max_sequence_length: int | None,
         split_by_default: bool = False,
     ) -> None:
-        """`split_by_default`: whether texts are split where the call does not say."""
+        """`split_by_default` applies if the call does not set `split`."""
         self._splits = split_by_default if options.split is None else options.split
         self._options, self._config, self._source, self._target = options, config, source, target
         self._source_prefix, self._target_prefix = encode_prefixes(config, source, target)
@@ -79,11 +79,11 @@ class SourceEncoder:
 
     @property
     def source_prefix_tokens(self) -> int:
-        """Tokens that are put before every source."""
+        """Number of prefix tokens before every source."""
         return len(self._source_prefix)
 
     def encode(self, texts: Sequence[str]) -> list[list[SourceLine]]:
-        """Of each text, none where there is nothing to answer."""
+        """Return the lines of each text. A blank text has none."""
         prefixes, phrases = self._options.expand_prefixes(len(texts)), self._options.expand_constraints(len(texts))
         made: list[list[SourceLine]] = []
         for number, (text, prefix, required) in enumerate(
@@ -97,7 +97,7 @@ class SourceEncoder:
     def join_results(
         self, line_results: Sequence[Result], lines_per_text: Sequence[Sequence[SourceLine]]
     ) -> list[Result]:
-        """One for each text, in the order of the texts, from those of the lines that were made of them."""
+        """Join the results of the lines into one result per text, in the order of the texts."""
         rest, told = iter(line_results), []
         for lines, phrases in zip(lines_per_text, self._options.expand_constraints(len(lines_per_text)), strict=True):
             of_lines = [next(rest) for _ in lines] or [empty_result(len(phrases), self._options.alignments)]
@@ -105,7 +105,7 @@ class SourceEncoder:
         return told
 
     def join(self, outputs: Sequence[str], lines: Sequence[SourceLine]) -> str:
-        """The answers to the first of these lines, as one text."""
+        """Join the outputs of the first `len(outputs)` lines into one text."""
         return join_segments(outputs, [line.line_breaks for line in lines[: len(outputs)]])
 
     def _encode_text(
@@ -127,7 +127,7 @@ class SourceEncoder:
         ]
 
     def _find_split_conflict(self, prefix: str, required: tuple[str, ...]) -> UsageError | None:
-        """Why a text of several sentences must be read as one; None if it can be split."""
+        """Return the reason why several sentences must stay one line, or None if they can be split."""
         if required:
             return UsageError("constraints_split_conflict")
         if len(split_segments(prefix)) > 1:
@@ -151,7 +151,7 @@ class SourceEncoder:
             raise TooLongError("text_exceeds_model_limit", number, **values)
 
     def _join_sentences(self, results: Sequence[Result], lines: Sequence[SourceLine]) -> Result:
-        """The answers to the sentences of one text as one answer."""
+        """Join the results of the sentences of one text."""
         wholes = [
             self._join_hypotheses(each, lines) for each in _select_best_combinations(results, self._options.n_best)
         ]
@@ -173,7 +173,7 @@ class SourceEncoder:
         )
 
     def _join_alignments(self, hypotheses: Sequence[Hypothesis], lines: Sequence[SourceLine]) -> Alignment | None:
-        """The alignments of the sentences as one: each looks at its own source, and the last column is of any eos."""
+        """Join the sentence alignments block-diagonally. The last column is the eos of each sentence."""
         kept = [each.alignment for each in hypotheses if each.alignment is not None]
         if len(kept) < len(hypotheses):
             return None
@@ -189,7 +189,10 @@ class SourceEncoder:
         )
 
     def _count_words_before(self, texts: Sequence[str], lines: Sequence[SourceLine]) -> list[int]:
-        """Of each text how many words stand before its first when all are joined; that may go on with the last one."""
+        """Return the number of words before the first word of each text, after joining.
+
+        The first word may continue the last word of the previous text.
+        """
         found: list[int] = []
         for count, text in enumerate(texts, start=1):
             before = self.join(texts[:count], lines).removesuffix(text)
@@ -211,7 +214,7 @@ class SourceEncoder:
         return SourceLine((*self._source_prefix, *source), limit, least, begin, phrases, ways, left_out)
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
-        """The most and the fewest tokens of the answer."""
+        """Return the maximum and minimum length of the output, in tokens."""
         config, given = self._config, self._options.max_length
         if given is not None and prefix_tokens > given:
             raise UsageError("prefix_longer_than_max_length", tokens=prefix_tokens, limit=given)
@@ -230,16 +233,16 @@ class SourceEncoder:
 
 
 def _offset_words(words: Sequence[Sequence[int]], offsets: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of words in sentences as numbers in their text."""
+    """Convert word indices in a sentence to word indices in the joined text."""
     pairs = zip(words, offsets, strict=True)
     return tuple(number if number < 0 else number + shift for numbers, shift in pairs for number in numbers)
 
 
 def _select_best_combinations(results: Sequence[Result], count: int) -> list[tuple[Hypothesis, ...]]:
-    """One hypothesis of each sentence: those with the highest sums of scores, the best of each sentence first."""
+    """Return the `count` combinations of one hypothesis per sentence with the highest total score."""
     kept: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
     for result in results:
-        # A hypothesis that was cut stands behind all others: its score counts as no more than theirs.
+        # A cut hypothesis ranks last, so its score is capped at the lowest score above it.
         ranks = accumulate((_score(each) for each in result.hypotheses), min)
         ranked = list(zip(ranks, result.hypotheses, strict=True))
         longer = [(total + rank, (*before, each)) for total, before in kept for rank, each in ranked]
@@ -254,7 +257,7 @@ def _score(hypothesis: Hypothesis) -> float:
 def truncate(
     source: Sequence[int], config: GenerationConfig, num_prefix_tokens: int = 0, max_sequence_length: int | None = None
 ) -> tuple[Sequence[int], int]:
-    """What is read of a source, and how many tokens of it are not: none, unless long sources are cut."""
+    """Return the source, cut if the settings allow it, and the number of tokens that were cut."""
     most = (
         config.max_source if max_sequence_length is None else min(config.max_source, max_sequence_length)
     ) - num_prefix_tokens
@@ -264,7 +267,7 @@ def truncate(
 
 
 class PromptEncoder(SourceEncoder):
-    """A line for every text, also for one that is empty, which begins with nothing."""
+    """Encodes texts as prompts of a decoder-only model, one line per text. A text may be empty."""
 
     def encode(self, texts: Sequence[str]) -> list[list[SourceLine]]:
         made: list[list[SourceLine]] = []
@@ -280,7 +283,7 @@ class PromptEncoder(SourceEncoder):
         return made
 
     def _check_length(self, text: str, number: int, count: int) -> None:
-        """A text that is too long cannot be cut: its end would not know of its beginning."""
+        """Reject a prompt that is too long. It cannot be cut, because its end depends on its beginning."""
         tokens = len(self._target_prefix) + len(encode_prompt(self._target, text))
         limit = self._options.max_length
         if tokens > self._max_source_tokens:
@@ -299,10 +302,13 @@ class PromptEncoder(SourceEncoder):
 
 
 def reject_source_options(options: GenerateOptions, config: GenerationConfig, given: Mapping[str, Any]) -> None:
-    """What is said of a source, or would say again how the answer begins; `given` are the options of the call."""
+    """Reject options that need a source, and `prefix`, for a decoder-only model.
+
+    `given` are the options of the call.
+    """
     if options.prefix:
         raise UsageError("prefix_with_decoder_only_model")
-    # Lengths follow that of a source unless a call says otherwise; a model without one needs not be told so.
+    # The length factors have source-based defaults, so only values given in the call are rejected.
     meant = {name: given.get(name) if "factor" in name else getattr(config, name) for name in SOURCE_SETTINGS}
     said = [name for name, value in meant.items() if value and value != SOURCE_SETTINGS[name]]
     for name in [*(each for each in ("split", "alignments") if getattr(options, each)), *said]:
@@ -310,7 +316,7 @@ def reject_source_options(options: GenerateOptions, config: GenerationConfig, gi
 
 
 def encode_prefixes(config: GenerationConfig, source: Tokenizer, target: Tokenizer) -> tuple[Ids, Ids]:
-    """The ids before a source, and those that an answer begins with."""
+    """Return the ids of `source_prefix` and `target_prefix`."""
     return (
         _symbol_ids(source, config.source_prefix, "source_prefix"),
         _symbol_ids(target, config.target_prefix, "target_prefix"),
@@ -318,7 +324,7 @@ def encode_prefixes(config: GenerationConfig, source: Tokenizer, target: Tokeniz
 
 
 def _symbol_ids(tokenizer: Tokenizer, pieces: Sequence[str], name: str) -> Ids:
-    """Symbols have the ids behind eos, in their order."""
+    """Return the ids of symbols, which follow eos in order."""
     for piece in pieces:
         if piece not in tokenizer.symbols:
             known = ", ".join(tokenizer.symbols[:_MAX_NAMED_SYMBOLS]) or "none"

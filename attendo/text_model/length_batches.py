@@ -1,4 +1,4 @@
-"""Which sentences are read together."""
+"""Batches of sequences with similar length."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from attendo.nn.devices import free_cached_memory, is_out_of_memory
 def run_in_length_batches(
     lengths: Sequence[int], max_positions: int, run_batch: Callable[[Sequence[int]], None]
 ) -> None:
-    """Has all numbers read, those of like length together; a group that memory does not suffice for, half by half."""
+    """Run all sequences in batches of similar length. A batch that runs out of memory is halved."""
     waiting = deque(group_by_length(lengths, max_positions))
     while waiting:
         group = waiting.popleft()
@@ -25,7 +25,10 @@ def run_in_length_batches(
 
 
 def group_by_length(lengths: Sequence[int], max_positions: int) -> list[list[int]]:
-    """All numbers, those of like length together, with at most so many positions unless one alone has more."""
+    """Group sequence indices by similar length.
+
+    A group has at most `max_positions` positions, unless a single sequence is longer.
+    """
     groups: list[list[int]] = []
     for number in sorted(range(len(lengths)), key=lengths.__getitem__):
         if groups and (len(groups[-1]) + 1) * lengths[number] <= max_positions:

@@ -13,22 +13,22 @@ from attendo.text_model.constraints import contains, validate_phrases
 
 _SAMPLING_OPTIONS = ("seed", "temperature", "top_k", "top_p", "min_p", "typical")
 _BEAM_OPTIONS = ("stop", "patience", "groups", "diversity")
-_MAX_QUOTED_CHARACTERS = 60  # characters
+_MAX_QUOTED_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """For one call; the lists are for all texts, or hold one for each of them."""
+    """Options of one call. A list applies to all texts, or has one item per text."""
 
-    n_best: int = 1  # hypotheses of a result
-    max_length: int | None = None  # most tokens of an answer; unless given, it follows the length of the source
-    min_length: int | None = None  # fewest
-    prefix: str | Sequence[str] = ""  # how answers begin
-    constraints: Sequence[str] | Sequence[Sequence[str]] = ()  # phrases that must be said
-    ban: Sequence[str] = ()  # words or phrases that must not
-    split: bool | None = None  # answer each sentence by itself; None: if the model was trained on single sentences
-    alignments: bool = False  # tell where the network looked
-    distinct: bool | None = None  # no text twice among the hypotheses; None: not of samples, nor with `like`
+    n_best: int = 1  # hypotheses per result
+    max_length: int | None = None  # maximum output tokens; by default it depends on the length of the source
+    min_length: int | None = None  # minimum output tokens
+    prefix: str | Sequence[str] = ""  # forced start of the output
+    constraints: Sequence[str] | Sequence[Sequence[str]] = ()  # phrases that the output must contain
+    ban: Sequence[str] = ()  # words or phrases that the output must not contain
+    split: bool | None = None  # generate sentence by sentence; None: if trained on single sentences
+    alignments: bool = False  # return cross-attention alignments
+    distinct: bool | None = None  # no duplicate texts; None: True unless sampling or `like` is used
 
     def __post_init__(self) -> None:
         for name in ("max_length", "min_length"):
@@ -44,7 +44,7 @@ class GenerateOptions:
             raise UsageError("constraints_split_conflict")
 
     def expand_prefixes(self, num_texts: int) -> list[str]:
-        """One for each of so many texts."""
+        """Return one prefix per text."""
         if isinstance(self.prefix, str):
             return [self.prefix] * num_texts
         if len(self.prefix) != num_texts:
@@ -52,7 +52,7 @@ class GenerateOptions:
         return list(self.prefix)
 
     def expand_constraints(self, num_texts: int) -> list[tuple[str, ...]]:
-        """Those that must be said, of each of so many texts."""
+        """Return the required phrases of each text."""
         given = self.constraints
         if isinstance(given, str) or all(isinstance(each, str) for each in given):
             return [validate_phrases(given, "constraints")] * num_texts  # type: ignore[arg-type]
@@ -70,9 +70,9 @@ class GenerateOptions:
 
 
 def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[GenerateOptions, GenerationConfig]:
-    """Options of a call: those of this call alone, and the settings with the rest of them. None is as if left out.
+    """Split the options of a call into `GenerateOptions` and the updated settings. None counts as not given.
 
-    With `like` the settings are those of another system, not the defaults.
+    With `like` the settings are those of another system instead of the defaults.
     """
     given = {name: value for name, value in options.items() if value is not None}
     system = given.pop("like", None)
@@ -102,7 +102,7 @@ def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tup
 
 
 def check_text_list(texts: Sequence[str]) -> None:
-    """A string is a sequence too, of letters: nobody means that. Nor is anything in the list but text."""
+    """Reject a bare string and lists with non-string items."""
     if isinstance(texts, str):
         raise UsageError("texts_not_list")
     if other := [each for each in texts if not isinstance(each, str)]:
@@ -110,14 +110,14 @@ def check_text_list(texts: Sequence[str]) -> None:
 
 
 def num_candidates(options: GenerateOptions, config: GenerationConfig) -> int:
-    """How many hypotheses are needed."""
+    """Return the number of hypotheses that the search must find."""
     if config.mbr == "none":
         return options.n_best
     return config.mbr_candidates if config.sample else config.beam
 
 
 def _check_config(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
-    """Nothing that was given may go unused."""
+    """Reject a given option that would have no effect."""
     if config.sample and given.get("beam", 1) > 1:
         raise UsageError("sample_beam_conflict")
     if config.mbr != "none" and config.beam == 1:
@@ -128,7 +128,7 @@ def _check_config(config: GenerationConfig, given: Mapping[str, Any]) -> Generat
         raise UsageError("mbr_candidates_without_mbr")
     if "repetition_of" in given and config.repetition_penalty == 1:
         raise UsageError("repetition_of_without_penalty")
-    if config.normalise == "none" and given.get("length_penalty", 1) not in (0, 1):  # which ask for nothing more
+    if config.normalise == "none" and given.get("length_penalty", 1) not in (0, 1):  # 0 and 1 have no effect
         raise UsageError("length_penalty_normalise_conflict", length_penalty=given["length_penalty"])
     for name in _SAMPLING_OPTIONS:
         if name in given and not config.sample:
@@ -148,7 +148,7 @@ def _check_config(config: GenerationConfig, given: Mapping[str, Any]) -> Generat
 
 
 def _check_lengths(options: GenerateOptions, given: Mapping[str, Any]) -> None:
-    """A number of tokens takes the place of what follows the length of the source."""
+    """Reject length factors and extras if the same limit is given in tokens."""
     for side in ("max", "min"):
         number = getattr(options, f"{side}_length")
         for name in (f"{side}_length_factor", f"{side}_length_extra"):
@@ -161,7 +161,7 @@ def _check_lengths(options: GenerateOptions, given: Mapping[str, Any]) -> None:
 
 
 def _require_plain_beam(config: GenerationConfig, option: str) -> None:
-    """Some ways to stop are those of a plain beam."""
+    """Reject stopping rules that only a plain beam supports."""
     if config.at_limit == "free":
         raise UsageError("at_limit_free_conflict", option=option)
     if config.stop in ("leader", "shrinking"):
@@ -169,7 +169,7 @@ def _require_plain_beam(config: GenerationConfig, option: str) -> None:
 
 
 def _neutral_value(name: str) -> Any:
-    """What means nothing, so that it may be said of any search."""
+    """Return the value that has no effect and is allowed with any search."""
     return 1 if name == "groups" else None
 
 
@@ -183,7 +183,7 @@ def _check_n_best(options: GenerateOptions, config: GenerationConfig) -> None:
 
 
 class TooLongError(UsageError):
-    """A text that no model reads whole."""
+    """A text exceeds the length limit of the model."""
 
     def __init__(self, code: str, /, number: int = 0, **values: object) -> None:
         super().__init__(code, **values)
@@ -191,7 +191,7 @@ class TooLongError(UsageError):
 
 
 class NotANumberError(ModelError):
-    """A network that computed no probability of an answer."""
+    """A log-probability is NaN."""
 
     def __init__(self, code: str, /, precision: str = "fp32", number: int = 0, **values: object) -> None:
         super().__init__(code, precision=precision, **values)
@@ -199,15 +199,15 @@ class NotANumberError(ModelError):
 
 
 def has_nan(log_probabilities: Iterable[float]) -> bool:
-    """Whether one of them is not a number."""
+    """Whether any value is NaN."""
     return any(map(math.isnan, log_probabilities))
 
 
 def message_without_position(error: TooLongError | NotANumberError) -> str:
-    """What is wrong, without the "text 2 of 3" at the beginning: whoever read the texts knows it by another name."""
+    """Return the message without "text 2 of 3" at its start. Some callers name the text differently."""
     return str(error).partition(" of ")[2].lstrip("0123456789")
 
 
 def shorten(text: str, max_characters: int = _MAX_QUOTED_CHARACTERS) -> str:
-    """In quotes, of a long text the beginning."""
+    """Return the start of a text in quotes."""
     return repr(text if len(text) <= max_characters else f"{text[: max_characters - 3]}...")

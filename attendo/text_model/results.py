@@ -8,19 +8,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_WEIGHT_DIGITS = 4  # of a weight of attention
+_WEIGHT_DIGITS = 4  # decimals of an attention weight
 
 
 @dataclass(frozen=True)
 class HypothesisScore:
-    """How a score came about: value = (log_probability + penalty) / divisor + reward + coverage."""
+    """Terms of a score: value = (log_probability + penalty) / divisor + reward + coverage."""
 
-    log_probability: float  # of all tokens together, eos included unless the answer came to no end
-    penalty: float = 0.0  # what rules and penalties added
-    tokens: int = 0  # the length that counts
-    divisor: float = 1.0  # what normalises for it
-    reward: float = 0.0  # for it
-    coverage: float = 0.0  # for source positions that were not looked at
+    log_probability: float  # of all tokens, eos included unless the output was cut before it
+    penalty: float = 0.0  # added by rules and penalties
+    tokens: int = 0  # length used for normalisation
+    divisor: float = 1.0  # length normalisation
+    reward: float = 0.0  # length reward
+    coverage: float = 0.0  # coverage penalty for source positions with little attention
 
     @property
     def value(self) -> float:
@@ -29,63 +29,66 @@ class HypothesisScore:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where the network looked when it chose each token of an answer, by its alignment head (see `looking.aligned`)."""
+    """Attention weights from each output token to the source (see `alignment.align`)."""
 
-    weights: Float[Tensor, "T S"]  # a row a token of the answer, a column a token of the source and one for its eos
-    source_pieces: tuple[str, ...] = ()  # the tokens of the source
-    source_words: tuple[int, ...] = ()  # of each the word that it belongs to, -1 where it belongs to none
-    target_words: tuple[int, ...] = ()  # the same of each token of the answer
+    weights: Float[Tensor, "T S"]  # one row per output token; one column per source token and one for eos
+    source_pieces: tuple[str, ...] = ()  # source tokens
+    source_words: tuple[int, ...] = ()  # word index of each source token, -1 if it belongs to none
+    target_words: tuple[int, ...] = ()  # word index of each output token
 
     @property
     def links(self) -> tuple[tuple[int, int], ...]:
-        """(source token, answer token), counted from 0; none where eos was looked at most."""
+        """(source token, output token), counted from 0. Tokens that attend most to eos have no link."""
         looked_at = self.weights.argmax(dim=-1).tolist() if self.weights.numel() else []
         return tuple((source, n) for n, source in enumerate(looked_at) if source < self.weights.size(1) - 1)
 
     @property
     def word_links(self) -> tuple[tuple[int, int], ...]:
-        """(source word, answer word), counted from 0: what any token of the answer word looked at.
+        """(source word, output word), counted from 0, from the links of all tokens of the output word.
 
-        Words are what white space divides.
+        Words are separated by white space.
         """
         words = {(self.target_words[target], self.source_words[source]) for source, target in self.links}
         return tuple((source, target) for target, source in sorted(words) if source >= 0 and target >= 0)
 
     def __str__(self) -> str:
-        """`0-0 1-2`, source token before answer token, as Pharaoh and Marian write it."""
+        """Format as `0-0 1-2`, source token first, as Pharaoh and Marian do."""
         return format_pharaoh(self.links)
 
 
 def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """`0-0 1-2`, source before answer."""
+    """Format links as `0-0 1-2`, source first."""
     return " ".join(f"{source}-{target}" for source, target in links)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way to answer. `ids` are without bos, eos and pad; `cut`: the limit came before the end, or forced it."""
+    """One output. `ids` exclude bos, eos and pad.
+
+    `cut` is True if the length limit was reached before eos, or forced eos.
+    """
 
     text: str
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
     parts: HypothesisScore
     cut: bool
-    constraints: tuple[bool, ...] = ()  # of each that was asked for, whether the text holds it
-    utility: float | None = None  # expected, where minimum Bayes risk chose
-    alignment: Alignment | None = field(default=None, compare=False)  # where it was asked for
-    end_forced: bool = False  # by the limit (at_limit "end"): what is cut in this way has eos in its score
+    constraints: tuple[bool, ...] = ()  # whether the text contains each required phrase
+    utility: float | None = None  # expected utility, with minimum Bayes risk
+    alignment: Alignment | None = field(default=None, compare=False)  # if requested
+    end_forced: bool = False  # eos was forced by the limit (at_limit "end"); the score includes it
 
     def __repr__(self) -> str:
         return f"Hypothesis({self.text!r}, score={self.score:.4f}{', cut' if self.cut else ''})"
 
     @property
     def has_end(self) -> bool:
-        """Whether eos is part of its score."""
+        """Whether the score includes eos."""
         return self.end_forced or not self.cut
 
     @property
     def score(self) -> float:
-        """What ranks, greedy or not."""
+        """The ranking score."""
         return self.parts.value
 
     @property
@@ -95,14 +98,14 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to one text: the best hypothesis, and all that were kept, best first."""
+    """The result for one text: hypotheses, best first."""
 
     hypotheses: tuple[Hypothesis, ...]
-    unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
-    sentences: tuple["Result", ...] = ()  # answers that were joined: the source was split into its sentences
-    unsplit: int = 0  # sentences that were read as one, by a model that learned from single ones
-    source_tokens: int = 0  # that the network read, eos left out
-    source_left_out: int = 0  # tokens at the end of a source that was cut, because it was too long
+    unknown: tuple[str, ...] = ()  # parts of the source that are not in the vocabulary
+    sentences: tuple["Result", ...] = ()  # results per sentence, if the source was split into sentences
+    unsplit: int = 0  # sentences kept as one source although the model was trained on single sentences
+    source_tokens: int = 0  # tokens that the network read, without eos
+    source_left_out: int = 0  # tokens cut from the end of a source that was too long
 
     def __repr__(self) -> str:
         kept = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
@@ -111,7 +114,7 @@ class Result:
 
     @property
     def joined(self) -> bool:
-        """Whether the text was split, so that the answer was put together from those to its sentences."""
+        """Whether the source was split and the result joined from its sentences."""
         return bool(self.sentences)
 
     @property
@@ -155,17 +158,17 @@ EMPTY_RESULT = Result((Hypothesis("", (), (), HypothesisScore(0.0), False),))
 
 
 def empty_result(num_constraints: int, with_alignment: bool) -> Result:
-    """The answer to no text, which meets no constraint."""
+    """Return the result of a blank text, which meets no constraint."""
     alignment = Alignment(torch.zeros(0, 1)) if with_alignment else None
     return Result((replace(EMPTY_RESULT.best, constraints=(False,) * num_constraints, alignment=alignment),))
 
 
 @dataclass(frozen=True)
 class ScoredTarget:
-    """A given target, token by token."""
+    """The log-probabilities of a given target, token by token."""
 
     pieces: tuple[str, ...]  # eos included
-    log_probabilities: tuple[float, ...]  # of each, given all before it and the source
+    log_probabilities: tuple[float, ...]  # of each token, given the source and the previous tokens
 
     @property
     def log_probability(self) -> float:
@@ -174,15 +177,15 @@ class ScoredTarget:
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another way to go on behind a prefix, and the whole answer that it leads to."""
+    """A next word after a prefix, and the complete output that starts with it."""
 
-    word: str  # that comes next; empty where the answer ends there
-    log_probability: float  # of the token that begins it
+    word: str  # the next word; empty if the output ends
+    log_probability: float  # of its first token
     result: Result
 
 
 def result_to_dict(result: Result, all_hypotheses: bool) -> dict[str, Any]:
-    """The best hypothesis; `all_hypotheses`: with all of them. What there is none of is left out."""
+    """Return the best hypothesis as a dict, with the others if `all_hypotheses`. Empty fields are omitted."""
     content = hypothesis_to_dict(result.best)
     if result.unknown:
         content["unknown"] = result.unknown

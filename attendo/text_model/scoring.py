@@ -1,4 +1,4 @@
-"""Log-probabilities of given targets, next-token alternatives, and batches of similar length."""
+"""Log-probabilities of given targets, and alternatives for the next word."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -18,8 +18,8 @@ from attendo.text_model.options import NotANumberError, TooLongError, has_nan
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.search_setup import EncoderDecoderNetwork
 
-_MAX_BATCH_POSITIONS = 1024  # of a batch: for each there is a number for every token of the vocabulary
-_TOKENS_PER_WORD = 4  # tokens looked at for each word asked for: several of them may begin the same word
+_MAX_BATCH_POSITIONS = 1024  # per batch; each position has a logit for every token of the vocabulary
+_TOKENS_PER_WORD = 4  # tokens examined per requested word: several tokens may start the same word
 
 
 def encode_pairs(
@@ -29,10 +29,10 @@ def encode_pairs(
     source: Tokenizer | None,
     target: Tokenizer,
 ) -> list[Example]:
-    """As ids, with what the model puts before them.
+    """Encode pairs as ids, with the prefixes of the model.
 
-    Without an encoder, whose tokenizer is then None, both are one text: of its ids, the source has those that the
-    beginning alone has too, and the target all behind them.
+    A decoder-only model has no source tokenizer (None), and both texts are encoded as one. The source is the common
+    prefix of these ids and of the ids of the source alone. The target is the rest.
     """
     if len(sources) != len(targets):
         raise UsageError("score_pair_count_mismatch", sources=len(sources), targets=len(targets))
@@ -61,7 +61,7 @@ def encode_pairs(
 
 
 def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[ScoredTarget]:
-    """All of them are numbers."""
+    """Raise if any log-probability is NaN, else return the targets."""
     for number, each in enumerate(scored_targets):
         if has_nan(each.log_probabilities):
             raise NotANumberError(
@@ -73,7 +73,7 @@ def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[Sco
 def score_targets(
     pairs: Sequence[Example], network: EncoderDecoderNetwork, device: torch.device, tokenizer: Tokenizer
 ) -> list[ScoredTarget]:
-    """In the order given, eos included."""
+    """Score targets in the order given, eos included."""
     log_probabilities = _compute_log_probabilities(pairs, network, device)
     return [
         _to_scored_target([*pair.target, EOS], each, tokenizer)
@@ -84,7 +84,7 @@ def score_targets(
 def score_continuations(
     pairs: Sequence[Example], network: EncoderDecoderNetwork, device: torch.device, tokenizer: Tokenizer
 ) -> list[ScoredTarget]:
-    """The same without an encoder: each target behind its source, in one text that need not end there."""
+    """Score targets as continuations of their sources with a decoder-only model, without eos."""
     whole = [Example((), (*pair.source, *pair.target)) for pair in pairs]
     behind = (
         each[len(pair.source) :]
@@ -94,7 +94,7 @@ def score_continuations(
 
 
 def _common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many of their first ids are the same."""
+    """Return the length of the common prefix of two id sequences."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -106,7 +106,7 @@ def _to_scored_target(ids: list[int], log_probabilities: list[float], tokenizer:
 def _compute_log_probabilities(
     pairs: Sequence[Example], network: EncoderDecoderNetwork, device: torch.device
 ) -> list[list[float]]:
-    """Of each target the log-probabilities of its tokens and of eos."""
+    """Return the log-probabilities of the tokens of each target and of eos."""
     found: dict[int, list[float]] = {}
 
     def read(group: Sequence[int]) -> None:
@@ -125,7 +125,7 @@ def _compute_log_probabilities(
 def top_next_tokens(
     line: SourceLine, network: EncoderDecoderNetwork, device: torch.device, count: int
 ) -> list[tuple[int, float]]:
-    """The most probable tokens behind the prefix of a line, each with its log-probability."""
+    """Return the most probable tokens after the prefix of a line, with their log-probabilities."""
     ids, _ = pad_sources([DecodeRequest(0, line.source, line.max_length)], device)
     target = torch.tensor([[BOS, *line.prefix]], device=device)
     logits, _ = network.step(target, encode_and_start(network, ids))
@@ -138,7 +138,7 @@ def top_next_tokens(
 def unique_alternatives(
     tokens: Sequence[tuple[int, float]], results: Sequence[Result], prefix: Sequence[int], tokenizer: Tokenizer
 ) -> list[Alternative]:
-    """Different words, each with the most probable token that begins it and the answer that token led to."""
+    """Return distinct words, each with its most probable first token and the result for that token."""
     told: dict[str, Alternative] = {}
     for (token, log_probability), result in zip(tokens, results, strict=True):
         word = "" if token == EOS else _first_word(tokenizer, prefix, result.ids)
@@ -147,6 +147,6 @@ def unique_alternatives(
 
 
 def _first_word(tokenizer: Tokenizer, prefix: Sequence[int], ids: Sequence[int]) -> str:
-    """What stands behind the prefix up to the next space."""
+    """Return the text after the prefix, up to the next space."""
     rest = tokenizer.decode(ids).removeprefix(tokenizer.decode(prefix))
     return (rest.split() or [""])[0]

@@ -1,4 +1,4 @@
-"""Strategy, rules, ranking and engine built from a GenerationConfig; device and evaluation mode."""
+"""Builds strategy, rules, ranking and engine from a GenerationConfig. Device and evaluation mode."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ PhraseIds = Sequence[Sequence[int]]
 
 @runtime_checkable
 class EncoderDecoderNetwork(Protocol):
-    """What reads a source and steps through a target: a network, or an ensemble of them."""
+    """A network or an ensemble that encodes a source and decodes a target step by step."""
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
 
@@ -53,7 +53,10 @@ class EncoderDecoderNetwork(Protocol):
 
 @contextmanager
 def eval_mode(*networks: nn.Module) -> Iterator[None]:
-    """Without dropout, for sentences of any length; afterwards every part is in the mode it was in."""
+    """Disable dropout, and cuDNN attention, which is slow if lengths vary.
+
+    Afterwards every module is in its previous mode.
+    """
     in_training = [module for network in networks for module in network.modules() if module.training]
     for module in in_training:
         module.training = False
@@ -66,7 +69,7 @@ def eval_mode(*networks: nn.Module) -> Iterator[None]:
 
 
 def max_sequence_length(networks: Sequence[Transformer]) -> int | None:
-    """Tokens that every one of them can read, and say, beside eos or bos; None where there is no end to them."""
+    """Return the maximum source and target tokens that all networks support, without eos or bos. None if unlimited."""
     learned = [each.config.max_length - 1 for each in networks if each.config.positions == "learned"]
     return min(learned, default=None)
 
@@ -93,9 +96,10 @@ def make_strategy(
     constraints: Mapping[int, PhraseIds] | None = None,
     extends_last_word: ExtendsLastWord = never_extends,
 ) -> Strategy:
-    """`count` is how many hypotheses are needed; `constraints` are phrases by the number of their request.
+    """Build the search strategy.
 
-    `extends_last_word` tells whether a token behind a phrase makes its last word longer.
+    `count` is the number of hypotheses needed. `constraints` are phrases by request id. `extends_last_word` returns
+    whether a token after a phrase extends its last word.
     """
     ranking, free_end = make_ranking(config), config.at_limit == "free"
     if constraints:
@@ -113,9 +117,10 @@ def make_strategy(
 def make_rules(
     config: GenerationConfig, banned: PhraseIds = (), prefix: bool = False, min_length: bool = False
 ) -> list[Rule]:
-    """`prefix`, `min_length`: whether some answer is asked to begin with something, or to have so many tokens at least.
+    """Build the rules in the order in which they apply.
 
-    Rules change what the ones before left: a penalty comes before what forbids, and a prefix behind it.
+    `prefix` and `min_length`: whether any request has a forced prefix or a minimum length. Each rule changes the output
+    of the previous one: penalties first, then bans, then the prefix.
     """
     rules: list[Rule] = []
     if config.repetition_penalty != 1:
@@ -139,7 +144,7 @@ def make_rules(
 
 
 def make_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork, constrained: bool = False) -> Engine:
-    """Constraints need the plain search, because the host must see every step."""
+    """Build an engine. Constraints need the `cached` engine, because the host must see every step."""
     on_gpu = member_networks(base_network)[0].device.type == "cuda"
     kind = config.engine if config.engine != "auto" else "fast" if on_gpu and not constrained else "cached"
     if constrained and kind != "cached":
@@ -161,7 +166,7 @@ def make_stepping_engine(config: GenerationConfig, base_network: EncoderDecoderN
 
 
 def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> EncoderDecoderNetwork:
-    """With networks of their own where the precision is another one."""
+    """Return the network, or a copy if the precision differs."""
     kind, networks = _DTYPES.get(config.precision), member_networks(network)
     for each in networks:
         configure_cpu_bf16(each.device, kind or each.output.weight.dtype)
@@ -174,12 +179,12 @@ def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> 
 
 
 def with_coverage(config: GenerationConfig, network: EncoderDecoderNetwork) -> Seq2SeqNetwork:
-    """The same, keeping count of attention where that counts."""
+    """Return the network, wrapped to accumulate attention if there is a coverage penalty."""
     if config.coverage_penalty > 0:
         if not isinstance(network, Transformer):
             raise UsageError("coverage_penalty_conflict", feature=_feature_name(network))
         return CoverageNetwork(network)
-    assert isinstance(network, Seq2SeqNetwork)  # networks and ensembles are
+    assert isinstance(network, Seq2SeqNetwork)
     return network
 
 

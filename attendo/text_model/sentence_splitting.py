@@ -1,6 +1,6 @@
-"""The one segmenter of the package: texts cut at the ends of their sentences, and answers joined again.
+"""Sentence segmentation of texts, and joining of their translations.
 
-`TextModel.generate` and the server use it.
+`TextModel.generate` and the server use this segmenter.
 """
 
 import re
@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 
 from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script
 
-_WIDE_ENDS = "。！？｡"  # need no space behind them
+_WIDE_ENDS = "。！？｡"  # need no space after them
 _ENDS = ".!?…؟।॥։۔"
 _CLOSING = "\"'”’»)\\]）」』》】"
-# A sentence ends behind its signs and what closes with them: at once, or where a space follows.
+# Possible sentence end: wide marks end a sentence at once, the others only before white space.
 _END = re.compile(rf"[{_WIDE_ENDS}{_ENDS}]+[{_CLOSING}]*")
-# Abbreviations that no sentence ends with.
+# Abbreviations that never end a sentence.
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|vs|ca|bzw|Hr|Fr|Sr|Sra|Mme|Mlle|p\.ex|e\.g|i\.e|z\.B|d\.h)\.$"
 )
-# Abbreviations that end a sentence unless a lower-case letter follows, or a digit: "No. 5", but "No. I did not."
+# Abbreviations that end a sentence unless a lower-case letter or a digit follows: "No. 5", but "No. I did not."
 _AMBIGUOUS_ABBREVIATION = re.compile(r"(?:^|[\s(\[\"'])(?:No|Nr|etc|usw|[^\W\d_]\.[^\W\d_])\.$")
 _INITIAL = re.compile(r"(?:^|[\s(\[\"'])[^\W\d_]\.$")
-_LAST_WORD_I = re.compile(r"[a-z,] I\.$")  # "my wife and I." is no initial
+_LAST_WORD_I = re.compile(r"[a-z,] I\.$")  # "my wife and I." is not an initial
 _NUMBER = re.compile(r"(?:^|[\s(\[\"'])\d{1,2}\.$")
 _ENUMERATION = re.compile(r"\s*\d{1,2}")
 _MONTH = re.compile(
     r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b", re.IGNORECASE
 )
-_MIN_TEXTS = 20  # texts from which something is concluded
+_MIN_TEXTS = 20  # minimum sample size for statistics
 _PERCENTILES = (50, 90, 99, 100)
-_CONTEXT_CHARACTERS = 8  # characters that hold any of these abbreviations and what stands before it
+_CONTEXT_CHARACTERS = 8  # long enough for any of these abbreviations and the character before it
 
 
 def split_sentences(text: str) -> list[str]:
-    """In order, without the white space around them."""
+    """Return the sentences in order, without surrounding white space."""
     found: list[str] = []
     begin = 0
     for end in _END.finditer(text):
@@ -44,14 +44,14 @@ def split_sentences(text: str) -> list[str]:
 
 
 class Segment(NamedTuple):
-    """One sentence of a text; `line_breaks` are the line breaks before it, none where it follows on the same line."""
+    """One sentence of a text. `line_breaks` precede it and are empty within a line."""
 
     text: str
     line_breaks: str = ""
 
 
 def split_segments(text: str) -> list[Segment]:
-    """The sentences of all lines. One without a letter or a digit stays with the one before it on its line."""
+    """Split all lines into sentences. One without letters or digits is joined to its predecessor in the line."""
     found: list[Segment] = []
     breaks = ""
     for line in text.splitlines(keepends=True):
@@ -66,7 +66,7 @@ def split_segments(text: str) -> list[Segment]:
 
 
 def join_segments(outputs: Sequence[str], line_breaks: Sequence[str]) -> str:
-    """The answers to segments as one text, with the line breaks before each."""
+    """Join the outputs of segments into one text, with their line breaks."""
     lines: list[list[str]] = [[]]
     ends: list[str] = []
     for answer, before in zip(outputs, line_breaks, strict=True):
@@ -78,12 +78,12 @@ def join_segments(outputs: Sequence[str], line_breaks: Sequence[str]) -> str:
 
 
 def ends_as_sentence(text: str) -> bool:
-    """Whether a text ends with a sign that ends sentences."""
+    """Whether a text ends with sentence-final punctuation."""
     return re.search(rf"{_END.pattern}$", text.rstrip()) is not None
 
 
 def measure_sources(texts: Sequence[str], tokens: Sequence[int] = ()) -> dict[str, Any] | None:
-    """Fields of `TrainingSources`, of texts and their lengths in tokens; None where there are too few texts."""
+    """Return the fields of `TrainingSources` for texts and their token counts, or None for fewer than 20 texts."""
     texts = [text for text in texts if text.strip()]
     if len(texts) < _MIN_TEXTS:
         return None
@@ -97,7 +97,7 @@ def measure_sources(texts: Sequence[str], tokens: Sequence[int] = ()) -> dict[st
 
 
 def join_texts(texts: Sequence[str]) -> str:
-    """With a space between them, but not in scripts that have none, unless the texts have been cut into words."""
+    """Join with spaces, except in scripts without spaces, unless the texts are already segmented into words."""
     parts, spaced = list[str](), False
     for text in filter(None, texts):
         spaced = spaced or " " in text
@@ -109,7 +109,7 @@ def join_texts(texts: Sequence[str]) -> str:
 
 
 def _is_sentence_end(text: str, begin: int, signs: re.Match[str]) -> bool:
-    """`begin`: where the sentence starts that may end here."""
+    """`begin` is the start of the sentence that may end at `signs`."""
     if any(sign in _WIDE_ENDS for sign in signs[0]):
         return True
     rest = text[signs.end() : signs.end() + 16]

@@ -1,4 +1,4 @@
-"""Text as it is decided: what all hypotheses that can still win begin with."""
+"""Streaming of text: the common prefix of all surviving hypotheses."""
 
 from collections.abc import Iterator
 
@@ -6,39 +6,42 @@ from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.text import EOS, Tokenizer
 
-_REPLACEMENT_CHARACTER = "\ufffd"  # how a character reads whose bytes have not all come
+_REPLACEMENT_CHARACTER = "\ufffd"  # decoded from a character whose bytes are incomplete
 
 
 class StreamDecoder:
-    """Tells one answer bit by bit. What was told is never taken back. A character comes when all of its bytes have."""
+    """Streams one output incrementally. Emitted text is never retracted.
+
+    A character is emitted once all of its bytes are known.
+    """
 
     def __init__(self, ranking: Ranking, tokenizer: Tokenizer) -> None:
         self._ranking, self._tokenizer = ranking, tokenizer
         self._emitted = ""
 
     def push(self, frontier: Frontier) -> str:
-        """What is new after a token, which may be nothing."""
+        """Return the new text after a token, which may be empty."""
         alive = _surviving_ids(frontier.cpu(), self._ranking)
-        # A single hypothesis is a prefix of itself, and its eos has no text.
+        # A single hypothesis is its own prefix, and its eos has no text.
         text = self._tokenizer.decode(_common_prefix(alive)).rstrip(_REPLACEMENT_CHARACTER)
         return self.flush(text) if text.startswith(self._emitted) else ""
 
     def flush(self, text: str) -> str:
-        """What of the whole answer was not told yet."""
+        """Return the part of the complete text that was not emitted yet."""
         new = text.removeprefix(self._emitted)
         self._emitted += new
         return new
 
 
 def decided(frontiers: Iterator[Frontier], ranking: Ranking, tokenizer: Tokenizer) -> Iterator[tuple[str, Frontier]]:
-    """After every token of one sentence what is new of the text, and how far the search has come."""
+    """Yield the new text and the frontier after every token of one sentence."""
     teller = StreamDecoder(ranking, tokenizer)
     for frontier in frontiers:
         yield teller.push(frontier), frontier
 
 
 def _surviving_ids(frontier: Frontier, ranking: Ranking) -> list[list[int]]:
-    """The ids of rows that go on and may come to be the best, and of what is finished and is the best so far."""
+    """Return the ids of open rows that can still win, and of the best finished rows."""
     going = frontier.open & (frontier.log_probability != NEG_INF)
     told = [_row_ids(frontier, row) for row in going.nonzero()[:, 0].tolist()]
     if frontier.finished is None:
@@ -55,7 +58,7 @@ def _surviving_ids(frontier: Frontier, ranking: Ranking) -> list[list[int]]:
 
 
 def _common_prefix(rows: list[list[int]]) -> list[int]:
-    """What all of them begin with; nothing where there are none."""
+    """Return the common prefix of all rows, empty without rows."""
     first, *others = rows or [[]]
     length = next((n for n, ids in enumerate(first) if any(row[n : n + 1] != [ids] for row in others)), len(first))
     return first[:length]

@@ -41,12 +41,12 @@ from attendo.text_model.search_setup import pick_device
 from attendo.text_model.sentence_splitting import measure_sources
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair, Trace, merge_head_scales, trace_pair
 
-_MAX_CACHED_ENGINES = 2  # one for most calls, and one for those with constraints or coverage
-_MAX_NAMED_TAGS = 12  # tags that a message names
+_MAX_CACHED_ENGINES = 2  # one for most calls, and one for calls with constraints or coverage
+_MAX_NAMED_TAGS = 12  # tags listed in a warning
 
 
 class TextModel:
-    """A network with its tokenizers; `runtime` is what computes it, torch unless given."""
+    """A network with its tokenizers. `runtime` is the backend, PyTorch by default."""
 
     def __init__(
         self,
@@ -56,23 +56,23 @@ class TextModel:
         generation: Mapping[str, Any] | None = None,
         runtime: Backend | None = None,
     ) -> None:
-        """A network that you have trained yourself comes with its `tokenizers`: of source and target, or one for both.
+        """A `Transformer` needs its `tokenizers`: source and target, or one for both.
 
-        `generation` are the decoding settings that it answers by unless a call has others, such as {"beam": 4}.
+        `generation` are its default decoding settings, such as {"beam": 4}.
         """
         self._stored = stored = _to_stored_model(model, tokenizers, generation)
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
-        if self.decoder_only:  # one tokenizer, of running text
+        if self.decoder_only:  # one tokenizer for both, with line breaks
             self.source_tokenizer = self.target_tokenizer = NewlineTokenizer(stored.target_tokenizer)
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
-        self.about: dict[str, Any] = stored.about  # fields of `ModelCard` that are known
+        self.about: dict[str, Any] = stored.about  # the known fields of `TrainedModelCard`
         self.runtime: Backend = runtime or TorchBackend(self.network)
         self._engines: dict[Hashable, Engine] = {}
 
     def __repr__(self) -> str:
-        """In one line: what it is for, its size, its vocabularies, where it computes."""
+        """One line: task or languages, size, vocabularies, backend and device."""
         languages = [self.about[name] for name in ("source_language", "target_language") if name in self.about]
         told = ["→".join(languages) or self.about.get("task", "")]
         if isinstance(self._stored, StoredModel):
@@ -85,7 +85,7 @@ class TextModel:
 
     @property
     def stored_model(self) -> StoredModel:
-        """What the model folder holds. An exported folder has no network that could be trained or looked into."""
+        """The content of the model folder. Raise for an exported folder, which has no PyTorch network."""
         if isinstance(self._stored, StoredModel):
             return self._stored
         raise UsageError("exported_folder_without_network", folder=self._stored.folder, runtime=self.runtime.name)
@@ -96,7 +96,7 @@ class TextModel:
 
     @property
     def decoder_only(self) -> bool:
-        """Whether a text is not answered but continued: there is no encoder that could read it as a source."""
+        """Whether the model has no encoder and continues a text instead of translating it."""
         return isinstance(self._stored, StoredModel) and self._stored.network.decoder_only
 
     @property
@@ -105,12 +105,15 @@ class TextModel:
 
     @property
     def networks(self) -> list[Transformer]:
-        """One, or the members of an ensemble."""
+        """The network, or the members of an ensemble."""
         return self.runtime.networks if isinstance(self.runtime, TorchBackend) else [self.network]
 
     @cached_property
     def reads_single_sentences(self) -> bool | None:
-        """Whether it was trained on single sentences, so that texts are split by default; None where nobody knows."""
+        """Whether it was trained on single sentences, so that texts are split by default.
+
+        None if unknown.
+        """
         if self.decoder_only or self.about.get("task") not in (None, "translation"):
             return False
         sample = self._stored.sample if isinstance(self._stored, StoredModel) else []
@@ -129,9 +132,10 @@ class TextModel:
         weights: Sequence[float | int] | None = None,
         how: EnsembleMethod = "probabilities",
     ) -> "TextModel":
-        """A model that chooses every token together with others: this one's settings, and the mean of what all expect.
+        """Return an ensemble of this model and others, with the settings of this one.
 
-        `weights` are this one's first. The tokenizers must be the same.
+        Every token is chosen from the weighted mean of all predictions. The first of the `weights` is for this model.
+        The tokenizers must be the same.
         """
         if outside := [each.runtime.name for each in (self, *others) if not isinstance(each.runtime, TorchBackend)]:
             raise UsageError("ensemble_with_exported_folder", runtime=outside[0])
@@ -144,20 +148,21 @@ class TextModel:
         return TextModel(self.stored_model, runtime=TorchBackend(Ensemble(networks, shares, how)))
 
     def settings(self, **options: Any) -> GenerationConfig:
-        """What a call with these options is answered by."""
+        """Return the decoding settings for a call with these options."""
         return self._parse_options(options)[1]
 
     def generate(
         self, texts: Sequence[str], *, n_best: int = 1, max_length: int | None = None, **options: Any
     ) -> list[Result]:
-        """An answer to each text; order out is order in, and no text in is no text out.
+        """Return a result for each text, in the order of the texts. A blank text gives an empty result.
 
-        A decoder-only model continues each text, also one that is empty: an answer is the text and what follows it.
-        `n_best` is how many hypotheses each result has, fewer where fewer were found. `max_length` is the most tokens
-        of an answer, what it is to begin with included; unless given, it follows the length of the source. `options`
-        are the other fields of `GenerateOptions` (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True,
-        alignments=True) and those of `GenerationConfig`, the model's own unless given (beam=4, sample=True,
-        temperature=0.8 ...); like="marian" takes those of another system instead (`decode/likes.py`).
+        A decoder-only model continues each text, which may be empty. Its output is the text and the continuation.
+
+        `n_best` is the maximum number of hypotheses per result. `max_length` is the maximum number of output tokens,
+        prefix included. By default it depends on the length of the source. `options` are the other fields of
+        `GenerateOptions` (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True, alignments=True)
+        and of `GenerationConfig` (beam=4, sample=True, temperature=0.8 ...). The latter default to the settings of the
+        model. like="marian" uses the settings of another system instead (`decode/presets.py`).
         """
         call = self.prepare_call(texts, n_best=n_best, max_length=max_length, **options)
         lines, config = call.lines, call.config
@@ -174,7 +179,7 @@ class TextModel:
         return call.collect_results(results)
 
     def prepare_call(self, texts: Sequence[str], **options: Any) -> PreparedCall:
-        """What `generate` would be asked with these options, checked and in ids."""
+        """Validate the options and encode the texts of a `generate` call."""
         check_text_list(texts)
         wishes, config = self._parse_options(options)
         warn_missing_tags(texts, self._stored, config)
@@ -183,11 +188,11 @@ class TextModel:
         return PreparedCall(texts, wishes, config, maker, maker.encode(texts), answering, tokenizers)
 
     def stream(self, text: str, **options: Any) -> Generator[str, None, Result]:
-        """The answer in pieces, each as soon as it is decided; joined, they are the text of the result returned.
+        """Yield the output in parts, each as soon as it is final. Joined, they are the text of the returned result.
 
-        Greedy and samples come token by token. Of a beam comes what all hypotheses that can still win begin with. What
-        is only known at the end comes whole: with mbr, with ban (an answer may have to be searched for again), with
-        constraints, and from an engine that cannot be watched. A text that is split comes sentence by sentence.
+        Greedy search and sampling stream token by token. With a beam, the common prefix of all surviving hypotheses is
+        streamed. The output is yielded in one part with mbr, ban (which may need another search), constraints, or an
+        engine that cannot be observed. A text that is split is streamed sentence by sentence.
         """
         call = self.prepare_call([text], **options)
         call.check_stream()
@@ -212,7 +217,7 @@ class TextModel:
         return result
 
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
-        """The most probable next words behind a prefix of the answer, each with the whole answer it leads to."""
+        """Return the most probable next words after a prefix, each with the complete output."""
         wishes, config = self._parse_options({**options, "prefix": prefix, "split": False})
         if wishes.ban or count < 1 or not (text.strip() or self.decoder_only):
             raise UsageError("alternatives_request_invalid")
@@ -228,14 +233,14 @@ class TextModel:
         return unique_alternatives(tokens, results, line.prefix, self.target_tokenizer)[:count]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """The log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x).
+        """Return the log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x).
 
-        Of a decoder-only model: of each continuation given the beginning before it, without an eos.
+        A decoder-only model scores each target as the continuation of its source, without eos.
         """
         return [each.log_probability for each in self.score_tokens(sources, targets)]
 
     def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTarget]:
-        """The same, token by token."""
+        """Return the log-probabilities of `score` token by token."""
         check_text_list(sources)
         check_text_list(targets)
         pairs = encode_pairs(sources, targets, self.generation, *self._tokenizers)
@@ -243,7 +248,7 @@ class TextModel:
             return check_scores(self.runtime.score(pairs, self.target_tokenizer), self.generation.precision)
 
     def search_tree(self, text: str, **options: Any) -> list[SearchTree]:
-        """Every hypothesis that a search considers, and what became of it. A diverse beam has a tree a group."""
+        """Return every hypothesis that a search considers, and its outcome. A diverse beam has one tree per group."""
         wishes, config = self._parse_options({**options, "split": options.get("split") or False})
         if wishes.split or wishes.ban:
             raise UsageError("search_tree_option_conflict")
@@ -265,10 +270,10 @@ class TextModel:
         masked: bool = True,
         layer: int | None = None,
     ) -> Trace:
-        """Every tensor of one run by name: of the given target, or of the model's own answer, decoded greedily.
+        """Return every tensor of one forward pass by name.
 
-        `heads` are scaled as by `with_heads`. Without the mask the decoder sees what it is to predict. `layer`: only
-        this one is kept, where a text is too long for all.
+        The target is the given one, or the greedy output of the model. `heads` are scaled as in `with_heads`.
+        `masked=False` removes the causal mask. `layer` keeps only one layer, for texts that are too long for all.
         """
         self._require_single("looked into: trace its members")
         model = self.with_heads(heads) if heads else self
@@ -277,7 +282,7 @@ class TextModel:
         return trace_pair(self.network, pair, model._heads, masked, layer)
 
     def with_heads(self, heads: HeadScales) -> "TextModel":
-        """The same model with some heads scaled in all that it does: {"decoder.0.cross": {3: 0.0}} switches one off."""
+        """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""
         self._require_single("asked to do without heads: ask its members")
         tapped = TappedNetwork(self.network, scale_heads(merge_head_scales(self._heads, heads)))
         return TextModel(self.stored_model, runtime=TorchBackend(tapped))
@@ -286,7 +291,7 @@ class TextModel:
         told: list[Result] = []
         for number, line in enumerate(call.lines):
             before = call.source_encoder.join([each.text for each in told], call.lines)
-            rest = {} if number == 0 else {"prefix": None}  # which begins the first sentence
+            rest = {} if number == 0 else {"prefix": None}  # the prefix applies to the first sentence only
             told += self.generate([line.text], **{**options, **rest, "split": False})
             if new := call.source_encoder.join([each.text for each in told], call.lines).removeprefix(before):
                 yield new
@@ -298,7 +303,7 @@ class TextModel:
         return maker(options, config, *tokenizers, self.runtime.max_sequence_length, bool(self.reads_single_sentences))
 
     def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
-        """One of those used before, where nothing about it has changed: what it has recorded can be used again."""
+        """Return a cached engine if its settings are unchanged, to reuse its captured and compiled batches."""
         covered = config.coverage_penalty > 0
         machine = (config.engine, config.precision, config.batch_tokens, config.compile)
         key = (*machine, self.device, covered, constrained)
@@ -309,7 +314,7 @@ class TextModel:
         return self._engines[key]
 
     def _parse_options(self, options: dict[str, Any]) -> tuple[GenerateOptions, GenerationConfig]:
-        """What is asked for in a call, and the settings to answer it by."""
+        """Return the options of a call and its decoding settings, both validated."""
         given = drop_engine_option(
             self.runtime.name, {name: each for name, each in options.items() if each is not None}
         )
@@ -321,7 +326,7 @@ class TextModel:
 
     @property
     def _tokenizers(self) -> tuple[Tokenizer | None, Tokenizer]:
-        """Of what is read as a source, where anything is, and of what is said."""
+        """Source tokenizer (None for a decoder-only model) and target tokenizer."""
         return None if self.decoder_only else self.source_tokenizer, self.target_tokenizer
 
     @property
@@ -338,7 +343,7 @@ def _to_stored_model(
     tokenizers: Tokenizer | Sequence[Tokenizer] | None,
     generation: Mapping[str, Any] | None,
 ) -> StoredModel | ExportedFolder:
-    """A network with its tokenizers as a model folder holds them; vocabularies of other sizes are refused."""
+    """Wrap a network and its tokenizers as a `StoredModel`. Raise if the vocabulary sizes do not match."""
     if not isinstance(model, Transformer):
         if tokenizers is not None or generation is not None:
             raise UsageError("redundant_model_arguments")
@@ -357,7 +362,7 @@ def _to_stored_model(
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
-    """The model in a folder; `device` is cpu, cuda, or auto for a GPU where there is one."""
+    """Load the model in a folder. `device` is cpu, cuda, or auto, which uses a GPU if there is one."""
     stored = load_model(Path(folder), pick_device(device))
     try:
         return TextModel(stored)
@@ -366,11 +371,14 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
 
 
 class MissingTagWarning(UserWarning):
-    """A text without a tag, for a model that learned with one before every text."""
+    """A text has no tag, but the model was trained with a tag before every text."""
 
 
 def warn_missing_tags(texts: Sequence[str], stored: StoredModel | ExportedFolder, config: GenerationConfig) -> None:
-    """Tags are symbols that all sources in the model's sample begin with. Which is meant, only who asks can know."""
+    """Warn if texts lack the tag that the model was trained with.
+
+    Tags are symbols at the start of all sources in the sample of the model. Only the caller knows which one applies.
+    """
     symbols = set(stored.source_tokenizer.symbols)
     if not symbols or config.source_prefix or not isinstance(stored, StoredModel):
         return
@@ -384,5 +392,5 @@ def warn_missing_tags(texts: Sequence[str], stored: StoredModel | ExportedFolder
 
 
 def _first_word(text: str) -> str:
-    """What stands before the first space."""
+    """Return the text before the first space."""
     return text.partition(" ")[0]

@@ -22,7 +22,7 @@ from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.results import Hypothesis
 
 _WEIGHTS = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)\.weights")
-# Whatever else the model's own settings are: what is shown of a step is then why its token was chosen.
+# Override the model's settings with greedy search, so that the probabilities of a step explain its token.
 GREEDY_OPTIONS: dict[str, Any] = {
     "beam": 1,
     "groups": 1,
@@ -35,7 +35,7 @@ GREEDY_OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class TokenCandidate:
-    """A token that might come next."""
+    """A candidate for the next token."""
 
     piece: str
     id: int
@@ -44,13 +44,13 @@ class TokenCandidate:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """One prediction: the token that stands there, and what else the network thought of."""
+    """One prediction: the token, and the most probable candidates."""
 
     piece: str
     id: int
     probability: float
     log_probability: float
-    rank: int  # 1 where it was the most probable of all
+    rank: int  # 1 for the most probable token
     entropy: float  # in nats
     eos_probability: float
     top: tuple[TokenCandidate, ...]  # most probable first
@@ -58,36 +58,36 @@ class TracedStep:
 
 @dataclass(frozen=True)
 class SubLayerSizes:
-    """How long the vectors are around one sub-layer: Euclidean lengths, means over the tokens."""
+    """Euclidean norms of the vectors around one sub-layer, averaged over the tokens."""
 
     place: str  # such as decoder.0.cross
-    entering: float  # ‖x‖, of the stream
-    adding: float  # ‖Sublayer(x)‖, what joins it
+    entering: float  # ‖x‖, of the residual stream
+    adding: float  # ‖Sublayer(x)‖
     leaving: float  # ‖x + Sublayer(x)‖
     share: float  # ‖Sublayer(x)‖ / (‖x‖ + ‖Sublayer(x)‖)
-    gain: float  # of the norm: the length behind it by the length before it
+    gain: float  # of the norm: ‖output‖ / ‖input‖
 
 
 @dataclass(frozen=True, eq=False)
 class Trace(Mapping[str, Tensor]):
     """A mapping from names to tensors: `trace["decoder.0.cross.scores"]` is [H, T, S].
 
-    Row t of the decoder is where `target_pieces[t]` was predicted, from `read_pieces` up to t.
+    Row t of the decoder predicts `target_pieces[t]` from `read_pieces` up to t.
     """
 
     config: ModelConfig
     source_pieces: tuple[str, ...]  # eos included
-    read_pieces: tuple[str, ...]  # what the decoder was given: bos, and the target one token behind
-    target_pieces: tuple[str, ...]  # the tokens predicted, eos included unless the answer was cut
+    read_pieces: tuple[str, ...]  # decoder input: bos and the target shifted by one token
+    target_pieces: tuple[str, ...]  # predicted tokens, eos included unless the output was cut
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
-    entries: Mapping[str, TracedTensor] = field(repr=False)  # in the order of the calculation
+    entries: Mapping[str, TracedTensor] = field(repr=False)  # in order of computation
     tokenizer: Tokenizer = field(repr=False)  # of the target
     text: str = ""  # of the target
-    given: bool = False  # whether the target was given, or is the model's own answer
-    unknown: tuple[str, ...] = ()  # parts of the source that the vocabulary does not have
-    heads: HeadScales = field(default_factory=dict)  # that were scaled
-    masked: bool = True  # whether the decoder's future was hidden
+    given: bool = False  # True if the target was given, False if the model generated it
+    unknown: tuple[str, ...] = ()  # parts of the source that are not in the vocabulary
+    heads: HeadScales = field(default_factory=dict)  # scaled heads
+    masked: bool = True  # whether the causal mask was applied
 
     def __repr__(self) -> str:
         tokens = f"{len(self.source_pieces)} source and {len(self.target_pieces)} target tokens"
@@ -104,7 +104,7 @@ class Trace(Mapping[str, Tensor]):
 
     @property
     def encoder_layers(self) -> tuple[int, ...]:
-        """The layers that were kept: all, unless one was asked for."""
+        """The traced layers: all, unless one was selected."""
         return self._layers("encoder")
 
     @property
@@ -133,18 +133,18 @@ class Trace(Mapping[str, Tensor]):
 
     @property
     def log_probabilities(self) -> Float[Tensor, " T"]:
-        """Of the tokens that stand there."""
+        """Log-probabilities of the target tokens."""
         labels = torch.tensor(self.target_ids)[:, None]
         return self.logits.log_softmax(-1).gather(-1, labels)[:, 0]
 
     @property
     def loss(self) -> float:
-        """Cross-entropy of the target, a token: −1/m ∑ log p(yₜ | y₍<ₜ₎, x)."""
+        """Cross-entropy per target token: −1/m ∑ log p(yₜ | y₍<ₜ₎, x)."""
         return -float(self.log_probabilities.mean())
 
     @property
     def entropy(self) -> Float[Tensor, " T"]:
-        """Of each distribution, in nats: 0 where the network is sure."""
+        """Entropy of each distribution, in nats."""
         return -torch.special.xlogy(self.probabilities, self.probabilities).sum(dim=-1)
 
     @property
@@ -152,7 +152,7 @@ class Trace(Mapping[str, Tensor]):
         return self.probabilities[:, EOS]
 
     def steps(self, count: int = 5) -> list[TracedStep]:
-        """Every prediction, with so many of the most probable tokens."""
+        """Return every prediction with its `count` most probable tokens."""
         best = self.probabilities.topk(min(count, self.probabilities.size(-1)), dim=-1)
         labels = torch.tensor(self.target_ids)[:, None]
         ranks = (self.probabilities > self.probabilities.gather(-1, labels)).sum(dim=-1) + 1
@@ -176,9 +176,9 @@ class Trace(Mapping[str, Tensor]):
         return found
 
     def as_json(self, count: int = 10) -> dict[str, Any]:
-        """Everything as plain values: numbers rounded to 6 digits, tensors as nested lists, −∞ as None.
+        """Return plain values: numbers rounded to 6 digits, tensors as nested lists, −∞ as None.
 
-        `count` is how many of the most probable tokens each step has.
+        Each step has its `count` most probable tokens.
         """
         return {
             "config": self.config.model_dump(),
@@ -202,7 +202,7 @@ class Trace(Mapping[str, Tensor]):
         }
 
     def sizes(self) -> list[SubLayerSizes]:
-        """Of every sub-layer that was kept, in the order of the calculation."""
+        """Return the norms of every traced sub-layer, in order of computation."""
         return [self._sizes(name.removesuffix(".residual")) for name in self.entries if name.endswith(".residual")]
 
     def _sizes(self, sublayer: str) -> SubLayerSizes:
@@ -225,7 +225,7 @@ class Trace(Mapping[str, Tensor]):
 
     def _stack_weights(self, stack: str, attention: str) -> Float[Tensor, "L H T S"]:
         names = [f"{stack}.{n}.{attention}.weights" for n in self._layers(stack)]
-        layers = [self[name] for name in names if name in self.entries]  # a decoder-only network has none to a source
+        layers = [self[name] for name in names if name in self.entries]  # a decoder-only network has no cross-attention
         if layers:
             return torch.stack(layers)
         rows = len(self.source_pieces) if stack == "encoder" else len(self.target_pieces)
@@ -238,7 +238,7 @@ def _to_list(tensor: Tensor) -> Any:
 
 
 def _round_values(value: Any) -> Any:
-    """Six digits that count, however small the number; JSON knows no infinity."""
+    """Round to six significant digits. Infinity becomes None, because JSON has no infinity."""
     match value:
         case float():
             return float(f"{value:.6g}") if math.isfinite(value) else None
@@ -251,10 +251,10 @@ def _round_values(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """A source and a target as ids, with the tokenizers that name them; without an encoder a target alone."""
+    """A source and a target as ids, with their tokenizers. A decoder-only pair has no source."""
 
     source: Sequence[int]  # eos included
-    target: Sequence[int]  # the tokens predicted: eos included, unless the answer was cut before it
+    target: Sequence[int]  # predicted tokens, eos included unless the output was cut
     source_tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer
     given: bool
@@ -264,23 +264,23 @@ class EncodedPair:
     def encode(
         text: str, output: str | Hypothesis, config: GenerationConfig, source: Tokenizer | None, target: Tokenizer
     ) -> "EncodedPair":
-        """A text and what is said to it: a text that is given, or an answer of the model.
+        """Encode a text and its output, which is a given text or a hypothesis.
 
-        Without an encoder, whose tokenizer is then None, what is said stands behind the text and need not end there.
+        A decoder-only model has no source tokenizer (None). The output then follows the text, and needs no eos.
         """
         if source is None:
             return _encode_decoder_only(text, output, config, target)
         before, begin = encode_prefixes(config, source, target)
         text, given = strip_line_end(text), isinstance(output, str)
         answer = (*begin, *target.encode(strip_line_end(output))) if isinstance(output, str) else output.ids
-        # An answer that was cut before its end never came to predict eos: its last token is the last row.
+        # A cut output has no eos: its last token is the last row.
         ends = isinstance(output, str) or output.has_end
         ids = (*before, *source.encode(text), EOS), (*answer, *((EOS,) if ends else ()))
         return EncodedPair(*ids, source, target, given, source.unknown(text))
 
 
 def trace_pair(network: Transformer, pair: EncodedPair, heads: HeadScales, masked: bool, layer: int | None) -> Trace:
-    """The run that reads this source and predicts this target."""
+    """Trace the forward pass that predicts this target from this source."""
     read = [BOS, *pair.target[:-1]]
     source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
     entries = trace_network(network, None if network.decoder_only else source, target, heads, masked, layer)
@@ -315,7 +315,7 @@ def _encode_decoder_only(
 
 
 def merge_head_scales(first: HeadScales, second: HeadScales) -> dict[str, dict[int, float]]:
-    """Both, and where they speak of the same head the second."""
+    """Merge both. The second wins for the same head."""
     return {site: {**first.get(site, {}), **second.get(site, {})} for site in {**first, **second}}
 
 

@@ -1,4 +1,4 @@
-"""The training loop. The package itself can be called: `attendo.train(...)` is `attendo.training.train`."""
+"""The training loop. The package is callable: `attendo.train(...)` calls `attendo.training.train`."""
 
 import sys
 from importlib import import_module
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """A package and a function cannot have one name, and both are called train."""
+    """A callable module, because the package and the function are both named `train`."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return import_module("attendo.training").train(*arguments, **named)

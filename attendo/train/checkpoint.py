@@ -2,8 +2,8 @@
 
 checkpoints/step-00001000/  model.safetensors  optimizer.safetensors  random.safetensors  state.json  manifest.json
 
-A checkpoint is whole or not there. The newest one is found by looking, never by a pointer that could lie: its manifest
-and the checksum of every file are verified, and a damaged one gives way to the one before it.
+A checkpoint is written atomically. The newest one is found by listing the folder, without a pointer file. Loading
+verifies the manifest and the checksum of every file. If a checkpoint is damaged, the previous one is loaded.
 """
 
 import json
@@ -36,19 +36,19 @@ LOWER_IS_BETTER = ("loss", "error_rate", "word_error_rate")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that the next step depends on."""
+    """The complete state that the next step depends on."""
 
     step: int
     model: dict[str, Tensor]
-    optimizer: dict[str, Tensor]  # and the moving average and loss scale, where there are such
+    optimizer: dict[str, Tensor]  # also the EMA and the loss scale, if used
     random: dict[str, Tensor]
-    state: dict[str, Any]  # counters, the place in the data, the best score so far
-    facts: dict[str, Any] = field(default_factory=dict)  # hashes and circumstances, for the manifest
+    state: dict[str, Any]  # counters, data position, best score so far
+    facts: dict[str, Any] = field(default_factory=dict)  # hashes and environment, for the manifest
 
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """The newest checkpoint that is whole, and why newer ones were passed over."""
+    """The newest intact checkpoint, and the reasons why newer ones were skipped."""
 
     snapshot: Snapshot
     folder: Path
@@ -62,7 +62,7 @@ class Checkpoints:
         self.folder = folder
 
     def steps(self) -> list[int]:
-        """Of all checkpoints that are there, whole or not; oldest first."""
+        """Return the steps of all checkpoints, damaged ones included, in ascending order."""
         if not self.folder.is_dir():
             return []
         found = (_FOLDER_NAME.fullmatch(path.name) for path in self.folder.iterdir())
@@ -72,10 +72,10 @@ class Checkpoints:
         return self.folder / f"step-{step:08d}"
 
     def save(self, snapshot: Snapshot) -> Path:
-        """Write it durably; nothing is removed. A `DiskFullError` leaves what was there untouched."""
+        """Write a checkpoint durably; remove nothing. A `DiskFullError` leaves existing checkpoints unchanged."""
         folder = self.path(snapshot.step)
         if folder.exists():
-            if self._is_intact(snapshot.step):  # a step is the same whoever saves it: never replace what is durable
+            if self._is_intact(snapshot.step):  # saving a step again gives the same content: never replace durable data
                 return folder
             self._discard(snapshot.step)
         if not self.folder.exists():
@@ -93,7 +93,7 @@ class Checkpoints:
         return folder
 
     def load_newest(self) -> LoadedCheckpoint | None:
-        """Verified; None where there is none at all, a `ModelError` where all are damaged."""
+        """Load the newest intact checkpoint, or return None if there is none. Raise `ModelError` if all are damaged."""
         reasons: list[str] = []
         for step in reversed(self.steps()):
             try:
@@ -105,7 +105,7 @@ class Checkpoints:
         return None
 
     def load(self, step: int) -> Snapshot:
-        """One checkpoint, every file of it compared with its manifest before a tensor is looked at."""
+        """Load one checkpoint. Every file is compared with the manifest before any tensor is read."""
         folder = self.path(step)
         manifest = check_manifest(folder, FORMAT, VERSION)
         expected = {*(f"{name}.safetensors" for name in FILES), "state.json"}
@@ -116,7 +116,7 @@ class Checkpoints:
         return Snapshot(step, **tensors, state=state, facts=manifest["facts"])
 
     def prune(self, keep_last: int, best_step: int | None) -> None:
-        """Remove all but the last ones and the best. Called only when a newer one is durable."""
+        """Remove all checkpoints except the last `keep_last` and the best. Call it after a newer one is durable."""
         for step in self.steps()[:-keep_last]:
             if step != best_step:
                 self._discard(step)
@@ -129,7 +129,7 @@ class Checkpoints:
         return True
 
     def _discard(self, step: int) -> None:
-        """Renamed first: half a checkpoint must never look like one."""
+        """Rename the folder before deleting it, so that a partial deletion never looks like a checkpoint."""
         doomed = self.folder / f"{atomic_files.TEMPORARY_PREFIX}old-{self.path(step).name}"
         atomic_files.remove(doomed)
         atomic_files.move(self.path(step), doomed)
@@ -147,22 +147,22 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class TrainState:
-    """All zero at the start. Only `seconds` differs between two equal runs."""
+    """Training state besides the weights. Between two identical runs only `seconds` differs."""
 
     position: Position = field(default_factory=Position)  # of the next batch
-    tokens: int = 0  # target tokens learned from
-    seconds: float = 0.0  # spent on steps
-    validated: int = 0  # the last step that was validated
+    tokens: int = 0  # target tokens trained on
+    seconds: float = 0.0  # spent in training steps
+    validated: int = 0  # last validated step
     best: float | None = None
     best_step: int | None = None
-    best_by: str | None = None  # the score that decided; another one begins anew
-    since_best: int = 0  # validations since then
-    skipped: int = 0  # steps without a finite loss and gradient, in all
+    best_by: str | None = None  # metric of `best`; changing the metric resets the comparison
+    since_best: int = 0  # validations since the best one
+    skipped: int = 0  # total steps with a non-finite loss or gradient
     skipped_in_a_row: int = 0
-    best_loss: float | None = None  # validation loss of the best step; older checkpoints do not have it
+    best_loss: float | None = None  # validation loss of the best step; missing in older checkpoints
 
     def after_validation(self, step: int, value: float, metric: str, loss: float) -> tuple["TrainState", bool]:
-        """With one more validation, and whether it was the best so far. The lower loss decides between equal scores."""
+        """Return the state after a validation, and whether it is the best. Equal scores are ranked by lower loss."""
         if self._is_improvement(value, metric, loss):
             now = replace(self, validated=step, since_best=0)
             return replace(now, best=value, best_step=step, best_by=metric, best_loss=loss), True
@@ -173,7 +173,7 @@ class TrainState:
             return True
         if value != self.best:
             return value < self.best if metric in LOWER_IS_BETTER else value > self.best
-        # Where the loss of the best step is not known, the later step is taken: usually it has the lower loss.
+        # If the loss of the best step is unknown, prefer the later step: it usually has the lower loss.
         return metric != "loss" and (self.best_loss is None or loss < self.best_loss)
 
     def to_json(self) -> dict[str, Any]:
@@ -200,7 +200,10 @@ def take_snapshot(updater: Updater, state: TrainState, facts: dict[str, Any]) ->
 
 
 def restore(updater: Updater, snapshot: Snapshot) -> tuple[TrainState, bool]:
-    """Where the run stood, and whether its sources of chance go on too. Tensors that do not fit are a `ModelError`."""
+    """Restore an updater. Return the training state, and whether the random state was restored too.
+
+    Raise `ModelError` if tensors do not fit.
+    """
     holding = updater.placement
     weights = dict(holding.network.named_parameters())
     _check_tensors("model.safetensors", weights, snapshot.model)
@@ -220,14 +223,14 @@ def restore(updater: Updater, snapshot: Snapshot) -> tuple[TrainState, bool]:
 
 
 def eval_weights(snapshot: Snapshot) -> dict[str, Tensor]:
-    """The weights that a model made of this checkpoint has: the moving average's, where there is one."""
+    """Return the weights for a model made from this checkpoint: the EMA if there is one."""
     prefix = "average/"
     average = {name.removeprefix(prefix): t for name, t in snapshot.optimizer.items() if name.startswith(prefix)}
     return average or snapshot.model
 
 
 def _extra_tensors(updater: Updater) -> dict[str, Tensor]:
-    """What the learner keeps beside the optimizer; the tensors themselves."""
+    """Return the updater's own tensors besides the optimizer's, without copying."""
     average = {} if updater.ema is None else updater.ema.weights
     return {
         "loss_scale": updater.loss_scale,
@@ -245,9 +248,9 @@ def _check_tensors(file: str, expected: Mapping[str, Tensor], found: Mapping[str
 def average_checkpoints(
     checkpoints: Checkpoints, steps: Sequence[int], skipped_reasons: list[str] | None = None
 ) -> dict[str, Tensor]:
-    """Weight by weight, summed in double precision. One checkpoint after the other is read, not all at once.
+    """Average the weights in float64. Checkpoints are read one at a time to limit memory.
 
-    A damaged one is an error, or, where there is a list for such, is left out and told there.
+    A damaged checkpoint raises `ModelError`. If `skipped_reasons` is a list, it is skipped and the reason is appended.
     """
     total, count = dict[str, Tensor](), 0
     for step in steps:

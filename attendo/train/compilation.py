@@ -1,9 +1,9 @@
-"""What of a pass is compiled: all of it, or its blocks one by one.
+"""torch.compile for the training pass or its blocks, and CUDA graphs of whole passes.
 
-The whole pass gives the compiler most to join, and takes it minutes. Blocks of a kind share one piece of compiled code,
-which takes a fraction of that, however many layers there are.
+Compiling the whole pass gives the compiler most to fuse, and takes minutes. Blocks of the same class share one compiled
+function, which takes a fraction of that, independent of the number of layers.
 
-the host, which takes longer to ask for a kernel than a GPU to run it.
+CUDA graphs remove the launch overhead of the host, which takes longer to launch a kernel than a GPU to run it.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +22,17 @@ from attendo.model.transformer import Transformer
 from attendo.nn.blocks import DecoderBlock
 from attendo.train.loss import training_loss
 
-_MAX_GRAPHS = 2000  # beyond them a batch of a new shape runs as it comes
-_WARMUP_PASSES = 5  # passes before the first recording: libraries set themselves up in them, which cannot be recorded
+_MAX_GRAPHS = 2000  # beyond this, batches of a new shape run eagerly
+_WARMUP_PASSES = 5  # passes before the first capture: libraries initialise in them, which cannot be captured
 ShapeKey = tuple[torch.Size | None, ...]
 Work = Callable[[], None]
 
 
 class CompiledBlocks:
-    """The blocks of a network, lent to it for one pass, for whoever generates goes on with its own; and the loss."""
+    """Compiled blocks of a network and the compiled loss. `applied` installs the blocks for one pass only.
+
+    Generation keeps using the eager blocks.
+    """
 
     def __init__(self, network: Transformer) -> None:
         self.loss = compile_dynamic(training_loss)
@@ -49,7 +52,7 @@ class CompiledBlocks:
 
 
 def _methods_to_compile(network: Transformer) -> Iterator[tuple[nn.Module, str]]:
-    """Methods that a pass calls, each with its owner."""
+    """Yield the methods that a pass calls, each with its owner."""
     for block in (*network.encoder, *network.decoder):
         yield block, "forward"
         if isinstance(block, DecoderBlock) and block.cross_attention is not None:
@@ -57,13 +60,15 @@ def _methods_to_compile(network: Transformer) -> Iterator[tuple[nn.Module, str]]
 
 
 def full_mask(source_ids: Int[Tensor, "B S"]) -> Bool[Tensor, "B S"]:
-    """For a batch without padding: with no mask at all, everything would be compiled once more."""
+    """Return an all-True mask for a batch without padding. A mask of None would compile everything a second time."""
     return torch.ones_like(source_ids, dtype=torch.bool)
 
 
 def compile_dynamic(work: Callable[..., Any]) -> Callable[..., Any]:
-    """From the first batch on: kernels made for its shape alone would be other ones after a resume, which begins with
-    another batch. And two sizes that are the same in the first batch are not taken for one.
+    """Compile with dynamic shapes from the first batch on.
+
+    Kernels for the first shape alone would differ after a resume, which starts with another batch. Duck shaping is off,
+    so that equal sizes in the first batch are not assumed equal later.
     """
     shapes.use_duck_shape = False
     return torch.compile(work, dynamic=True)
@@ -71,21 +76,21 @@ def compile_dynamic(work: Callable[..., Any]) -> Callable[..., Any]:
 
 @runtime_checkable
 class GraphRecorder(Protocol):
-    """What can do work again as it was done before: a GPU (`CudaGraphRecorder`), or what stands in for it in a test."""
+    """Captures work and replays it: a GPU (`CudaGraphRecorder`), or a substitute in tests."""
 
     @property
     def device(self) -> torch.device: ...
 
     def run(self, work: Work) -> None:
-        """As it comes, in the place where work is recorded."""
+        """Run the work eagerly, on the stream used for capture."""
 
     def record(self, work: Work) -> Work:
-        """Does nothing but note it. What is returned does the work."""
+        """Capture the work without running it. Calling the result runs it."""
 
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """A recorded pass reads its batch from the same memory every time."""
+    """A captured pass. It reads its batch from the same memory at every replay."""
 
     launch: Work
     batch: Batch
@@ -98,11 +103,10 @@ class CapturedGraph:
 
 
 class CudaGraphedPass:
-    """Does what `run_pass` does, once for each batch. The first batch of a shape runs as it comes, the second is recorded.
+    """Runs `run_pass` once per batch. The first batch of a shape runs eagerly, the second is captured.
 
-    What has run once can be recorded: whatever its shape must have compiled, tried out or made room for is there. In a
-    recording that fails. `run_pass` must read nothing but its batch and tensors that stay where they are, and must not
-    wait for the device.
+    The eager run compiles, autotunes and allocates for the shape, which fails during capture. `run_pass` must read only
+    its batch and tensors with fixed addresses, and must not synchronise with the device.
     """
 
     def __init__(self, run_pass: Callable[[Batch], None], recorder: GraphRecorder) -> None:
@@ -126,7 +130,7 @@ class CudaGraphedPass:
         return shape in self._seen_shapes and self._num_passes > _WARMUP_PASSES and len(self._graphs) < _MAX_GRAPHS
 
     def _record(self, batch: Batch) -> CapturedGraph:
-        own = batch.to(self._recorder.device).repeat(1)  # a copy: every replay writes another batch into it
+        own = batch.to(self._recorder.device).repeat(1)  # a copy: every replay overwrites it with another batch
         return CapturedGraph(self._recorder.record(partial(self._run_pass, own)), own)
 
 

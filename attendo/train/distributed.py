@@ -15,32 +15,32 @@ from attendo.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Distributed:
-    """Which process this is, of how many. Every rank works on its own rows of the same batches."""
+    """Rank of this process and number of processes. Every rank computes its own rows of the same batches."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks to the user."""
+        """Whether this process writes files and prints output."""
         return self.rank == 0
 
     def wrap_ddp(self, network: nn.Module) -> nn.Module:
-        """The network that exchanges gradients with the other ranks while it goes backward."""
+        """Return the network wrapped in DDP, which reduces gradients over the ranks during the backward pass."""
         return network if self.size == 1 else DistributedDataParallel(network)
 
     def sum(self, value: Tensor) -> Tensor:
-        """Of all ranks, on all ranks."""
+        """Return the sum over all ranks, on all ranks."""
         if self.size > 1:
             dist.all_reduce(value)
         return value
 
     def broadcast_bool(self, decision: bool) -> bool:
-        """What the leading rank decided, on all ranks."""
+        """Return the decision of rank 0 on all ranks."""
         return bool(self.broadcast(float(decision)))
 
     def broadcast(self, value: float) -> float:
-        """What the leading rank found, on all ranks."""
+        """Return the value of rank 0 on all ranks."""
         if self.size == 1:
             return value
         said = torch.tensor([value], dtype=torch.float64)
@@ -48,11 +48,11 @@ class Distributed:
         return said.item()
 
     def any(self, decision: bool) -> bool:
-        """Whether any rank decided so, on all ranks."""
+        """Return on all ranks whether the decision of any rank is True."""
         return bool(self.sum(torch.tensor([int(decision)])) > 0)
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """The tensor of every rank, in order of rank."""
+        """Return the tensors of all ranks, ordered by rank."""
         if self.size == 1:
             return [tensor]
         parts = [torch.empty_like(tensor) for _ in range(self.size)]
@@ -66,7 +66,7 @@ class Distributed:
 
 @contextmanager
 def init_distributed(device: torch.device) -> Iterator[tuple[Distributed, torch.device]]:
-    """The world that torchrun's environment describes, and this rank's device; one process alone without it."""
+    """Yield the process group described by torchrun's environment, and this rank's device. Default: one process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield Distributed(), device
@@ -75,7 +75,7 @@ def init_distributed(device: torch.device) -> Iterator[tuple[Distributed, torch.
     if device.type == "cuda":
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
-    # gloo beside nccl: decisions and gathered random states are small tensors on the CPU.
+    # Use gloo in addition to nccl: decisions and gathered random states are small CPU tensors.
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield Distributed(rank, size), device
@@ -84,7 +84,7 @@ def init_distributed(device: torch.device) -> Iterator[tuple[Distributed, torch.
 
 
 class ReplicatedWeights:
-    """`network` is the one whose weights learn; here it is the very one that is validated and saved."""
+    """Weight placement without sharding. `network` is trained, validated and saved."""
 
     is_sharded = False
 
@@ -92,22 +92,22 @@ class ReplicatedWeights:
         self.network = network
 
     def gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Weights, or what is shaped like them, as a checkpoint holds them. All ranks must ask together."""
+        """Return weights, or tensors of the same shape, as a checkpoint stores them. Collective: call on all ranks."""
         return tensors
 
     def local_shards(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Of the tensors of a checkpoint, what this rank holds."""
+        """Return this rank's shards of the tensors of a checkpoint."""
         return tensors
 
     def global_norm(self, norm: Tensor) -> Tensor:
-        """The norm of all gradients, given that of those at hand."""
+        """Return the norm of all gradients, given the norm of the local ones."""
         return norm
 
     def materialise(self) -> None:
-        """See to it that the network to be validated and saved has the weights that were learned."""
+        """Copy the trained weights into the network that is validated and saved."""
 
     def release(self) -> None:
-        """It is not needed for a while."""
+        """Free the memory of that network until the next `materialise`."""
 
     @contextmanager
     def full_weights(self) -> Iterator[None]:

@@ -17,29 +17,29 @@ from attendo.nn.cpu_threads import adapt_threads
 from attendo.train.checkpoint import Checkpoints, Snapshot, TrainState, restore, take_snapshot
 from attendo.train.update import Update, Updater
 
-_REPORT_INTERVAL = 10  # steps on a GPU between two waits for its results
+_REPORT_INTERVAL = 10  # steps on a GPU between two synchronisations
 
 
 @dataclass(frozen=True)
 class Step:
-    """After one update: the loss of its batches, per target token."""
+    """Report of one update. The loss is per target token."""
 
     step: int
     epoch: int
-    loss: float  # label smoothing included; nan where the step was skipped
+    loss: float  # label smoothing included; NaN if the step was skipped
     lr: float
     norm: float  # of the gradient, before clipping
-    tokens: int  # target tokens learned from
-    positions: int  # what the batches cost: both sides, padding included
-    padding: int  # of these, padding
-    seconds: float  # of training since the run began, validation and saving not counted
-    waited: float = 0.0  # of this step's own seconds, those in which there was no batch yet
-    skipped: bool = False  # the loss or the gradient was no number, and the weights stayed as they were
+    tokens: int  # target tokens trained on
+    positions: int  # positions of both sides, padding included
+    padding: int  # padding positions among these
+    seconds: float  # training time since the run began, without validation and saving
+    waited: float = 0.0  # seconds of this step spent waiting for a batch
+    skipped: bool = False  # the loss or the gradient was NaN or infinite, and the weights did not change
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A step whose loss or gradient was no number: which pairs it was to learn from."""
+    """A step with a non-finite loss or gradient, and the numbers of its pairs."""
 
     step: int
     pairs: tuple[int, ...]
@@ -47,7 +47,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class ValidationSample:
-    """A validation sentence, what the model makes of it, and what it should be."""
+    """A validation sentence with the model's output and the reference."""
 
     source: str
     output: str
@@ -56,20 +56,20 @@ class ValidationSample:
 
 @dataclass(frozen=True)
 class Validation:
-    """How well the model does on the validation pairs."""
+    """Loss and metrics on the validation pairs."""
 
     step: int
     loss: float  # per target token, without label smoothing
-    scores: dict[str, float] = field(default_factory=dict)  # of the decoded text, by name: bleu, chrf ...
+    scores: dict[str, float] = field(default_factory=dict)  # metrics of the decoded text, by name: bleu, chrf ...
     signatures: dict[str, str] = field(default_factory=dict)  # how each score was computed
-    best: bool = False  # better than every validation before it, by `train.best`
+    best: bool = False  # better than all earlier validations, by `train.best`
     samples: tuple[ValidationSample, ...] = ()
-    old: dict[str, float] = field(default_factory=dict)  # fine-tuning: the same on the old model's validation pairs
+    old: dict[str, float] = field(default_factory=dict)  # fine-tuning: metrics on the old model's validation pairs
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint is whole and on disk."""
+    """A checkpoint was written and is durable."""
 
     step: int
     folder: str
@@ -78,16 +78,16 @@ class Saved:
 
 @dataclass(frozen=True)
 class SaveFailed:
-    """A checkpoint could not be written; training goes on, and the next interval tries again."""
+    """A checkpoint could not be written. Training continues and tries again at the next interval."""
 
     step: int
     reason: str
-    failures: int  # in a row
+    failures: int  # consecutive
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """Training ended before its last step."""
+    """Training ended before the last step."""
 
     step: int
     reason: str
@@ -97,16 +97,16 @@ Report = Step | Skipped | Validation | Saved | SaveFailed | Stopped
 
 
 class DivergedError(AttendoError):
-    """The loss is no longer a number."""
+    """The loss is NaN or infinite."""
 
 
 class SaveError(AttendoError):
-    """Checkpoints cannot be written any more."""
+    """Checkpoints cannot be written."""
 
 
 @dataclass(frozen=True)
 class CompletedUpdate:
-    """An update that was sent on its way, and what it was made of."""
+    """An update that was launched, with its batches. The device may not have finished it."""
 
     step: int
     epoch: int
@@ -115,7 +115,7 @@ class CompletedUpdate:
 
 
 class Trainer:
-    """Learns from a stream of batches; whole, and ready to be saved, after every report."""
+    """Trains on a stream of batches. Its state is consistent and can be saved after every report."""
 
     def __init__(
         self, updater: Updater, stream: BatchStream, validator: Callable[[int], Validation] | None,
@@ -126,7 +126,7 @@ class Trainer:
         self.state = TrainState()
         self._validator = validator
         self._facts = facts or {}
-        self.all_reported = True  # whether every update was reported: a good moment to stop
+        self.all_reported = True  # every update was reported: a safe point to stop
         self._save_failures = 0
         self._report_interval = _REPORT_INTERVAL if updater.device.type == "cuda" else 1
 
@@ -135,9 +135,9 @@ class Trainer:
         return self.updater.step
 
     def train(self, stop_at: int | None = None) -> Iterator[Report]:
-        """Up to the last step, or until patience runs out. Stop listening and training stops.
+        """Train up to the last step, or until patience runs out. Closing the generator stops training.
 
-        Whoever wants to stop listening at a certain step says so: on a GPU steps are reported in groups.
+        Pass `stop_at` to stop at a certain step: on a GPU steps are reported in groups.
         """
         on_gpu = self.updater.device.type == "cuda"
         stream = self.stream.batches(self.state.position, self.config.workers, pin=on_gpu)
@@ -151,7 +151,7 @@ class Trainer:
                     validation = self._run_validation()
                     best = validation.best
                     yield validation
-                # A run that ends early is saved where it ends, or a resumed one would repeat its last steps.
+                # Save at the end of the run, or a resumed run would repeat its last steps.
                 ends = self.step == self.config.steps or self._is_patience_exhausted()
                 if best or ends or self.step % self.config.save_every == 0:
                     yield self.save()
@@ -160,12 +160,12 @@ class Trainer:
             yield Stopped(self.step, f"no better {self.config.best} in {waited} validations")
 
     def validate(self) -> Validation:
-        """How well the model does now. Nothing of the run changes: what is best so far stays."""
+        """Validate without changing the state of the run."""
         assert self._validator is not None
         return self._validator(self.step)
 
     def save(self) -> Saved | SaveFailed:
-        """A checkpoint of this moment; older ones go when it is durable. Full disks are waited for."""
+        """Write a checkpoint, then remove older ones. A failed write is retried at the next interval."""
         snapshot = self.snapshot()
         if not self.updater.world.is_main:
             return Saved(self.step, "", 0)
@@ -181,20 +181,20 @@ class Trainer:
         return Saved(self.step, str(folder), sum(path.stat().st_size for path in folder.iterdir()))
 
     def snapshot(self) -> Snapshot:
-        """All that the next step depends on. All ranks must ask together."""
+        """Return the complete state that the next step depends on. Collective: call it on all ranks."""
         return take_snapshot(self.updater, self.state, self._facts)
 
     def restore(self, snapshot: Snapshot) -> bool:
-        """Go on from there; False where the sources of chance could not be restored (another number of ranks)."""
+        """Continue from a snapshot. Return False if the random state was not restored (different number of ranks)."""
         self.state, exact = restore(self.updater, snapshot)
         return exact
 
     def restart_pool(self) -> None:
-        """From the first batch of the part of the data that is being read."""
+        """Restart at the first batch of the current shuffle buffer."""
         self.state = replace(self.state, position=replace(self.state.position, batch=0))
 
     def _run_steps(self, stream: Iterator[BatchWithPosition], stop_at: int | None) -> Iterator[Report]:
-        """Updates up to the next thing to do; the device is waited for once, behind the last of them."""
+        """Run updates until the next report, validation or save. Synchronise with the device once, at the end."""
         self.all_reported = False
         begin, done, waited = time.perf_counter(), [], 0.0
         while True:
@@ -221,7 +221,7 @@ class Trainer:
     def _make_reports(
         self, completed: CompletedUpdate, row: Sequence[float], times: tuple[float, float]
     ) -> list[Report]:
-        """What an update came to; the counters follow."""
+        """Update the counters and return the reports of one update."""
         (loss, norm, _), skipped, (seconds, waited) = row, bool(row[2]), times
         now = self.state
         self.state = replace(
@@ -249,14 +249,14 @@ class Trainer:
 
     def _check_divergence(self) -> None:
         in_a_row = self.state.skipped_in_a_row
-        overflows = 16 if self.updater.precision == "fp16" else 0  # the loss scale may need that many to settle
+        overflows = 16 if self.updater.precision == "fp16" else 0  # the loss scale may need 16 overflows to settle
         if in_a_row >= self.config.max_skipped + overflows:
             raise DivergedError("training_diverged", steps=in_a_row)
 
     def _run_validation(self) -> Validation:
         assert self._validator is not None
         validation = self._validator(self.step)
-        # Ranks that disagreed in a last bit could disagree about what is the best, and one would wait for the others.
+        # Broadcast: ranks that differ in the last bit could disagree about the best step, and one would wait forever.
         loss = self.updater.world.broadcast(validation.loss)
         value = self.updater.world.broadcast({"loss": validation.loss, **validation.scores}[self.config.best])
         self.state, best = self.state.after_validation(self.step, value, self.config.best, loss)

@@ -20,7 +20,7 @@ _MODULES: dict[NetworkPart, tuple[str, ...]] = {
 
 
 def freeze(network: nn.Module, parts: tuple[NetworkPart, ...]) -> None:
-    """The weights of these parts get no gradient. A part without weights of its own is a `UsageError`."""
+    """Disable gradients for the weights of these parts. Raise `UsageError` for a part without its own weights."""
     for part in parts:
         modules = [getattr(network, name, None) for name in _MODULES[part]]
         weights = [weight for module in modules if isinstance(module, nn.Module) for weight in module.parameters()]
@@ -33,7 +33,7 @@ def freeze(network: nn.Module, parts: tuple[NetworkPart, ...]) -> None:
 
 
 def make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW in one kernel. Vectors (norms and biases) are not pulled towards zero."""
+    """Return a fused Adam or AdamW. Vectors (norms and biases) have no weight decay."""
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.dim() > 1], "weight_decay": config.weight_decay},
@@ -42,7 +42,7 @@ def make_optimizer(network: nn.Module, config: TrainConfig) -> torch.optim.Optim
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     device = weights[0].device
     on_gpu = device.type == "cuda"
-    # On a GPU the rate is a tensor: a captured graph reads it anew at every replay.
+    # On a GPU the learning rate is a tensor: a captured graph reads it at every replay.
     rate = torch.zeros((), device=device) if on_gpu else 0.0
     betas = (config.beta1, config.beta2)
     return kind(groups, lr=rate, betas=betas, eps=config.epsilon, fused=True, capturable=on_gpu)
@@ -57,7 +57,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict[str, Tensor]:
-    """Its memory by the names of the weights: `exp_avg/decoder.0...`. Empty before the first step."""
+    """Return the optimizer state by weight name: `exp_avg/decoder.0...`. Empty before the first step."""
     return {
         f"{moment}/{name}": optimizer.state[weight][moment]
         for name, weight in network.named_parameters()
@@ -67,7 +67,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module) -> d
 
 
 def expected_optimizer_tensors(network: nn.Module) -> dict[str, Tensor]:
-    """Tensors shaped like its memory after a step, to compare a file with."""
+    """Return tensors with the shapes of the optimizer state after one step, to check a file against."""
     step = torch.zeros(())
     return {
         f"{moment}/{name}": step if moment == "step" else weight
@@ -86,7 +86,7 @@ def _trainable_parameters(network: nn.Module) -> Iterator[tuple[str, nn.Paramete
 
 
 def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
-    """The rate of one step. `d_model` matters to noam alone, whose peak follows from it."""
+    """Return the learning rate of one step. Only noam depends on `d_model`."""
     peak = peak_rate(config, d_model)
     if step < config.warmup:
         return peak * step / config.warmup
@@ -94,14 +94,14 @@ def learning_rate(step: int, config: TrainConfig, d_model: int) -> float:
 
 
 def peak_rate(config: TrainConfig, d_model: int) -> float:
-    """The highest rate. Noam's is 1/√(d_model · warmup) (section 5.3 of the paper)."""
+    """Return the highest learning rate. For noam it is 1/√(d_model · warmup) (section 5.3 of the paper)."""
     if config.schedule == "noam":
         return (d_model * config.warmup) ** -0.5
     return DEFAULT_PEAK_LR if config.peak_lr is None else config.peak_lr
 
 
 def _decay_factor(step: int, config: TrainConfig) -> float:
-    """What is left of the peak after the warm-up."""
+    """Return the fraction of the peak rate after the warm-up."""
     match config.schedule:
         case "constant":
             return 1.0
@@ -114,12 +114,12 @@ def _decay_factor(step: int, config: TrainConfig) -> float:
 
 
 def _progress(step: int, config: TrainConfig) -> float:
-    """0 at the peak, 1 at the last step; steps behind the last stay there."""
+    """Return 0 at the peak and 1 from the last step on."""
     return min(1.0, (step - config.warmup) / max(1, config.steps - config.warmup))
 
 
 class EMA:
-    """average ← d · average + (1 - d) · weights after every step, where d grows to `decay` over the first steps."""
+    """EMA of the weights: average ← d · average + (1 - d) · weights. d grows to `decay` over the first steps."""
 
     def __init__(self, network: nn.Module, decay: float) -> None:
         self.network = network
@@ -128,8 +128,8 @@ class EMA:
 
     @torch.no_grad()
     def update(self, step: int, skipped: Tensor) -> None:
-        """`skipped` is 1 on the device where the step changed nothing; the average then stays too."""
-        decay = min(self.decay, (1 + step) / (10 + step))  # early weights are soon forgotten
+        """Update the average. `skipped` is a device tensor: if it is 1, the average does not change."""
+        decay = min(self.decay, (1 + step) / (10 + step))  # early weights are forgotten quickly
         keep = torch.where(skipped > 0, 1.0, decay)
         trained = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
         averages = [self.weights[name] for name in trained]
@@ -138,7 +138,7 @@ class EMA:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The network with the averaged weights, for validation and saving."""
+        """Use the averaged weights temporarily, for validation and saving."""
         now = {name: weight.detach().clone() for name, weight in self.network.named_parameters()}
         self.apply_permanently()
         try:
@@ -147,7 +147,7 @@ class EMA:
             _copy_weights(self.network, now)
 
     def apply_permanently(self) -> None:
-        """The network has the averaged weights from now on."""
+        """Replace the network's weights by the averaged ones."""
         _copy_weights(self.network, self.weights)
 
 

@@ -1,4 +1,4 @@
-"""The state of every source of chance in this process, as tensors that a checkpoint can hold."""
+"""The state of all random generators of this process, as tensors for a checkpoint."""
 
 import os
 import random
@@ -11,28 +11,28 @@ from attendo.train.distributed import Distributed
 
 
 def seed_everything(seed: int, world: Distributed) -> None:
-    """Dropout draws from torch's own generators, and each rank its own; nothing of ours draws from the other two."""
+    """Seed all generators. Dropout uses torch's, with a different seed per rank; attendo uses no other generator."""
     torch.manual_seed(seed + 7919 * world.rank)
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
 
 def use_deterministic(enabled: bool) -> None:
-    """Only kernels that give the same bits each time. On a GPU matrix products refuse to without this setting."""
+    """Use only bitwise reproducible kernels. On a GPU cuBLAS needs the environment variable for this."""
     if enabled:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(enabled)
 
 
 def random_state_tensors(device: torch.device, world: Distributed) -> dict[str, Tensor]:
-    """Of every rank, since each draws its own dropout. All ranks must ask together."""
+    """Return the random state of every rank, because each samples its own dropout. Collective: call it on all ranks."""
     mine = _process_random_state(device)
     gathered = {name: world.all_gather(tensor) for name, tensor in mine.items()}
     return {f"rank{rank}/{name}": part[rank] for name, part in gathered.items() for rank in range(world.size)}
 
 
 def restore_random_state(tensors: dict[str, Tensor], device: torch.device, world: Distributed) -> bool:
-    """Go on drawing where the checkpoint stopped; False where it knows nothing of this rank or device."""
+    """Restore the random state. Return False if the checkpoint has none for this rank or device."""
     prefix = f"rank{world.rank}/"
     mine = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     if mine.keys() != _process_random_state(device).keys():

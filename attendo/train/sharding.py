@@ -1,7 +1,7 @@
-"""The weights divided among all ranks (FSDP2): each holds its rows of every weight, of its gradient and its moments.
+"""Sharded weights (FSDP2): each rank holds its rows of every weight, gradient and moment.
 
-A block gathers its weights from all ranks when it runs, forward and backward, and lets go of them behind it. Gradients
-are summed over the ranks as soon as a block has them, and each rank keeps those of its rows.
+A block gathers its weights from all ranks when it runs, forward and backward, and frees them afterwards. Gradients are
+reduce-scattered as soon as a block has them.
 """
 
 import copy
@@ -21,7 +21,10 @@ from attendo.train.distributed import Distributed, ReplicatedWeights
 
 
 class FSDPWeights(ReplicatedWeights):
-    """What learns is a copy of the network, in parts. The network itself takes up memory only while it is filled."""
+    """Weight placement with FSDP2. A sharded copy of the network is trained.
+
+    The original network holds memory only between `materialise` and `release`.
+    """
 
     is_sharded = True
 
@@ -38,11 +41,11 @@ class FSDPWeights(ReplicatedWeights):
         fully_shard(learning, mesh=self._mesh)
         super().__init__(learning)
         for weight in network.parameters():
-            weight.data = torch.empty_like(weight)  # memory of its own, which can be given back
+            weight.data = torch.empty_like(weight)  # separate storage, which can be freed
         self.release()
 
     def gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """On the leading rank, one after the other and off the GPU: all at once might not fit. Others keep parts."""
+        """Gather on rank 0, one tensor at a time and on the CPU: all at once might not fit. Other ranks keep shards."""
         found = {}
         for name, tensor in tensors.items():
             whole = _full_tensor(tensor)
@@ -54,7 +57,9 @@ class FSDPWeights(ReplicatedWeights):
 
     def _shard(self, tensor: Tensor) -> Tensor:
         on_device = tensor.to(self._full_network.device)
-        return distribute_tensor(on_device, self._mesh, [Shard(0)], src_data_rank=None)  # every rank has all of it
+        return distribute_tensor(
+            on_device, self._mesh, [Shard(0)], src_data_rank=None
+        )  # all ranks have the full tensor
 
     def global_norm(self, norm: Tensor) -> Tensor:
         return _full_tensor(norm)
@@ -71,12 +76,12 @@ class FSDPWeights(ReplicatedWeights):
 
 
 class _LateMemoryTransformer(Transformer):
-    """The decoder's blocks project the memory when they run: before, their weights are with the other ranks."""
+    """A transformer whose decoder blocks project the memory when they run. Before that, their weights are sharded."""
 
     def start(self, memory: Memory | None = None) -> DecoderState:
         if memory is None:
             return super().start()
-        unprojected = memory.states.unsqueeze(1)  # as of one head
+        unprojected = memory.states.unsqueeze(1)  # in the layout of one head
         return DecoderState(tuple(KeysValues(unprojected, unprojected) for _ in self.decoder), memory.mask)
 
 
@@ -88,7 +93,7 @@ def _project_memory(block: DecoderBlock, inputs: tuple[Any, ...]) -> tuple[Any, 
 
 
 def _detach_cache(block: DecoderBlock, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> tuple[Tensor, Any]:
-    """One step reads a whole target: no gradient comes back through what would be the past of a next one."""
+    """Detach the KV cache: one step reads the whole target, so no gradient flows back through it."""
     x, kv = outputs
     return x, KeysValues(kv.keys.detach(), kv.values.detach())
 

@@ -1,4 +1,4 @@
-"""The number of CPU threads that a run trains with: timed before its first step, then kept, as sums depend on it."""
+"""Chooses the number of CPU threads for training: measured before the first step, then fixed, as sums depend on it."""
 
 import time
 from statistics import fmean
@@ -9,30 +9,31 @@ from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_win
 from attendo.nn.cpu_threads import THROTTLE, OtherLoad, thread_counts
 from attendo.train.update import Updater
 
-_SENTENCE_TOKENS = 16  # tokens of a sentence in the trial
-_MAX_BATCH_TOKENS = 2048  # of a batch in the trial, at most
-_MAX_PASS_SECONDS = 0.25  # that a pass may take: a longer one is tried with fewer sentences
-_PASSES, _CONTENDED_PASSES = 4, 10  # with each number of threads; beside other processes passes vary in length
-# More threads are chosen up to this many times the time of fewer: on idle cores where it is close, for training then
-# uses cores that become free; on contended cores where they are clearly faster, for validations need fewer.
+_SENTENCE_TOKENS = 16  # tokens per sentence in the trial
+_MAX_BATCH_TOKENS = 2048  # maximum tokens per batch in the trial
+_MAX_PASS_SECONDS = 0.25  # maximum time of a pass; a slower one is tried with fewer sentences
+_PASSES, _CONTENDED_PASSES = 4, 10  # per thread count; pass times vary more while other processes run
+# More threads are chosen if their time is below this ratio to the time of fewer threads. On idle cores a near tie is
+# enough, because training then uses cores that become free. On contended cores they must be clearly faster, because
+# validation needs fewer threads.
 _IDLE_MAX_RATIO, _CONTENDED_MAX_RATIO = 1.05, 0.95
 
 
 def choose_threads(updater: Updater, max_threads: int) -> int:
-    """The number of threads, at most `max_threads`, with which a pass forward and backward is fastest here and now.
+    """Return the thread count, at most `max_threads`, with the fastest training pass under the current load.
 
-    Nothing is learned: weights, gradients and random numbers are as before.
+    Weights, gradients and random state do not change.
     """
     before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         try:
-            load = OtherLoad()  # which measures while the batch is made
+            load = OtherLoad()  # measures while the batch is made
             batch = _make_batch(updater)
             best = 1
             for count in thread_counts(max_threads)[1:]:
                 fewer, more = _time_passes(updater, batch, (best, count), load)
                 if more > 2 * fewer:
-                    break  # more of them only wait for each other longer
+                    break  # more threads only wait for each other
                 if more < (_IDLE_MAX_RATIO if load.has_cores_for(count) else _CONTENDED_MAX_RATIO) * fewer:
                     best = count
         finally:
@@ -42,7 +43,7 @@ def choose_threads(updater: Updater, max_threads: int) -> int:
 
 
 def _time_passes(updater: Updater, batch: Batch, counts: tuple[int, int], load: OtherLoad) -> tuple[float, float]:
-    """Mean seconds of a pass with each number of threads, in turns, so that other processes disturb both alike."""
+    """Return mean seconds per pass for two thread counts. Passes alternate, so that other load affects both equally."""
     taken: tuple[list[float], list[float]] = ([], [])
     load.measure()
     for _ in range(1 + (_PASSES if load.has_cores_for(max(counts)) else _CONTENDED_PASSES)):
@@ -51,7 +52,7 @@ def _time_passes(updater: Updater, batch: Batch, counts: tuple[int, int], load: 
             load.measure()
             THROTTLE.set(
                 count > 1 and not load.has_cores_for(count)
-            )  # as in training, threads without a core each sleep
+            )  # as in training, threads without a free core sleep
             seconds.append(_time_pass(updater, batch))
     fewer, more = (fmean(seconds[1:]) for seconds in taken)  # the first pass of each allocates memory
     return fewer, more
@@ -64,7 +65,7 @@ def _time_pass(updater: Updater, batch: Batch) -> float:
 
 
 def _make_batch(updater: Updater) -> Batch:
-    """Random sentences, as many as a pass of one thread takes in about `_MAX_PASS_SECONDS`."""
+    """Return random sentences, sized so that one thread takes about `_MAX_PASS_SECONDS` per pass."""
     tokens = min(updater.config.batch_tokens, _MAX_BATCH_TOKENS)
     torch.set_num_threads(1)
     few = _random_batch(updater, max(1, tokens // _SENTENCE_TOKENS // 8))

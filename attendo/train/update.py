@@ -1,8 +1,8 @@
-"""The network and its optimizer: one update at a time, without waiting for the device.
+"""One optimizer update at a time, without synchronising with the device.
 
-    loss = ∑ over all target tokens of the update / their number, however many batches and ranks they came in
+    loss = ∑ over all target tokens of the update / their number, over all batches and ranks
 
-Whether a loss or gradient is a number is decided on the device too: a step that is not leaves every weight alone.
+Non-finite losses and gradients are detected on the device. Such a step does not change the weights.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,22 +28,22 @@ from attendo.train.loss import training_loss
 from attendo.train.optimizer import EMA, freeze, learning_rate, make_optimizer, set_rate
 
 _SINGLE_PROCESS = Distributed()
-_INITIAL_SCALE, _GROWTH_INTERVAL = 2.0**16, 2000  # of the fp16 loss scale, and the good steps before it doubles
+_INITIAL_SCALE, _GROWTH_INTERVAL = 2.0**16, 2000  # of the fp16 loss scale; successful steps before it doubles
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update came to; the tensors may still be on their way."""
+    """Result of one update. The device may still be computing the tensors."""
 
     lr: float
     tokens: int
     loss: Tensor  # summed over the update's tokens on this rank
     norm: Tensor
-    skipped: Tensor  # 1 where the weights were left alone
+    skipped: Tensor  # 1 if the weights did not change
 
 
 class Updater:
-    """Holds all that learning changes: weights, moments, moving average, loss scale, and the number of updates."""
+    """Holds the state that training changes: weights, moments, EMA, loss scale and step number."""
 
     def __init__(self, network: Transformer, config: TrainConfig, world: Distributed = _SINGLE_PROCESS) -> None:
         self.network, self.config, self.world = network, config, world
@@ -57,7 +57,7 @@ class Updater:
         self.ema = EMA(self.placement.network, config.ema) if config.ema else None
         self.loss_scale = torch.tensor(_INITIAL_SCALE if self.precision == "fp16" else 1.0, device=self.device)
         self.good_steps = torch.zeros((), device=self.device)
-        self._loss_weight = torch.ones((), device=self.device)  # what one token's loss weighs, times the loss scale
+        self._loss_weight = torch.ones((), device=self.device)  # weight of one token's loss, times the loss scale
         self._loss = torch.zeros((), device=self.device)
         self._ddp_network = self.placement.network if self.placement.is_sharded else world.wrap_ddp(network)
         self.compile_mode = "off" if self.placement.is_sharded else pick_compile(config, network)
@@ -67,18 +67,18 @@ class Updater:
         self._run_pass: Callable[[Batch], None] = self._forward_backward
         if self.uses_cuda_graphs:
             self._run_pass = CudaGraphedPass(self._forward_backward, CudaGraphRecorder(self.device))
-            for weight in network.parameters():  # recorded passes add to gradients that stay where they are
+            for weight in network.parameters():  # captured passes add to gradients at fixed addresses
                 weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
 
     def update(self, batches: Sequence[Batch]) -> Update:
-        """Learn from batches as if they were one."""
+        """Do one update on batches, accumulated as if they were one."""
         self.step += 1
         self._ddp_network.train()
         rate = learning_rate(self.step, self.config, self.network.config.d_model)
         set_rate(self.optimizer, rate)
         tokens = sum(batch.tokens for batch in batches)
         shares = [batch.shard(self.world.rank, self.world.size) for batch in batches]
-        # Ranks take the mean of their gradients; the loss is a sum over them.
+        # DDP averages gradients over the ranks, but the loss is a sum over them.
         self._loss_weight.copy_(self.loss_scale * (self.world.size / tokens))
         self.optimizer.zero_grad(set_to_none=not self.uses_cuda_graphs)
         self._loss.zero_()
@@ -89,12 +89,12 @@ class Updater:
         return Update(rate, tokens, self._loss.clone(), norm, skipped)
 
     def try_batch(self, batch: Batch) -> None:
-        """One pass forward and backward, whose gradients are for nobody: to see what it takes."""
+        """Run one forward and backward pass to measure time or memory. The gradients are not used."""
         self._ddp_network.train()
         self._forward_backward(batch)
 
     def _forward_backward(self, batch: Batch) -> None:
-        """Forward and backward: the gradients of one batch join those of the others."""
+        """Run forward and backward, and add the gradients to the accumulated ones."""
         batch = batch.to(self.device)
         with self.autocast(), without_cudnn_attention(), self._blocks.applied() if self._blocks else nullcontext():
             loss = self._batch_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
@@ -108,10 +108,10 @@ class Updater:
         target_ids: Int[Tensor, "B T"],
         labels: Int[Tensor, "B T"],
     ) -> Float[Tensor, ""]:
-        """Of tensors alone: for a list of pairs, the compiler would begin anew with every length it has."""
+        """Return the loss. It takes only tensors: a list of pairs would recompile for every length."""
         if self._blocks and source_mask is None:
             source_mask = full_mask(source_ids)
-        if self.config.r_drop:  # every sentence twice, with other dropout
+        if self.config.r_drop:  # every sentence twice, with different dropout
             source_ids, target_ids = source_ids.repeat(2, 1), target_ids.repeat(2, 1)
             source_mask = None if source_mask is None else source_mask.repeat(2, 1)
         logits = self._ddp_network(source_ids, target_ids, source_mask)
@@ -120,7 +120,7 @@ class Updater:
 
     @torch.no_grad()
     def _optimizer_step(self) -> tuple[Tensor, Tensor]:
-        """Clip, step where everything is a number, and let the moving average and the loss scale follow."""
+        """Clip and step if all values are finite. Update the EMA and the loss scale. Return norm and `skipped`."""
         weights = list(self.placement.network.parameters())
         norm = (
             self.placement.global_norm(get_total_norm([each.grad for each in weights if each.grad is not None]))
@@ -131,11 +131,11 @@ class Updater:
             skipped = (self.world.sum(skipped) > 0).float()
         clip = self.config.clip_norm
         divisor = self.loss_scale * ((norm + 1e-6) / clip).clamp(min=1.0) if clip else self.loss_scale
-        # Fused optimizers divide the gradients by the one and do nothing where the other is 1.
+        # Fused optimizers divide the gradients by `grad_scale` and do nothing if `found_inf` is 1.
         self.optimizer.grad_scale, self.optimizer.found_inf = divisor, skipped  # type: ignore[attr-defined]
         self.optimizer.step()
-        # On a CPU the fused step does not count as a change (seen with torch 2.13), and whoever keeps the weights in
-        # another layout, as decoding does, would go on with the old ones.
+        # On a CPU the fused step does not increment the version (seen with torch 2.13). Code that caches the weights in
+        # another layout, as decoding does, would keep using the old ones.
         torch.autograd.graph.increment_version(weights)
         if self.ema is not None:
             self.ema.update(self.step, skipped)
@@ -144,7 +144,7 @@ class Updater:
         return norm, skipped
 
     def _rescale(self, skipped: Tensor) -> None:
-        """Halve the loss scale after an overflow, double it after many steps without one."""
+        """Halve the loss scale after an overflow. Double it after 2000 steps without one."""
         self.good_steps.copy_(torch.where(skipped > 0, 0.0, self.good_steps + 1))
         grows = self.good_steps >= _GROWTH_INTERVAL
         self.loss_scale.mul_(torch.where(skipped > 0, 0.5, torch.where(grows, 2.0, 1.0)))
@@ -156,17 +156,14 @@ class Updater:
         return torch.autocast(self.device.type, torch.bfloat16 if self.precision == "bf16" else torch.float16)
 
     def _gradient_sync(self, is_last: bool) -> AbstractContextManager[object]:
-        """Ranks exchange gradients once an update, with the last batch. Sharded ones have no room to wait so long."""
+        """Skip the gradient exchange until the last batch of an update. Sharded weights cannot defer it (memory)."""
         if isinstance(self._ddp_network, DistributedDataParallel) and not is_last:
             return self._ddp_network.no_sync()
         return nullcontext()
 
     @contextmanager
     def eval_weights(self) -> Iterator[None]:
-        """The network as it is validated and saved: with the averaged weights, where there are such.
-
-        All ranks must ask together.
-        """
+        """Use the weights that are validated and saved: the EMA, if there is one. Collective: call it on all ranks."""
         with ExitStack() as stack:
             if self.ema is not None:
                 stack.enter_context(self.ema.applied())
@@ -174,7 +171,7 @@ class Updater:
             yield
 
     def finalize(self) -> None:
-        """The network keeps what `eval_weights` lends it: nothing more is learned. All ranks must end together."""
+        """Keep the weights of `eval_weights` permanently; training ends. Collective: call it on all ranks."""
         if self.ema is not None:
             self.ema.apply_permanently()
         self.placement.materialise()
@@ -183,13 +180,13 @@ class Updater:
 def place_weights(network: Transformer, config: TrainConfig, world: Distributed) -> ReplicatedWeights:
     if config.sharding == "none" or world.size == 1:
         return ReplicatedWeights(network)
-    from attendo.train.sharding import FSDPWeights  # which torch takes a second to import
+    from attendo.train.sharding import FSDPWeights  # torch takes a second to import it
 
     return FSDPWeights(network, world)
 
 
 def pick_compile(config: TrainConfig, network: Transformer) -> str:
-    """What auto means here. Compiling takes minutes; it pays where kernels and not the host are what one waits for."""
+    """Resolve auto. Compiling takes minutes. It pays off if the kernels, not the host, are the bottleneck."""
     if config.compile != "auto":
         return config.compile
     return "on" if next(network.parameters()).is_cuda and network.config.d_model >= 512 else "off"
@@ -202,7 +199,7 @@ def should_capture(config: TrainConfig, device: torch.device, world: Distributed
 
 
 def pick_precision(requested: str, device: torch.device) -> str:
-    """What auto means on this device."""
+    """Resolve auto for this device."""
     if requested != "auto":
         return requested
     if device.type != "cuda":

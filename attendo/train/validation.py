@@ -1,4 +1,4 @@
-"""How well the model does on pairs it does not learn from: their loss, and scores of the text it makes of them."""
+"""Validation: the loss on held-out pairs, and metrics of the decoded text."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,24 +20,24 @@ from attendo.train.loss import cross_entropy_sum
 from attendo.train.update import Updater
 
 TextPair = tuple[str, str]
-MetricFunction = Callable[[Sequence[str], Sequence[str]], float]  # of outputs and references
+MetricFunction = Callable[[Sequence[str], Sequence[str]], float]  # arguments: outputs, references
 Item = TypeVar("Item")
 
-_DECODE_PAIRS = {"cpu": 64, "cuda": 512}  # pairs decoded between two looks at whether to stop
-_MAX_CONTINUATION_TOKENS = 128  # tokens of a continuation that is shown, its beginning included
-_MAX_LOSS = 700.0  # loss whose perplexity is still a number
+_DECODE_PAIRS = {"cpu": 64, "cuda": 512}  # pairs decoded between two checks of `should_stop`
+_MAX_CONTINUATION_TOKENS = 128  # maximum tokens of a logged continuation, its prompt included
+_MAX_LOSS = 700.0  # largest loss whose perplexity does not overflow
 
 
 class ValidationStoppedError(Exception):
-    """Somebody asked for an end. Nothing is lost: the run has changed nowhere, and validates when it goes on."""
+    """A stop was requested during validation. The run has not changed, and validates again when resumed."""
 
 
 class Validator:
-    """Called with the number of a step; decodes as a user would, text in and text out.
+    """Validates the model at a step. Decoding goes from text to text, as in use.
 
-    `old_pairs` are the validation pairs of the model that is being fine-tuned: what it forgets shows there. Of running text
-    `windows` are what the loss is measured on, and the pairs are beginnings to be continued. `user_metrics` are
-    functions of a user.
+    `old_pairs` are the validation pairs of the model being fine-tuned, to measure forgetting. For a decoder-only model
+    the loss is measured on `windows`, and the pairs are prompts and their continuations. `user_metrics` are functions
+    supplied by the user.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class Validator:
         return loss, outputs, [*scores, *own]
 
     def _generate_outputs(self, sources: Sequence[str]) -> list[str]:
-        # The weights change and passes run under autocast, which what was recorded for a GPU would not follow.
+        # The weights change and passes run under autocast, which captured CUDA graphs would not follow.
         limit = {"max_length": _MAX_CONTINUATION_TOKENS} if self.model.decoder_only else {}
         at_once = _DECODE_PAIRS[self.updater.device.type]
-        order = sorted(range(len(sources)), key=lambda place: len(sources[place]))  # like lengths together
+        order = sorted(range(len(sources)), key=lambda place: len(sources[place]))  # similar lengths together
         texts = [""] * len(sources)
         for first in self._until_stopped(range(0, len(order), at_once)):
             group = order[first : first + at_once]
@@ -98,7 +98,7 @@ class Validator:
         return texts
 
     def _until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Whoever asks for an end waits for one part, not for the whole validation. All ranks leave together."""
+        """Check for a stop request before each item, to avoid waiting for the whole validation. All ranks stop."""
         for part in items:
             if self.updater.world.any(self._should_stop()):
                 raise ValidationStoppedError
@@ -115,7 +115,7 @@ class Validator:
         return ValidationSet(pairs, [collate(group) for group in group_by_length(examples, self.config.batch_tokens)])
 
     def _make_text_batches(self, pairs: Sequence[TextPair]) -> "ValidationSet":
-        """Each a window of running text, whose first token is given."""
+        """Make windows of language-model text. The first token of each is given."""
         ids = self.model.target_tokenizer.encode_many([beginning + rest for beginning, rest in pairs])
         examples = [Example((), each) for each in ids if len(each) > 1]
         groups = group_by_length(examples, self.config.batch_tokens)
@@ -125,7 +125,7 @@ class Validator:
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """Pairs as text, and in batches."""
+    """Validation pairs, as text and as batches."""
 
     pairs: Sequence[TextPair]
     batches: Iterable[Batch]
@@ -133,7 +133,7 @@ class ValidationSet:
 
 @torch.inference_mode()
 def validation_loss(network: nn.Module, batches: Iterable[Batch]) -> float:
-    """Per target token, without label smoothing, dropout off."""
+    """Return the loss per target token, without label smoothing and dropout."""
     device = next(network.parameters()).device
     total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     with eval_mode(network):

@@ -1,4 +1,4 @@
-"""How much does a server bear, and what do its clients see of it? Nothing here imports torch."""
+"""Load tests of a server: throughput, latency and rejections as clients see them. Does not import torch."""
 
 from attendo.bench.load_test.apis import Api, make_adapter
 from attendo.bench.load_test.http_client import Address, HttpClient, HttpRequest

@@ -1,4 +1,4 @@
-"""The shapes that texts are asked for in: LibreTranslate's, our own, and OpenAI's as a stream."""
+"""Adapters for the APIs of a load test: LibreTranslate, attendo's own API, and OpenAI with streaming."""
 
 import json
 from collections.abc import Mapping
@@ -13,28 +13,28 @@ Api = Literal["libretranslate", "own", "openai"]
 
 @dataclass(frozen=True)
 class ParsedResponse:
-    """What an answer holds; tokens where it tells them."""
+    """Text of a response, and its token count if the API reports it."""
 
     text: str
     tokens: int | None = None
 
 
 class ApiAdapter(Protocol):
-    """How a text becomes a question, and a reply a text."""
+    """Converts a text to a request and a response to a text."""
 
     def build_request(self, text: str) -> HttpRequest: ...
 
     def has_text(self, data: bytes) -> bool:
-        """Whether this part of a stream holds a part of the text; without a stream there is no first token."""
+        """Return True if this part of a stream contains text; False without streaming."""
 
     def parse_response(self, body: bytes) -> ParsedResponse:
-        """A body that is not whole is a `ValueError`."""
+        """Parse a complete body. Raise `ValueError` if it is incomplete."""
 
 
 async def make_adapter(api: Api, http_client: HttpClient, extra_fields: Mapping[str, Any] | None = None) -> ApiAdapter:
-    """Asks the server what it serves; the first pair of languages or model is taken unless `extra_fields` names another.
+    """Make the adapter of an API. The default languages or model are the first that the server lists.
 
-    `extra_fields` are fields that every body gets.
+    `extra_fields` are added to every body and override the defaults.
     """
     extra_fields = dict(extra_fields or {})
     if api == "own":
@@ -56,7 +56,7 @@ async def make_adapter(api: Api, http_client: HttpClient, extra_fields: Mapping[
 
 @dataclass(frozen=True)
 class LibreTranslateAdapter:
-    """`POST /translate`, as Mastodon asks."""
+    """`POST /translate`, as Mastodon calls it."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class LibreTranslateAdapter:
 
 @dataclass(frozen=True)
 class NativeAdapter:
-    """`POST /api/v1/generate`, which takes every option of decoding."""
+    """`POST /api/v1/generate`, which accepts all decoding options."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class NativeAdapter:
 
 @dataclass(frozen=True)
 class OpenAIAdapter:
-    """`POST /v1/chat/completions` as a stream of events, the last of which tells how many tokens there were."""
+    """`POST /v1/chat/completions` with streaming. The last event has the token count."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ class OpenAIAdapter:
         )
 
     def has_text(self, data: bytes) -> bool:
-        # An event that is cut in two is heard with its second half, a moment later.
+        # An event that is split over two parts is skipped; a later event counts as the first text.
         return any(_read_delta(each) for each in _parse_events(data, complete=False))
 
     def parse_response(self, body: bytes) -> ParsedResponse:
@@ -110,7 +110,7 @@ class OpenAIAdapter:
 
 
 def _parse_events(body: bytes, complete: bool) -> list[dict[str, Any]]:
-    """The data of each event; one that tells of trouble, or an end that is missing, is a `ValueError`."""
+    """Return the data of each event. Raise `ValueError` if `complete` and the stream has an error or no end."""
     told = [line.removeprefix(b"data: ") for line in body.split(b"\n") if line.startswith(b"data: ")]
     if complete and (not told or told[-1] != b"[DONE]"):
         raise ValueError("the stream broke off")
@@ -119,7 +119,7 @@ def _parse_events(body: bytes, complete: bool) -> list[dict[str, Any]]:
         try:
             event = json.loads(each)
         except ValueError:
-            continue  # [DONE], or a half
+            continue  # [DONE], or an incomplete event
         if complete and "error" in event:
             raise ValueError("the stream ended in an error")
         found.append(event)
@@ -145,7 +145,7 @@ async def _fetch_json(http_client: HttpClient, path: str) -> Any:
 
 
 def _pick_served_name(path: str, found: Any, *steps: str | int) -> str:
-    """A name among what a server says that it has."""
+    """Return a name from the server's listing. Raise `UsageError` if it is missing."""
     try:
         return str(_get_nested(found, *steps))
     except ValueError:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as plain as a load client needs it: connections that are kept, answers that are heard bit by bit."""
+"""A minimal HTTP/1.1 client for load tests, with persistent connections and streamed responses."""
 
 import asyncio
 import socket
@@ -14,20 +14,20 @@ try:
 except ModuleNotFoundError as error:
     raise UsageError("load_client_package_missing", package=error.name) from None
 
-_READ_BYTES = 65_536  # bytes that are read together
+_READ_BYTES = 65_536  # maximum bytes per read
 
 
 @dataclass(frozen=True)
 class ResponseListener:
-    """What somebody hears while a request is on its way."""
+    """Callbacks during a request."""
 
-    on_sent: Callable[[], None] = lambda: None  # all of it
-    on_data: Callable[[bytes], None] = lambda part: None  # each part of the body that comes back
+    on_sent: Callable[[], None] = lambda: None  # after the whole request was sent
+    on_data: Callable[[bytes], None] = lambda part: None  # for each part of the response body
 
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """What is sent. Without a body it is a GET."""
+    """A request: GET without a body, POST with one."""
 
     path: str
     body: bytes | None = None
@@ -36,7 +36,7 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """What came back."""
+    """A complete response."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,12 +44,12 @@ class HttpResponse:
 
 
 class HttpClientError(ConnectionError):
-    """The server closed the connection, or never took it, or spoke no HTTP."""
+    """The connection failed or was closed, or the server sent invalid HTTP."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens; its name is what it is called by in every request."""
+    """Host, port and path prefix of a server. `name` is the Host header."""
 
     host: str
     port: int
@@ -73,14 +73,14 @@ class Address:
 
 
 class HttpClient:
-    """Connections to one server. One that is free is used again; there are as many as requests at the same time."""
+    """Connections to one server. Idle connections are reused; the number of connections is not limited."""
 
     def __init__(self, address: Address, headers: Mapping[str, str] | None = None) -> None:
         self._address, self._headers = address, dict(headers or {})
         self._idle: list[_Connection] = []
 
     async def send(self, request: HttpRequest, listener: ResponseListener | None = None) -> HttpResponse:
-        """The whole reply. Whoever is cancelled hangs up."""
+        """Send a request and return the whole response. Cancelling closes the connection."""
         listener = listener or ResponseListener()
         kept = self._take_idle()
         if kept is not None:
@@ -89,14 +89,14 @@ class HttpClient:
             except HttpClientError:
                 if kept.received_any:
                     raise
-                # The server had closed it for being idle, which says nothing about the request.
+                # The server closed the idle connection before the request; retry on a new one.
         return await self._send_on(await self._open(), request, listener)
 
     async def close(self) -> None:
         for connection in self._idle:
             connection.abort()
         self._idle.clear()
-        await asyncio.sleep(0)  # lets the transports see it
+        await asyncio.sleep(0)  # let the transports close
 
     async def _send_on(
         self, connection: "_Connection", request: HttpRequest, listener: ResponseListener
@@ -149,7 +149,7 @@ class _Connection:
 
     @property
     def reusable(self) -> bool:
-        """Both sides have said all, and neither means to close."""
+        """True if both sides have finished their messages and neither closes the connection."""
         if self._protocol.our_state is not h11.DONE or self._protocol.their_state is not h11.DONE:
             return False
         self._protocol.start_next_cycle()
@@ -176,7 +176,7 @@ class _Connection:
             elif isinstance(event, h11.Data):
                 parts.append(bytes(event.data))
                 listener.on_data(parts[-1])
-        assert begun is not None  # h11 tells no end without a beginning
+        assert begun is not None  # h11 emits EndOfMessage only after a Response
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in begun.headers}
         return HttpResponse(begun.status_code, headers, b"".join(parts))
 
@@ -184,11 +184,11 @@ class _Connection:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
             data = await self._reader.read(_READ_BYTES)
             self.received_any |= bool(data)
-            self._protocol.receive_data(data)  # nothing means the end; in the middle of a reply h11 objects to it
+            self._protocol.receive_data(data)  # empty data is the end; in the middle of a response h11 raises
         if isinstance(event, h11.ConnectionClosed):
             raise HttpClientError("the server closed the connection without an answer")
         return event
 
     def abort(self) -> None:
-        """At once, as somebody does who is tired of waiting."""
+        """Close the connection at once, as a client that gives up does."""
         self._writer.transport.abort()

@@ -14,23 +14,23 @@ from attendo.bench.load_test.apis import ApiAdapter, ParsedResponse
 from attendo.bench.load_test.http_client import HttpClient, HttpClientError, ResponseListener
 from attendo.errors import UsageError
 
-_MAX_REASON_BYTES = 300  # bytes of what a server says when it rejects a request
+_MAX_REASON_BYTES = 300  # bytes of a rejection's body that are kept
 RequestEnd = Literal["answered", "rejected", "late", "left", "failed"]
 
 
 @dataclass(frozen=True)
 class Load:
-    """By `rate`, so many requests a second at random moments, or by `clients`, each of which asks once it is answered.
+    """A load with `rate` requests per second at random times, or with `clients` that send after each response.
 
-    A rate is an open loop: a slow server is not spared, as it would be by clients that wait for it.
+    A rate is an open loop: unlike waiting clients, it does not slow down with a slow server.
     """
 
     rate: float | None = None
     clients: int | None = None
     seconds: float = 10.0
-    deadline: float = 10.0  # seconds until a client gives up
-    leaving: float = 0.0  # share of clients that leave before
-    leave_within: float = 0.5  # seconds in which those leave, once they have asked
+    deadline: float = 10.0  # client timeout in seconds
+    leaving: float = 0.0  # share of clients that disconnect earlier
+    leave_within: float = 0.5  # seconds after the request within which those clients disconnect
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ class Load:
         return "1 client" if self.clients == 1 else f"{self.clients} clients"
 
     def schedule_requests(self, texts: int) -> Iterator["PlannedRequest"]:
-        """Without end for clients; for a rate, until the seconds are over. The same in every call."""
+        """Yield requests: endlessly for clients, until `seconds` for a rate. The same in every call."""
         dice, at = Random(f"{self.seed} {self.name}"), 0.0
         for number in count():
             if self.rate is not None:
@@ -64,7 +64,7 @@ class Load:
 
 @dataclass(frozen=True)
 class PlannedRequest:
-    """One request: when it comes, with which text, and after how long its client leaves, should it do so."""
+    """One request: its time, its text, and the seconds until its client disconnects, if it does."""
 
     number: int
     due: float
@@ -74,16 +74,16 @@ class PlannedRequest:
 
 @dataclass(frozen=True)
 class RequestOutcome:
-    """What became of a request. Seconds count from when it was due, not from when there was time to send it."""
+    """Outcome of a request. Latency counts from the time it was due, even if it was sent later."""
 
     end: RequestEnd
-    due: float  # seconds from the beginning of the load, like `ended_at`
+    due: float  # seconds from the start of the load, like `ended_at`
     ended_at: float
-    status: int | None = None  # where there was a reply
-    first_token_seconds: float | None = None  # seconds until the first part of its text
+    status: int | None = None  # HTTP status, if there was a response
+    first_token_seconds: float | None = None  # seconds until the first part of the text
     response: ParsedResponse | None = None
-    text_index: int = 0  # which text was asked for
-    reason: str = ""  # it failed, or what was told with a rejection
+    text_index: int = 0  # index of the requested text
+    reason: str = ""  # of a failure or rejection
 
     @property
     def seconds(self) -> float:
@@ -92,15 +92,17 @@ class RequestOutcome:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a client waits, in seconds: until the deadline from when it was due, or, once it has asked, until it
-    means to leave. Whoever leaves has been heard, so that both sides can count it."""
+    """Client timeouts in seconds. The deadline counts from the due time, `leaves_after` from the end of sending.
+
+    A client disconnects only after its request was sent, so that client and server count the same requests.
+    """
 
     deadline: float
     leaves_after: float | None = None
 
 
 class LoadClient:
-    """Asks one server in one shape; `begin` is the moment that all times count from."""
+    """Sends requests to one server through one API. All times count from `begin`."""
 
     def __init__(self, http_client: HttpClient, adapter: ApiAdapter, begin: float | None = None) -> None:
         self._http_client, self._adapter = http_client, adapter
@@ -146,7 +148,7 @@ class LoadClient:
 async def run_load(
     http_client: HttpClient, adapter: ApiAdapter, texts: Sequence[str], load: Load
 ) -> list[RequestOutcome]:
-    """In the order in which they were due. Ends when the last has its answer, or has given up."""
+    """Run a load until every request has an outcome. Return the outcomes in order of their due times."""
     found: list[RequestOutcome] = []
 
     async def one(planned: PlannedRequest, due: float) -> None:
@@ -162,7 +164,7 @@ async def run_load(
 async def request_all(
     http_client: HttpClient, adapter: ApiAdapter, texts: Sequence[str], clients: int, deadline: float
 ) -> list[RequestOutcome]:
-    """Every text once, in order, by so many clients at the same time."""
+    """Send every text once with `clients` concurrent clients, and return the outcomes in order of the texts."""
     asker, found, waiting = LoadClient(http_client, adapter), dict[int, RequestOutcome](), list(enumerate(texts))[::-1]
 
     async def client() -> None:
@@ -181,8 +183,10 @@ SendOne = Callable[[PlannedRequest, float], Any]
 
 @contextmanager
 def _freeze_gc() -> Iterator[None]:
-    """Python looks through all that there is now and then, which takes it 0.1 s where torch is loaded: time in which
-    answers lie unread and requests unsent, and which would count as the server's. What nobody needs any more waits."""
+    """Exclude existing objects from garbage collection during the load.
+
+    With torch loaded, a full collection blocks the event loop for 0.1 s, which would count as server latency.
+    """
     gc.freeze()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Load tests of one or several servers, and their latency and throughput summaries."""
+"""Runs load tests of one or several servers, and summarises latency and throughput."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class LatencyStats:
-    """Seconds: half, nine tenths, ninety-nine hundredths of all took no longer, and the slowest."""
+    """Percentiles of the latency and its maximum, in seconds."""
 
     p50: float
     p90: float
@@ -36,8 +36,10 @@ class LatencyStats:
 
 @dataclass(frozen=True)
 class LoadSummary:
-    """Of one load. Only answers that came while the load lasted count for its throughput: what is worked off when
-    nothing new comes tells nothing about how much the server can take."""
+    """Summary of one load. Throughput counts only responses that arrive during the load.
+
+    Requests finished after it do not show how much load the server can sustain.
+    """
 
     offered: int
     answered: int
@@ -47,11 +49,11 @@ class LoadSummary:
     failed: int
     requests_per_second: float
     tokens_per_second: float | None
-    latency: LatencyStats | None  # of what was answered
+    latency: LatencyStats | None  # of answered requests
     first_token: LatencyStats | None
     rejection: LatencyStats | None
-    failures: tuple[str, ...] = ()  # different reasons
-    told: dict[int, str] = field(default_factory=dict)  # with the first rejection of each status
+    failures: tuple[str, ...] = ()  # distinct reasons
+    told: dict[int, str] = field(default_factory=dict)  # body of the first rejection of each status
 
     @classmethod
     def from_outcomes(cls, outcomes: Sequence[RequestOutcome], seconds: float) -> "LoadSummary":
@@ -83,40 +85,40 @@ class LoadSummary:
 
 @dataclass(frozen=True)
 class LoadTestPlan:
-    """Which servers, by name, under which loads, how often."""
+    """Servers by name, loads and number of rounds of a load test."""
 
-    servers: Mapping[str, str]  # name and address
+    servers: Mapping[str, str]  # name → URL
     loads: Sequence[Load]
     texts: Sequence[str]
     api: Api = "libretranslate"
-    fields: Mapping[str, Any] = field(default_factory=dict)  # of every body
+    fields: Mapping[str, Any] = field(default_factory=dict)  # added to every request body
     headers: Mapping[str, str] = field(default_factory=dict)
     rounds: int = 1
-    warm_up: float = 1.0  # seconds under the first load before anything counts
+    warm_up: float = 1.0  # seconds under the first load before measuring
 
 
 @dataclass(frozen=True)
 class LoadProgress:
-    """What comes next, for whoever waits."""
+    """A description of the next step."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class LoadMeasurement:
-    """One server under one load, all rounds together."""
+    """One server under one load, over all rounds."""
 
     server: str
     load: str
     summary: LoadSummary
-    rounds: tuple[float, ...]  # requests answered in a second
-    beside_first_load: float | None = None  # throughput in relation to the same server under the first load
-    first_beside_it: float | None = None  # how many times as much the first server answers under this load
+    rounds: tuple[float, ...]  # answered requests per second, per round
+    beside_first_load: float | None = None  # throughput divided by the same server's under the first load
+    first_beside_it: float | None = None  # throughput of the first server divided by this server's
 
 
 @dataclass(frozen=True)
 class ConsistencyResult:
-    """Texts under load beside those of one request at a time."""
+    """Comparison of outputs under load with outputs of one request at a time."""
 
     server: str
     texts: int
@@ -133,7 +135,7 @@ LoadReport = LoadProgress | LoadMeasurement
 
 
 async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
-    """Every server under every load; what all rounds of one had together comes at the end."""
+    """Run every load on every server, and yield progress, then the measurements over all rounds."""
     wires = {name: HttpClient(Address.parse(url), plan.headers) for name, url in plan.servers.items()}
     try:
         shapes = {name: await make_adapter(plan.api, wire, plan.fields) for name, wire in wires.items()}
@@ -143,7 +145,7 @@ async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
             await run_load(wire, shapes[name], plan.texts, replace(plan.loads[0], seconds=plan.warm_up, leaving=0.0))
         for turn in range(plan.rounds):
             for number, load in enumerate(plan.loads):
-                for name in _rotate(list(wires), turn):  # nobody always comes after the same one
+                for name in _rotate(list(wires), turn):  # rotate the order in every round
                     yield LoadProgress(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
                     told = await run_load(wires[name], shapes[name], plan.texts, replace(load, seed=load.seed + turn))
                     found.setdefault((name, number), []).append(told)
@@ -155,7 +157,7 @@ async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
 
 
 async def check_consistency(plan: LoadTestPlan, clients: int) -> AsyncIterator[ConsistencyResult]:
-    """S12: whether each server says under load what it says to a single client."""
+    """S12: compare each server's outputs under load with its outputs for a single client."""
     for name, url in plan.servers.items():
         wire = HttpClient(Address.parse(url), plan.headers)
         try:
@@ -166,7 +168,7 @@ async def check_consistency(plan: LoadTestPlan, clients: int) -> AsyncIterator[C
 
 
 async def wait_until_ready(url: str, headers: Mapping[str, str] | None = None, seconds: float = 300.0) -> None:
-    """Waits until a server says that it can answer."""
+    """Wait until a server is ready. Raise `ServerError` after `seconds`."""
     wire, until, told = HttpClient(Address.parse(url), headers), time.monotonic() + seconds, "it does not answer"
     while time.monotonic() < until:
         try:
@@ -199,7 +201,7 @@ def _combine_rounds(
         for name in plan.servers:
             key = (name, number)
             whole = LoadSummary.from_outcomes([each for told in found[key] for each in told], load.seconds)
-            # Outcomes of several rounds lie over one another in time, so their sums are divided.
+            # `found` has the outcomes of all rounds, so tokens per second are divided by their number.
             tokens = whole.tokens_per_second
             whole = replace(
                 whole,

@@ -18,21 +18,21 @@ from attendo.data.corpus_files import read_lines
 from attendo.demo_task import BuiltinTask
 from attendo.errors import AttendoError, DataError, ModelError
 
-_START_TIMEOUT = 300.0  # a large model is read, checked and compiled
+_START_TIMEOUT = 300.0  # seconds; a large model is loaded, verified and compiled
 _STOP_TIMEOUT = 20.0
 _EXIT_TIMEOUT = 1.0
-# Without -P Python would take modules from the folder that this is called in, whatever lies there.
+# Without -P, Python would import modules from the current folder.
 _ATTENDO = (sys.executable, "-P", "-m", "attendo")
-_ADDRESS_PREFIX = "http://"  # what the line begins with that `attendo serve` prints when it listens
+_ADDRESS_PREFIX = "http://"  # start of the line that `attendo serve` prints when it listens
 
 
 class ServerError(AttendoError):
-    """A server that was started for a measurement did not come up."""
+    """A server that was started for a load test did not become ready."""
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that has said where it listens."""
+    """A server that has printed its address."""
 
     url: str
     pid: int
@@ -40,7 +40,7 @@ class RunningServer:
 
 @contextmanager
 def start_server(folders: Sequence[Path], *options: str) -> Iterator[RunningServer]:
-    """`attendo serve` with these options in a process of its own, until the end of the block."""
+    """Run `attendo serve` with these options in a process until the block ends."""
     command = [*_ATTENDO, "serve", *map(str, folders), "--port", "0", *options]
     with TemporaryFile("w+", encoding="utf-8") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -52,7 +52,7 @@ def start_server(folders: Sequence[Path], *options: str) -> Iterator[RunningServ
 
 @contextmanager
 def export_temporarily(folder: Path, engine: str) -> Iterator[Path]:
-    """The model as another engine has it, in a folder that is gone after the block."""
+    """Export the model for another engine to a temporary folder, which is removed after the block."""
     with TemporaryDirectory(prefix="attendo-bench-") as place:
         out = Path(place, engine)
         command = [*_ATTENDO, "export", str(folder), str(out), "--to", engine]
@@ -75,7 +75,7 @@ def _wait_for_address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
                 return line.strip().rstrip("/")
             if not line:
                 break
-    with suppress(subprocess.TimeoutExpired):  # it may be about to end by itself, and its exit code says more
+    with suppress(subprocess.TimeoutExpired):  # a process that is about to end has a more useful exit code
         process.wait(_EXIT_TIMEOUT)
     process.kill()
     errors.seek(0)
@@ -100,7 +100,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
 
 
 def load_texts(path: Path | None, max_texts: int = 500) -> list[str]:
-    """At most so many that are not empty."""
+    """Return at most `max_texts` non-empty texts of the file, or of the built-in task without a file."""
     lines = (pair.source for pair in BuiltinTask().train()) if path is None else read_lines(path)
     found = list(islice((line for line in lines if line.strip()), max_texts))
     if not found:

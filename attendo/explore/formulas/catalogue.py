@@ -83,12 +83,12 @@ def find_formula(entry: TracedTensor) -> Formula:
 
 
 def bind_formula(entry: TracedTensor) -> str:
-    """The formula of a tensor with the real shapes behind it."""
+    """Return the formula of a tensor followed by the actual shapes."""
     return find_formula(entry).bind_shapes(entry.operands, entry.shape, entry.letter)
 
 
 def evaluate_facts(trace: Trace) -> list[tuple[Formula, str]]:
-    """Every fact with what this run shows of it: nothing, where the model has none of it or training alone has it."""
+    """Return every fact with its numbers; "" if the model lacks it or it concerns only training."""
     return [(each, each.numbers(trace) if each.numbers else "") for each in FACTS]
 
 
@@ -98,7 +98,7 @@ def explain_symbols(formula: Formula, language: Language) -> dict[str, str]:
 
 
 def catalogue_json() -> dict[str, Any]:
-    """The catalogue as plain values, both languages."""
+    """Return the catalogue as JSON values, in both languages."""
     return {
         each.name: {
             "rows": list(each.spec_ids),

@@ -134,7 +134,7 @@ def _memory_cache_size(trace: Trace) -> str:
 
 
 def _alignment(trace: Trace) -> str:
-    """Of the last layer that was kept, the mean of its heads."""
+    """Argmax alignment by the mean of the heads of the last traced layer."""
     if not trace.cross.size(0):
         return ""
     best = trace.cross[-1].mean(dim=0).argmax(dim=-1).tolist()
@@ -143,7 +143,7 @@ def _alignment(trace: Trace) -> str:
 
 
 def _attention_row(trace: Trace) -> str:
-    """One row of one head: scores, weights."""
+    """Scores and weights of one row of one head."""
     if not trace.cross.size(0):
         return ""
     site = f"decoder.{trace.decoder_layers[-1]}.cross"

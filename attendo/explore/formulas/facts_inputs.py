@@ -9,7 +9,7 @@ from attendo.model.trace_layers import softmax
 from attendo.text import BOS, EOS, PAD, UNK
 from attendo.text_model import Trace
 
-_MAX_SHOWN_PIECES = 6  # tokens of a sentence in one line
+_MAX_SHOWN_PIECES = 6  # per sentence
 
 
 def _special_tokens(trace: Trace) -> str:
@@ -61,7 +61,7 @@ def _position_table(trace: Trace) -> str:
 
 
 def _linear_shift(trace: Trace) -> str:
-    """Sine and cosine of a sum: the vector one place on is a rotation of each pair."""
+    """By the addition theorems, the next position's vector is a rotation of each (sine, cosine) pair."""
     if trace.config.positions not in ("sinusoidal", "rotary") or len(trace.target_pieces) < 2:
         return ""
     frequencies, angles = trace["target.frequencies"], trace["target.angles"]
@@ -235,7 +235,7 @@ def _combined_masks(trace: Trace) -> str:
 
 
 def _leak(trace: Trace) -> str:
-    """What would fall on the future, were the scores not masked."""
+    """Attention weight on future tokens without the causal mask."""
     told = []
     for n in trace.decoder_layers[:8]:
         future = softmax(trace[f"decoder.{n}.self.scores"]).triu(diagonal=1).sum(dim=-1).mean()

@@ -29,7 +29,7 @@ def _activation_zeros(trace: Trace) -> str:
 
 
 def _position_wise(trace: Trace) -> str:
-    """The feed-forward network of one row alone gives that row."""
+    """The feed-forward network maps each row independently."""
     name = next(name for name in trace if name.endswith(".feed_forward.inner"))
     return f"{trace[name].size(0)} × [{trace.config.d_model}] → [{trace[name].size(1)}] → [{trace.config.d_model}]"
 

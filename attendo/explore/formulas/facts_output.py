@@ -44,7 +44,7 @@ def _greedy(trace: Trace) -> str:
 
 
 def _beam(trace: Trace) -> str:
-    """The rivals of the first token, by the logarithm that a beam adds up."""
+    """Top candidates for the first token with their log-probabilities, which beam search sums."""
     first = trace.steps(3)[0].top
     return ", ".join(f"{each.piece} {math.log(max(each.probability, 1e-30)):.2f}" for each in first)
 

@@ -12,16 +12,16 @@ from attendo.text_model import Trace
 
 @dataclass(frozen=True)
 class Formula:
-    """One step of the calculation, or a fact about it that a run shows in numbers."""
+    """A computation step, or a fact about it with numbers from a run."""
 
-    name: str  # what a trace calls it
-    spec_ids: tuple[str, ...]  # of the list of what must be seen, A1 to K8
-    text: str  # in one line; {x} is the letter of the vectors that go in
-    en: str  # what it does, in one sentence
+    name: str  # key in the catalogue and in a trace
+    spec_ids: tuple[str, ...]  # ids in the specification, A1 to K8
+    text: str  # one line; {x} is the letter of the input
+    en: str  # explanation in one sentence
     zh: str
-    symbols: str = ""  # those that the glossary explains, by spaces
-    shapes: str = ""  # how the shapes of the operands stand together: "{0}·{1} + {2}"
-    numbers: Callable[[Trace], str] | None = None  # what a run shows of it; nothing where this model has none of it
+    symbols: str = ""  # keys of the glossary, separated by spaces
+    shapes: str = ""  # format of the operand shapes: "{0}·{1} + {2}"
+    numbers: Callable[[Trace], str] | None = None  # numbers of a run; "" if the model lacks it
 
     def render(self, letter: str = "X") -> str:
         return self.text.replace("{x}", letter)
@@ -30,7 +30,7 @@ class Formula:
         return self.en if language == "en" else self.zh
 
     def bind_shapes(self, operands: Sequence[Sequence[int]], result: Sequence[int], letter: str = "X") -> str:
-        """`Q = Y·W_Q + b_Q : [5, 512]·[512, 512] + [512] → [5, 512] → [8, 5, 64]`."""
+        """Return e.g. `Q = Y·W_Q + b_Q : [5, 512]·[512, 512] + [512] → [5, 512] → [8, 5, 64]`."""
         given = self.shapes.format(*(format_shape(each) for each in operands))
         return f"{self.render(letter)} : {f'{given} → ' if given else ''}{format_shape(result)}"
 
@@ -40,7 +40,7 @@ def format_shape(sizes: Sequence[int]) -> str:
 
 
 def last_attention_site(trace: Trace) -> str:
-    """The last attention that was kept: to the source, where there is one."""
+    """Return the last traced attention site: cross-attention if the model has it."""
     return [name.removesuffix(".weights") for name in trace if name.endswith(".weights")][-1]
 
 

@@ -1,4 +1,4 @@
-"""Formulas of the computation steps; each tensor of a trace names one of them."""
+"""Formulas of the computation steps. Each tensor of a trace refers to one of them."""
 
 from attendo.explore.formulas.formula import Formula
 

@@ -1,4 +1,4 @@
-"""The same weights as a model folder of CTranslate2."""
+"""Converter from a `Transformer` to a CTranslate2 model folder."""
 
 import math
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ from attendo.text import CONTROL_PIECES, EOS
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-# Of the weights in the folder. CTranslate2 turns them into what it computes in when it loads them.
+# Precision of the stored weights. CTranslate2 converts them to its compute type when it loads them.
 CTranslate2Quantization = Literal[
     "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
 ]
 
-_SUPPRESS_BIAS = -1e4  # a bias that a half-precision number can hold
+_SUPPRESS_BIAS = -1e4  # fits in float16
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
 
 def incompatibilities(config: ModelConfig) -> list[str]:
-    """Why CTranslate2 cannot hold such a network, one line a reason; nothing where it can."""
+    """Return one line per reason why CTranslate2 cannot hold this network; empty if it can."""
     if config.decoder_only:
         return ["it has no encoder"]
     keys, values = config.head_width, _value_width(config)
     sizes = {config.source_vocab_size or 0, config.target_vocab_size or 0}
     fits = {
-        # Narrower ones are filled up with zeros, but turned keys must keep their places.
+        # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
         f"keys are {keys} wide and turned, values {values}": config.positions != "rotary" or keys >= values,
         f"a vocabulary of {min(sizes)} tokens has no room for pad, unk, bos and eos": min(sizes) > EOS,
     }
@@ -56,9 +56,9 @@ def to_ctranslate2(
 ) -> None:
     """Write a new folder that `ctranslate2.Translator` loads, for sequences of at most `max_length` tokens.
 
-    `vocabularies` name the tokens of source and target, control tokens first; unless given, they have the names of
-    `placeholder_pieces`. The source is given without eos: the folder says that it is added. `suppress_tokens` tokens are never
-    said, even if nobody forbids them.
+    `vocabularies` are the token names of source and target, control tokens first; the default is `placeholder_pieces`.
+    Pass sources without eos: the folder sets `add_source_eos`. `suppress_tokens` are never generated, even if the
+    caller does not suppress them.
     """
     if reasons := incompatibilities(network.config):
         raise ModelError("ctranslate2_network_unsupported", reasons="; ".join(reasons))
@@ -78,7 +78,7 @@ def to_ctranslate2(
 
 
 def placeholder_pieces(vocab_size: int) -> list[str]:
-    """A name for each id that no other id has."""
+    """Return a unique name for each id."""
     return [*CONTROL_PIECES, *(f"<{each}>" for each in range(len(CONTROL_PIECES), vocab_size))]
 
 
@@ -98,7 +98,7 @@ def _build_spec(network: Transformer, max_length: int) -> "TransformerSpec":
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     config = network.config
-    assert network.source is not None  # obstacles has seen to it
+    assert network.source is not None  # `incompatibilities` rejects networks without an encoder
     choices = _spec_options(config)
     encoder = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **choices)
     decoder = TransformerDecoderSpec(config.num_decoder_layers, config.num_heads, **choices)
@@ -126,7 +126,7 @@ def _value_width(config: ModelConfig) -> int:
 
 
 def _spec_options(config: ModelConfig) -> dict[str, Any]:
-    """What both stacks are told. Where the norms stand is set afterwards: only pre-norm is let have a final one."""
+    """Return the options of both stacks. `pre_norm` is set later: only pre-norm specs may have a final norm."""
     from ctranslate2.specs.common_spec import Activation
 
     choices: dict[str, Any] = {
@@ -155,7 +155,7 @@ def _set_stack(stack: Any, embeddings: Any, embedding: Embedding, max_length: in
 
 
 def _position_table(embedding: Embedding, max_length: int) -> Tensor:
-    """What is added at each position. Zeros where nothing is, because there is no saying so."""
+    """Return the vectors added at each position: zeros if none are added, as CTranslate2 has no option for that."""
     positions, tokens = embedding.positions, embedding.tokens
     length = min(max_length, positions.max_length) if isinstance(positions, LearnedPositions) else max_length
     return positions.add(torch.zeros(1, length, tokens.embedding_dim, device=tokens.weight.device), 0)[0]
@@ -172,7 +172,7 @@ def _set_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
 
 
 def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: bool) -> None:
-    """Queries, keys and values stand in one matrix here as there; towards the memory the queries are apart."""
+    """Set one matrix for queries, keys and values. Cross-attention has a separate matrix for queries."""
     (weight, bias), output = _pad_to_one_width(attention)
     if self_attention:
         _set_linear(spec.linear[0], weight, bias)
@@ -184,9 +184,9 @@ def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: boo
 
 
 def _pad_to_one_width(attention: MultiHeadAttention) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """The projections and the output weight, with zeros where keys or values are narrower than the others.
+    """Return the projections and the output weight, padded with zeros to the larger width of keys and values.
 
-    There queries · keys are divided by the root of the new width, so queries are multiplied by what that is too much.
+    CTranslate2 divides queries · keys by the root of the padded width, so queries are scaled up to compensate.
     """
     heads, keys, values = attention.num_heads, attention.d_key, attention.d_value
     project, output, width = attention.project, attention.output.weight, max(keys, values)
@@ -226,5 +226,5 @@ def _set_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _array(weight: Tensor) -> NDArray[np.float32]:
-    """A copy: CTranslate2 quantizes in place."""
+    """Return a copy, because CTranslate2 quantizes in place."""
     return weight.detach().float().cpu().numpy().copy()

@@ -1,4 +1,4 @@
-"""An engine from outside: the same requests and rules, answered by CTranslate2 from a folder exported to it."""
+"""Engine that runs decoding requests with CTranslate2 on an exported folder."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from attendo.interop.huggingface.vocabulary import name_to_id
 from attendo.nn.devices import is_out_of_memory
 from attendo.text import BOS, EOS, PAD
 
-_MAX_ERROR_CHARS = 200  # characters of its errors
+_MAX_ERROR_CHARS = 200  # of CTranslate2's error messages
 
 
 class CTranslate2Engine:
-    """Greedy, and beams with the meaning of `like="ctranslate2"`. What it cannot honour is a `UsageError`.
+    """Greedy and beam search with the semantics of `like="ctranslate2"`. Unsupported options raise a `UsageError`.
 
-    `batch_tokens` is how many source tokens it takes side by side. The log-probabilities of answers are asked for
-    afterwards: those that it searches by leave out what was forbidden.
+    `batch_tokens` is the maximum number of source tokens in a batch. Log-probabilities of outputs are computed after
+    the search, because CTranslate2's search scores are renormalised without the suppressed tokens.
     """
 
     def __init__(self, model: CTranslate2Model, batch_tokens: int = 4096) -> None:
@@ -47,7 +47,7 @@ class CTranslate2Engine:
             yield FinishedBatch(group, _build_frontier(group, found))
 
     def _check(self, request: DecodeRequest) -> None:
-        """Behind its table of positions CTranslate2 has nothing to add."""
+        """Raise a `UsageError` if a sequence exceeds CTranslate2's position table."""
         for what, tokens in (("a source", len(request.source)), ("an answer", request.max_length)):
             if tokens >= self._model.max_length:
                 most = self._model.max_length - 1
@@ -60,7 +60,7 @@ class CTranslate2Engine:
             self._model.translator.translate_batch,
             [self._source_pieces(request) for request in group],
             target_prefix=[[self._target[each] for each in request.prefix] for request in group],
-            max_decoding_length=max_length + 1,  # eos counts there
+            max_decoding_length=max_length + 1,  # CTranslate2 counts eos
             min_decoding_length=min(min_length, max_length + 1),
             max_input_length=0,
             max_batch_size=self._batch_tokens,
@@ -90,7 +90,7 @@ class CTranslate2Engine:
     def _score(
         self, group: list[DecodeRequest], hypotheses: list[list["_CTranslate2Hypothesis"]], options: CTranslate2Options
     ) -> None:
-        """As the model has it: the log-probability of every token that was said, eos included."""
+        """Set the model's log-probability of every hypothesis, eos included."""
         rows = [(request, row) for request, rows in zip(group, hypotheses, strict=True) for row in rows]
         told = self._call(
             self._model.translator.score_batch,
@@ -106,7 +106,7 @@ class CTranslate2Engine:
                 row.value = row.log_probability - sum(scored.log_probs[: options.unscored_tokens])
 
     def _call(self, call: Callable[..., Any], *texts: Any, **options: Any) -> Any:
-        """What CTranslate2 finds wrong with its folder only now is a `ModelError`."""
+        """Call CTranslate2. Raise a `ModelError` for faults of the folder that it finds only at inference."""
         try:
             return call(*texts, **options)
         except (RuntimeError, ValueError) as error:
@@ -121,10 +121,10 @@ class CTranslate2Engine:
 
 @dataclass
 class _CTranslate2Hypothesis:
-    """A hypothesis."""
+    """An output of CTranslate2 with its scores."""
 
     ids: list[int]
-    value: float | None  # what it was chosen by; None: its log-probability
+    value: float | None  # ranking score; None: `_score` sets it from the log-probability
     ended_by_eos: bool
     cut: bool
     ended: bool
@@ -136,7 +136,7 @@ class _CTranslate2Hypothesis:
 
 
 def _build_frontier(group: Sequence[DecodeRequest], hypotheses: Sequence[Sequence[_CTranslate2Hypothesis]]) -> Frontier:
-    """As a search would leave it; places without a hypothesis stand last, and hold nothing."""
+    """Return the hypotheses as a `Frontier`. Empty rows fill up each request to the same width."""
     width = max(map(len, hypotheses))
     asked = limit_tensors(group, torch.device("cpu"))
     empty = _CTranslate2Hypothesis([], None, ended_by_eos=False, cut=True, ended=False)

@@ -1,7 +1,7 @@
-"""A whole text model as a folder of CTranslate2: network, vocabularies, tokenizers and decoding defaults.
+"""Text model as a CTranslate2 folder: network, vocabularies, tokenizers and decoding defaults.
 
-model.bin  config.json  shared_vocabulary.json (or source_ and target_)     CTranslate2's own
-joint.* (or source.* and target.*)  generation.json  about.json             ours, as in a model folder
+model.bin  config.json  shared_vocabulary.json (or source_ and target_)     read by CTranslate2
+joint.* (or source.* and target.*)  generation.json  about.json             read by attendo, as in a model folder
 """
 
 from collections.abc import Collection, Sequence
@@ -40,22 +40,22 @@ _EXPORT_AGAIN = "export the model again"
 
 @dataclass(frozen=True)
 class CTranslate2Model:
-    """What such a folder holds."""
+    """Contents of an exported CTranslate2 folder."""
 
     translator: Any  # a `ctranslate2.Translator`
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     generation: dict[str, Any]
-    max_length: int  # tokens of a source or an answer, a control token included
+    max_length: int  # tokens of a source or an output, including one control token
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
-        """Of the ids of source and target."""
+        """Token names of source and target, by id."""
         return vocabulary_names(self.source_tokenizer), vocabulary_names(self.target_tokenizer)
 
 
 def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
-    """Into a folder that is there and empty. Says what it could not take along."""
+    """Write into an existing empty folder. Return notes on what the format cannot store."""
     require_package("ctranslate2", "export", "an export to ctranslate2")
     tokenizers = model.source_tokenizer, model.target_tokenizer
     names = vocabulary_names(tokenizers[0]), vocabulary_names(tokenizers[1])
@@ -69,7 +69,7 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision
 
 
 def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[str]:
-    """What attendo puts there by itself, and whoever loads the model elsewhere must."""
+    """Return notes on prefixes that attendo adds and that other programs must add themselves."""
     before, begin = model_prefix_ids(model)
     pieces = (" ".join(names[side][token] for token in ids) for side, ids in enumerate((before, begin)))
     told = ("every source must begin with", "every answer with (target_prefix)")
@@ -91,9 +91,9 @@ def load_ctranslate2_systems(model: TextModel, folder: Path) -> tuple[ComparedSy
 
 
 def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | None = None) -> CTranslate2Model:
-    """The folder that `attendo export --to ctranslate2` wrote; `threads`: as many as torch has, unless given.
+    """Open a folder that `attendo export --to ctranslate2` wrote. `threads` defaults to torch's thread count.
 
-    `device` is cpu, cuda, cuda:N, or auto for a GPU where CTranslate2 finds one.
+    `device` is cpu, cuda, cuda:N, or auto for a GPU if CTranslate2 finds one.
     """
     require_package("ctranslate2", "export", "a CTranslate2 model")
     import ctranslate2
@@ -126,7 +126,7 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
 
 
 def _check_vocabularies(folder: Path, names: Collection[str], source: Tokenizer, target: Tokenizer) -> None:
-    """CTranslate2 names tokens as the tokenizers do."""
+    """Raise a `ModelError` if CTranslate2's vocabularies differ from those of the tokenizers."""
     files = {"shared_vocabulary.json": source, "source_vocabulary.json": source, "target_vocabulary.json": target}
     for name, tokenizer in files.items():
         if (folder / name).exists():
@@ -140,7 +140,7 @@ def _check_vocabularies(folder: Path, names: Collection[str], source: Tokenizer,
 
 
 def _check_config(path: Path) -> None:
-    """What CTranslate2 would find out when it answers, or never."""
+    """Check settings that CTranslate2 would check only at inference, or never."""
     config = read_json(path)
     tokens = {"bos_token": CONTROL_PIECES[BOS], "eos_token": CONTROL_PIECES[EOS], "unk_token": CONTROL_PIECES[UNK]}
     meant = {**tokens, "decoder_start_token": CONTROL_PIECES[BOS], "add_source_bos": False, "add_source_eos": True}
@@ -160,7 +160,7 @@ def _check_config(path: Path) -> None:
 
 
 def compute_type(precision: str, device: str = "cpu") -> str:
-    """What CTranslate2 computes in where it cannot in that precision: it would choose the same, and warn."""
+    """Return the precision if the device supports it, else float32, which CTranslate2 would choose with a warning."""
     import ctranslate2
 
     return precision if precision in ctranslate2.get_supported_compute_types(device) else "float32"

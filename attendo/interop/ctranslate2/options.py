@@ -1,4 +1,4 @@
-"""A strategy and its rules as options of CTranslate2, or the reasons why they cannot be meant there."""
+"""Conversion of a strategy and its rules to CTranslate2 options, and checks for unsupported settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _KNOWN_RULES = (
     ),
 )
 
-# That honour what this one does not; whatever is not named here all of them do.
+# Engines that support the options CTranslate2 lacks. All other engines support options not listed here.
 _ENGINES = {
     "constraints": NATIVE_SEARCH_ENGINES,
     "alignments": NATIVE_ENGINES,
@@ -52,21 +52,21 @@ _ENGINES = {
 
 @dataclass(frozen=True)
 class CTranslate2Options:
-    """What `translate_batch` is told of a search, lengths aside."""
+    """Search options of `translate_batch`, without the lengths."""
 
     settings: dict[str, Any]
     num_hypotheses: int
     length_penalty: float
     free_end: bool
-    renormalised: bool  # what is forbidden leaves its probability to the rest
+    renormalised: bool  # probabilities are renormalised after tokens are suppressed
     has_min_length: bool
-    unscored_tokens: int  # first tokens of every answer that cost nothing
+    unscored_tokens: int  # number of first tokens of every output that do not count in the score
 
 
 def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) -> CTranslate2Options:
-    """`names` are those of the target's ids. What cannot be honoured is a `UsageError` that names all of it."""
+    """Return the options; `names` are the target token names. A `UsageError` lists all unsupported settings."""
     refuse([*_unsupported_in_strategy(strategy, rules), *_unsupported_in_rules(rules)])
-    assert isinstance(strategy, Greedy | Beam)  # others have been refused
+    assert isinstance(strategy, Greedy | Beam)  # `refuse` rejects all others
     settings: dict[str, Any] = {
         "beam_size": strategy.width,
         "suppress_sequences": _suppress_sequences(rules, names) or None,
@@ -93,7 +93,7 @@ def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]
 
 
 def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig) -> None:
-    """The same for what a caller asks of a text model, before anything is done."""
+    """Raise a `UsageError` if CTranslate2 does not support the options of a call."""
     asked = {
         "constraints": bool(options.constraints),
         "alignments": options.alignments,
@@ -107,13 +107,13 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
 
 
 def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
-    """The settings with the meaning that a search has there, as far as a call does not say otherwise.
+    """Return the settings with CTranslate2's search semantics. The caller then applies `options` on top.
 
-    Its beam is that of `like="ctranslate2"`. Greedy is ours, but never ends by force.
+    Beam search follows `like="ctranslate2"`. Greedy search is attendo's, but never forces eos at the limit.
     """
     asked = config.override(**{name: options[name] for name in options if name in GenerationConfig.model_fields})
     if asked.sample or asked.groups > 1 or options.get("constraints"):
-        return config  # to be refused as it is
+        return config  # unsupported: rejected later
     if asked.beam == 1 and asked.repetition_penalty == 1:
         forced = asked.at_limit == "end" or asked.renormalise
         return config.override(at_limit="free") if forced else config
@@ -124,7 +124,7 @@ def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, 
 
 
 def refuse(reasons: Iterable[str]) -> None:
-    """Each with the engines that can."""
+    """Raise a `UsageError` that lists the unsupported options and the engines that support each."""
     told = {reason: _ENGINES.get(reason.split(" ")[0], ("onnx", *NATIVE_ENGINES)) for reason in reasons}
     if told:
         raise unsupported_option_error("ctranslate2", told)

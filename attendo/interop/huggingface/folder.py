@@ -1,4 +1,4 @@
-"""Hugging Face model folder on disk: config, generation config, safetensors, checked JSON fields."""
+"""Hugging Face model folder on disk: config, generation config, safetensors, and validated JSON fields."""
 
 import json
 import shlex
@@ -24,7 +24,7 @@ _UNSAFE_SUFFIXES = (*_TORCH_SUFFIXES, ".npz", ".h5", ".msgpack")
 
 @dataclass(frozen=True)
 class JsonField:
-    """One value and where it stands; null is as if left out, which is None or nothing."""
+    """A value of a JSON file, with its path and name. null counts as missing: None or empty."""
 
     path: Path
     name: str
@@ -43,7 +43,7 @@ class JsonField:
         return self._validate(_is_number, "a number")
 
     def token(self) -> int | None:
-        """Of a list there can be but one."""
+        """Return a token id. A list must have exactly one id."""
         if isinstance(self.value, list) and len(self.value) == 1:
             return JsonField(self.path, self.name, self.value[0]).token()
         return self._validate(_is_id, "one token")
@@ -58,17 +58,17 @@ class JsonField:
         return self._validate(_make_list_check(lambda each: True), "a list") or []
 
     def fields(self) -> dict[str, "JsonField"]:
-        """Of an object, by their names."""
+        """Return the fields of an object by name."""
         return json_fields(self.path, self.content(), f"{self.name}.")
 
     def content(self) -> dict[str, Any]:
         return self._validate(lambda value: isinstance(value, dict), "an object") or {}
 
     def look_up(self, known: Mapping[Any, T], default: T) -> T:
-        """What a value stands for."""
+        """Return the entry of `known` for the value. Raise a `ModelError` for other values."""
         if self.value is None:
             return default
-        # 1 is equal to true, and no list can be looked up
+        # no dict lookup: 1 equals true, and lists are not hashable
         found = [meant for value, meant in known.items() if type(value) is type(self.value) and value == self.value]
         if not found:
             raise self.make_error(f"one of {', '.join(map(shorten, known))}")
@@ -103,27 +103,27 @@ def _make_list_check(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 @dataclass(frozen=True)
 class HuggingFaceFolder:
-    """What is in it, not yet understood. Names of weights are without the `model.` that most of them begin with."""
+    """Raw contents of a folder. The prefix `model.` is removed from names of weights."""
 
     path: Path
-    model_type: str  # model_type of config.json
+    model_type: str  # from config.json
     settings: Mapping[str, Any]
-    generation: Mapping[str, Any] | None = None  # of its own file, where there is one
+    generation: Mapping[str, Any] | None = None  # generation_config.json; None if missing
     weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
     def setting(self, name: str) -> JsonField:
-        """Of the network or of a control token: of the generation's file where it tells it, else of config.json."""
+        """Return a setting from generation_config.json if it is set there, else from config.json."""
         told = (self.generation or {}).get(name) is not None
         return self.generation_setting(name) if told else JsonField(self.path / CONFIG, name, self.settings.get(name))
 
     def generation_setting(self, name: str) -> JsonField:
-        """How answers are searched. transformers takes it from config.json only where generation has no file."""
+        """Return a decoding setting. As in transformers, config.json is used only without generation_config.json."""
         if self.generation is None:
             return JsonField(self.path / CONFIG, name, self.settings.get(name))
         return JsonField(self.path / GENERATION, name, self.generation.get(name))
 
     def require_file(self, name: str) -> Path:
-        """One that must be there."""
+        """Return the path of a required file. Raise a `ModelError` if it is missing or a Git LFS pointer."""
         path = self.path / name
         if not path.is_file():
             there = _list_files(self.path)
@@ -132,11 +132,11 @@ class HuggingFaceFolder:
         return path
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The content of a file, or nothing where there is none."""
+        """Return the content of a file; empty if it is missing."""
         return read_json(self.path / name) if (self.path / name).is_file() else {}
 
     def json_field(self, file: str, name: str) -> JsonField:
-        """A value of one of its files."""
+        """Return a value of a JSON file of the folder."""
         return JsonField(self.path / file, name, self.read_json(file).get(name))
 
     def json_fields(self, file: str) -> dict[str, JsonField]:
@@ -144,7 +144,7 @@ class HuggingFaceFolder:
 
 
 def read_folder(path: str | Path) -> HuggingFaceFolder:
-    """Anything missing or damaged is a `ModelError`; so are weights in a file that could run code."""
+    """Read a folder. Missing or damaged files, and weights in formats that can run code, raise a `ModelError`."""
     path = Path(path)
     if not path.is_dir():
         raise ModelError("import_path_not_folder", path=path, weights=WEIGHTS)
@@ -160,7 +160,7 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
 
 
 def _refuse_attendo_folder(path: Path) -> None:
-    """What attendo wrote itself has its manifest, and a config.json of another kind."""
+    """Raise a `ModelError` for folders with attendo's manifest, except exports to transformers."""
     try:
         kind = read_json(path / "manifest.json").get("format")
     except ModelError:
@@ -176,12 +176,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _list_files(path: Path) -> str:
-    """What a folder holds."""
+    """Return the names of the files in a folder."""
     return list_names(sorted(each.name for each in path.iterdir())) or "nothing"
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """In full precision."""
+    """Return the weights in float32."""
     weights: dict[str, Tensor] = {}
     for file in weight_files(path):
         _refuse_lfs_pointer(file)
@@ -195,14 +195,14 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _refuse_lfs_pointer(path: Path) -> None:
-    """What Git leaves in the place of a large file where LFS is not installed."""
+    """Raise a `ModelError` for a pointer file, which Git writes for large files if LFS is not installed."""
     with path.open("rb") as content:
         if content.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise ModelError("file_is_lfs_pointer", path=path)
 
 
 def weight_files(path: Path) -> list[Path]:
-    """The safetensors files that hold the weights."""
+    """Return the safetensors files of the weights."""
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS]
     if (path / INDEX).is_file():
@@ -222,11 +222,11 @@ def weight_files(path: Path) -> list[Path]:
 
 
 def _conversion_hint(path: Path, names: Sequence[str]) -> str:
-    """What turns these files into safetensors, where it can be told in a line."""
+    """Return a hint, a shell command if possible, for converting these files to safetensors."""
     of_torch = [name for name in names if Path(name).suffix in _TORCH_SUFFIXES]
     if not of_torch:
         return f"load them with what wrote them, and write {WEIGHTS} by save_pretrained of transformers"
-    if any(name.startswith("pytorch_model") for name in of_torch):  # the only name that transformers looks for
+    if any(name.startswith("pytorch_model") for name in of_torch):  # the only name that transformers loads
         where = _quote_path(path)
         code = (
             f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({where}).save_pretrained({where})"
@@ -242,7 +242,7 @@ def _conversion_hint(path: Path, names: Sequence[str]) -> str:
 
 
 def _quote_path(path: Path) -> str:
-    """As Python reads it; in double quotes, since a shell needs the single ones."""
+    """Return a Python string literal in double quotes; the shell command uses single quotes."""
     return json.dumps(str(path), ensure_ascii=False)
 
 

@@ -1,6 +1,6 @@
-"""Converts decoding defaults from and to the generation config of transformers.
+"""Conversion of decoding defaults from and to the generation config of transformers.
 
-there is told, with what happens instead.
+Notes list the settings without a counterpart, and the behaviour instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ from attendo.text import BOS, EOS, PAD, UNK
 
 _STOP_BY_EARLY_STOPPING = {False: "settled", True: "first", "never": "exhaustive"}
 _FROM_HF_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical"}
-_HF_DEFAULT_TOP_K = 50  # theirs, where nothing is said of it
-# What changes their answers and cannot change ours, with the values that change nothing.
+_HF_DEFAULT_TOP_K = 50  # default of transformers
+# Settings of transformers that attendo does not support, with their neutral values.
 _UNSUPPORTED: dict[str, Any] = {
     "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1,
@@ -37,12 +37,12 @@ _UNSUPPORTED: dict[str, Any] = {
     "num_return_sequences": 1,
 }
 _UNSUPPORTED_SAMPLING: dict[str, Any] = {"top_h": None, "epsilon_cutoff": 0, "eta_cutoff": 0, "num_beams": 1}
-_MAX_VALUE_CHARS = 60  # characters of a value
-_MAX_OUTPUT_LENGTH = 512  # tokens, where ours follow the length of the source
+_MAX_VALUE_CHARS = 60  # of a value in a note
+_MAX_OUTPUT_LENGTH = 512  # tokens, if attendo's limit depends on the source length
 _EARLY_STOPPING_BY_STOP: dict[str, bool | str] = {"settled": False, "first": True, "exhaustive": "never"}
 _TO_HF_SAMPLING = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "typical": "typical_p"}
 _LENGTH_PENALTY_NOTE = "they are compared by log p / |y| ** length_penalty, with a length_penalty of 1"
-# Settings that it does not have, and what it does: in any search, and with a beam alone.
+# Settings that transformers lacks, with its behaviour: in any search, and in beam search only.
 _MISSING_IN_HF = {
     "min_length_factor": "only min_length_extra counts",
     "max_source": "a source of any length is read",
@@ -60,7 +60,7 @@ _MISSING_IN_HF_BEAM = {
 
 @dataclass(frozen=True)
 class ConvertedGeneration:
-    """Settings for a `GenerationConfig`, and a line for each of theirs that is left behind."""
+    """Settings for a `GenerationConfig`, and a note for each setting that is not converted."""
 
     settings: dict[str, Any]
     notes: tuple[str, ...] = ()
@@ -72,10 +72,10 @@ def import_generation(
     symbols: Sequence[str] | None = None,
     use_forced_bos: bool = True,
 ) -> ConvertedGeneration:
-    """Decoding defaults. What its files leave out stays as it is with us.
+    """Read decoding defaults. Settings missing in the files keep attendo's defaults.
 
-    Every answer may begin with a token that must be one of our `symbols`; None: there is no tokenizer to have any. It
-    `use_forced_bos` so unless the caller knows better.
+    forced_bos_token_id becomes `target_prefix` and must be one of `symbols`; `symbols` is None without a tokenizer.
+    `use_forced_bos` is False if the caller sets the prefix itself.
     """
     sampled = folder.generation_setting("do_sample").flag()
     forbidden = _SuppressedTokens.from_folder(folder, target)
@@ -102,7 +102,7 @@ def import_generation(
 
 
 def exclude_prefix_from_limit(settings: dict[str, Any]) -> dict[str, Any]:
-    """The limit of a folder counts what answers begin with; ours, where no factor belongs to it, what comes behind."""
+    """Subtract the prefix from a fixed limit: transformers counts the target prefix, attendo does not."""
     if "target_prefix" not in settings or settings.get("max_length_factor") != 0:
         return settings
     most = settings.get("max_length_extra", GenerationConfig().max_length_extra)
@@ -121,7 +121,7 @@ def _sampling_options(folder: HuggingFaceFolder) -> dict[str, Any]:
 
 
 def _repetition_options(folder: HuggingFaceFolder, sampled: bool) -> dict[str, Any]:
-    """A beam penalises log-probabilities there; a single row, whose best token alone counts, its logits."""
+    """Return the repetition options. transformers penalises log-probabilities in a beam, and logits in a single row."""
     penalty = folder.generation_setting("repetition_penalty").number()
     one_row = sampled or (folder.generation_setting("num_beams").count() or 1) == 1
     return {
@@ -132,7 +132,7 @@ def _repetition_options(folder: HuggingFaceFolder, sampled: bool) -> dict[str, A
 
 
 def _length_options(folder: HuggingFaceFolder) -> dict[str, Any]:
-    """Their lengths count the token that an answer begins from, unless they are of new tokens; and eos."""
+    """Return the length options. transformers counts eos, and the start token except in `*_new_tokens`."""
     limits: dict[str, Any] = {}
     if (most := _read_new_tokens(folder, "max")) is not None:
         ends = folder.generation_setting("forced_eos_token_id").token() is not None
@@ -144,7 +144,7 @@ def _length_options(folder: HuggingFaceFolder) -> dict[str, Any]:
 
 
 def _read_new_tokens(folder: HuggingFaceFolder, bound: str) -> int | None:
-    """What is said of new tokens counts before what is said of the whole length."""
+    """Return the limit in new tokens. `*_new_tokens` takes precedence over `*_length`, as in transformers."""
     new, whole = (
         folder.generation_setting(f"{bound}_new_tokens").count(),
         folder.generation_setting(f"{bound}_length").count(),
@@ -154,7 +154,7 @@ def _read_new_tokens(folder: HuggingFaceFolder, bound: str) -> int | None:
 
 @dataclass(frozen=True)
 class _SuppressedTokens:
-    """Tokens that may not be said there: our search never says pad and bos, and can be kept from unk."""
+    """Tokens suppressed in transformers. attendo always suppresses pad and bos, and optionally unk."""
 
     suppresses_unk: bool
     notes: tuple[str, ...]
@@ -169,7 +169,7 @@ class _SuppressedTokens:
         others = [word for word in words.sequences() if word not in ([each] for each in (*seen_to, own[EOS]))]
         first = folder.generation_setting("begin_suppress_tokens")
         left = [
-            (words, others),  # they leave out eos themselves
+            (words, others),  # transformers ignores eos here
             (tokens, [each for each in tokens.tokens() if each not in seen_to]),
             (first, [each for each in first.tokens() if each not in seen_to]),
         ]
@@ -187,20 +187,18 @@ def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[str
 def _forced_eos_notes(
     folder: HuggingFaceFolder, target: VocabularyPermutation, config: GenerationConfig
 ) -> Iterator[str]:
-    """At the limit; where only one hypothesis is followed, its score decides nothing."""
+    """Yield notes on eos forced at the limit. With one hypothesis its score does not matter."""
     field = folder.generation_setting("forced_eos_token_id")
     if config.at_limit != "end":
         return
     if field.token() != target.rows[EOS]:
         yield _not_converted_note(field, field.value)
-    elif config.beam > 1 and not config.renormalise:  # which makes the only one that is left certain
+    elif config.beam > 1 and not config.renormalise:  # renormalising gives forced eos probability 1
         yield f"{field.name}: at the limit of an answer its end costs nothing there, and what it is worth here"
 
 
 def _forced_prefix(field: JsonField, target: VocabularyPermutation, symbols: Sequence[str]) -> dict[str, Any]:
-    """A symbol is put at the beginning of every answer as it is there; an answer without another token would be
-    another text from there on.
-    """
+    """Return the forced first token as `target_prefix`. Raise an error if it is not one of `symbols`."""
     token = field.token()
     if token is None:
         return {}
@@ -220,9 +218,9 @@ def _not_converted_note(field: JsonField, value: Any) -> str:
 def export_generation(
     config: GenerationConfig, max_length: int, order: VocabularyPermutation
 ) -> tuple[dict[str, Any], list[str]]:
-    """Of a generation_config.json, control tokens aside, for answers of at most `max_length` tokens; and the notes.
+    """Return the settings of generation_config.json without control tokens, and notes on missing counterparts.
 
-    `order` is that of the target's vocabulary there.
+    `max_length` is the maximum output length in tokens. `order` is the permutation of the target vocabulary.
     """
     told: dict[str, Any] = {"num_beams": 1 if config.sample else config.beam}
     if config.sample:
@@ -249,7 +247,7 @@ def _length_penalty(config: GenerationConfig) -> float:
 
 
 def _length_settings(config: GenerationConfig, max_length: int) -> dict[str, Any]:
-    """Theirs count the token that an answer begins from, and the eos that is forced. Our most leaves out the prefix."""
+    """Return the lengths. transformers counts the start token and a forced eos; attendo's maximum has no prefix."""
     told: dict[str, Any] = {}
     most, begun = _MAX_OUTPUT_LENGTH, 1 + len(config.target_prefix)
     if config.max_length_factor == 0:

@@ -1,4 +1,4 @@
-"""What an import brings: a network, the order of its vocabularies, its tokenizers and its ways to answer."""
+"""Result of an import: network, vocabulary permutations, tokenizers and decoding defaults."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ MULTILINGUAL_MODEL_TYPES = ("m2m_100", "mbart")
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """Tokenizers are missing where only the network was asked for."""
+    """An imported model. Tokenizers are None if only the network was requested."""
 
     folder: HuggingFaceFolder
     network: Transformer
@@ -25,22 +25,22 @@ class ImportedModel:
     source_tokenizer: Tokenizer | None = None
     target_tokenizer: Tokenizer | None = None
     generation: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # what is not as it was there
+    notes: tuple[str, ...] = ()  # differences from the original
 
     def build_text_model(self) -> TextModel:
-        """With its tokenizers, ready to answer and to be saved."""
+        """Return a text model. Raise a `ModelError` if the tokenizers were not loaded."""
         if self.source_tokenizer is None or self.target_tokenizer is None:
             raise ModelError("tokenizers_not_loaded", path=self.folder.path)
         return TextModel(StoredModel(self.network, self.source_tokenizer, self.target_tokenizer, self.generation))
 
     def sides_without_language(self) -> list[str]:
-        """The sides, source and target, whose language must still be told: before a text stands none."""
+        """Return the sides, source or target, of a multilingual model that have no language prefix yet."""
         if self.folder.model_type not in MULTILINGUAL_MODEL_TYPES:
             return []
         return [side for side in ("source", "target") if f"{side}_prefix" not in self.generation]
 
     def remarks(self) -> list[str]:
-        """What is not as it was there, or must still be told, one line each."""
+        """Return the differences from the original and the missing languages, one line each."""
         languages = [
             f"it has several languages, and that of the {side} is not told: name it with --{side}-language, or "
             f"{side}_prefix in every call"
@@ -50,7 +50,7 @@ class ImportedModel:
 
 
 def read_token_id(folder: HuggingFaceFolder, name: str, default: int | None = None) -> int:
-    """Of a control token. Of several ends there can be but one."""
+    """Return the id of a control token. A list must have exactly one id."""
     found = folder.setting(name)
     token = default if found.value is None else found.token()
     if token is None:

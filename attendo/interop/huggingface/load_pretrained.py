@@ -1,8 +1,8 @@
 """Opens models and tokenizers of transformers without running code from their folder.
 
-transformers runs Python files of a folder if a JSON file there names them and the user types `y`. Here a concrete
-class of transformers is given a temporary folder. It holds the weights and vocabularies that attendo knows by name,
-and JSON files that are written anew with the settings that attendo knows.
+transformers runs Python files of a folder if a JSON file there names them and the user types `y`. attendo loads a
+concrete class from a temporary folder instead. That folder holds the known weight and vocabulary files, and new JSON
+files with the known settings.
 """
 
 import inspect
@@ -34,7 +34,7 @@ MODELS = {
     "mbart": ("MBartConfig", "MBartForConditionalGeneration"),
     "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration"),
 }
-# By model_type; the first one if no file names another.
+# By model_type. The first is the default if no file names a class.
 TOKENIZERS = {
     "marian": ("MarianTokenizer",),
     "pegasus": ("PegasusTokenizer", "MarianTokenizer"),
@@ -42,13 +42,13 @@ TOKENIZERS = {
     "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
     "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
 }
-_GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")  # of tokenizer.json alone
+_GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")  # need only tokenizer.json
 _TOKENIZER_CONFIG, _SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 _VOCABULARIES = (
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "merges.txt", "spiece.model"),
     *("sentencepiece.bpe.model", "tokenizer.json", "added_tokens.json"),
 )
-# No others: a tokenizer takes names of files, and arguments of its own libraries, from its settings too.
+# An allowlist: other settings can name files or pass arguments to the tokenizer's libraries.
 _TOKENIZER_SETTINGS = frozenset(
     (
         *("add_prefix_space", "added_tokens_decoder", "additional_special_tokens", "clean_up_tokenization_spaces"),
@@ -68,11 +68,11 @@ _TOKENIZER_SETTINGS = frozenset(
 
 
 def open_model(folder: HuggingFaceFolder) -> Any:
-    """The model in evaluation mode, in float32; what transformers raises is raised here."""
+    """Load the model in evaluation mode, in float32. Errors of transformers are passed on."""
     import transformers
 
     config_class, model_class = (getattr(transformers, name) for name in MODELS[folder.model_type])
-    # Settings of the base class can name files, code and kernels. None of them changes what the network computes.
+    # Skip settings of the base class: they can name files, code and kernels, and do not change the network's output.
     both = (config_class, transformers.PretrainedConfig)
     own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
     config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
@@ -93,13 +93,13 @@ def open_model(folder: HuggingFaceFolder) -> Any:
 
 
 def open_tokenizer(path: Path, model_type: str) -> Any:
-    """The tokenizer of a folder whose model_type is `model_type`; what transformers raises is raised here."""
+    """Load the tokenizer of a folder with this model_type. Errors of transformers are passed on."""
     import transformers
 
     settings = _known_settings(path / _TOKENIZER_CONFIG)
     tokenizer_class = getattr(transformers, _class_name(path, model_type))
     with _temporary_folder() as place, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends packages
+        warnings.simplefilter("ignore")  # recommendations of packages
         _write_json(place / _TOKENIZER_CONFIG, settings)
         if tokens := _known_settings(path / _SPECIAL_TOKENS):
             _write_json(place / _SPECIAL_TOKENS, tokens)
@@ -110,7 +110,7 @@ def open_tokenizer(path: Path, model_type: str) -> Any:
 
 
 def _class_name(path: Path, model_type: str) -> str:
-    """One of the classes that attendo knows for this kind of model."""
+    """Return the folder's tokenizer class, which must be one of `TOKENIZERS` or need only tokenizer.json."""
     files = [each for each in (path / _TOKENIZER_CONFIG, path / CONFIG) if each.is_file()]
     found = (read_json(file).get("tokenizer_class") for file in files)
     name = next((str(each).removesuffix("Fast") for each in found if each is not None), None)
@@ -137,7 +137,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _link(file: Path, link: Path) -> None:
-    """A copy if the system allows no links, as Windows may."""
+    """Create a symbolic link, or a copy if the system does not allow links, as on Windows."""
     try:
         link.symlink_to(file.resolve())
     except OSError:

@@ -1,4 +1,4 @@
-"""Model classes of transformers that can hold an attendo network, and its weights under their names."""
+"""Model classes of transformers that can hold an attendo network, and conversion of the weights to their names."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from attendo.text import BOS, EOS, PAD
 if TYPE_CHECKING:
     from transformers import MarianMTModel, PegasusForConditionalGeneration
 
-EPSILON = 1e-5  # of every norm there; the configuration has no place for another
-Permutations = tuple[VocabularyPermutation, VocabularyPermutation]  # of the vocabularies of source and target
-# What reads the vectors that run through the network, and what writes them: the order of their components is free.
+EPSILON = 1e-5  # of every norm in transformers; these configs have no setting for it
+Permutations = tuple[VocabularyPermutation, VocabularyPermutation]  # of source and target
+# Weights that read and that write the residual stream. The order of its components is arbitrary.
 _TABLES, _BIAS = ("embed_tokens.weight", "shared.weight", "lm_head.weight"), "final_logits_bias"
 _INPUT_WEIGHTS = (*_TABLES, "q_proj.weight", "k_proj.weight", "v_proj.weight")
 _OUTPUT_WEIGHTS = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
@@ -29,15 +29,15 @@ _OUTPUT_WEIGHTS = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias",
 
 @dataclass(frozen=True)
 class HFModelClass:
-    """A class of transformers. Where its norms stand before the sub-layers, there is one behind each stack."""
+    """A model class of transformers. Pre-norm classes have a final norm after each stack."""
 
     name: str
     config_name: str
-    display_name: str  # in an error
+    display_name: str  # in error messages
     norm: Literal["pre", "post"]
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    layouts: tuple[str, ...] = ("halves", "interleaved")  # of sines and cosines, whose order can be changed
-    offset: int | None = 0  # of positions; None: the first one follows the number of the pad token
+    layouts: tuple[str, ...] = ("halves", "interleaved")  # supported sinusoid layouts; components can be permuted
+    offset: int | None = 0  # of positions; None: pad id + 1
     embedding_norm: bool = False
     bias: bool = True  # on the logits
     one_vocabulary: bool = True
@@ -48,7 +48,7 @@ class HFModelClass:
         return f"{self.name} loads it, and so does AutoModelForSeq2SeqLM{self.remark}"
 
     def incompatibilities(self, config: ModelConfig) -> list[str]:
-        """Why it cannot hold such a network, one line a reason; nothing where it can."""
+        """Return one line per reason why the class cannot hold this network; empty if it can."""
         if config.decoder_only:
             return ["it has no encoder"]
         sizes, pre, some = (config.source_vocab_size, config.target_vocab_size), self.norm == "pre", self.embedding_norm
@@ -64,16 +64,16 @@ class HFModelClass:
         return [reason for reason, fit in fits.items() if not fit]
 
     def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[str]:
-        """Those of its configuration, and of what it has learnt."""
+        """Return the incompatibilities of the configuration and of the weights."""
         learnt = network.output.bias
         free = self.bias or learnt is None or not bool(orders[1].table_to_theirs(learnt).any())
         return [*self.incompatibilities(network.config), *([] if free else ["it has a bias on the logits"])]
 
     def build(self, network: Transformer, max_length: int = 1024, orders: Permutations | None = None) -> Any:
-        """A model in evaluation mode that gives the same logits, for sequences of at most `max_length` tokens.
+        """Return a model in evaluation mode with the same logits, for sequences of at most `max_length` tokens.
 
-        It starts from our bos, ends at our eos, and says neither pad nor bos, as `TextModel` does. Its ids are ours,
-        unless its vocabularies have an order of their own.
+        It starts from attendo's bos, ends at eos and suppresses pad and bos, as `TextModel` does. Its ids are
+        attendo's, unless `orders` permute them.
         """
         orders = orders or identity_permutations(network.config)
         if reasons := self.network_incompatibilities(network, orders):
@@ -84,7 +84,7 @@ class HFModelClass:
         learned = config.positions == "learned"
         settings = config_settings(config, config.max_length if learned else max_length, orders[1])
         configuration = getattr(transformers, self.config_name)(**self._vocabulary_settings(config, orders), **settings)
-        with torch.random.fork_rng(devices=[]):  # its first values are thrown away; the caller's must not move on
+        with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
             model = getattr(transformers, self.name)(configuration)
         return fill_weights(model, network, orders)
 
@@ -109,13 +109,13 @@ class HFModelClass:
 
 
 def identity_permutations(config: ModelConfig) -> Permutations:
-    """Ours. A network without an encoder has no table for sources."""
+    """Return permutations that keep attendo's ids. A network without an encoder has no source table."""
     assert config.target_vocab_size is not None
     return identity_permutation(config.source_vocab_size or 0), identity_permutation(config.target_vocab_size)
 
 
 def _block_checks(config: ModelConfig) -> dict[str, bool]:
-    """What all of them ask for, and whether the network is so."""
+    """Return the requirements of all classes, and whether the network meets each."""
     width, uneven = divmod(config.d_model, config.num_heads)
     return {
         f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
@@ -160,7 +160,7 @@ MARIAN = HFModelClass("MarianMTModel", "MarianConfig", "a MarianMTModel", norm="
 
 
 def to_marian(network: Transformer, max_length: int = 1024) -> "MarianMTModel":
-    """One in evaluation mode that has our ids and gives the same logits."""
+    """Return a model in evaluation mode with attendo's ids and the same logits."""
     return MARIAN.build(network, max_length)
 
 
@@ -174,12 +174,12 @@ PEGASUS = HFModelClass(
 
 
 def to_pegasus(network: Transformer, max_length: int = 1024) -> "PegasusForConditionalGeneration":
-    """One in evaluation mode that has our ids and gives the same logits."""
+    """Return a model in evaluation mode with attendo's ids and the same logits."""
     return PEGASUS.build(network, max_length)
 
 
 def config_settings(config: ModelConfig, max_length: int, order: VocabularyPermutation) -> dict[str, Any]:
-    """Of a configuration, vocabularies and ties aside; `order` is that of the target's."""
+    """Return the config settings, without vocabulary sizes and ties. `order` is the target permutation."""
 
     def share(own: float | None) -> float:
         return config.dropout if own is None else own
@@ -211,15 +211,16 @@ def _control_tokens(order: VocabularyPermutation) -> dict[str, int]:
 
 
 def fill_weights(model: Any, network: Transformer, orders: tuple[VocabularyPermutation, VocabularyPermutation]) -> Any:
-    """The model with these weights, in evaluation mode. It starts from our bos, ends at our eos, says neither pad nor
-    bos, as far as it has them.
+    """Copy the weights into the model and return it in evaluation mode.
+
+    It starts from attendo's bos, ends at eos, and suppresses pad and bos if it has rows for them.
     """
     from transformers import GenerationConfig
 
     source, target = orders
-    positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # if computed
+    positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # sinusoids
     weights = {name: each for name, each in _permuted_weights(network) if name in model.state_dict()}
-    laid: dict[int, Tensor] = {}  # what is shared stays one, which can be gigabytes
+    laid: dict[int, Tensor] = {}  # shared tables are converted once; they can be gigabytes
     for name, weight in weights.items():
         if name.endswith(_TABLES):
             if (place := weight.data_ptr()) not in laid:
@@ -234,7 +235,7 @@ def fill_weights(model: Any, network: Transformer, orders: tuple[VocabularyPermu
 
 
 def _permuted_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """All of them. Components of vectors stand as with `halves`, where positions are computed."""
+    """Yield all weights. Components of interleaved sinusoids are permuted to the layout `halves`."""
     config = network.config
     if config.position_layout != "interleaved" or config.positions == "learned":
         yield from _named_weights(network)
@@ -249,8 +250,8 @@ def _permuted_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
 
 
 def _named_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Every weight of ours under its name there; a table that is shared has several names."""
-    assert network.source is not None  # obstacles have been seen to
+    """Yield every weight under its transformers name. A shared table has several names."""
+    assert network.source is not None  # `incompatibilities` rejects networks without an encoder
     yield "model.shared.weight", network.target.tokens.weight
     yield "model.encoder.embed_tokens.weight", network.source.tokens.weight
     yield "model.decoder.embed_tokens.weight", network.target.tokens.weight
@@ -291,7 +292,7 @@ def _block_weights(block: EncoderBlock | DecoderBlock) -> Iterator[tuple[str, Te
 
 
 def _attention_weights(prefix: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
-    """Ours are queries, keys and values in one matrix."""
+    """Yield the weights of an attention. attendo's single matrix is split into queries, keys and values."""
     for kind, weight in attention.project.named_parameters():
         for name, part in zip("qkv", weight.chunk(3), strict=True):
             yield f"{prefix}.{name}_proj.{kind}", part

@@ -1,7 +1,7 @@
 """Readers of Marian, Pegasus, BART, mBART, M2M100 and NLLB folders of transformers.
 
-Pegasus is the same with the norms before the sub-layers, which is how our own models of that kind are exported: with a
-MarianTokenizer. Others of its models have another tokenizer, and are refused for want of its files.
+Pegasus is Marian with pre-norm. attendo exports its pre-norm models as Pegasus with a MarianTokenizer. Other Pegasus
+models have another tokenizer and are rejected, because the Marian tokenizer files are missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,11 +41,11 @@ _MARIAN_DEFAULTS: dict[str, dict[str, Any]] = {
 }
 _MARIAN_CHOICES = {"positions": "sinusoidal", "position_layout": "halves"}
 _MARIAN_NORMS = {"marian": "post", "pegasus": "pre"}
-_MARIAN_UNK_ID = 1  # ids of theirs where no file tells
+_MARIAN_UNK_ID = 1  # default ids, if no file gives them
 _MARIAN_EOS_IDS = {"marian": 0, "pegasus": 1}
-_MAX_MISSING_SHARE = 0.1  # of the pieces
+_MAX_MISSING_SHARE = 0.1  # of the merged pieces
 _BART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
-IMPORTED_BOS, UNUSED_POSITIONS = "<<s>>", 2  # how its own bos is called here; positions that no token ever has
+IMPORTED_BOS, UNUSED_POSITIONS = "<<s>>", 2  # name of BART's own bos in attendo; unused first positions
 SENTENCEPIECE_BPE_FILE = "sentencepiece.bpe.model"
 _M2M100_DEFAULTS: dict[str, Any] = {
     "vocab_size": 128112,
@@ -54,14 +54,14 @@ _M2M100_DEFAULTS: dict[str, Any] = {
     "scale_embedding": True,
 }
 _MBART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
-_MBART50_LANGUAGE = "sl_SI"  # a language that the first mBART did not have
+_MBART50_LANGUAGE = "sl_SI"  # a language that mBART-cc25 lacks
 _FAIRSEQ_CONTROL_IDS = {
     "<s>": 0,
     "<pad>": 1,
     "</s>": 2,
     "<unk>": 3,
-}  # before all pieces, unless a vocabulary says otherwise
-# Their ids follow the vocabulary in this order, and no file of the model tells it.
+}  # first ids, unless a vocabulary file gives others
+# Language ids follow the vocabulary in this order, which no file of the model contains.
 LANGUAGE_CODES = {
     "m2m100": (
         "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
@@ -73,7 +73,7 @@ LANGUAGE_CODES = {
 
 
 def from_marian(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> ImportedModel:
-    """Without tokenizers the folder needs no more than config.json and weights."""
+    """Read a model. Without tokenizers the folder needs only config.json and weights."""
     settings = read_settings(folder, _MARIAN_DEFAULTS[folder.model_type])
     vocabularies = _read_marian_vocabularies(folder, settings) if with_tokenizers else ({}, {})
     source, target = _marian_permutations(folder, settings, vocabularies)
@@ -98,7 +98,7 @@ def from_marian(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Impo
 def _read_marian_vocabularies(
     folder: HuggingFaceFolder, settings: dict[str, Any]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Of source and target: one and the same, or two."""
+    """Return the vocabularies of source and target, which may be the same."""
     source = read_vocabulary(folder.require_file("vocab.json"))
     separate = (folder.path / "target_vocab.json").is_file()
     target = read_vocabulary(folder.require_file("target_vocab.json")) if separate else source
@@ -112,7 +112,7 @@ def _read_marian_vocabularies(
 def _marian_permutations(
     folder: HuggingFaceFolder, settings: dict[str, Any], vocabularies: tuple[dict[str, int], dict[str, int]]
 ) -> tuple[VocabularyPermutation, VocabularyPermutation]:
-    """The decoder begins from pad, unless it was told otherwise; with one vocabulary both orders are the same."""
+    """Return the permutations of source and target. The decoder start token defaults to pad."""
     last = settings["vocab_size"] - 1
     eos = read_token_id(folder, "eos_token_id", _MARIAN_EOS_IDS[folder.model_type])
     pad = read_token_id(folder, "pad_token_id", last if folder.model_type == "marian" else 0)
@@ -150,13 +150,13 @@ def _marian_tokenizers(
 
 
 def _marian_special_ids(vocabulary: dict[str, int]) -> list[int]:
-    """The ids of `>>fr<<` and its like, which a model of several languages wants before the source."""
+    """Return the ids of language tokens such as `>>fr<<`, which start multilingual sources, and of other non-text."""
     languages = sorted(each for piece, each in vocabulary.items() if piece.startswith(">>") and piece.endswith("<<"))
     return [*languages, *non_text_ids(vocabulary)]
 
 
 def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> ImportedModel:
-    """Without tokenizers the folder needs no more than config.json and weights."""
+    """Read a model. Without tokenizers the folder needs only config.json and weights."""
     settings = read_settings(folder, _BART_DEFAULTS)
     pad, eos = read_token_id(folder, "pad_token_id", 1), read_token_id(folder, "eos_token_id", 2)
     start = read_token_id(folder, "decoder_start_token_id", eos)
@@ -189,7 +189,7 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
 def _missing_merge_notes(
     folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]
 ) -> list[str]:
-    """What merges make and the vocabulary has no id for is read as unknown: a little is told, much is refused."""
+    """Return a note on merged pieces missing in the vocabulary, which become unk. Raise an error if over 10% are."""
     made = ["".join(merge) for merge in merges]
     unknown = [piece for piece in made if piece not in vocabulary]
     told = f"{len(unknown)} of {len(made)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
@@ -199,7 +199,7 @@ def _missing_merge_notes(
 
 
 def _read_bart_vocabulary(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
-    """Merges, and the ids of the vocabulary, from two files or from one."""
+    """Return the merges and the vocabulary ids, from merges.txt and vocab.json or from tokenizer.json."""
     if folder.json_field("tokenizer_config.json", "add_prefix_space").flag():
         raise ModelError("add_prefix_space_unsupported", path=folder.path / "tokenizer_config.json")
     if not (folder.path / "vocab.json").is_file() and has_tokenizer_model(folder):
@@ -213,14 +213,14 @@ def from_m2m100(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> ImportedModel:
-    """Languages by the model's own names, such as `en` or `eng_Latn`; unless given, those that its files name."""
+    """Read a model. Languages have the model's names, such as `en` or `eng_Latn`; its files give the defaults."""
     settings = read_settings(folder, _MBART_DEFAULTS if folder.model_type == "mbart" else _M2M100_DEFAULTS)
     pad, eos = read_token_id(folder, "pad_token_id", 1), read_token_id(folder, "eos_token_id", 2)
     start = read_token_id(folder, "decoder_start_token_id", eos)
     model, vocabulary, languages = (
         _read_m2m100_vocabulary(folder, settings["vocab_size"]) if with_tokenizers else (b"", {}, {})
     )
-    first = sorted([*languages.values(), *non_text_ids(vocabulary)])  # by which an export knows their ids
+    first = sorted([*languages.values(), *non_text_ids(vocabulary)])  # an export relies on this order
     unk = vocabulary.get("<unk>", _FAIRSEQ_CONTROL_IDS["<unk>"])
     order = build_permutation(settings["vocab_size"], pad, unk, start, eos, first)
     network = build_network(folder, settings, _m2m100_choices(folder.model_type, settings, pad), order, order)
@@ -237,7 +237,7 @@ def from_m2m100(
 
 
 def _m2m100_choices(model_type: str, settings: dict[str, Any], pad: int) -> dict[str, Any]:
-    """mBART learns its positions, of which the first two are never used; the others compute them."""
+    """Return the fixed options. mBART has learned positions, the first two unused; the others have sinusoids."""
     if model_type == "mbart":
         learned = {"positions": "learned", "position_offset": 2, "max_length": settings["max_position_embeddings"]}
         return {"norm": "pre", "embedding_norm": True, **learned}
@@ -245,7 +245,7 @@ def _m2m100_choices(model_type: str, settings: dict[str, Any], pad: int) -> dict
 
 
 def _read_m2m100_vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes, dict[str, int], dict[str, int]]:
-    """The SentencePiece model, and pieces and languages with their ids."""
+    """Return the SentencePiece model, and the ids of pieces and of languages."""
     if (folder.path / "vocab.json").is_file():
         vocabulary = read_vocabulary(folder.require_file("vocab.json"))
         model, languages = (
@@ -265,7 +265,7 @@ def _read_m2m100_vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes
 
 
 def _m2m100_language_ids(folder: HuggingFaceFolder, count: int, size: int) -> dict[str, int]:
-    """Those of M2M100, behind so many pieces."""
+    """Return M2M100's language ids, which follow the `count` pieces."""
     codes = (
         folder.json_field("tokenizer_config.json", "language_codes")
         .look_up(LANGUAGE_CODES, LANGUAGE_CODES["m2m100"])
@@ -277,7 +277,7 @@ def _m2m100_language_ids(folder: HuggingFaceFolder, count: int, size: int) -> di
 
 
 def _read_fairseq_pieces(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
-    """Without a vocab.json the ids are those of SentencePiece, one further, or those of tokenizer.json."""
+    """Return model and ids without vocab.json: SentencePiece ids shifted by one, or the ids of tokenizer.json."""
     if not (folder.path / SENTENCEPIECE_BPE_FILE).is_file() and has_tokenizer_model(folder):
         return read_sentencepiece_json(folder)
     path = folder.require_file(SENTENCEPIECE_BPE_FILE)
@@ -303,7 +303,7 @@ def _language_prefixes(
 
 
 def _language_suffix_reason(folder: HuggingFaceFolder, languages: dict[str, int]) -> str | None:
-    """Why its sources end with their language, if they do. Of mBART only that of 50 languages has it before them."""
+    """Return the reason if the language follows the source. Of mBART, only mBART-50 puts it first."""
     if folder.json_field("tokenizer_config.json", "legacy_behaviour").flag():
         return "legacy_behaviour"
     if folder.model_type != "mbart":

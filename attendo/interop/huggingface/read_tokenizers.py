@@ -1,4 +1,4 @@
-"""Reads tokenizers of Hugging Face folders and compares their ids with those of attendo."""
+"""Reads tokenizers of Hugging Face folders and compares their ids with attendo's."""
 
 import base64
 import struct
@@ -15,23 +15,23 @@ from attendo.model_files import COPY_AGAIN, read_bytes
 from attendo.text import CONTROL_PIECES, EOS, Tokenizer
 from attendo.text.sentencepiece import PieceType, SentencePieceEntry, iter_pieces, open_processor
 
-_MIN_SAME_SHARE = 0.995  # of the texts must be cut alike
-_MAX_TEXT_CHARS = 40  # characters of a text
-_MAX_ERROR_CHARS = 200  # characters of their error
+_MIN_SAME_SHARE = 0.995  # of the texts must be tokenized equally
+_MAX_TEXT_CHARS = 40  # of a text in a message
+_MAX_ERROR_CHARS = 200  # of an error message of transformers
 TOKENIZER_JSON = "tokenizer.json"
 _CONTROLS = (
     ("<unk>", 0.0, PieceType.UNKNOWN),
     ("<s>", 0.0, PieceType.CONTROL),
     ("</s>", 0.0, PieceType.CONTROL),
 )
-_MODEL_TYPES = {"Unigram": 1, "BPE": 2}  # as SentencePiece numbers them
-_MIN_KNOWN_SHARE = 0.9  # of the pieces of a SentencePiece model: with fewer it belongs to another vocabulary
+_MODEL_TYPES = {"Unigram": 1, "BPE": 2}  # ids in SentencePiece's protocol buffer
+_MIN_KNOWN_SHARE = 0.9  # of a SentencePiece model's pieces; with fewer it belongs to another vocabulary
 _MAX_LISTED_PIECES = 5  # pieces in a message
 
 
 @dataclass(frozen=True)
 class TokenizationComparison:
-    """What was found, in a line; and whether it is a reason to refuse."""
+    """One-line summary of a comparison, and whether it passes."""
 
     summary: str
     agrees: bool = True
@@ -44,15 +44,16 @@ def compare_tokenizations(
     prefix: Sequence[int] | None,
     texts: Sequence[str],
 ) -> TokenizationComparison:
-    """`folder` is its path and its model_type. `prefix` stands before every source; None: it is not told.
+    """Compare the ids of `texts` by both tokenizers. `folder` is a path and a model_type.
 
-    Texts that hold control tokens are left out: with us they are text.
+    `prefix` starts every source; None: unknown, and special tokens are not compared. Texts with control tokens are
+    skipped, because attendo reads control tokens as plain text.
     """
     try:
         theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, prefix)
         texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
         cut = [theirs.encode(text) for text in texts]
-    except Exception as error:  # anything may go wrong there, and it is only asked for its opinion
+    except Exception as error:  # transformers raises errors of many classes; the comparison is optional
         reason = cut_text((str(error).strip() or type(error).__name__).splitlines()[0], _MAX_ERROR_CHARS)
         return TokenizationComparison(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
     if not texts:
@@ -65,7 +66,7 @@ def compare_tokenizations(
 
 
 class _TransformersTokenizer:
-    """The tokenizer of transformers for the sources, with the language that ours has."""
+    """Source tokenizer of transformers, set to the language of attendo's prefix."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class _TransformersTokenizer:
         if self.name.startswith("MBart") and not self.name.startswith("MBart50"):
             raise ValueError(f"no file says which of mBART's it is, and {self.name} is another")
         if hasattr(self._tokenizer, "punc_normalizer"):
-            self._tokenizer.punc_normalizer = str  # of sacremoses, which attendo does not run
+            self._tokenizer.punc_normalizer = str  # disables sacremoses, which attendo does not use
         self.special = {str(each) for each in self._tokenizer.all_special_tokens}
         self._order, self._prefix = order, prefix
         if prefix and hasattr(self._tokenizer, "src_lang"):
@@ -89,12 +90,12 @@ class _TransformersTokenizer:
         return list(self._tokenizer(text, add_special_tokens=self._prefix is not None)["input_ids"])
 
     def convert_ids(self, ids: Sequence[int]) -> list[int]:
-        """Ours in their numbers, with what stands before and behind them."""
+        """Convert attendo's ids to theirs, with prefix and eos."""
         return self._order.to_theirs(ids if self._prefix is None else [*self._prefix, *ids, EOS])
 
 
 def language_code(symbol: str) -> str:
-    """As its tokenizer calls a language: without what M2M100 puts around it."""
+    """Return the language code of a symbol, without the underscores of M2M100."""
     return symbol.strip("_") if symbol.startswith("__") else symbol
 
 
@@ -103,7 +104,7 @@ def has_tokenizer_model(folder: HuggingFaceFolder) -> bool:
 
 
 def read_bpe_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
-    """Merges of bytes, best first, and the ids of the vocabulary."""
+    """Return byte-level merges, best first, and the vocabulary ids."""
     content, path = folder.read_json(TOKENIZER_JSON), folder.path / TOKENIZER_JSON
     before = folder.json_field(TOKENIZER_JSON, "pre_tokenizer").content()
     plain = (
@@ -118,7 +119,7 @@ def read_bpe_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...
 
 
 def read_sentencepiece_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
-    """A SentencePiece model that cuts texts as the file says, and the ids of its vocabulary, without what is added."""
+    """Return an equivalent SentencePiece model, without special tokens, and the vocabulary ids."""
     content = folder.read_json(TOKENIZER_JSON)
     path, model = folder.path / TOKENIZER_JSON, content["model"]
     if model.get("type") not in _MODEL_TYPES or model.get("byte_fallback"):
@@ -142,7 +143,7 @@ def _unigram_scores(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[st
 
 
 def _bpe_scores(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
-    """SentencePiece joins what makes the best piece, they the best pair: the earlier a pair, the better its piece."""
+    """Return scores and ids. SentencePiece merges by piece score, so earlier merges give higher scores."""
     ids, ranks = _vocabulary_ids(model), dict[str, int]()
     for rank, pair in enumerate(model["merges"]):
         ranks.setdefault("".join(_parse_merge(pair)), rank)
@@ -154,7 +155,7 @@ def _vocabulary_ids(model: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _parse_merge(merge: Any) -> tuple[str, str]:
-    """Older files have both halves in one text."""
+    """Return both halves of a merge. Older files store them in one string."""
     first, second = merge.split(" ") if isinstance(merge, str) else merge
     return str(first), str(second)
 
@@ -164,7 +165,7 @@ def _make_damaged_error(path: Path) -> ModelError:
 
 
 def _find_charsmap(normalizer: Any) -> str | None:
-    """How characters are changed before all else, in SentencePiece's own form."""
+    """Return the normalisation table in SentencePiece's format."""
     if not isinstance(normalizer, dict):
         return None
     inside = (_find_charsmap(each) for each in normalizer.get("normalizers", ()))
@@ -172,8 +173,9 @@ def _find_charsmap(normalizer: Any) -> str | None:
 
 
 def _serialize_sentencepiece(scores: Mapping[str, float], model_type: int, charsmap: bytes) -> bytes:
-    """As a protocol buffer: pieces, the kind of model and the ids of control tokens, normalisation. Pieces begin behind
-    three control tokens, as others expect it.
+    """Return a protocol buffer with pieces, model type, ids of control tokens and normalisation.
+
+    Three control tokens precede the pieces, as other readers expect.
     """
     rows = [*_CONTROLS, *((piece, score, PieceType.NORMAL) for piece, score in scores.items())]
     pieces = b"".join(
@@ -186,7 +188,7 @@ def _serialize_sentencepiece(scores: Mapping[str, float], model_type: int, chars
         )
         for piece, score, kind_of_piece in rows
     )
-    none = (1 << 64) - 1  # -1: there is no such token
+    none = (1 << 64) - 1  # -1: token missing
     tokens = {40: 0, 41: 1, 42: 2, 43: none}  # unk, bos, eos, pad
     trainer = _encode_varint_field(3, model_type) + b"".join(_encode_varint_field(*each) for each in tokens.items())
     return pieces + _encode_message(2, trainer) + _encode_message(3, _encode_message(2, charsmap))
@@ -201,7 +203,7 @@ def _encode_varint_field(number: int, value: int) -> bytes:
 
 
 def _encode_varint(number: int) -> Iterator[int]:
-    """Seven bits a byte, the lowest first."""
+    """Yield seven bits per byte, lowest first."""
     while number > 0x7F:
         yield number & 0x7F | 0x80
         number >>= 7
@@ -209,7 +211,7 @@ def _encode_varint(number: int) -> Iterator[int]:
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """A piece for each id, and an id for each piece."""
+    """Read a vocabulary from pieces to ids. Ids must be unique."""
     vocabulary = read_json(path)
     ids = list(vocabulary.values())
     if not ids or not all(type(each) is int and each >= 0 for each in ids) or len(set(ids)) < len(ids):
@@ -218,7 +220,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
-    """Every id must have a row in the network's tables; rows without a piece there may be."""
+    """Raise a `ModelError` if an id has no row in the network's tables. Rows without a piece are allowed."""
     piece, last = max(vocabulary.items(), key=lambda each: each[1])
     if last >= size:
         raise ModelError(
@@ -227,7 +229,7 @@ def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
 
 
 def read_sentencepiece_model(path: Path, vocabulary: Mapping[str, int]) -> bytes:
-    """A SentencePiece model whose pieces the vocabulary knows."""
+    """Read a SentencePiece model. At least 90% of its pieces must be in the vocabulary."""
     model = read_bytes(path, COPY_AGAIN)
     normal = [piece.text for piece in read_pieces(path, model) if piece.type == PieceType.NORMAL]
     known = len(normal) - len(_missing_pieces(model, vocabulary))
@@ -237,7 +239,7 @@ def read_sentencepiece_model(path: Path, vocabulary: Mapping[str, int]) -> bytes
 
 
 def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:
-    """All pieces of a SentencePiece model that lies there."""
+    """Return all pieces of a SentencePiece model; `path` is for the error message."""
     try:
         open_processor(model)
         return list(iter_pieces(model))
@@ -246,7 +248,7 @@ def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:
 
 
 def missing_piece_notes(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
-    """Pieces of SentencePiece that the vocabulary does not have, in a line that tells how many."""
+    """Yield a note with the number of SentencePiece pieces that are missing in the vocabulary."""
     if lacking := _missing_pieces(model, vocabulary):
         shown = list_names(map(shorten, lacking), _MAX_LISTED_PIECES)
         yield f"{path.name}: {len(lacking)} of its pieces are not in the vocabulary, and read as unknown ({shown})"
@@ -260,10 +262,10 @@ def _missing_pieces(model: bytes, vocabulary: Mapping[str, int]) -> list[str]:
 def build_names_and_symbols(
     vocabulary: Mapping[str, int], order: VocabularyPermutation, first: Sequence[int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What our ids behind the control tokens are called, and which of these are symbols: those of `first`.
+    """Return the names of attendo's ids after the control tokens, and the symbols among them: those in `first`.
 
-    A piece that has the name of one of our control tokens and is another gets angles around it. Ids without a piece
-    have their number for a name.
+    A piece with the name of one of attendo's control tokens gets angle brackets around it. Ids without a piece are
+    named by their number.
     """
     pieces_by_id = {each: piece for piece, each in vocabulary.items()}
     names: list[str] = []
@@ -274,18 +276,18 @@ def build_names_and_symbols(
             name = f"<{name}>"
         names.append(name)
         taken.add(name)
-    # A special token that is one of our control tokens needs no symbol.
+    # A special token that is one of attendo's control tokens needs no symbol.
     behind_controls = order.rows[len(CONTROL_PIECES) : len(CONTROL_PIECES) + len(first)]
     return tuple(names), tuple(names[: len(set(first) & set(behind_controls))])
 
 
 def non_text_ids(vocabulary: Mapping[str, int]) -> list[int]:
-    """Ids of tokens that are not text, beside those that all systems have."""
+    """Return the ids of `<s>` and `<mask>`, if present."""
     return [vocabulary[piece] for piece in ("<s>", "<mask>") if piece in vocabulary]
 
 
 def read_added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
-    """Tokens with ids that tokenizer files tell beside the vocabulary, such as those of languages."""
+    """Return tokens that the tokenizer files add to the vocabulary, such as languages, with their ids."""
     found = {name: _token_id(field) for name, field in folder.json_fields("added_tokens.json").items()}
     for number, token in folder.json_field("tokenizer_config.json", "added_tokens_decoder").fields().items():
         if not number.isdecimal():
@@ -298,14 +300,14 @@ def read_added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
 
 
 def read_additional_special_tokens(folder: HuggingFaceFolder) -> list[str]:
-    """Those that follow the vocabulary, in their order; each is a text, or an object that has it."""
+    """Return the special tokens that follow the vocabulary, in order. Each is a string or an object with `content`."""
     told = folder.json_field("special_tokens_map.json", "additional_special_tokens")
     each_field = [JsonField(told.path, told.name, each) for each in told.items()]
     return [str(each.value) if isinstance(each.value, str) else _token_text(each) for each in each_field]
 
 
 def _token_text(token: JsonField) -> str:
-    """The text of a token."""
+    """Return the text of a token."""
     found = token.fields().get("content", JsonField(token.path, f"{token.name}.content", None))
     if (text := found.text()) is None:
         raise found.make_error("a text")

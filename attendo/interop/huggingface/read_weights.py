@@ -1,4 +1,4 @@
-"""Builds a network from weights with BART's names: Marian, BART, mBART, M2M100 and NLLB."""
+"""Builds a network from weights with BART's names: Marian, Pegasus, BART, mBART, M2M100 and NLLB."""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _OTHER_MODULES = {
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "silu", "swish": "silu"}
 _BIAS = "final_logits_bias"
 _FIXED_POSITIONS = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")
-# Of every config.json of the family that leaves them out.
+# Defaults of the whole family, for settings missing in config.json.
 _DEFAULTS: dict[str, Any] = {
     "d_model": 1024,
     "encoder_layers": 12,
@@ -59,7 +59,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class BartFamilyWeights:
-    """Their weights, and what was wrong with those that were asked for."""
+    """Weights of the BART family, with the faults found so far."""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         self._weights = weights
@@ -67,7 +67,7 @@ class BartFamilyWeights:
         self._faults: list[str] = []
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """Zeros where it is not as it should be: all that is wrong is told together."""
+        """Return a weight. On a fault, return zeros and record it, so that `check` reports all faults together."""
         self._taken.add(name)
         if name not in self._weights:
             self._faults.append(f"{name} is missing")
@@ -80,7 +80,7 @@ class BartFamilyWeights:
         return torch.zeros(()).expand(shape)
 
     def take_shared(self, names: set[str], default_name: str, shape: tuple[int, ...], flags: str) -> Tensor:
-        """The table that all of these names stand for; `SHARED` stands in for an embedding that is not there."""
+        """Return the table that all `names` share. `SHARED` replaces a missing embedding."""
         stand_in = SHARED if default_name != OUTPUT and SHARED in self._weights else default_name
         there = sorted(name for name in names if name in self._weights) or [stand_in]
         first = self.take(there[0], shape)
@@ -91,7 +91,7 @@ class BartFamilyWeights:
         return first
 
     def take_parameter(self, name: str, shape: torch.Size) -> Tensor:
-        """What stands for a parameter of ours; queries, keys and values are one here."""
+        """Return the weights for one of attendo's parameters. Queries, keys and values are concatenated."""
         if (outside := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
             return self.take(_OTHER_MODULES[outside] + name.removeprefix(outside), tuple(shape))
         block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
@@ -102,11 +102,11 @@ class BartFamilyWeights:
         return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{what}", each_shape) for each in parts])
 
     def ignore(self, names: tuple[str, ...]) -> None:
-        """They may be there and are not needed."""
+        """Accept weights that are not needed."""
         self._taken.update(names)
 
     def check(self, folder: HuggingFaceFolder, complete: bool = False) -> None:
-        """Nothing may be wrong so far; when all is read that was needed, nothing may be left over."""
+        """Raise a `ModelError` for recorded faults, and for unused weights if `complete`."""
         surplus = [f"{name} has no place" for name in self._weights if name not in self._taken] if complete else []
         if faults := [*dict.fromkeys(self._faults), *surplus]:
             told = f"{list_names(faults, 5, '; ')} ({len(faults)} in all)"
@@ -114,7 +114,7 @@ class BartFamilyWeights:
 
 
 def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """config.json with what it leaves out, and a vocabulary for each side."""
+    """Return the settings of config.json with defaults, and a vocabulary size for each side."""
     _refuse_unsupported(folder)
     given = {
         name: value for name, value in folder.settings.items() if value is not None or name == "activation_function"
@@ -138,7 +138,7 @@ def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dic
 
 
 def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) -> None:
-    """Before anything is made that is as large as config.json says."""
+    """Check vocabulary sizes against the weights, before allocating tensors of these sizes."""
     most = max((len(weight) for weight in folder.weights.values() if weight.dim() == 2), default=0)
     for name in ("vocab_size", "decoder_vocab_size"):
         if settings.get(name, 0) > most:
@@ -160,7 +160,7 @@ def _refuse_unsupported(folder: HuggingFaceFolder) -> None:
 
 
 def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> bool:
-    """Whether a value is of the kind that is usual there; a count is at least 1."""
+    """Return True if a value has the type of its default. A count must be at least 1."""
     value, usual = settings[name], known[name]
     if isinstance(usual, bool) or isinstance(value, bool):
         return isinstance(value, bool) and isinstance(usual, bool)
@@ -170,7 +170,7 @@ def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> b
 
 
 def incompatibilities(settings: Mapping[str, Any]) -> list[str]:
-    """Why our network cannot be such a one, one line a reason; nothing where it can."""
+    """Return one line per reason why a `Transformer` cannot hold this network; empty if it can."""
     heads, other_heads = settings["encoder_attention_heads"], settings["decoder_attention_heads"]
     wide, other_wide = settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]
     activation = settings["activation_function"]
@@ -190,8 +190,10 @@ def build_network(
     source: VocabularyPermutation,
     target: VocabularyPermutation,
 ) -> Transformer:
-    """The network in evaluation mode. `settings` are those of config.json with what it leaves out; `choices` those of
-    ours that no config.json tells, because all models of this kind have them.
+    """Return the network in evaluation mode.
+
+    `settings` are those of config.json with defaults. `choices` are `ModelConfig` options that all models of this
+    type have and config.json does not contain.
     """
     if reasons := incompatibilities(settings):
         raise ModelError(
@@ -213,7 +215,7 @@ def build_network(
         raise ModelError(
             "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=error
         ) from None
-    with torch.random.fork_rng(devices=[]):  # first values are drawn and thrown away; the caller's must not move on
+    with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
         network = Transformer(config)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -225,7 +227,7 @@ def build_network(
 
 
 def _check_sizes(weights: BartFamilyWeights, settings: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
-    """Before a network is made of them: with a wrong one it could have no place in memory."""
+    """Check sizes before the network is built: a wrong size could exceed the memory."""
     for stack in ("encoder", "decoder"):
         shape = settings[f"{stack}_ffn_dim"], settings["d_model"]
         weights.take(f"{stack}.layers.{settings[f'{stack}_layers'] - 1}.fc1.weight", shape)
@@ -263,9 +265,9 @@ def _tie(settings: Mapping[str, Any]) -> str:
 
 
 def _embedding_tables(weights: BartFamilyWeights, settings: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Where a table is shared, it may be stored under any name of those who share it, or under all.
+    """Return the embedding tables and the output weight. A shared table may be stored under any of its names.
 
-    Without tie_word_embeddings nothing is shared, whatever the other flag says: so transformers reads them.
+    Without tie_word_embeddings nothing is shared, even with share_encoder_decoder_embeddings, as in transformers.
     """
     shared, tied = settings["share_encoder_decoder_embeddings"], settings["tie_word_embeddings"]
     encoder, decoder, output = {ENCODER}, {DECODER}, {OUTPUT}

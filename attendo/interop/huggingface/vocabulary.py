@@ -1,4 +1,4 @@
-"""Vocabulary permutation between attendo and another system, and unique names for all token ids."""
+"""Vocabulary permutations between attendo and another system, and unique names of token ids."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text.sentencepiece import iter_pieces
 from attendo.text.tokenizer import MARK
 
-SUPPRESS_BIAS = -1e4  # on the logit of a token that the other system does not have; a half-precision number can hold it
+SUPPRESS_BIAS = -1e4  # for tokens that the other system does not have; fits in float16
 
 
 @dataclass(frozen=True)
 class VocabularyPermutation:
-    """Which of their rows each of our ids is.
+    """Maps each of attendo's ids to a row of the other system.
 
-    Where one of their tokens does the work of two of ours, as Marian's pad is also what an answer begins from, the
-    second is a copy that can never be said: the probabilities of all others stay what they were.
+    One of their tokens may correspond to two of attendo's: Marian's pad is also the decoder start token. The second id
+    is then a copy that is never generated, so all other probabilities are unchanged.
     """
 
     rows: tuple[int, ...]
-    copies: frozenset[int] = frozenset()  # those of our ids that they have no row of their own for
+    copies: frozenset[int] = frozenset()  # attendo's ids without a row of their own
 
     @cached_property
     def _id_by_row(self) -> dict[int, int]:
@@ -38,7 +38,7 @@ class VocabularyPermutation:
 
     @property
     def their_size(self) -> int:
-        """Of their tokens."""
+        """Number of their tokens."""
         return len(self.rows) - len(self.copies)
 
     def to_ours(self, ids: Iterable[int]) -> list[int]:
@@ -48,36 +48,36 @@ class VocabularyPermutation:
         return [self.rows[each] for each in ids]
 
     def table_to_ours(self, table: Tensor) -> Tensor:
-        """Rows of an embedding or an output layer."""
+        """Reorder the rows of an embedding or output layer to attendo's ids."""
         return table.index_select(0, torch.tensor(self.rows))
 
     def table_to_theirs(self, table: Tensor) -> Tensor:
-        """Rows of ours as they have them: the way back."""
+        """Reorder attendo's rows to their ids."""
         return table[[number for _, number in sorted(self._id_by_row.items())]]
 
     def bias_to_ours(self, bias: Tensor) -> Tensor:
-        """Of the output layer."""
+        """Reorder the bias of the output layer to attendo's ids. Copies are suppressed."""
         moved = bias.index_select(0, torch.tensor(self.rows)).clone()
         moved[sorted(self.copies)] = SUPPRESS_BIAS
         return moved
 
     def names_to_ours(self, names: Sequence[str]) -> list[str]:
-        """Of their tokens, by our ids."""
+        """Return the names of their tokens, by attendo's ids."""
         return [names[row] for row in self.rows]
 
 
 def identity_permutation(size: int) -> VocabularyPermutation:
-    """Theirs is ours."""
+    """Return the permutation for equal ids."""
     return VocabularyPermutation(tuple(range(size)))
 
 
 def build_permutation(
     size: int, pad: int, unk: int | None, start: int, eos: int, first: Sequence[int] = (), moves_start: bool = False
 ) -> VocabularyPermutation:
-    """The order for a vocabulary of `size` tokens. Those in `first` come right behind eos.
+    """Return the permutation for a vocabulary of `size` tokens. Tokens in `first` directly follow eos.
 
-    `start` is what the decoder begins from. It stays a token that can be said, and our bos is a copy, unless it
-    `moves_start`: where nothing ever says it. Without an unk of theirs ours is a copy too.
+    `start` is the decoder start token. By default it can still be generated, and attendo's bos is a copy of it. With
+    `moves_start` it becomes bos itself, for models that never generate it. If `unk` is None, attendo's unk is a copy.
     """
     named = {"pad": pad, "unk": unk, "the start of an answer": start, "eos": eos}
     if outside := [
@@ -99,8 +99,9 @@ def build_permutation(
 
 
 def vocabulary_names(tokenizer: Tokenizer) -> list[str]:
-    """As SentencePiece writes them, with `▁` for the space before a piece. Where two would be alike, the later one has
-    its number for a name.
+    """Return unique names as SentencePiece writes them, with `▁` for a leading space.
+
+    Of two equal names, the later one is replaced by its number.
     """
     first = len(CONTROL_PIECES)
     names: dict[str, None] = dict.fromkeys(CONTROL_PIECES)
@@ -110,7 +111,7 @@ def vocabulary_names(tokenizer: Tokenizer) -> list[str]:
 
 
 def sentencepiece_bytes(tokenizer: Tokenizer) -> bytes | None:
-    """What the SentencePiece library loads and cuts texts with, where that is how they are cut."""
+    """Return the SentencePiece model file of a tokenizer; None for other tokenizers."""
     return tokenizer.model if isinstance(tokenizer, SentencePiece | ImportedSentencePiece) else None
 
 
@@ -119,7 +120,7 @@ def name_to_id(names: Sequence[str]) -> dict[str, int]:
 
 
 def _piece_texts(tokenizer: Tokenizer) -> Iterable[str]:
-    """Those behind the control pieces."""
+    """Return the pieces after the control pieces."""
     first = len(CONTROL_PIECES)
     match tokenizer:
         case SentencePiece():
@@ -133,7 +134,7 @@ def _piece_texts(tokenizer: Tokenizer) -> Iterable[str]:
 
 
 def number_name(number: int, taken: Iterable[str]) -> str:
-    """For a token that has no other name. With its space no tokenizer ever cuts it out of a text."""
+    """Return a name for an unnamed token. Because of its space no tokenizer produces it from text."""
     name = f"<row {number}>"
     while name in taken:
         name = f"<{name}>"

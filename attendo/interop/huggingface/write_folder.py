@@ -1,6 +1,6 @@
-"""A whole text model as a folder that transformers loads by `from_pretrained`, with its tokenizer where it can be one.
+"""Text model as a folder for `from_pretrained` of transformers, with its tokenizer if transformers has such a class.
 
-config.json  generation_config.json  model.safetensors, and the files of a tokenizer
+config.json  generation_config.json  model.safetensors, and the tokenizer files
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ _TOKENIZER_WRITERS: dict[HFModelClass, _TokenizerWriter] = {
 
 
 def choose_model_class(config: ModelConfig) -> HFModelClass:
-    """The class that comes nearest."""
+    """Return the model class closest to the network."""
     if config.embedding_norm and config.positions == "learned":
         return MBART if config.norm == "pre" else BART
     if config.norm == "pre":
@@ -69,7 +69,7 @@ def choose_model_class(config: ModelConfig) -> HFModelClass:
 
 
 def write_transformers(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
-    """Into a folder that is there and empty. Says what it could not take along."""
+    """Write into an existing empty folder. Return notes on what the format cannot store."""
     if precision == "int8":
         raise UsageError("hf_int8_unsupported")
     require_package("transformers", "hf", "an export to hf")
@@ -116,7 +116,7 @@ def _vocabulary_permutations(model: TextModel, model_class: HFModelClass) -> Per
 
 
 def _incompatibilities(model: TextModel, model_class: HFModelClass, orders: Permutations) -> list[str]:
-    """All of them: whoever mends one should not meet the next only then."""
+    """Return all reasons at once why the class cannot hold the model."""
     before, begin = model.generation.source_prefix, model.generation.target_prefix
     of_texts = {
         f"it puts {' '.join(before)} before every source": not before

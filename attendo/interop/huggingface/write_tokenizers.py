@@ -3,7 +3,7 @@
 sentencepiece.bpe.model  tokenizer_config.json     with vocab.json of an `M2M100Tokenizer`,
                                                    with tokenizer.json of an `NllbTokenizer` or `MBart50Tokenizer`
 
-So a model that came from there has the ids again that it had.
+An imported model gets its original ids back.
 """
 
 import json
@@ -34,12 +34,12 @@ _FAIRSEQ_PAD_ID = 1
 
 
 def has_bart_prefix(model: TextModel) -> bool:
-    """Whether sources begin as it has them."""
+    """Return True if sources start with BART's bos."""
     return isinstance(model.source_tokenizer, ByteLevelBPE) and model.generation.source_prefix == (IMPORTED_BOS,)
 
 
 def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
-    """Says why it stays behind, if it does."""
+    """Write the tokenizer, or return the reason why it is not written."""
     tokenizer = model.source_tokenizer
     if not isinstance(tokenizer, ByteLevelBPE) or tokenizer is not model.target_tokenizer:
         return [f"the tokenizers stay behind: a BartTokenizer is of byte_pairs, this one is of {tokenizer.kind}"]
@@ -60,12 +60,12 @@ def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermut
 
 
 def has_no_source_prefix(model: TextModel) -> bool:
-    """Whether sources begin as it has them: with nothing."""
+    """Return True if sources have no prefix, as in Marian."""
     return not model.generation.source_prefix
 
 
 def write_marian_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
-    """Says why they stay behind, if they do. Their ids are ours."""
+    """Write the tokenizers with attendo's ids, or return the reason why they are not written."""
     tokenizers = {"source": model.source_tokenizer, "target": model.target_tokenizer}
     names = {side: vocabulary_names(tokenizer) for side, tokenizer in tokenizers.items()}
     files = {side: sentencepiece_bytes(tokenizer) for side, tokenizer in tokenizers.items()}
@@ -89,14 +89,14 @@ def write_marian_tokenizer(model: TextModel, folder: Path, order: VocabularyPerm
 
 
 def has_language_prefix(model: TextModel) -> bool:
-    """Whether sources begin as they have them: with a language, which can still be told later."""
+    """Return True if sources start with a language symbol, or have no prefix yet."""
     return (
         set(model.generation.source_prefix) <= {*_language_symbols(model)} and len(model.generation.source_prefix) <= 1
     )
 
 
 def write_multilingual_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
-    """Says why it stays behind, if it does."""
+    """Write the tokenizer, or return the reason why it is not written."""
     tokenizer, name = model.source_tokenizer, _tokenizer_class(model)
     if not isinstance(tokenizer, ImportedSentencePiece) or tokenizer is not model.target_tokenizer:
         return [f"the tokenizers stay behind: {name} is of foreign_pieces, this one is of {tokenizer.kind}"]
@@ -117,7 +117,7 @@ def write_multilingual_tokenizer(model: TextModel, folder: Path, order: Vocabula
 
 
 def _find_fault(model: TextModel, folder: Path, order: VocabularyPermutation, ids: dict[str, int]) -> str | None:
-    """Its classes have ideas of their own on languages and on how pieces are made of a text."""
+    """Return a fault if the written tokenizer gives other ids; its classes treat languages and text differently."""
     theirs, tokenizer = open_tokenizer(folder, _model_type(model)), model.source_tokenizer
     if others := [piece for piece, row in ids.items() if theirs.convert_tokens_to_ids(piece) != row]:
         return f"{len(others)} of {len(ids)} tokens have another id, {others[0]!r} for example"
@@ -142,7 +142,7 @@ def _language_symbols(model: TextModel) -> list[str]:
 
 
 def _tokenizer_settings(model: TextModel, name: str) -> dict[str, Any]:
-    """The languages before sources and answers, where the model has them."""
+    """Return the tokenizer settings, with the languages of source and target if the model sets them."""
     languages, generation = _language_symbols(model), model.generation
     prefixes = {"src_lang": generation.source_prefix, "tgt_lang": generation.target_prefix}
     told: dict[str, Any] = {side: language_code(each[0]) for side, each in prefixes.items() if each}
@@ -157,8 +157,9 @@ def _tokenizer_settings(model: TextModel, name: str) -> dict[str, Any]:
 
 
 def _write_tokenizer_json(tokenizer: Any, folder: Path, ids: dict[str, int]) -> None:
-    """What they make of the pieces, with the tokens that they add in the order that these have in the network; one that
-    ours does not know comes last.
+    """Write the tokenizer's tokenizer.json with added tokens in the order of their ids in the network.
+
+    A token unknown to attendo comes last.
     """
     content, last = json.loads(tokenizer.backend_tokenizer.to_str()), max(ids.values()) + 1
     added = [{**token, "id": ids.get(token["content"], last)} for token in content["added_tokens"]]
@@ -166,10 +167,10 @@ def _write_tokenizer_json(tokenizer: Any, folder: Path, ids: dict[str, int]) -> 
 
 
 def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
-    """Sines count positions from behind the number of pad, which is then where it must be.
+    """Return the permutation to fairseq's ids. With sinusoids, pad must have the id position_offset - 1.
 
-    Our bos is what answers begin from. Where it is a copy of another token, it is this one there. Where it is one of
-    its own, it is their `<s>`, or if they have another the last of all.
+    attendo's bos is the decoder start token. If it is a copy of another token, it gets that token's row. Otherwise it
+    becomes `<s>`, or the last row if the model has another `<s>`.
     """
     config, tokenizer, twin = model.network.config, model.target_tokenizer, _find_bos_original(model.network)
     own = [BOS] if twin is None else []
@@ -186,7 +187,7 @@ def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
 
 
 def fairseq_vocabulary(tokenizer: Tokenizer, order: VocabularyPermutation) -> dict[str, int]:
-    """What their tokens are called, by their ids; those that have but a number for a name are left out."""
+    """Return the ids of their tokens by name, without tokens that are named only by a number."""
     names = vocabulary_names(tokenizer)
     named = {
         number: names[number] for number in range(len(names) - _count_unnamed(names)) if number not in order.copies
@@ -197,7 +198,7 @@ def fairseq_vocabulary(tokenizer: Tokenizer, order: VocabularyPermutation) -> di
 
 
 def _find_bos_original(network: Transformer) -> int | None:
-    """The token that bos was made a copy of, if it was, and has stayed one."""
+    """Return the token that bos is still an exact copy of, if any."""
     bias, table = network.output.bias, network.target.tokens.weight
     if bias is None or bias[BOS].item() > SUPPRESS_BIAS:
         return None
@@ -206,6 +207,6 @@ def _find_bos_original(network: Transformer) -> int | None:
 
 
 def _count_unnamed(names: list[str]) -> int:
-    """How many of the last ones have but their number there, one less than ours: rows that never were for a piece."""
+    """Return how many of the last names are only row numbers, one less than attendo's ids: rows without a piece."""
     last = len(names) - 2
     return next((n for n, name in enumerate(reversed(names)) if name.strip("<>") != f"row {last - n}"), 0)

@@ -1,7 +1,7 @@
 """Engine for ONNX models: a batch is split over threads; a NumPy fast path for greedy decoding.
 
-A step that ends no row, and in which no rule has a say, adds a token to each row and its log-probability. To begin an
-operation takes torch longer than to carry it out on so few numbers, and a turn is dozens of them.
+A step that ends no row and that no rule affects only appends a token and its log-probability to each row. On tensors
+this small, starting a torch operation takes longer than running it, and a decode step has dozens of them.
 """
 
 from collections import deque
@@ -34,14 +34,16 @@ from attendo.interop.onnx.session import OnnxNetwork
 from attendo.text import EOS, PAD
 
 T = TypeVar("T")
-_SIGNAL_SECONDS = 0.1  # within which an interrupt is seen
+_SIGNAL_SECONDS = 0.1  # maximum delay until an interrupt is noticed
 _UPDATED_FIELDS = ("ids", "length", "log_probability")
 
 
 class OnnxEngine:
-    """A step is dozens of small products. Threads that share each of them wait for each other all the time, threads
-    that have sentences of their own never do. They share products for one sentence alone, and for the last of them that
-    is at work: answers differ in length, and whoever else uses a core slows down the thread that has it.
+    """Decodes a batch with one thread per share of the sentences.
+
+    A step is dozens of small matrix products. Threads that share each product wait for each other; threads with
+    separate sentences do not. All threads share the products for a single sentence, and for the last share that is
+    still running: outputs differ in length, and other processes can slow down a core.
     """
 
     def __init__(self, network: OnnxNetwork, batch_tokens: int) -> None:
@@ -50,10 +52,10 @@ class OnnxEngine:
     def generate(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
-        """All requests, batch by batch."""
+        """Yield finished requests, batch by batch."""
         for group in length_batches(requests, self._batch_tokens // strategy.width):
             threads = min(self._network.threads, len(group))
-            shares = [group[first::threads] for first in range(threads)]  # each has as many long ones as the others
+            shares = [group[first::threads] for first in range(threads)]  # spreads long sentences evenly
             found = self._search_shares(shares, strategy, rules)
             yield from (FinishedBatch(share, each) for share, each in zip(shares, found, strict=True))
 
@@ -73,14 +75,14 @@ class OnnxEngine:
         return run_in_threads([partial(found, share) for share in shares])
 
 
-class _CancelledByFailure(Exception):  # noqa: N818  (it is no error)
-    """Another one of them has failed."""
+class _CancelledByFailure(Exception):  # noqa: N818  (not an error)
+    """Raised to stop a thread after another thread has failed."""
 
 
 def run_in_threads(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """What each returns, in order. The first one goes on in this thread, and with it whoever looks on here.
+    """Run the calls in parallel and return their results in order. The first runs in this thread, with its step hook.
 
-    What one of them raises is raised here, after all others have stopped: they do so before their next step.
+    An exception in one call is raised here after all others have stopped, which they do before their next step.
     """
     first, *others = calls
     with _single_torch_thread():
@@ -110,23 +112,23 @@ def _run_with_pool(first: Callable[[], T], others: Sequence[Callable[[], T]]) ->
         waiting = [pool.submit(computed, call, stop_if_failed) for call in others]
         try:
             own = computed(first, look)
-            # A signal that arrives just before a wait without a limit is seen after it only.
+            # Use a timeout: a signal that arrives just before an unlimited wait is handled only after it.
             while wait(waiting, _SIGNAL_SECONDS).not_done:
                 pass
             return [own, *(each.result() for each in waiting)]
         except _CancelledByFailure:
             errors = [each.exception() for each in waiting]
             raise next(each for each in errors if each and not isinstance(each, _CancelledByFailure)) from None
-        except BaseException:  # such as an interrupt while the others are waited for
+        except BaseException:  # such as an interrupt during the wait
             failed.set()
             raise
 
 
 @contextmanager
 def _single_torch_thread() -> Iterator[None]:
-    """What torch computes stays in the thread that asks, also in those that are begun meanwhile.
+    """Limit torch to one thread per caller, including threads started within the context.
 
-    It is the choice of tokens alone: shared by several threads, so little takes longer, even for one sentence.
+    torch only chooses the tokens. Sharing such small work among threads is slower, even for one sentence.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -138,20 +140,20 @@ def _single_torch_thread() -> Iterator[None]:
 
 @runtime_checkable
 class InPlaceStepper(Protocol):
-    """Goes on from one state by NumPy. A stepper that has such a thing makes it by `in_place(state)`."""
+    """Continues decoding from one state with NumPy. A stepper creates one with `in_place_stepper(state)`."""
 
     @property
     def state(self) -> Any:
-        """Behind the steps that were taken."""
+        """State after the steps so far."""
 
     def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """One more token of every row [R, 1]: log-probabilities [R, V] of the next, until another step is taken."""
+        """Read a token of every row [R, 1]. Return next-token log-probabilities [R, V], valid until the next step."""
 
 
 def run_search(
     stepper: Stepper, state: SearchState, limits: RowLimits | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
 ) -> Frontier:
-    """What a search finds, for whoever need not see it token by token."""
+    """Run a search to its end and return the hypotheses."""
     return deque(search(stepper, state, limits, strategy, rules, greedy_fast_path), maxlen=1).pop().hypotheses
 
 
@@ -159,7 +161,7 @@ def run_search(
 def greedy_fast_path(
     stepper: Stepper, state: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
 ) -> tuple[Any, Frontier]:
-    """As many turns as it takes until something happens; one, where any may be more than growing."""
+    """Run decode steps until a row may end or a rule may apply; a single full step if the fast path does not apply."""
     special, begin = _stopping_tokens(frontier, strategy, rules), getattr(stepper, "in_place_stepper", None)
     if special is None or begin is None:
         return decode_step(stepper, state, frontier, strategy, rules)
@@ -180,7 +182,7 @@ def greedy_fast_path(
 
 
 def _stopping_tokens(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> Set[int] | None:
-    """The tokens that are more than growth, as they end a row or a rule may forbid them; None: any may be."""
+    """Return the tokens that end a row or that a rule may mask; None if any token may be one."""
     if type(strategy) is not Greedy or _is_inside_prefix(frontier):
         return None
     tokens = {EOS}
@@ -197,7 +199,7 @@ def _is_inside_prefix(frontier: Frontier) -> bool:
 
 
 def _append_tokens(frontier: Frontier, grown: Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]) -> Frontier:
-    """With more tokens [R, 1] in the open rows, and what these add to the log-probability."""
+    """Return the frontier with the tokens [R, 1] and their log-probabilities added to the open rows."""
     frontier = replace(frontier, **{name: getattr(frontier, name).clone() for name in _UPDATED_FIELDS})
     ids, length, log_probability = (getattr(frontier, name).numpy() for name in _UPDATED_FIELDS)
     rows = frontier.open.numpy().nonzero()[0]

@@ -1,9 +1,9 @@
-"""A whole text model as a folder that ONNX Runtime computes: two graphs, and what else a model folder has.
+"""Text model as a folder for ONNX Runtime: two graphs, and the other files of a model folder.
 
     encoder.onnx  step.onnx  (encoder.weights  step.weights)  config.json  generation.json
     source.* and target.* (or joint.*)  manifest.json
 
-Weights lie beside their graph where it would be larger than a file of ONNX may be.
+Weights are in a separate file if the graph would exceed the size limit of an ONNX file.
 """
 
 import math
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 OnnxPrecision = Literal["fp32", "int8"]
 
-_MAX_CALIBRATION_EXAMPLES = 200  # of the model's sample, to see how large its numbers are
+_MAX_CALIBRATION_EXAMPLES = 200  # of the model's sample
 _MAX_CALIBRATION_LENGTH = 256
-_POSITIONS = 4096  # of a batch
-_PAIR_SUMS_FIT = "pairs_fit_16_bits"  # the fact that its products of bytes are exact on every processor: onnx_bytes.py
-_MAX_FILE_BYTES = 2**31 - 2**20  # of one file, which is what its format can count
+_POSITIONS = 4096  # per batch
+_PAIR_SUMS_FIT = "pairs_fit_16_bits"  # fact: int8 products do not overflow on any processor (graph_builder.py)
+_MAX_FILE_BYTES = 2**31 - 2**20  # limit of a protocol buffer file
 
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """What such a folder holds."""
+    """Contents of an exported ONNX folder."""
 
     network: OnnxNetwork
     source_tokenizer: Tokenizer
@@ -52,7 +52,7 @@ class OnnxModel:
 
 @dataclass(frozen=True)
 class QuantizationPlan:
-    """How large the numbers are that go into the products that are rounded, and how many others there are."""
+    """Input ranges of the matrix products in int8, and the number of products kept in float32."""
 
     ranges: "ActivationRanges" = field(default_factory=dict)
     num_float32: int = 0
@@ -65,10 +65,10 @@ def to_onnx(
     examples: Sequence[Example] | None = None,
     float32_share: float = 0.0,
 ) -> int:
-    """Write a new folder that `open_onnx` reads; how many products are left as they are, although it is int8.
+    """Write a new folder that `open_onnx` reads. Return the number of products kept in float32 in an int8 export.
 
-    int8 is fitted to `examples`; unless given, these are the model's sample, or random ids where it has none. `exact`
-    is the share of the products that stay in float32: those that lose most by rounding.
+    int8 is calibrated on `examples`; the default is the model's sample, or random ids if it has none. `float32_share`
+    is the share of products kept in float32: those with the largest quantization error.
     """
     require_package("onnx", "export", "an export to onnx")
     from attendo.interop.onnx.graphs import encoder_graph, step_graph
@@ -96,7 +96,7 @@ def to_onnx(
 
 
 def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
-    """Read a folder that `to_onnx` wrote; `threads`: as many as torch has, unless given."""
+    """Open a folder that `to_onnx` wrote. `threads` defaults to torch's thread count."""
     require_package("onnxruntime", "export", "an ONNX model")
     folder = Path(folder)
     names, facts = check_export(folder, "onnx", get_args(OnnxPrecision))
@@ -119,7 +119,7 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
 def _plan_quantization(
     network: Transformer, examples: Sequence[Example], float32_share: float
 ) -> tuple[Transformer, QuantizationPlan]:
-    """The network as it is best rounded, and how."""
+    """Return the smoothed network and its quantization plan."""
     from attendo.interop.onnx.quantization import activation_ranges, quantization_sensitivity, smooth_quant
 
     even = smooth_quant(network, examples)

@@ -1,8 +1,8 @@
 """Builder of ONNX graphs, node by node, in fp32 or int8, with the int8 weight scales.
 
-x86 processors without VNNI multiply unsigned by signed bytes and add each two neighbours in 16 bits, which holds up to
-32,767: 255 · 127 + 255 · 127 overflows, in silence. What overflows are two large weights of the same sign side by side,
-and these are rare. So a column's step is as small as its largest weight allows, and as its largest pair does.
+x86 processors without VNNI multiply unsigned by signed bytes and add adjacent pairs in 16 bits, up to 32,767.
+255 · 127 + 255 · 127 overflows silently. Only two adjacent large weights of the same sign overflow, which is rare.
+So the scale of a column follows from its largest weight and from its largest sum of an adjacent pair.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
 Precision = Literal["fp32", "int8"]
-ActivationRanges = Mapping[Any, float]  # the largest number, by its size, that each site is given
+ActivationRanges = Mapping[Any, float]  # largest absolute input of each site
 Array = NDArray[Any]
 OnnxShape = list[int | str]
-ORT_DOMAIN = "com.microsoft"  # ONNX Runtime's
+ORT_DOMAIN = "com.microsoft"  # operators of ONNX Runtime
 _OPSET, _ORT_OPSET, _IR = 23, 1, 11
 _TYPES = {"float": TensorProto.FLOAT, "long": TensorProto.INT64, "int": TensorProto.INT32, "bool": TensorProto.BOOL}
 _ROOT_OF_TWO = np.float32(np.sqrt(2.0))
-_TINY = np.float32(1e-30)  # the least size of anything
-_MAX_INT8, _MAX_PAIR_SUM = 127, 127.9  # rounded, a pair is at most 128, and 255 · 128 < 2¹⁵
+_TINY = np.float32(1e-30)  # lower bound of a scale
+_MAX_INT8, _MAX_PAIR_SUM = 127, 127.9  # after rounding, a pair sum is at most 128, and 255 · 128 < 2¹⁵
 
 
 @dataclass
 class GraphBuilder:
-    """Nodes and constants in the making. Everything is known by its name.
+    """Nodes and constants of a graph under construction. Values are referred to by name.
 
-    Matrices and what they are multiplied by are rounded to bytes at the sites whose range is known.
+    Matrix products at sites in `ranges` are quantised to int8.
     """
 
     ranges: ActivationRanges
@@ -51,24 +51,24 @@ class GraphBuilder:
         return name
 
     def output(self, name: str, dtype: str, shape: OnnxShape, value: str | None = None) -> None:
-        """What a node gives by that name, or a value that is given the name instead of its own."""
+        """Declare an output. If `value` is given, that value is renamed to `name`."""
         for node in self._nodes if value is not None else ():
             for names in (node.input, node.output):
                 names[:] = [name if each == value else each for each in names]
         self._outputs.append(helper.make_tensor_value_info(name, _TYPES[dtype], shape))
 
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """The name of its one output."""
+        """Add a node with one output and return the output's name."""
         return self.nodes(operator, *inputs, count=1, **attributes)[0]
 
     def nodes(self, operator: str, *inputs: str, count: int, names: Sequence[str] = (), **attributes: Any) -> list[str]:
-        """The names of its `count` outputs; the last ones are `names`, where they are given."""
+        """Add a node and return the names of its `count` outputs. `names` are the last of them."""
         made = [*(f"{operator}_{len(self._nodes)}_{n}" for n in range(count - len(names))), *names]
         self._nodes.append(helper.make_node(operator, list(inputs), made, **attributes))
         return made
 
     def constant(self, value: Any, dtype: str = "float32") -> str:
-        """A small array; the same is kept once."""
+        """Add a small array. Equal arrays are stored once."""
         array = np.asarray(value, dtype)
         key = (dtype, array.shape, array.tobytes())
         if key not in self._constants:
@@ -81,13 +81,13 @@ class GraphBuilder:
         return helper.make_model(graph, opset_imports=versions, ir_version=_IR, producer_name="attendo")
 
     def table(self, weight: Tensor) -> str:
-        """Rows that are looked up."""
+        """Add a lookup table."""
         return self._weight(to_numpy(weight))
 
     def linear(self, x: str, site: object, weight: Tensor, bias: Tensor | None, never_negative: bool = False) -> str:
-        """x Wᵀ + b, where x is [..., in]. `site` is what the range of x is known by.
+        """Return x Wᵀ + b for x [..., in]. `site` is the key of x in `ranges`.
 
-        `never_negative`: whatever of x is below 0 counts as 0.
+        `never_negative` applies ReLU to x first.
         """
         if site in self.ranges:
             return self._int8_linear(x, self.ranges[site], weight, bias, never_negative)
@@ -116,14 +116,14 @@ class GraphBuilder:
         return self.node("Cast", x, to=_TYPES[dtype])
 
     def reshape(self, x: str, *shape: int) -> str:
-        """0 is what it was, -1 what remains."""
+        """Reshape. 0 keeps a dimension, -1 infers it."""
         return self.node("Reshape", x, self.constant(shape, "int64"))
 
     def _int8_linear(self, x: str, max_abs: float, weight: Tensor, bias: Tensor | None, never_negative: bool) -> str:
-        """Every column of the matrix has a scale of its own, and x one for all it can be: no row depends on others.
+        """Multiply in int8. Each column of the matrix has a scale; x has one static scale, so rows are independent.
 
-        Unsigned by signed bytes: the one pairing that ONNX Runtime multiplies with VNNI instructions, and
-        the quickest without these.
+        x is uint8 and the matrix int8: the only pairing for which ONNX Runtime uses VNNI instructions, and the
+        fastest without them.
         """
         most, zero = (255, 0) if never_negative else (127, 128)
         given = self.constant(max(max_abs, float(_TINY)) / most), self.constant(zero, "uint8")
@@ -149,7 +149,7 @@ def to_numpy(weight: Tensor) -> Array:
 
 
 def int8_scales(matrix: Float[Tensor, "N K"]) -> Float[Tensor, "N 1"]:
-    """How much 1 stands for in the bytes of each row, which is what one component of the product is made of."""
+    """Return the int8 scale of each row; a row produces one component of the product."""
     pairs = F.pad(matrix, (0, matrix.size(1) % 2)).unflatten(1, (-1, 2)).sum(-1)
     largest, largest_pair = (each.abs().amax(1, keepdim=True) for each in (matrix, pairs))
     return (largest / _MAX_INT8).maximum(largest_pair / _MAX_PAIR_SUM).clamp(min=1e-30)

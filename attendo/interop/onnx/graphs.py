@@ -1,17 +1,17 @@
-"""A network as two graphs of ONNX: one reads the sources, the other takes a step of every row.
+"""A network as two ONNX graphs: the encoder, and one decoding step of every row.
 
-The names of what goes in and comes out, with B sentences, S source positions, R rows (R / B of each sentence, side by
-side), C positions that there is room for, H heads of width K, V tokens:
+Inputs and outputs, with B sentences, S source positions, R rows (R / B adjacent rows per sentence), C positions of
+cache capacity, H heads of width K, V tokens:
 
     encoder     source_ids [B, S], source_mask [B, S]
-                -> mask [B, 1, 1, S], and for each layer's attention to the source keys.0 and values.0 [B, S, H * K] ...
+                -> mask [B, 1, 1, S], and per layer the cross-attention keys.0 and values.0 [B, S, H * K] ...
     step        ids [R, 1], position [1], width [1], order [B, R / B, C], mask, keys.0, values.0 ...,
                 past_keys.0 and past_values.0 [R, H, C, K] ...
                 -> logits [R, 1, V], log_probs [R, 1, V], present_keys.0, present_values.0 ...
 
-`width` is R / B. What a row sees at position p was written by row `order[b, w, p]` of
-its sentence, so that rows can follow others without a vector being moved. The present keys and values must lie in the
-memory of the past ones: a step writes nothing but its own position.
+`width` is R / B. The cache entry of a row at position p was written by row `order[b, w, p]` of its sentence. So beams
+are reordered without moving vectors. The present keys and values must share the memory of the past ones: a step writes
+only its own position.
 """
 
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 
 def incompatibilities(config: ModelConfig) -> list[str]:
-    """Why the graphs cannot hold such a network, one line a reason; nothing where they can."""
+    """Return one line per reason why the graphs cannot hold this network; empty if they can."""
     return ["it has no encoder (num_encoder_layers is 0)"] if config.decoder_only else []
 
 
 def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) -> "ModelProto":
-    """From ids to the keys and values that every layer of the decoder looks at; what has a range, in int8."""
+    """Return the graph from source ids to the cross-attention keys and values. Sites in `ranges` are int8."""
     embedding, graph, heads = (
         _require_source_embedding(network),
         GraphBuilder(ranges or {}),
@@ -56,7 +56,7 @@ def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) 
     ids = graph.input("source_ids", "long", ["B", "S"])
     is_token = graph.input("source_mask", "bool", ["B", "S"])
     mask = graph.node("Unsqueeze", is_token, graph.constant([1, 2], "int64"))
-    # Counted in floating point: ONNX Runtime 1.31 makes a faulty Slice of a look-up in a table by a Range of integers.
+    # Use a float Range: ONNX Runtime 1.31 turns a table lookup by an integer Range into a faulty Slice.
     length = graph.node("Shape", ids, start=1)
     last = graph.cast(graph.node("Squeeze", length), "float")
     positions = graph.cast(graph.node("Range", graph.constant(0.0), last, graph.constant(1.0)), "long")
@@ -74,7 +74,7 @@ def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) 
 
 
 def step_graph(network: Transformer, ranges: ActivationRanges | None = None) -> "ModelProto":
-    """One more token of every row; what has a range, in int8."""
+    """Return the graph of one decoding step of every row. Sites in `ranges` are int8."""
     _require_source_embedding(network)
     graph, heads = GraphBuilder(ranges or {}), HeadLayout.from_config(network.config)
     ids, position = graph.input("ids", "long", ["R", 1]), graph.input("position", "int", [1])
@@ -90,7 +90,7 @@ def step_graph(network: Transformer, ranges: ActivationRanges | None = None) -> 
     )
     x, turn = embed(graph, ids, network.target, positions), rotary_tables(graph, network.target, positions)
     for layer, (block, cross) in enumerate(zip(_decoder_blocks(network), _cross_attentions(network), strict=True)):
-        assert block.cross_residual is not None  # there is an encoder
+        assert block.cross_residual is not None  # the network has an encoder
         past = partial(decoder_self_attention, graph, block.self_attention, heads, rows, turn, layer)
         x = add_residual(graph, x, block.self_residual, past)
         x = add_residual(graph, x, block.cross_residual, partial(cross_attention, graph, cross, heads, rows, layer))
@@ -103,7 +103,7 @@ def step_graph(network: Transformer, ranges: ActivationRanges | None = None) -> 
 
 
 def _repeat_mask(graph: GraphBuilder, mask: str, times: str) -> str:
-    """[B, 1, 1, S] for each of so many queries: [B, 1, T, S]."""
+    """Repeat a mask [B, 1, 1, S] for `times` queries: [B, 1, T, S]."""
     one = graph.constant([1], "int64")
     return graph.node("Expand", mask, graph.node("Concat", one, one, times, one, axis=0))
 
@@ -128,5 +128,5 @@ def _decoder_blocks(network: Transformer) -> Iterator[DecoderBlock]:
 
 def _cross_attentions(network: Transformer) -> Iterator[MultiHeadAttention]:
     for block in _decoder_blocks(network):
-        assert block.cross_attention is not None  # there is an encoder
+        assert block.cross_attention is not None  # the network has an encoder
         yield block.cross_attention

@@ -1,4 +1,4 @@
-"""The layers of a network as nodes of ONNX: embedding, attention, feed-forward network, and the path around each."""
+"""Layers of a network as ONNX nodes: embedding, attention, feed-forward network, residual connections."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Affine = tuple[Tensor, Tensor]  # weight and bias
 
 @dataclass(frozen=True)
 class RotaryTables:
-    """The names of the cosines and sines that rotary positions turn queries and keys by: [T, 1, d_key / 2]."""
+    """Names of the cosines and sines of rotary positions: [T, 1, d_key / 2]."""
 
     cosine: str
     sine: str
@@ -30,7 +30,7 @@ class RotaryTables:
 
 @dataclass(frozen=True)
 class HeadLayout:
-    """Queries, keys and values of one width: where they have two in the network, zeros fill up the narrower."""
+    """Heads with one width for queries, keys and values. Narrower ones are padded with zeros."""
 
     num_heads: int
     width: int
@@ -44,7 +44,7 @@ class HeadLayout:
         return HeadLayout(config.num_heads, max(keys, values), keys, values)
 
     def queries(self, attention: MultiHeadAttention) -> Affine:
-        """Scaled, so that nobody has to scale their products with the keys."""
+        """Return the query projection, divided by √d_key, so that attention needs no scale."""
         weight, bias = self._projection(attention, 0, self.d_key)
         return weight / math.sqrt(self.d_key), bias / math.sqrt(self.d_key)
 
@@ -71,7 +71,7 @@ class HeadLayout:
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What every layer of a step needs to know of the rows, by name."""
+    """Names of the inputs that every decoder layer of a step uses."""
 
     position: str
     width: str
@@ -81,7 +81,7 @@ class StepInputs:
 
 
 def embed(graph: GraphBuilder, ids: str, embedding: Embedding, positions: str) -> str:
-    """Token vectors [B, T, D] with the vectors of their positions [T]."""
+    """Return token embeddings [B, T, D] plus the position vectors for `positions` [T]."""
     x = graph.node("Gather", graph.table(embedding.tokens.weight.detach() * embedding.scale), ids)
     kind, width = embedding.positions, embedding.tokens.embedding_dim
     if isinstance(kind, LearnedPositions):
@@ -102,7 +102,7 @@ def rotary_tables(graph: GraphBuilder, embedding: Embedding, positions: str) -> 
 
 
 def add_residual(graph: GraphBuilder, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
-    """The path around a sub-layer."""
+    """Add a residual connection and its norm around a sub-layer."""
     if residual.pre_norm:
         return graph.node("Add", x, sublayer(graph.norm(x, residual.normalise)))
     return graph.norm(graph.node("Add", x, sublayer(x)), residual.normalise)
@@ -138,7 +138,7 @@ def decoder_self_attention(
     layer: int,
     x: str,
 ) -> str:
-    """Writes the keys and values of the position that is read where the past ones lie, and looks at all of them."""
+    """Write the new keys and values into the cache in place, and attend to all cached positions."""
     new = _queries_keys_values(graph, x, attention, heads, rotary)
     room: OnnxShape = ["R", heads.num_heads, "C", heads.width]
     past = [graph.input(f"past_{kind}.{layer}", "float", room) for kind in ("keys", "values")]
@@ -149,7 +149,7 @@ def decoder_self_attention(
         count=3,
         names=present,
         num_heads=heads.num_heads,
-        scale=1.0,  # the queries are scaled already
+        scale=1.0,  # `HeadLayout.queries` scales the queries
         past_present_share_buffer=1,
         domain=ORT_DOMAIN,
     )
@@ -161,7 +161,7 @@ def decoder_self_attention(
 def cross_attention(
     graph: GraphBuilder, attention: MultiHeadAttention, heads: HeadLayout, rows: StepInputs, layer: int, x: str
 ) -> str:
-    """The rows of a sentence look at its keys and values side by side: nothing is repeated for each of them."""
+    """Attend to the source. Rows of a sentence are batched as queries, so its keys and values are not repeated."""
     queries = graph.node("Reshape", graph.linear(x, attention, *heads.queries(attention)), rows.query_shape)
     memory = [graph.input(f"{kind}.{layer}", "float", ["B", "S", heads.num_heads * heads.width]) for kind in MEMORY]
     mixed = graph.reshape(
@@ -171,14 +171,14 @@ def cross_attention(
 
 
 def output_memory(graph: GraphBuilder, attention: MultiHeadAttention, heads: HeadLayout, layer: int, x: str) -> None:
-    """What `cross_attention` looks at, as output of the graph."""
+    """Add the keys and values of `cross_attention` as graph outputs."""
     for kind, affine in zip(MEMORY, (heads.keys(attention), heads.values(attention)), strict=True):
         each = graph.linear(x, MEMORY, *affine)
         graph.output(f"{kind}.{layer}", "float", ["B", "S", heads.num_heads * heads.width], each)
 
 
 def _attention(graph: GraphBuilder, heads: HeadLayout, mask: str, queries: str, keys: str, values: str) -> str:
-    """Of queries [B, T, H * K], scaled already, to what they see [B, 1, T, S]: 0 where that is nothing."""
+    """Attend with scaled queries [B, T, H * K] and mask [B, 1, T, S]. A fully masked query gives 0."""
     return graph.node(
         "Attention", queries, keys, values, mask, scale=1.0, q_num_heads=heads.num_heads, kv_num_heads=heads.num_heads
     )
@@ -187,14 +187,14 @@ def _attention(graph: GraphBuilder, heads: HeadLayout, mask: str, queries: str, 
 def _queries_keys_values(
     graph: GraphBuilder, x: str, attention: MultiHeadAttention, heads: HeadLayout, rotary: RotaryTables | None
 ) -> list[str]:
-    """In three products: what one makes would have to be copied apart."""
+    """Use three products: the output of a single one would have to be split by a copy."""
     parts = heads.queries(attention), heads.keys(attention), heads.values(attention)
     queries, keys, values = (graph.linear(x, attention.project, *each) for each in parts)
     return [_rotate(graph, queries, heads, rotary), _rotate(graph, keys, heads, rotary), values]
 
 
 def _rotate(graph: GraphBuilder, x: str, heads: HeadLayout, rotary: RotaryTables | None) -> str:
-    """[B, T, H * K]: component i of a head is paired with component i + d_key / 2; what fills up stays as it is."""
+    """Rotate [B, T, H * K]: component i of a head pairs with i + d_key / 2. Zero padding is unchanged."""
     if rotary is None:
         return x
     x = graph.reshape(x, 0, 0, heads.num_heads, heads.width)
@@ -208,7 +208,7 @@ def _rotate(graph: GraphBuilder, x: str, heads: HeadLayout, rotary: RotaryTables
 
 
 def _sinusoids(graph: GraphBuilder, positions: str, module: SinusoidalPositions, width: int) -> str:
-    """Sines and cosines [T, D] in the order of the layout."""
+    """Return sines and cosines [T, D] in the order of the layout."""
     numbers, half = np.arange(width), frequencies(width, reaches_end=module.layout == "fairseq").numpy()
     if module.layout == "interleaved":
         frequency, is_sine = half.repeat(2), numbers % 2 == 0
@@ -219,6 +219,6 @@ def _sinusoids(graph: GraphBuilder, positions: str, module: SinusoidalPositions,
 
 
 def _angles(graph: GraphBuilder, positions: str, frequency: Array, offset: int) -> str:
-    """[T, N]."""
+    """Return angles [T, N]: (position + offset) × frequency."""
     numbers = graph.cast(graph.node("Unsqueeze", positions, graph.constant([1], "int64")), "float")
     return graph.node("Mul", graph.node("Add", numbers, graph.constant(float(offset))), graph.constant(frequency))

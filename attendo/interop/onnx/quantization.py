@@ -2,9 +2,9 @@
 
 x W = (x / s) (s W)        s = max |x|ᵃ / max |W|¹⁻ᵃ for each component of x
 
-One scale serves all components of x, so that a single large one makes the rounding of all others coarse. To divide by s
-costs nothing where x is linear in the last weights that make it: the gains of a norm, the values of an attention, the
-product before a ReLU (SmoothQuant, Xiao et al. 2023).
+All components of x share one scale, so a single large component makes the rounding of all others coarse. Dividing by s
+costs nothing if x is linear in the last weights that produce it: the gains of a norm, the values of an attention, the
+product before a ReLU.
 """
 
 import copy
@@ -28,20 +28,20 @@ from attendo.nn.residual import Residual
 from attendo.text import CONTROL_PIECES, PAD
 
 _ALPHA = (
-    0.85  # of the sizes of x that the matrix takes over: from 0.8 on answers change equally little (docs/benchmarks.md)
+    0.85  # share of the scale of x moved to the matrix; outputs change equally little from 0.8 on (docs/benchmarks.md)
 )
-_MIN_RELATIVE_SIZE = 0.01  # of the largest: a component that the examples leave at 0 may be anything elsewhere
+_MIN_RELATIVE_SIZE = 0.01  # of the largest; a component that is 0 in all examples may be large in other data
 InputMaxima = Mapping[Any, Tensor]
-_NUM_RANDOM_EXAMPLES, _RANDOM_LENGTH = 64, 24  # of random ids, where there is nothing better
+_NUM_RANDOM_EXAMPLES, _RANDOM_LENGTH = 64, 24  # of random ids, used if the model has no sample
 _BATCH_SIZE = 32
 _NUM_SENSITIVITY_EXAMPLES = 32
 
 
 @torch.no_grad()
 def smooth_quant(network: Transformer, examples: Sequence[Example]) -> Transformer:
-    """A copy; the examples show how large its numbers are."""
+    """Return a smoothed copy of the network, calibrated on the examples."""
     even = copy.deepcopy(network)
-    even.output.weight = nn.Parameter(even.output.weight.clone())  # where it is tied, the embedding stays as it is
+    even.output.weight = nn.Parameter(even.output.weight.clone())  # untie it: the embedding must not change
     seen = max_abs(even, examples)
     for block in (*even.encoder, *even.decoder):
         assert isinstance(block, EncoderBlock | DecoderBlock)
@@ -55,7 +55,7 @@ def smooth_quant(network: Transformer, examples: Sequence[Example]) -> Transform
 
 
 def _smooth_memory(network: Transformer, maxima: InputMaxima) -> None:
-    """All layers of the decoder look at one memory."""
+    """Smooth the memory, which all decoder layers share."""
     matrices = []
     for block in network.decoder:
         if isinstance(block, DecoderBlock) and (attention := block.cross_attention) is not None:
@@ -69,7 +69,7 @@ def _smooth_memory(network: Transformer, maxima: InputMaxima) -> None:
 
 
 def _smooth_norm(residual: Residual, input_max: Tensor, matrix: Tensor) -> None:
-    if residual.pre_norm:  # else what it makes is also the path around the next sub-layer
+    if residual.pre_norm:  # post-norm output also feeds the next residual connection
         _smooth(input_max, [*residual.normalise.parameters()], [matrix])
 
 
@@ -80,7 +80,7 @@ def _smooth_attention(attention: MultiHeadAttention, maxima: InputMaxima) -> Non
 
 
 def _smooth_feed_forward(module: FeedForward, maxima: InputMaxima) -> None:
-    linear = {"relu": slice(None), "swiglu": slice(module.contract.in_features, None)}  # rows that it is linear in
+    linear = {"relu": slice(None), "swiglu": slice(module.contract.in_features, None)}  # rows of linear outputs
     if (rows := linear.get(module.activation)) is not None:
         _smooth(
             maxima[module.contract], [module.expand.weight[rows], module.expand.bias[rows]], [module.contract.weight]
@@ -88,7 +88,7 @@ def _smooth_feed_forward(module: FeedForward, maxima: InputMaxima) -> None:
 
 
 def _smooth(input_max: Tensor, producers: Sequence[Tensor], matrices: Sequence[Tensor]) -> None:
-    """`producers` make x, component by component, `matrices` are what it is multiplied by; without makers it stays."""
+    """Divide `producers`, the weights that produce x, by s and multiply `matrices` by it. No-op without producers."""
     if not producers:
         return
     width = torch.stack([matrix.abs().amax(0) for matrix in matrices]).amax(0)
@@ -105,7 +105,7 @@ def _clamp_small(size: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class MatmulSignature:
-    """A function of torch that multiplies: which argument is x, which the matrix, which dimension of it is summed."""
+    """Signature of a torch matmul: argument index of x, of the matrix, and the matrix dimension that is summed."""
 
     input_index: int
     weight_index: int
@@ -119,13 +119,13 @@ MATMULS: Mapping[Callable[..., Any], MatmulSignature] = {
 
 
 def activation_ranges(network: Transformer, examples: Sequence[Example]) -> ActivationRanges:
-    """The largest number, by its size, at every site of the graphs."""
+    """Return the largest absolute input of every quantization site."""
     return {site: float(each.max()) for site, each in max_abs(network, examples).items()}
 
 
 @torch.no_grad()
 def max_abs(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tensor]:
-    """The same for every component of what the site is given."""
+    """Return the largest absolute value of every input component, by site."""
     watch, was_training = _MaxAbsObserver(quantization_sites(network)), network.training
     try:
         network.eval()
@@ -139,7 +139,7 @@ def max_abs(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tens
 
 
 def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
-    """Ids by chance on both sides: for a network whose sentences nobody has."""
+    """Return examples of random ids, for a network without sample sentences."""
     generator, config = torch.Generator().manual_seed(seed), network.config
     sizes = [(max(size or 0, len(CONTROL_PIECES) + 1)) for size in (config.source_vocab_size, config.target_vocab_size)]
     length = min(_RANDOM_LENGTH, config.max_length - 1) if config.positions == "learned" else _RANDOM_LENGTH
@@ -151,7 +151,7 @@ def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
 
 
 class _MaxAbsObserver(TorchFunctionMode):
-    """Sees every product, whoever computes it: each is known by where its matrix lies in memory."""
+    """Records the inputs of every matmul. Matrices are identified by their address in memory."""
 
     def __init__(self, sites: Mapping[int, object]) -> None:
         super().__init__()
@@ -177,14 +177,14 @@ class _MaxAbsObserver(TorchFunctionMode):
 
 
 def quantization_sites(network: Transformer) -> dict[int, object]:
-    """Every matrix by where it lies in memory, and the site whose x it multiplies."""
+    """Map the address of every matrix to the site whose input it multiplies."""
     sites: dict[int, object] = {
         module.weight.data_ptr(): module for module in network.modules() if isinstance(module, nn.Linear)
     }
     for block in network.decoder:
         if isinstance(block, DecoderBlock) and (attention := block.cross_attention) is not None:
             matrix = attention.project.weight
-            sites[matrix.data_ptr()] = attention  # makes the queries, of another x than the rest
+            sites[matrix.data_ptr()] = attention  # queries have another input than keys and values
             sites[matrix[attention.num_heads * attention.d_key :].data_ptr()] = MEMORY
     return sites
 
@@ -193,7 +193,7 @@ def quantization_sites(network: Transformer) -> dict[int, object]:
 def quantization_sensitivity(
     network: Transformer, ranges: ActivationRanges, examples: Sequence[Example]
 ) -> dict[Any, float]:
-    """For each site, how far the next tokens' probabilities move: KL divergence, summed over the examples."""
+    """Return for each site the KL divergence of next-token probabilities, summed over the examples."""
     was_training, sites = network.training, quantization_sites(network)
     batch = collate(examples[:_NUM_SENSITIVITY_EXAMPLES]).to(network.device)
     try:
@@ -209,13 +209,13 @@ def quantization_sensitivity(
 
 
 def _log_probs(network: Transformer, batch: Batch) -> Tensor:
-    """Of what follows each target token; padding is left out."""
+    """Return next-token log-probabilities after each target token, without padding."""
     logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
     return logits[batch.labels != PAD].log_softmax(-1)
 
 
 class _FakeQuantize(TorchFunctionMode):
-    """Rounds the products with some matrices, known by where they lie in memory, as the graph does."""
+    """Rounds inputs and weights of some matmuls as the graph does. Matrices are identified by their address."""
 
     def __init__(self, matrices: set[int], max_abs: float) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""A network that ONNX Runtime computes: sessions, IO binding, KV cache and huge pages.
+"""Network run by ONNX Runtime: sessions, IO binding, KV cache and huge pages.
 
-Linux gives them to whoever asks, for memory that is there already. Where it does not, everything stays as it was.
+Linux moves allocated memory into huge pages on request (madvise). If it refuses, nothing changes.
 """
 
 import ctypes
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
     from attendo.interop.onnx.graph_builder import ActivationRanges
 
-_INITIAL_CAPACITY = 32  # positions at first; twice as many whenever they are used up
+_INITIAL_CAPACITY = 32  # positions; doubled when full
 _OUTPUT_NAMES = ("logits", "log_probs")
 _NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64, torch.bool: np.bool_}
-# A thread that waits for work looks for it again and again, for that long. Without it, being woken takes longer than
-# small pieces of work; without an end, it takes the time of whoever else computes, such as torch in between.
+# A thread that waits for work spins for this long. Without spinning, waking it takes longer than a small operation.
+# With unlimited spinning, it takes CPU time from other code, such as torch between two steps.
 _SPIN_MICROSECONDS = "20"  # µs
-_MAX_ERROR_CHARS = 200  # characters of its errors
-_DISABLED_OPTIMIZERS = ["SkipLayerNormFusion"]  # 120 µs for 32 rows, where the two nodes that it replaces take 30
+_MAX_ERROR_CHARS = 200  # of ONNX Runtime's error messages
+_DISABLED_OPTIMIZERS = ["SkipLayerNormFusion"]  # 120 µs for 32 rows; the two nodes that it replaces take 30
 _HUGE_PAGE_BYTES = 1 << 21
-_MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25  # advice of madvise: large pages from now on, and at once
+_MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25  # madvise: huge pages from now on, and immediately
 _MAPS = Path("/proc/self/maps")
 _HUGE_PAGE_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-AddressRange = tuple[int, int]  # addresses, from the one to before the other
+AddressRange = tuple[int, int]  # start address, and end address (exclusive)
 
 
 @dataclass(frozen=True)
 class OnnxMemory:
-    """What the encoder made of the sources, by the names that the step knows it by."""
+    """Encoder outputs, by the names of the step graph's inputs."""
 
     tensors: Mapping[str, Tensor]
 
@@ -60,23 +60,23 @@ class OnnxMemory:
 
 @dataclass(frozen=True)
 class OnnxState:
-    """Rows write into one storage, each into its own part, and nothing that is written moves again.
+    """Decoder state with a shared KV cache. Each row writes to its own part, and written entries never move.
 
-    A step writes in place: of two steps from one state the second takes the place of the first.
+    A step writes in place: a second step from the same state overwrites the first.
     """
 
     memory: OnnxMemory
     cache: "BoundCache | None" = None  # None before the first step
-    order: Int[Tensor, "R C"] | None = None  # which row of its sentence wrote what a row has at a position
+    order: Int[Tensor, "R C"] | None = None  # row of the sentence that wrote the entry of a row at a position
     length: int = 0
-    log_probs: Float[Tensor, "R V"] | None = None  # of the next tokens, until another step is taken
+    log_probs: Float[Tensor, "R V"] | None = None  # of the next tokens, valid until the next step
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "OnnxState":
-        """Each row goes on from another one of its sentence."""
+        """Return the state in which each row continues a parent row of its sentence."""
         return self if self.order is None else replace(self, order=self.order.index_select(0, parents))
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "OnnxState":
-        """These sentences alone, with these rows of theirs."""
+        """Return the state of the given sentences and their rows only."""
         memory = self.memory.select(sentences)
         if self.cache is None:
             return replace(self, memory=memory)
@@ -84,10 +84,10 @@ class OnnxState:
 
 
 class BoundCache:
-    """Keys and values of all layers, [R, H, C, K] each, and where the runtime finds all that a step needs.
+    """Keys and values of all layers, [R, H, C, K] each, with the IO binding of a step.
 
-    Telling it takes as long as some of the work of a step, so it is told once, as long as nothing moves and no other
-    runtime takes the next step.
+    Binding takes as long as some of the work of a step. So it is done once, and repeated only if the buffers or the
+    session change.
     """
 
     def __init__(self, session: "InferenceSession", memory: OnnxMemory, caches: Mapping[str, Tensor]) -> None:
@@ -110,7 +110,7 @@ class BoundCache:
         outputs = {each.name: each.shape[1:] for each in session.get_outputs()}
         told = {name: torch.empty(rows, *outputs[name]) for name in _OUTPUT_NAMES if name in outputs}
         self.logits = told["logits"]
-        self.log_probs = told["log_probs"][:, 0] if "log_probs" in told else None  # earlier graphs do not tell them
+        self.log_probs = told["log_probs"][:, 0] if "log_probs" in told else None  # graphs of older exports lack them
         self._log_probs_numpy = None if self.log_probs is None else self.log_probs.numpy()
         self._outputs = {**{name.replace("past", "present"): each for name, each in caches.items()}, **told}
         self._bind(session)
@@ -125,38 +125,38 @@ class BoundCache:
     @staticmethod
     def empty(session: "InferenceSession", memory: OnnxMemory, rows: int) -> "BoundCache":
         shapes = {each.name: each.shape for each in session.get_inputs() if each.name.startswith("past_")}
-        # Nobody looks at a position before it is written: what lies there now does not matter.
+        # Uninitialised memory is safe: a position is read only after it is written.
         parts = {
             name: torch.empty(rows, heads, _INITIAL_CAPACITY, width) for name, (_, heads, _, width) in shapes.items()
         }
         return BoundCache(session, memory, parts)
 
     def set_order(self, order: Int[Tensor, "R C"]) -> None:
-        """What the rows have is what others wrote from now on."""
+        """Set which row wrote each entry that a row attends to."""
         if order is not self.order:
             self._order[:] = order.numpy()
 
     def step(self, ids: NDArray[np.int64], length: int, session: "InferenceSession") -> None:
-        """Writes position `length`, and what is told of the next tokens."""
+        """Run a step: write keys and values at position `length`, and the logits of the next tokens."""
         if session is not self._session:
             self._bind(session)
-        if self._width > 1:  # otherwise it is 0, as it was
+        if self._width > 1:  # with width 1 it is always 0
             self._order[:, length] = self._row_in_sentence
         self._ids[:] = ids
         self._position[0] = length
         session.run_with_iobinding(self._binding)
 
     def log_probs_numpy(self) -> NDArray[np.float32]:
-        """The log-probabilities [R, V] for whoever has them from NumPy."""
+        """Return the log-probabilities [R, V] as a NumPy array."""
         return self.logits[:, 0].log_softmax(-1).numpy() if self._log_probs_numpy is None else self._log_probs_numpy
 
     def grow(self, memory: OnnxMemory) -> "BoundCache":
-        """With room for twice as many positions."""
+        """Return a copy with twice the capacity."""
         doubled = {name: torch.cat((each, torch.empty_like(each)), dim=2) for name, each in self._caches.items()}
         return BoundCache(self._session, memory, doubled)
 
     def select(self, sentences: Int[Tensor, " N"], memory: OnnxMemory) -> "BoundCache":
-        """That of these sentences; `memory` is theirs."""
+        """Return the cache of the given sentences; `memory` is their memory."""
         rows = (sentences[:, None] * self._width + torch.arange(self._width)).flatten()
         return BoundCache(
             self._session, memory, {name: each.index_select(0, rows) for name, each in self._caches.items()}
@@ -168,7 +168,7 @@ def _binding_args(tensor: Tensor) -> tuple[str, int, Any, Sequence[int], int]:
 
 
 class OnnxNetwork:
-    """Graphs as files or as bytes; `config` is that of the network they were made from."""
+    """Network of an encoder graph and a step graph, as files or bytes. `config` is that of the original network."""
 
     def __init__(
         self, encoder: Path | bytes, step: Path | bytes, config: ModelConfig, threads: int | None = None
@@ -176,32 +176,32 @@ class OnnxNetwork:
         self.config, self.threads = config, threads or torch.get_num_threads()
         self._graphs = encoder, step
         self._encoder = _open_session(encoder, self.threads)
-        with huge_pages():  # its weights are read at every step
+        with huge_pages():  # every step reads all of its weights
             self._step_session = _open_session(step, self.threads)
         self._all_threads_session, self._is_last = self._step_session, lambda: False
 
     @cached_property
     def single_threaded(self) -> "OnnxNetwork":
-        """The same, computed by whichever thread asks: several can at once."""
+        """The same network with one thread per call. Several threads can call it concurrently."""
         return self if self.threads == 1 else OnnxNetwork(*self._graphs, self.config, threads=1)
 
     def single_threaded_until(self, is_last: Callable[[], bool]) -> "OnnxNetwork":
-        """As `single_threaded`, but with every thread from the step on before which it is `is_last`."""
+        """Return `single_threaded`, but a step uses all threads once `is_last` returns True."""
         network = copy(self.single_threaded)
         network._all_threads_session, network._is_last = self._step_session, is_last
         return network
 
     @property
     def session(self) -> "InferenceSession":
-        """What takes the next step."""
+        """Session for the next step."""
         return self._all_threads_session if self._is_last() else self._step_session
 
     @staticmethod
     def from_network(
         network: Transformer, ranges: "ActivationRanges | None" = None, threads: int | None = None
     ) -> "OnnxNetwork":
-        """The same weights, without a file; with `ranges`, in int8."""
-        from attendo.interop.onnx.graphs import encoder_graph, step_graph  # need onnx, which nothing else here does
+        """Build the graphs in memory, without a file; in int8 if `ranges` are given."""
+        from attendo.interop.onnx.graphs import encoder_graph, step_graph  # needs onnx, which nothing else here imports
 
         encoder, step = (make(network, ranges).SerializeToString() for make in (encoder_graph, step_graph))
         return OnnxNetwork(encoder, step, network.config, threads)
@@ -220,13 +220,13 @@ class OnnxNetwork:
         return OnnxMemory({name: torch.from_numpy(each) for name, each in zip(names, made, strict=True)})
 
     def start(self, memory: OnnxMemory) -> OnnxState:
-        """The state before the first step."""
+        """Return the state before the first step."""
         return OnnxState(memory)
 
     def step(self, ids: Int[Tensor, "R 1"], state: OnnxState) -> tuple[Float[Tensor, "R 1 V"], OnnxState]:
-        """One more token of every row; as many rows side by side as there are more of them belong to a sentence.
+        """Read one token of every row. The R / B rows of a sentence are adjacent.
 
-        The logits stay what they are until another step is taken: the next ones lie in the same memory.
+        The logits are valid until the next step, which writes to the same memory.
         """
         if ids.size(1) != 1:
             raise UsageError("onnx_multiple_tokens_per_step", count=ids.size(1))
@@ -247,7 +247,7 @@ class OnnxNetwork:
         return storage.logits, OnnxState(state.memory, storage, storage.order, state.length + 1, storage.log_probs)
 
     def in_place_stepper(self, state: OnnxState) -> "OnnxInPlaceStepper":
-        """For many steps from a state on."""
+        """Return a stepper for many steps from this state."""
         return OnnxInPlaceStepper(self, state)
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
@@ -255,12 +255,12 @@ class OnnxNetwork:
 
     @property
     def max_positions(self) -> float:
-        """The most that there can be."""
+        """Maximum number of positions."""
         return self.config.max_length if self.config.positions == "learned" else math.inf
 
     def _check(self, ids: Tensor, vocab_size: int, length: int) -> None:
-        """What the runtime would say of a wrong id names nothing that a person knows."""
-        # As a number without a sign, one below 0 is larger than any vocabulary.
+        """Raise a `UsageError` for a wrong id or length; ONNX Runtime's own error would be unreadable."""
+        # Viewed as unsigned, a negative id is larger than any vocabulary.
         if ids.numel() and int(ids.numpy().view(np.uint64).max()) >= vocab_size:
             raise UsageError(
                 "token_id_outside_vocabulary", token_id=_find_invalid_id(ids), size=vocab_size, last=vocab_size - 1
@@ -270,7 +270,7 @@ class OnnxNetwork:
 
 
 class OnnxInPlaceStepper:
-    """Steps of a network from one state on, by NumPy: what torch has to do between two of them takes time of theirs."""
+    """Steps of a network with NumPy, which avoids the overhead of torch between steps."""
 
     def __init__(self, network: OnnxNetwork, state: OnnxState) -> None:
         self._network, self._base_state = network, state
@@ -279,11 +279,11 @@ class OnnxInPlaceStepper:
 
     @property
     def state(self) -> OnnxState:
-        """Behind the steps that were taken."""
+        """State after the steps so far."""
         return replace(self._base_state, length=self._length)
 
     def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """One more token of every row [R, 1]: log-probabilities [R, V] of the next, until another step is taken."""
+        """Read a token of every row [R, 1]. Return next-token log-probabilities [R, V], valid until the next step."""
         if self._length < self._capacity:
             with _explain_errors("step.onnx"):
                 self._cache.step(ids, self._length, self._network.session)
@@ -293,9 +293,9 @@ class OnnxInPlaceStepper:
         return self._cache.log_probs_numpy()
 
     def _grow(self, ids: NDArray[np.int64]) -> None:
-        """By a step that sees to all that there is to see to."""
+        """Take a full step of the network, which checks the ids and grows the cache."""
         _, self._base_state = self._network.step(torch.from_numpy(ids), self.state)
-        assert self._base_state.cache is not None  # it has written there
+        assert self._base_state.cache is not None  # `step` sets it
         self._cache = self._base_state.cache
         self._length = self._base_state.length
         self._capacity = min(self._cache.capacity, self._network.max_positions)
@@ -308,12 +308,12 @@ def _find_invalid_id(ids: Tensor) -> int:
 
 @contextmanager
 def _explain_errors(name: str) -> Iterator[None]:
-    """What ONNX Runtime says of a graph that does not fit the other files of its folder is a `ModelError`."""
+    """Convert ONNX Runtime errors to a `ModelError`, such as for a graph that does not match its folder."""
     try:
         yield
     except AttendoError:
         raise
-    except Exception as error:  # of a dozen classes that have nothing else in common
+    except Exception as error:  # a dozen classes without another common base
         if is_out_of_memory(error):
             raise
         reason = cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
@@ -326,7 +326,7 @@ def _open_session(graph: Path | bytes, threads: int) -> "InferenceSession":
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 4  # what goes wrong is told by an exception
+    options.log_severity_level = 4  # fatal only: errors raise an exception
     options.add_session_config_entry("session.intra_op.spin_duration_us", _SPIN_MICROSECONDS)
     try:
         return onnxruntime.InferenceSession(
@@ -335,7 +335,7 @@ def _open_session(graph: Path | bytes, threads: int) -> "InferenceSession":
             providers=["CPUExecutionProvider"],
             disabled_optimizers=_DISABLED_OPTIMIZERS,
         )
-    except Exception as error:  # of a dozen classes that have nothing else in common
+    except Exception as error:  # a dozen classes without another common base
         name = "a graph" if isinstance(graph, bytes) else str(graph)
         raise ModelError(
             "onnx_load_failed", name=name, reason=cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
@@ -343,7 +343,7 @@ def _open_session(graph: Path | bytes, threads: int) -> "InferenceSession":
 
 
 class TokenwiseNetwork:
-    """It reads a token of a row at a time."""
+    """Adapter that feeds several tokens of a row one step at a time."""
 
     def __init__(self, network: OnnxNetwork) -> None:
         self._network = network
@@ -358,25 +358,25 @@ class TokenwiseNetwork:
         columns = []
         for column in ids.split(1, dim=1):
             logits, state = self._network.step(column.contiguous(), state)
-            columns.append(logits.clone())  # the next ones are written in their place
+            columns.append(logits.clone())  # the next step overwrites them
         return torch.cat(columns, dim=1), state
 
 
 @contextmanager
 def huge_pages() -> Iterator[None]:
-    """Memory that the process comes to hold meanwhile is moved into large pages at the end."""
+    """Move memory that is allocated within the context into huge pages at its end."""
     before = _anonymous_memory() if _huge_pages_enabled() else []
     yield
     if not before:
         return
     advise = ctypes.CDLL(None).madvise
     for begin, end in huge_page_ranges(new_ranges(_anonymous_memory(), before)):
-        for advice in (_MADV_HUGEPAGE, _MADV_COLLAPSE):  # what is refused changes nothing
+        for advice in (_MADV_HUGEPAGE, _MADV_COLLAPSE):  # a refusal has no effect
             advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), advice)
 
 
 def new_ranges(after: Sequence[AddressRange], before: Sequence[AddressRange]) -> Iterator[AddressRange]:
-    """What is in the one and not in the other; both in order."""
+    """Yield the parts of `after` that are not in `before`. Both are sorted."""
     for begin, end in after:
         for known, known_end in before:
             if known < end and begin < known_end:
@@ -388,7 +388,7 @@ def new_ranges(after: Sequence[AddressRange], before: Sequence[AddressRange]) ->
 
 
 def huge_page_ranges(ranges: Iterator[AddressRange]) -> Iterator[AddressRange]:
-    """Of each the large pages that lie in it from end to end."""
+    """Yield the part of each range that consists of complete huge pages."""
     for begin, end in ranges:
         first, last = -(-begin // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES, end // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
         if first < last:
@@ -400,7 +400,7 @@ def _huge_pages_enabled() -> bool:
 
 
 def _anonymous_memory() -> list[AddressRange]:
-    """Memory that is the process's own and no file's."""
+    """Return the private writable memory of the process that no file backs."""
     parts = []
     for line in _MAPS.read_text().splitlines():
         place, rights, _, _, file, *name = line.split()

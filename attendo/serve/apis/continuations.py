@@ -1,4 +1,4 @@
-"""Models that go on with a text: what is told is what they add to it, and only that is counted."""
+"""Removes the prompt from the output of decoder-only models."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
@@ -8,12 +8,12 @@ from attendo.text_model import Hypothesis, Result, TextModel
 
 
 def prompt_tokens(model: TextModel, text: str) -> int:
-    """Those of a text that every answer of the model begins with."""
+    """Return the prompt tokens in each output: those of the text for a decoder-only model, else 0."""
     return model.prepare_call([text]).source_tokens[0] if model.decoder_only else 0
 
 
 def strip_prompt(model: TextModel, result: Result) -> Iterator[Hypothesis]:
-    """The answers, each without the text that it begins with."""
+    """Yield the hypotheses without the prompt."""
     own = result.source_tokens if model.decoder_only else 0
     for each in result.hypotheses:
         new = each.text.removeprefix(model.target_tokenizer.decode(each.ids[:own]))
@@ -27,7 +27,7 @@ def strip_prompt_from_result(model: TextModel, result: Result) -> Result:
 async def strip_prompt_stream(
     model: TextModel, text: str, chunks: AsyncGenerator[str, None]
 ) -> AsyncGenerator[str, None]:
-    """The same of a stream."""
+    """Yield the chunks of a stream without the prompt."""
     begin = [line.prefix for line in model.prepare_call([text]).lines] if model.decoder_only else []
     left = sum(len(model.target_tokenizer.decode(each)) for each in begin)
     async for bit in chunks:
@@ -39,7 +39,7 @@ async def strip_prompt_stream(
 def add_prompt_length(
     options: Mapping[str, Any], names: tuple[str, ...], prompt_length: int, max_length: int
 ) -> dict[str, Any]:
-    """Options with these lengths counted from the end of a text that has so many tokens; `max_length` is the server's."""
+    """Add the prompt length to the length options in `names`, up to `max_length`, the server's limit."""
     new = {
         name: min(max_length, options[name] + prompt_length)
         for name in names

@@ -1,4 +1,4 @@
-"""DeepL's API, version 2: texts, documents, languages, usage; its glossary lists are empty."""
+"""DeepL's API, version 2: texts, documents, languages and usage. The glossary lists are empty."""
 
 from collections.abc import Collection
 from typing import Any
@@ -50,11 +50,11 @@ from attendo.serve.translation.documents import (
 )
 from attendo.serve.translation.translator import detect_source_language, detect_source_languages, translate_detected
 
-_NO_LIMIT = 1_000_000_000_000  # what DeepL tells of accounts without one
+_NO_LIMIT = 1_000_000_000_000  # DeepL's value for accounts without a limit
 _OCTET_STREAM = "application/octet-stream"
-# DeepL's library asks at once, and then only every five seconds; most documents are done before that.
+# DeepL's library polls at once and then every 5 seconds. Most documents are finished before the second poll.
 _STATUS_WAIT_SECONDS = 3.0
-# Clients refuse these targets without a region; to a model here the regions are the same.
+# Clients reject these targets without a region. All regions of a language use the same model.
 _REGIONS = {
     "en": {"EN-GB": "English (British)", "EN-US": "English (American)"},
     "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
@@ -76,7 +76,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         "/translate", response_model=DeepLTranslateResponse, responses=TRANSLATE_ERRORS, openapi_extra=TRANSLATE_BODY
     )
     async def translate(request: Request) -> Response:
-        """Texts, as JSON or as a form."""
+        """Translate texts, sent as JSON or as a form."""
         return json_response(await texts.translate(await read_body(request, DeepLTranslateRequest)))
 
     @router.get(
@@ -86,7 +86,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         openapi_extra=TYPE_PARAMETER,
     )
     async def languages(request: Request) -> Response:
-        """DeepL's own library sends `type` as a form, which is the body of a GET."""
+        """List the source or target languages. DeepL's library sends `type` as a form in the body of a GET."""
         kind = (await request_params(request)).get("type", "source")
         if kind not in ("source", "target"):
             raise ApiError("bad_type", kind=str(kind)[:40])
@@ -95,14 +95,14 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.get("/usage")
     async def usage() -> DeepLUsageResponse:
-        """Of all clients, since the server began."""
+        """Return the characters translated for all clients since the server started."""
         return DeepLUsageResponse(character_count=texts.characters + documents.characters, character_limit=_NO_LIMIT)
 
     return router
 
 
 class _TextTranslator:
-    """Texts, each from its own language; how many characters that were."""
+    """Translates texts, each from its own language, and counts their characters."""
 
     def __init__(self, gateway: ModelGateway) -> None:
         self._gateway = gateway
@@ -135,7 +135,7 @@ class _TextTranslator:
         return {"translations": [each.model_dump(exclude_none=True) for each in replies]}
 
     def _model_name(self, source: str, target: str) -> str | None:
-        """None for what is in the language already."""
+        """Return the name of the model for a pair, or None if the text is already in the target language."""
         return None if source == target else self._gateway.get_model_for_pair(source, target).name
 
 
@@ -167,7 +167,7 @@ def document_routes(office: ModelGateway, documents: DocumentStore) -> APIRouter
     async def result(document_id: str, request: Request) -> Response:
         document = documents.get(document_id, (await read_body(request, DocumentKeyRequest)).document_key)
         content = await documents.read_result(document)
-        # Never as what it is: a page from somebody else's document would be one of this server.
+        # Sent as an attachment, so that an uploaded HTML page never runs in this server's origin.
         headers = {"content-disposition": f'attachment; filename="{document.document_id}"'}
         forgotten = BackgroundTask(documents.discard, document)
         return Response(content, media_type=_OCTET_STREAM, headers=headers, background=forgotten)
@@ -176,7 +176,7 @@ def document_routes(office: ModelGateway, documents: DocumentStore) -> APIRouter
 
 
 async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, DocumentFormat, ServedModel]:
-    """The file, of which kind it is, and who translates it."""
+    """Return the content of the file, its format and the model that translates it."""
     async with open_form(request) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile):
@@ -220,12 +220,12 @@ def glossary_routes() -> APIRouter:
 
 
 def to_deepl_code(code: str) -> str:
-    """EN for en."""
+    """Return DeepL's code of a language, such as EN for en."""
     return _DEEPL_CODES.get(code, code.upper())
 
 
 def resolve_language(tag: str, codes: Collection[str]) -> str:
-    """The code of EN-US or ZH-HANS, among those that are served."""
+    """Return the served code for a tag such as EN-US or ZH-HANS."""
     code = match_language(tag, codes)
     if code is None:
         raise ApiError("unknown_language", {"param": "target_lang"}, language=tag)
@@ -250,6 +250,6 @@ def target_codes(gateway: ModelGateway) -> list[str]:
 
 
 def resolve_pair(gateway: ModelGateway, source: str | None, target: str) -> tuple[str | None, str]:
-    """As codes; without a source it is to be found out."""
+    """Return the language codes of a pair. The source is None if it has to be detected."""
     from_code = resolve_language(source, gateway.languages()) if source else None
     return from_code, resolve_language(target, target_codes(gateway))

@@ -22,18 +22,18 @@ ShortText = Annotated[str, Field(min_length=1, max_length=50)]
 TagList = Annotated[str, Field(max_length=5_000)] | Annotated[list[ShortText], Field(max_length=100)]
 _LIST_FIELDS = ("text", "ignore_tags", "splitting_tags", "non_splitting_tags")
 _SPLIT_MODES: dict[str, SplitRule] = {"0": "never", "nonewlines": "signs"}
-# What cannot be done here and would be missed.
+# Unsupported parameters. They are rejected, because clients rely on their effect.
 _UNSUPPORTED = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
 
 
 class _DeepLRequest(BaseModel):
-    """What is not known here is passed over."""
+    """Fields of all translation requests. Unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
     target_lang: ShortText
     source_lang: ShortText | None = None
-    # No model here knows forms of address; whoever only prefers one can do without.
+    # No model supports formality. The `prefer_` values are preferences, so they are accepted and ignored.
     formality: Literal["default", "prefer_less", "prefer_more"] | None = None
 
     def check_supported(self) -> None:
@@ -43,14 +43,14 @@ class _DeepLRequest(BaseModel):
 
 
 class DeepLTranslateRequest(_DeepLRequest):
-    """Any `context` is accepted, though no model here reads it."""
+    """Request to translate texts. `context` is accepted and ignored."""
 
     text: str | list[str]
     tag_handling: Literal["html", "xml"] | None = None
-    ignore_tags: TagList = Field(default=[], description="a list, or one text with commas")
+    ignore_tags: TagList = Field(default=[], description="a list, or one comma-separated string")
     splitting_tags: TagList = []
     non_splitting_tags: TagList = []
-    outline_detection: bool | None = Field(None, description="of XML: what divides it is seen from where it stands")
+    outline_detection: bool | None = Field(None, description="XML only: detect which tags split sentences")
     split_sentences: Literal["0", "1", "nonewlines", 0, 1] | None = None
     model_type: ShortText | None = None
 
@@ -77,7 +77,7 @@ class DocumentKeyRequest(BaseModel):
 
 
 async def read_body(request: Request, schema: type[R]) -> R:
-    """The body of a request, JSON or a form."""
+    """Parse the body of a request, JSON or a form."""
     if is_json(request):
         return validate_fields(schema, await read_json_object(request))
     async with open_form(request) as form:
@@ -93,7 +93,7 @@ def validate_fields(schema: type[R], fields: Mapping[str, Any]) -> R:
 
 @asynccontextmanager
 async def open_form(request: Request) -> AsyncIterator[FormData]:
-    """A file in it may lie on disk for as long as this lasts."""
+    """Open the form of a request. Uploaded files may be on disk until the context exits."""
     try:
         form = await bodies.parse_form(request, max_files=1)
     except OSError as error:
@@ -105,19 +105,19 @@ async def open_form(request: Request) -> AsyncIterator[FormData]:
 
 
 def form_fields(form: FormData) -> dict[str, Any]:
-    """What may be given several times as lists; of all else the first."""
+    """Return the list fields as lists, and the first value of every other field."""
     given = {name: [each for each in form.getlist(name) if not isinstance(each, UploadFile)] for name in form}
     return {name: values if name in _LIST_FIELDS else values[0] for name, values in given.items() if values}
 
 
 def _tag_names(value: str | list[str]) -> list[str]:
-    """Of tags: a list, or one text with commas."""
+    """Return tag names from a list or from one comma-separated string."""
     listed = [value] if isinstance(value, str) else value
     return [tag.strip() for each in listed for tag in each.split(",") if tag.strip()]
 
 
 class DeepLTranslation(BaseModel):
-    """`billed_characters` always: clients take it for a number. The model is told where its type was asked for."""
+    """A translation. Clients require `billed_characters`. `model_type_used` is set if the request has `model_type`."""
 
     detected_source_language: str
     text: str
@@ -132,7 +132,7 @@ class DeepLTranslateResponse(BaseModel):
 class DeepLLanguage(BaseModel):
     language: str
     name: str
-    supports_formality: bool | None = None  # told of targets
+    supports_formality: bool | None = None  # target languages only
 
 
 class DeepLUsageResponse(BaseModel):

@@ -1,7 +1,7 @@
 """Hugging Face's inference API: translation, summarization, generation and chat.
 
-The client sends everything to the one address that it is given, and chat to /v1/chat/completions behind it. It asks
-nobody at all, not even this machine, where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set.
+The client sends all requests to its base URL, and chat requests to /v1/chat/completions under it. It sends no
+requests, not even to localhost, if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,7 +35,7 @@ OUTPUT_FIELDS = {
 }
 _CHAT_PATH = "/v1/chat/completions"
 _ALL_OUTPUT_FIELDS = ("translation_text", "summary_text", "generated_text")
-# The settings of a search, by the names that transformers has for them.
+# Decoding options by their transformers names.
 _NUMERIC_OPTIONS: dict[str, tuple[str, type]] = {
     "num_beams": ("beam", int),
     "num_beam_groups": ("groups", int),
@@ -54,10 +54,10 @@ _NUMERIC_OPTIONS: dict[str, tuple[str, type]] = {
     "min_p": ("min_p", float),
     "typical_p": ("typical", float),
 }
-# What changes nothing, or nothing with these values; None: with any.
+# Parameters without effect, with their accepted values. None accepts any value.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...] | None] = {
     "clean_up_tokenization_spaces": None,
-    "truncation": None,  # what is too long is refused, not cut
+    "truncation": None,  # long texts are rejected, not truncated
     "use_cache": None,
     "early_stopping": None,
     "return_full_text": (False,),
@@ -68,7 +68,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...] | None] = {
     "best_of": (1,),
     "stop": ([],),
 }
-_MAX_NUMBER = 1e9  # beyond it numbers only overflow
+_MAX_NUMBER = 1e9  # larger numbers overflow
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
@@ -76,14 +76,14 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.post("/hf/translation", **route_options("/hf/translation"))
     async def translation(request: Request) -> Response:
-        """By the model for src_lang and tgt_lang; without them by the first that translates."""
+        """Translate with the model for src_lang and tgt_lang, by default with the first translation model."""
         asked = await _parse_request(gateway, request)
         served = _select_by_languages(gateway, asked) or _select_by_task(gateway, "translation")
         return json_response(await _run_task(gateway, served, asked, "translation"))
 
     @router.post("/hf/summarization", **route_options("/hf/summarization"))
     async def summarization(request: Request) -> Response:
-        """By the first model that says it summarizes, or else by the first that says nothing of what it is for."""
+        """Summarize with the first summarization model, or with the first model without a task."""
         asked = await _parse_request(gateway, request)
         return json_response(
             await _run_task(gateway, _select_by_task(gateway, "summarization"), asked, "summarization")
@@ -91,14 +91,14 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.post("/hf/models/{name}", **route_options("/hf/models/{name}"))
     async def one_model(name: str, request: Request) -> Response:
-        """By one model, which does what it is for."""
+        """Run one model on its own task."""
         asked = await _parse_request(gateway, request)
         return json_response(await _run_task(gateway, gateway.get_model(name), asked))
 
     @router.post("/hf", **route_options("/hf"))
     @router.post("/", **route_options("/"))
     async def root(request: Request) -> Response:
-        """By the model for src_lang and tgt_lang; without them by the first."""
+        """Run the model for src_lang and tgt_lang, by default the first model."""
         asked = await _parse_request(gateway, request)
         served = _select_by_languages(gateway, asked) or gateway.get_model(None)
         return json_response(await _run_task(gateway, served, asked))
@@ -108,7 +108,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
 
 def _chat_routes(gateway: ModelGateway) -> APIRouter:
-    """What OpenAI's API answers, behind every address that a client may have been given."""
+    """Serve OpenAI's chat completions under every base URL of this API."""
 
     async def with_key(request: Request) -> None:
         require_key(gateway, bearer_token(request))
@@ -126,7 +126,7 @@ def _chat_routes(gateway: ModelGateway) -> APIRouter:
 
     @router.post(f"/hf/models/{{name}}{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
     async def chat_with_model(name: str, asked: ChatRequest, request: Request) -> Response:
-        """The client names no model where it has an address."""
+        """Chat with the model in the path. A client with a base URL sends no model name."""
         return await answered(asked.model_copy(update={"model": gateway.get_model(name).name}), request)
 
     return router
@@ -138,7 +138,7 @@ class _TaskInputs:
     source: str | None
     target: str | None
     options: dict[str, Any]
-    new_token_options: tuple[str, ...]  # those of the options that count only what is new
+    new_token_options: tuple[str, ...]  # length options that count new tokens only
 
 
 async def _parse_request(gateway: ModelGateway, request: Request) -> _TaskInputs:
@@ -156,7 +156,7 @@ async def _parse_request(gateway: ModelGateway, request: Request) -> _TaskInputs
 
 
 def _select_by_languages(gateway: ModelGateway, inputs: _TaskInputs) -> ServedModel | None:
-    """None where no target is named. Without a source the text tells it."""
+    """Return the model for the languages, or None without a target. A missing source is detected."""
     if inputs.target is None:
         return None
     pairs = gateway.pairs()
@@ -175,7 +175,7 @@ def _select_by_languages(gateway: ModelGateway, inputs: _TaskInputs) -> ServedMo
 
 
 def _select_by_task(gateway: ModelGateway, task: HFTask) -> ServedModel:
-    """The first that says so; or else the first of which nobody has said what it is for."""
+    """Return the first model for the task, or else the first model without a task."""
     served = gateway.registry.all()
     for wanted in (task, None):
         for each in served:
@@ -186,7 +186,7 @@ def _select_by_task(gateway: ModelGateway, task: HFTask) -> ServedModel:
 
 
 def _model_task(served: ServedModel) -> str | None:
-    """With two languages it is translation, said or not."""
+    """Return the task of a model. A model with two languages and no task translates."""
     about = served.about
     return about.task or ("translation" if about.source_language and about.target_language else None)
 
@@ -194,7 +194,7 @@ def _model_task(served: ServedModel) -> str | None:
 async def _run_task(
     gateway: ModelGateway, served: ServedModel, inputs: _TaskInputs, task: HFTask | None = None
 ) -> list[dict[str, str]]:
-    """Under the name that the task has for them; where nobody has said what a model is for, under each."""
+    """Return the outputs under the field of the task, or under every field if the model has no task."""
     about = served.about
     _check_languages(served, inputs)
     if _model_task(served) == "translation":
@@ -209,7 +209,7 @@ async def _run_task(
 
 
 async def _continue_texts(gateway: ModelGateway, served: ServedModel, inputs: _TaskInputs) -> list[str]:
-    """What is new of each text; how long it may be depends on its own length."""
+    """Return the continuation of each text. Length limits depend on its prompt, so texts are generated one by one."""
     gateway.check_texts(inputs.texts)
     deadline, told = gateway.deadline(), []
     for text in inputs.texts:
@@ -221,7 +221,7 @@ async def _continue_texts(gateway: ModelGateway, served: ServedModel, inputs: _T
 
 
 def _check_languages(served: ServedModel, inputs: _TaskInputs) -> None:
-    """A model of one pair cannot do another."""
+    """Raise `ApiError` if the requested languages are not those of the model."""
     about = served.about
     pairs = ((inputs.source, about.source_language), (inputs.target, about.target_language))
     if any(tag is not None and match_language(tag, [own] if own else []) is None for tag, own in pairs):
@@ -236,7 +236,7 @@ class HFParameters:
 
 
 def parse_parameters(body: dict[str, Any]) -> HFParameters:
-    """Those for decoding may stand among the others, or apart in generate_parameters."""
+    """Parse the parameters. Decoding options may be at the top level or in generate_parameters."""
     given = dict(_get_object(body, "parameters"))
     decoding = _get_object(given, "generate_parameters")
     given.pop("generate_parameters", None)
@@ -245,7 +245,7 @@ def parse_parameters(body: dict[str, Any]) -> HFParameters:
 
 
 def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:
-    """As `TextModel.generate` takes them; null is as if left out."""
+    """Convert to options of `TextModel.generate`. Null values are ignored."""
     parameters = {name: value for name, value in parameters.items() if value is not None}
     unused = [
         name
@@ -258,7 +258,7 @@ def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:
         if values is not None and parameters.get(name, values[0]) not in values
     ]
     if unused:
-        # The client reads these words, and asks again without what is named.
+        # The client parses this message and retries without the named parameters.
         raise ApiError("hf_unused", names=", ".join(repr(name[:40]) for name in unused[:20]))
     options = {
         ours: _get_number(parameters, name, kind)
@@ -308,7 +308,7 @@ def _shorten(value: Any) -> str:
 
 
 class HFTaskResponse(ResponseModel):
-    """By the task one of these; all of them where nobody has said what a model is for."""
+    """Output of a task in its field, or in all fields if the model has no task."""
 
     translation_text: str | None = None
     summary_text: str | None = None
@@ -353,7 +353,7 @@ _ERROR_CODES = (
 
 
 def route_options(path: str) -> dict[str, Any]:
-    """What a route at this path says of itself."""
+    """Return the OpenAPI options of the route at a path."""
     responses = error_responses(api_for_path(path), *_ERROR_CODES)
     return {"response_model": list[HFTaskResponse], "responses": responses, "openapi_extra": _REQUEST_BODY}
 

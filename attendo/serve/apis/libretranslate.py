@@ -1,6 +1,6 @@
 """LibreTranslate's API: /translate, /detect, /languages and /frontend/settings, with its schemas.
 
-Limits that LibreTranslate leaves open are set: 50 texts, 5,000 characters, 5 alternatives.
+LibreTranslate's optional limits are set: 50 texts, 5,000 characters, 5 alternatives.
 """
 
 import math
@@ -34,13 +34,13 @@ class LibreDetectedLanguage(ResponseModel):
 
 
 class _CamelCaseModel(ResponseModel):
-    """Names of two words are written as LibreTranslate does it: translatedText."""
+    """Base of responses with camel-case names: translatedText."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
 
 class LibreTranslateResponse(_CamelCaseModel):
-    """Lists where `q` is one. The language is told where it was detected, alternatives where any were asked for."""
+    """Translations; each field is a list if `q` is a list. Fields that do not apply to the request are omitted."""
 
     translated_text: str | list[str]
     detected_language: LibreDetectedLanguage | list[LibreDetectedLanguage] | None = None
@@ -64,10 +64,10 @@ class LibreDefaultPair(ResponseModel):
 
 
 class FrontendSettings(_CamelCaseModel):
-    """What LibreTranslate's own page, and clients of it, ask first."""
+    """Settings that LibreTranslate's web page and clients request first."""
 
     char_limit: int
-    frontend_timeout: int  # milliseconds after which it asks while somebody types
+    frontend_timeout: int  # milliseconds between typing and the request
     api_keys: bool
     key_required: bool
     suggestions: bool
@@ -140,7 +140,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         "/translate", response_model=LibreTranslateResponse, responses=TRANSLATE_ERRORS, openapi_extra=TRANSLATE_BODY
     )
     async def translate(request: Request) -> Response:
-        """A text, or several, as JSON, as a form, or in the address."""
+        """Translate one or several texts, sent as JSON, as a form or in the query string."""
         values = await _read_and_authenticate(gateway, request)
         asked = _parse_params(gateway, values)
         return json_response(_response_body(asked, *await _translate_texts(gateway, asked)))
@@ -149,7 +149,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         "/detect", response_model=list[LibreDetectedLanguage], responses=DETECT_ERRORS, openapi_extra=DETECT_BODY
     )
     async def find_language(request: Request) -> Response:
-        """The language of a text, among all that are served, the likeliest first."""
+        """Detect the language of a text among all served languages, most probable first."""
         text = _require_text(await _read_and_authenticate(gateway, request), "q")
         _check_sizes(gateway, [text])
         found = detect_language(text, list(_language_names(gateway)))
@@ -157,10 +157,10 @@ def routes(gateway: ModelGateway) -> APIRouter:
             [_detection_body(each) for each in found if each.confidence > 0] or [_detection_body(found[0])]
         )
 
-    # Clients ask for these without a key, to learn whether they need one.
+    # No key is required: clients request these to find out whether they need one.
     @router.get("/languages")
     async def languages() -> list[LibreLanguage]:
-        """Those that are only translated into are listed too: some clients look for their target here."""
+        """List all languages. Target-only languages are included, because some clients look up their target here."""
         targets = gateway.languages()
         return [
             LibreLanguage(code=each, name=name, targets=targets.get(each, []))
@@ -176,7 +176,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
 
 def _disabled_routes() -> APIRouter:
-    """What is switched off here, as it may be in any LibreTranslate."""
+    """Endpoints that return 403, as on a LibreTranslate server with these features disabled."""
     router = APIRouter()
 
     @router.post("/suggest", status_code=403, responses=error_responses("libretranslate", "libre_no_suggestions"))
@@ -197,15 +197,15 @@ def _disabled_routes() -> APIRouter:
 @dataclass(frozen=True)
 class _TranslateParams:
     texts: Sequence[str]
-    is_single: bool  # it was given as a text, not as a list
-    source: str | None  # to be detected where there is none
+    is_single: bool  # `q` is a string, not a list
+    source: str | None  # None: detect it
     target: str
     format: Literal["text", "html"]
     alternatives: int
 
 
 async def _read_and_authenticate(gateway: ModelGateway, request: Request) -> dict[str, Any]:
-    """What is given, once the key is found good; it may be among the rest."""
+    """Return the parameters after checking the API key, which may be one of them."""
     values = await request_params(request)
     key = values.get("api_key")
     require_key(gateway, key if isinstance(key, str) and key else bearer_token(request))
@@ -248,11 +248,11 @@ def _require_texts(values: list[Any]) -> list[str]:
 
 
 def _parse_count(value: Any, name: str, max_value: int) -> int:
-    """Forms have it as text."""
+    """Parse an integer up to `max_value`. Forms send it as a string."""
     if value is None or value == "":
         return 0
     if isinstance(value, str) and _DIGITS.fullmatch(value):
-        value = float(value)  # which no number of digits is too many for
+        value = float(value)  # float accepts any number of digits, int() does not
     whole = isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or math.isinf(value)))
     if isinstance(value, bool) or not whole:
         raise ApiError("libre_no_number", name=name)
@@ -269,7 +269,7 @@ def _check_sizes(gateway: ModelGateway, texts: Sequence[str]) -> None:
 
 
 def _resolve_pair(gateway: ModelGateway, source: str, target: str) -> tuple[str | None, str]:
-    """Codes of languages that are served, with a model for both; None for a source that is to be detected."""
+    """Return the codes of a pair that a model translates. The source is None if it has to be detected."""
     served = gateway.languages()
     automatic = source.strip().lower() == "auto"
     source_code = None if automatic else match_language(source, served)
@@ -291,7 +291,7 @@ def _resolve_pair(gateway: ModelGateway, source: str, target: str) -> tuple[str 
 
 
 def _resolve_language(gateway: ModelGateway, tag: str) -> str:
-    """The code of a language that is served at all."""
+    """Return the served code for a tag, as source or target."""
     code = match_language(tag, _language_names(gateway))
     if code is None:
         raise ApiError("libre_unsupported", language=tag[:40])
@@ -299,7 +299,7 @@ def _resolve_language(gateway: ModelGateway, tag: str) -> str:
 
 
 def _language_names(gateway: ModelGateway) -> dict[str, str]:
-    """All languages that are served, those first that are translated from."""
+    """Return the names of all served languages by code, source languages first."""
     served = gateway.languages()
     codes = [*served, *(target for targets in served.values() for target in targets)]
     return {code: language_name(code) for code in dict.fromkeys(codes)}
@@ -308,7 +308,7 @@ def _language_names(gateway: ModelGateway) -> dict[str, str]:
 async def _translate_texts(
     gateway: ModelGateway, params: _TranslateParams
 ) -> tuple[list[TextTranslation], list[LanguagePrediction]]:
-    """Of each text, and where the source is to be detected its language."""
+    """Return the translations and, if the source is detected, the languages of the texts."""
     found: list[LanguagePrediction] = []
     sources = [params.source or ""] * len(params.texts)
     if params.source is None:
@@ -321,7 +321,7 @@ async def _translate_texts(
 def _response_body(
     params: _TranslateParams, translations: Sequence[TextTranslation], detected: Sequence[LanguagePrediction]
 ) -> dict[str, Any]:
-    """A list for a list; and only what was asked for."""
+    """Build the response: lists if `q` is a list, and only the requested fields."""
     told: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
     if detected:
         told["detectedLanguage"] = [_detection_body(each) for each in detected]

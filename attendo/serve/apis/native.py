@@ -36,7 +36,7 @@ from attendo.text_model import Result, ScoredTarget, TextModel
 from attendo.text_model.results import result_to_dict
 
 API_PREFIX = "/api/v1"
-PAIRS_PER_BLOCK = 8  # pairs between two steps of others
+PAIRS_PER_BLOCK = 8  # pairs scored between two decoding steps of other requests
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
@@ -57,7 +57,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
 
 def request_field_names() -> list[str]:
-    """Of all fields of our requests: a mistyped one is told the nearest."""
+    """Return the field names of all native requests, for suggestions after a typo."""
     asked = (GenerateRequest, ScoreRequest, SourceTargetPair, ExplorerDecodingOptions, *OF_PAGE)
     return sorted({name for each in asked for name in each.model_fields})
 
@@ -74,13 +74,13 @@ def generate_routes(office: ModelGateway) -> APIRouter:
         },
     )
     async def generate(asked: GenerateRequest) -> Response:
-        """Answers to texts, in their order. Settings are the model's own unless given."""
+        """Generate outputs for texts, in the same order. Omitted options default to the model's settings."""
         if asked.stream:
-            # What cannot be meant is refused before the stream begins.
+            # Invalid requests are rejected before the stream starts.
             return event_stream(await await_first_event(_stream_events(office, asked)))
         served = office.get_model(asked.model)
         results = await office.generate(served, asked.texts, **asked.to_generate_options())
-        if asked.alignments:  # up to two million numbers: while they are written down, others are answered
+        if asked.alignments:  # up to 2 million numbers: serialised in a thread to keep the event loop free
             return await asyncio.to_thread(lambda: json_response(_generate_body(served, results, asked)))
         return json_response(_generate_body(served, results, asked))
 
@@ -88,7 +88,7 @@ def generate_routes(office: ModelGateway) -> APIRouter:
 
 
 async def _stream_events(gateway: ModelGateway, request: GenerateRequest) -> Events:
-    """What is new of the text each time, then all that an answer without a stream would have told."""
+    """Yield `text` events with the new text, then `done` with the body of a response without streaming."""
     if len(request.texts) != 1:
         raise ApiError("one_text_a_stream", count=len(request.texts))
     served, found = gateway.get_model(request.model), list[Result]()
@@ -120,7 +120,7 @@ def score_routes(office: ModelGateway) -> APIRouter:
         },
     )
     async def score(asked: ScoreRequest) -> Response:
-        """The log-probability of each target given its source, in the order of the pairs."""
+        """Return the log-probability of each target given its source, in the order of the pairs."""
         return json_response(await _score_pairs(office, asked))
 
     return router
@@ -135,7 +135,7 @@ async def _score_pairs(gateway: ModelGateway, request: ScoreRequest) -> dict[str
     )
     found: list[ScoredTarget] = []
     async for tokens, scored in blocks:
-        gateway.metrics.count_tokens(served.name, tokens, 0)  # all of them are read
+        gateway.metrics.count_tokens(served.name, tokens, 0)  # all are input tokens
         found += scored
     return {"model": served.name, "scores": [score_to_dict(each, request.normalise, request.tokens) for each in found]}
 
@@ -143,7 +143,7 @@ async def _score_pairs(gateway: ModelGateway, request: ScoreRequest) -> dict[str
 def _score_blocks(
     model: TextModel, pairs: Sequence[SourceTargetPair], settings: ServeSettings
 ) -> Iterator[tuple[int, list[ScoredTarget]]]:
-    """In the thread of the model, a few pairs at a time, with how many tokens they have."""
+    """Yield the token count and the scores of each block of pairs. Runs in the model's worker thread."""
     rest = iter(pairs)
     while block := list(islice(rest, PAIRS_PER_BLOCK)):
         sources, targets = [pair.source for pair in block], [pair.target for pair in block]
@@ -153,7 +153,7 @@ def _score_blocks(
 
 
 def _count_tokens(model: TextModel, texts: Sequence[str], side: str, max_tokens: int) -> int:
-    """How many, with what the model puts before them. With eos none may be too long, also for learned positions."""
+    """Count tokens, prefix included. Raise `ApiError` if a text with EOS exceeds the limit or the learned positions."""
     tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
     before = len(model.generation.source_prefix if side == "source" else model.generation.target_prefix)
     longest = model.runtime.max_sequence_length

@@ -29,19 +29,19 @@ from attendo.text_model import ScoredTarget
 Phrase = Annotated[str, Field(max_length=200)]
 Phrases = Annotated[list[Phrase], Field(max_length=50)]
 Symbols = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=8)]
-Factor = Annotated[float, Field(ge=0, le=10)]  # times the tokens of the source
+Factor = Annotated[float, Field(ge=0, le=10)]  # multiple of the source length in tokens
 Extra = Annotated[int, Field(ge=0, le=512)]
-Number = float | None  # null: not finite
+Number = float | None  # null if not finite
 
 
 class DecodingOptions(RequestModel):
-    """Every option of decoding, by the names of the command line. What is null is as the model has it.
+    """All decoding options, by their command line names. Null uses the model's setting.
 
-    Those of the machine (engine, precision and the like) are for whoever runs the server. Numbers that cost memory or
-    time are held against the limits of the server.
+    Engine, precision and similar options are configured on the server. Values that cost memory or time are checked
+    against the server's limits.
     """
 
-    # how an answer is found
+    # search
     like: Literal["fairseq", "hf", "ctranslate2", "marian"] | None = None
     beam: PositiveInt | None = None
     groups: PositiveInt | None = None
@@ -51,9 +51,9 @@ class DecodingOptions(RequestModel):
     mbr: Literal["none", "chrf", "bleu"] | None = None
     mbr_candidates: Annotated[int, Field(ge=1, le=64)] | None = None
     n_best: PositiveInt | None = None
-    distinct: bool | None = Field(None, description="no text twice among the hypotheses")
+    distinct: bool | None = Field(None, description="return no text twice among the hypotheses")
 
-    # samples
+    # sampling
     sample: bool | None = None
     seed: Seed | None = None
     temperature: Temperature | None = None
@@ -62,17 +62,17 @@ class DecodingOptions(RequestModel):
     min_p: MinP | None = None
     typical: TopP | None = None
 
-    # how it is scored
+    # scoring
     normalise: Normalise | None = None
     length_penalty: LengthPenalty | None = None
     word_penalty: WordPenalty | None = None
     coverage_penalty: PenaltyWeight | None = None
     counts_eos: bool | None = None
 
-    # what is said
-    prefix: str | list[str] | None = Field(None, description="how answers begin: one for all, or one for each text")
+    # content
+    prefix: str | list[str] | None = Field(None, description="forced output prefix: one for all texts, or one each")
     constraints: Phrases | Annotated[list[Phrases], Field(max_length=50)] | None = Field(
-        None, description="phrases that must be said: for all texts, or a list for each"
+        None, description="phrases that the output must contain: a list for all texts, or a list each"
     )
     ban: Phrases | None = None
     no_repeat_ngram: Ngram | None = None
@@ -83,7 +83,7 @@ class DecodingOptions(RequestModel):
     source_prefix: Symbols | None = None
     target_prefix: Symbols | None = None
 
-    # how long it is
+    # length
     max_length: PositiveInt | None = None
     min_length: PositiveInt | None = None
     max_length_factor: Factor | None = None
@@ -92,26 +92,26 @@ class DecodingOptions(RequestModel):
     min_length_extra: Extra | None = None
     at_limit: Literal["cut", "end", "free"] | None = None
     long_source: Literal["refuse", "cut"] | None = Field(
-        None, description="of a source too long for the model, not the server: refuse it, or read its first tokens only"
+        None, description="source longer than the model (not the server) allows: reject it, or keep its first tokens"
     )
     split: bool | None = Field(
-        None, description="answer each sentence by itself; by default where the model learned from single sentences"
+        None, description="generate sentence by sentence; the default for models trained on single sentences"
     )
 
-    alignments: bool | None = Field(None, description="tell where the network looked")
+    alignments: bool | None = Field(None, description="return cross-attention alignments")
 
     def to_generate_options(self) -> dict[str, Any]:
-        """As `TextModel.generate` takes them."""
+        """Return the given options by the names of `TextModel.generate`."""
         return {name: value for name in DecodingOptions.model_fields if (value := getattr(self, name)) is not None}
 
 
 class GenerateRequest(DecodingOptions):
-    """Several texts at once, or one that is told as it is decided."""
+    """Texts to generate outputs for. `stream` requires a single text."""
 
-    model: ModelName | None = Field(None, description="by name; the first unless given")
+    model: ModelName | None = Field(None, description="name of the model; by default the first")
     texts: Annotated[list[str], Field(min_length=1)]
-    echo: bool = Field(False, description="of a model that goes on with texts: tell each text again before what is new")
-    stream: bool = Field(False, description="of one text: server-sent events `text`, then `done`")
+    echo: bool = Field(False, description="decoder-only models: return the prompt before the new text")
+    stream: bool = Field(False, description="one text only: send server-sent events `text`, then `done`")
 
 
 class SourceTargetPair(RequestModel):
@@ -120,12 +120,12 @@ class SourceTargetPair(RequestModel):
 
 
 class ScoreRequest(RequestModel):
-    """How probable a model finds given answers."""
+    """Pairs of source and target to score."""
 
-    model: ModelName | None = Field(None, description="by name; the first unless given")
+    model: ModelName | None = Field(None, description="name of the model; by default the first")
     pairs: Annotated[list[SourceTargetPair], Field(min_length=1)]
-    normalise: bool = Field(False, description="divide by the tokens, eos included")
-    tokens: bool = Field(False, description="also of every token, eos included")
+    normalise: bool = Field(False, description="divide by the number of tokens, EOS included")
+    tokens: bool = Field(False, description="also return the log-probability of every token, EOS included")
 
 
 class ScoreParts(ResponseModel):
@@ -140,9 +140,9 @@ class ScoreParts(ResponseModel):
 
 
 class HypothesisResponse(ResponseModel):
-    """`cut`: the length limit came before the end.
+    """A hypothesis. `cut` is true if the length limit was reached before the end.
 
-    `alignments` are pairs of source token and answer token, `word_alignments` of words that white space divides.
+    `alignments` are pairs of source and output tokens. `word_alignments` are pairs of whitespace-separated words.
     """
 
     text: str
@@ -160,9 +160,9 @@ class HypothesisResponse(ResponseModel):
 
 
 class ResultResponse(HypothesisResponse):
-    """The best hypothesis, all that were asked for, and the sentences that a long text was cut into.
+    """The best hypothesis, all requested hypotheses, and the sentences that the text was split into.
 
-    `source_left_out`: tokens at its end that were not read, because it was too long.
+    `source_left_out` is the number of tokens truncated at the end of a source that is too long.
     """
 
     unknown: list[str] | None = None
@@ -173,14 +173,14 @@ class ResultResponse(HypothesisResponse):
 
 
 class GenerateResponse(ResponseModel):
-    """In the order of the texts."""
+    """Results in the order of the texts."""
 
     model: str
     results: list[ResultResponse]
 
 
 class PairScore(ResponseModel):
-    """The log-probability of the target, eos included; normalised, its mean over the tokens."""
+    """Log-probability of the target, EOS included. With `normalise`, its mean over the tokens."""
 
     log_probability: Number
     tokens: int
@@ -189,7 +189,7 @@ class PairScore(ResponseModel):
 
 
 class ScoreResponse(ResponseModel):
-    """In the order of the pairs."""
+    """Scores in the order of the pairs."""
 
     model: str
     scores: list[PairScore]

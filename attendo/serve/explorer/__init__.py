@@ -1,1 +1,1 @@
-"""What the page of `attendo explore` asks for: one file a group of endpoints, with the calculations beside them."""
+"""Endpoints of the `attendo explore` page, one module per group of endpoints."""

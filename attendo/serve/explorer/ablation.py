@@ -1,4 +1,4 @@
-"""/ablate and /rank: what becomes of an answer without some heads."""
+"""Routes /ablate and /rank: the effect of removing attention heads."""
 
 from functools import partial
 from typing import Any
@@ -32,8 +32,8 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.post("/ablate", response_model=None, responses={**refused, 200: {"model": AblateResponse}})
     async def ablate(asked: AblateRequest) -> Response:
-        """The answer without some heads, and what the old answer is then worth."""
-        whole = asked.model_copy(update={"heads": {}})  # the answer is that of the model as it is
+        """Return the output without some heads, and the log-probability of the original output without them."""
+        whole = asked.model_copy(update={"heads": {}})  # the original output uses all heads
         return await run_and_respond(gateway, whole, lambda model: _compute_ablation(model, asked, gateway.settings))
 
     @router.post(
@@ -43,7 +43,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         responses={**refused, 200: {"content": EVENT_STREAM_CONTENT}},
     )
     async def rank(asked: RankRequest) -> Response:
-        """What the answer loses without each head: server-sent events `head`, then `done`."""
+        """Stream the change in log-probability without each head: server-sent events `head`, then `done`."""
         return event_stream(await await_first_event(_rank_heads(gateway, asked)))
 
     return router
@@ -77,7 +77,7 @@ def _token_rows(pieces: list[str], values: list[float]) -> list[dict[str, Any]]:
 
 
 async def _rank_heads(gateway: ModelGateway, request: RankRequest) -> Events:
-    """Each head has the time of a request, as many as there are: whoever hears something new can wait."""
+    """Yield an event per head. Each head has its own deadline, because the client receives events meanwhile."""
     served = gateway.get_model(request.model)
     subject, base = await run_on_worker(
         gateway, served, lambda: _score_all_heads(prepare_model(served, request), request, gateway.settings)
@@ -93,7 +93,7 @@ async def _rank_heads(gateway: ModelGateway, request: RankRequest) -> Events:
 def _score_all_heads(
     model: TextModel, request: RankRequest, settings: ServeSettings
 ) -> CooperativeTask[tuple[InspectedPair, float]]:
-    """What it is about, and what it is worth with all heads."""
+    """Return the inspected pair and its log-probability with all heads."""
     subject = yield from InspectedPair.build(model, request, settings)
     return subject, sum(subject.log_probabilities())
 

@@ -39,7 +39,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.get("/models", response_model=None, tags=["programs"], responses={200: {"model": ModelsResponse}})
     async def models() -> Response:
-        """The models that are served, with their sizes, settings and languages; the first is the default."""
+        """List the served models with their sizes, settings and languages. The first is the default."""
         return await run_in_threadpool(
             lambda: json_response({"models": [_describe_model(each) for each in gateway.registry.all()]})
         )
@@ -48,13 +48,13 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.get("/training", response_model=None, tags=["page"], responses=told)
     async def training(model: Annotated[str | None, Query(max_length=500)] = None) -> Response:
-        """Loss, learning rate and scores of the run that a model comes from."""
+        """Return loss, learning rate and scores of the training run of a model."""
         served = gateway.get_model(model)
         return await run_in_threadpool(lambda: json_response(_read_training(served)))
 
     @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"model": FormulasResponse}})
     async def formulas() -> Response:
-        """The catalogue of formulas, in English and Chinese."""
+        """Return the catalogue of formulas, in English and Chinese."""
         return await run_in_threadpool(lambda: json_response({"formulas": _list_formulas()}))
 
     return router
@@ -76,7 +76,7 @@ def _describe_model(served: ServedModel) -> dict[str, Any]:
 
 
 def _describe_network(model: TextModel) -> dict[str, Any]:
-    """What only a model folder tells: an exported model can be asked, not looked into."""
+    """Describe the network. The values are null for exported models, whose network cannot be inspected."""
     if model.runtime.name != "torch":
         names = ("parameters", "config", "encoder_layers", "decoder_layers", "heads")
         return {**dict.fromkeys(names), "samples": []}
@@ -103,7 +103,7 @@ def _read_training(served: ServedModel) -> dict[str, Any]:
 
 
 def _training_steps(history: History) -> dict[str, Any]:
-    """Of a long run every so many steps, and the last one; how many is told."""
+    """Return at most about `MAX_POINTS` evenly spaced steps and the last one. `every` is the spacing."""
     every = -(-len(history.steps) // MAX_POINTS) or 1
     places = sorted({*range(0, len(history.steps), every), len(history.steps) - 1} - {-1})
     columns = {
@@ -130,7 +130,7 @@ def _validations(history: History) -> list[dict[str, Any]]:
 
 
 def _list_formulas() -> list[dict[str, Any]]:
-    """By the row of the list of what must be seen that each is for; one formula may be for several."""
+    """List the formulas by specification id (A1 to K8). A formula may have several ids."""
     return [
         {"id": row, "name": name, **{key: value for key, value in each.items() if key != "rows"}}
         for name, each in catalogue_json().items()
@@ -143,7 +143,7 @@ def page_routes(folder: Path = PAGE_FOLDER) -> APIRouter:
 
     @router.get("/", response_class=HTMLResponse, response_model=None)
     async def index() -> Response:
-        """The page."""
+        """Return the page."""
         return _file_response(folder, "index.html")
 
     kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()}
@@ -151,19 +151,19 @@ def page_routes(folder: Path = PAGE_FOLDER) -> APIRouter:
 
     @router.get("/page/{path:path}", response_class=Response, response_model=None, responses=told)
     async def file(path: str) -> Response:
-        """A file of the page."""
+        """Return a file of the page."""
         return _file_response(folder, path)
 
     return router
 
 
 def _file_response(folder: Path, path: str) -> Response:
-    """Only of kinds that a page is made of, and only from inside the folder, wherever links in it lead."""
+    """Return a file of a known media type. Symbolic links that leave the folder are rejected."""
     root = folder.resolve()
     try:
         place = (root / path).resolve()
         found = place.is_relative_to(root) and place.suffix in MEDIA_TYPES and place.is_file()
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # invalid file name
         found = False
     if not found:
         raise ApiError("no_page", path=path[:100])

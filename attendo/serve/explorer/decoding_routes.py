@@ -38,7 +38,7 @@ from attendo.text_model.results import Hypothesis
 from attendo.text_model.search_setup import make_ranking
 
 MAX_SOURCE_FOR_ALTERNATIVES = (
-    128  # tokens of a source for which other beginnings are looked for: each is an answer of its own
+    128  # source tokens; longer sources get no extra alternatives, because each one is a separate search
 )
 MAX_NODES = 10_000
 SURVIVING_FATES = ("goes on", "finished", "cut")
@@ -53,7 +53,7 @@ REASONS = {
     "not chosen": "not_chosen",
     "beyond the limit": "beyond_limit",
     "left, as enough have finished": "enough",
-    # The page asks for no phrases; should it come to that, these are words that it has.
+    # The page sends no constraints. These fates are mapped to reasons that the page can display.
     "ends, but phrases are missing": "forbidden",
     "its bank is full": "not_chosen",
     "no room left for the phrases": "not_chosen",
@@ -69,10 +69,10 @@ def routes(gateway: ModelGateway) -> APIRouter:
         responses={**error_responses("ours", *PAGE_ERRORS), **json_or_events(AnswerResponse)},
     )
     async def answer_whole(asked: AnswerRequest) -> Response:
-        """One answer as the page shows it, with other texts beside it; `stream`: as it is decided."""
+        """Return the hypotheses for a text and alternative texts. `stream` sends server-sent events."""
         events = _stream_events(gateway, asked)
         if asked.stream:
-            # What cannot be meant is refused before the stream begins.
+            # Invalid requests are rejected before the stream starts.
             return event_stream(await await_first_event(events))
         async with aclosing(events):
             (whole,) = [told async for name, told in events if name == "done"]
@@ -84,34 +84,34 @@ def routes(gateway: ModelGateway) -> APIRouter:
         responses={**error_responses("ours", *PAGE_ERRORS), 200: {"model": StepsResponse}},
     )
     async def steps(asked: StepsRequest) -> Response:
-        """The answer step by step, behind a prefix that is forced."""
+        """Return the decoding steps of the output after a forced prefix."""
         return await run_and_respond(gateway, asked, lambda model: _compute_steps(model, asked, gateway.settings))
 
     @router.post(
         "/tree", response_model=None, responses={**error_responses("ours", *PAGE_ERRORS), 200: {"model": TreeResponse}}
     )
     async def tree(asked: TreeRequest) -> Response:
-        """Every hypothesis that the search considered, and what became of it."""
+        """Return the search tree: every hypothesis considered and its fate."""
         return await run_and_respond(gateway, asked, lambda model: _compute_tree(model, asked, gateway.settings))
 
     return router
 
 
 async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Events:
-    """What is new of the best answer each time, then all that there is to tell."""
+    """Yield `text` events with the new text of the best hypothesis, then `done` with the response."""
     served, whole = gateway.get_model(request.model), ""
     items = served.worker.iterate(lambda: _generate_events(served, request, gateway.settings), gateway.deadline())
     async with aclosing(items) as parts:
         async for name, told in parts:
             if name == "done":
                 yield name, told
-            elif told:  # others may have had a turn all the same
+            elif told:  # an empty item only lets other requests run
                 whole += told
                 yield "text", {"text": told, "whole": whole}
 
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
-    """In the thread of the model, a token at a time."""
+    """Yield an event per token. Runs in the model's worker thread."""
     search, prefix = _make_search(prepare_model(served, request), request, settings)
     for new in search.stream(prefix):
         yield "text", new
@@ -158,10 +158,10 @@ def _hypothesis_body(search: ExplorerSearch, hypothesis: Hypothesis) -> dict[str
 
 
 def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> list[str]:
-    """Other texts than the best: what else was found, then answers that begin with other words."""
+    """Return texts other than the best: other hypotheses, then outputs that begin with other words."""
     texts = list(dict.fromkeys(each.text for each in hypotheses))
     if len(texts) <= request.alternatives and not request.prefix and len(search.source) <= MAX_SOURCE_FOR_ALTERNATIVES:
-        # Greedily, whatever the decoder is: a few words to choose from are not worth twenty beams.
+        # Always greedy: beam search for every alternative is too expensive.
         others = search.model.alternatives(
             request.text, count=request.alternatives, beam=1, groups=1, sample=False, mbr="none", coverage_penalty=0.0
         )
@@ -170,14 +170,14 @@ def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], requ
 
 
 def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
-    """The answer that a decoder finds behind the prefix, and at each of its tokens what there was to choose from."""
+    """Decode after the prefix, and return the most probable tokens at each step."""
     search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
     prefix = search.resolve_prefix(request.prefix)
     best = (yield from search.generate(prefix))[0]
     predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
     read = [BOS, *predicted[:-1]]
     reader, device = model.runtime.network(search.config), model.device
-    assert reader is not None  # only exported models have none
+    assert reader is not None  # None only for exported models
     with model.runtime.inference_mode(), torch.inference_mode():
         memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
         logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
@@ -192,7 +192,7 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
             "log_probability": each["log_probability"],
             "entropy": each["entropy"],
             "eos": each["eos"],
-            "cache": t + 1,  # keys and values of every token that has been read
+            "cache": t + 1,  # KV cache length in tokens
             "top": each["top"],
         }
         for t, each in enumerate(describe_predictions(logits[0], predicted, model.target_tokenizer))
@@ -207,7 +207,7 @@ def _compute_tree(model: TextModel, request: TreeRequest, settings: ServeSetting
 
 
 def describe_tree(search: ExplorerSearch) -> CooperativeTask[dict[str, Any]]:
-    """Nodes have numbers of their own over all groups of a diverse beam."""
+    """Describe the search trees. Node ids are unique across the groups of a diverse beam."""
     trees = yield from search.record_trees()
     nodes = sum(len(tree.nodes) for tree in trees)
     if nodes > MAX_NODES:
@@ -224,7 +224,7 @@ def describe_tree(search: ExplorerSearch) -> CooperativeTask[dict[str, Any]]:
             if node.fate in ("finished", "cut"):
                 ranking.append({name: each[name] for name in ("id", "text", "log_probability", "score", "reason")})
         first += len(tree.nodes)
-    # What ended by itself stands before what was cut, as in the answer.
+    # Finished hypotheses rank above cut ones, as in the output.
     ranking.sort(key=lambda each: (each["reason"] == "limit", -each["score"]))
     return {"steps": steps, "ranking": ranking, "width": sum(tree.width for tree in trees)}
 
@@ -252,7 +252,7 @@ def _describe_node(tree: SearchTree, node: SearchNode, first_id: int, search: Ex
 
 
 def _sum_log_probabilities(tree: SearchTree, node: SearchNode) -> float:
-    """Of the whole hypothesis; `value` also has what penalties added."""
+    """Sum the log-probabilities of the hypothesis, without the penalties in `value`."""
     total = 0.0 if node.id is None else node.log_probability
     while node.parent is not None:
         node = tree.nodes[node.parent]
@@ -261,11 +261,11 @@ def _sum_log_probabilities(tree: SearchTree, node: SearchNode) -> float:
 
 
 def _score_so_far(node: SearchNode, tokens: int, search: ExplorerSearch) -> float:
-    """What it would be worth if it stopped here."""
+    """Return the score of the hypothesis if it ended at this node."""
     divisor, reward = make_ranking(search.config).terms(tokens)
     return node.value / divisor + reward
 
 
 def _repeats(ids: list[int], size: int) -> bool:
-    """Whether its last `size` tokens have come before."""
+    """Return whether the last `size` tokens occur earlier in `ids`."""
     return 0 < size <= len(ids) and any(ids[n : n + size] == ids[-size:] for n in range(len(ids) - size))

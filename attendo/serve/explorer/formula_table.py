@@ -19,9 +19,9 @@ from attendo.nn.positions import Rotation
 from attendo.text_model.search_setup import eval_mode
 from attendo.text_model.trace import SubLayerSizes, Trace
 
-MAX_SHOWN_NUMBERS = 64  # of a tensor that are shown
+MAX_SHOWN_NUMBERS = 64  # of a tensor
 DIGITS = 4
-# Sub-layers as the texts write them; the lines that they are made of come with the row.
+# Id, formula, English and Chinese explanation of a sub-layer. Its single operations are the steps of the row.
 ATTENTION = (
     "C3",
     "Attention(Q, K, V) = softmax(QKᵀ/√d_k)·V",
@@ -34,11 +34,11 @@ FEED_FORWARD = (
     "Each position is widened, bent and narrowed again, by itself and in the same way as all others.",
     "每个位置独立地先升维、过激活函数、再降维，所有位置共用同一组参数。",
 )
-REPEATS = 3  # the quickest counts: anything else on the machine only adds
+REPEATS = 3  # the minimum is used, because other load only adds time
 
 
 class OperationTable:
-    """Writes the rows. `step`: of the decoder only the row that predicts this token."""
+    """Builds the rows of the table. With `step`, decoder values are those of the position that predicts this token."""
 
     def __init__(self, network: Transformer, trace: Trace, step: int | None) -> None:
         self._network, self._trace, self._step = network, trace, step
@@ -46,7 +46,7 @@ class OperationTable:
         self._seconds = time_sub_layers(network, trace)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """In the order of the calculation."""
+        """Yield the rows in the order of computation."""
         lines: list[TracedTensor] = []
         for entry in self._trace.entries.values():
             lines.append(entry)
@@ -76,7 +76,7 @@ class OperationTable:
         return self._make_row(site, lines[-1], lines, numbers)
 
     def _operation_row(self, entry: TracedTensor, lines: Sequence[TracedTensor]) -> dict[str, Any]:
-        """A sum, a norm, an input, the logits: one formula of the catalogue."""
+        """Build the row of a single formula: a residual sum, a norm, an input, the logits or the probabilities."""
         place, _, end = entry.name.rpartition(".")
         before = self._operation_input(entry.name)
         sizes = self._sizes.get(place) if end == "residual" else None
@@ -123,7 +123,7 @@ class OperationTable:
         return {"shape": list(value.shape), "numbers": rounded, "cut": value.numel() > MAX_SHOWN_NUMBERS}
 
     def _shapes_and_norms(self, name: str, before: Tensor | None, after: Tensor) -> dict[str, Any]:
-        """Euclidean lengths of the vectors, as a mean over the tokens."""
+        """Return the shapes and the mean Euclidean norm of the token vectors."""
         told: dict[str, Any] = {"shape_in": None, "norm_in": None}
         if before is not None:
             chosen = self._select_step(name, before)
@@ -143,7 +143,7 @@ class OperationTable:
         return self._trace[f"{site}.residual"] - self._trace[f"{site}.output"]
 
     def _operation_input(self, name: str) -> Tensor | None:
-        """What a sum or a norm was given."""
+        """Return the input of the operation with this name."""
         trace, (place, _, end) = self._trace, name.rpartition(".")
         match end:
             case "residual":
@@ -164,7 +164,7 @@ class OperationTable:
                 return trace["output.logits"]
 
     def _share(self, sizes: SubLayerSizes) -> float:
-        """How much of what goes on the sub-layer made: ‖Sublayer(x)‖ / (‖x‖ + ‖Sublayer(x)‖)."""
+        """Return the sub-layer's share of the residual sum: ‖Sublayer(x)‖ / (‖x‖ + ‖Sublayer(x)‖)."""
         if self._step is None or sizes.place.startswith("encoder"):
             return sizes.share
         made = self._trace[f"{sizes.place}.output"][self._step]
@@ -172,7 +172,7 @@ class OperationTable:
         return float(made.norm() / (before.norm() + made.norm()).clamp(min=1e-12))
 
     def _gain(self, name: str) -> float | None:
-        """The mean of a norm's gain."""
+        """Return the mean gain of a norm, or None if the operation has no norm."""
         module = _find_norm(self._network, name)
         return None if module is None else float(module.weight.detach().float().mean())
 
@@ -215,18 +215,18 @@ def _find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | N
 
 
 def formula_id(formula: Formula) -> str:
-    """Its first row in the list of what must be seen; what a person changes, such as a scaled head, has none."""
+    """Return the formula's first specification id. User changes, such as a scaled head, have an empty id."""
     return formula.spec_ids[0] if formula.spec_ids else ""
 
 
 @torch.inference_mode()
 def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
-    """By the place of each sub-layer; `output` is the product that gives the logits."""
+    """Measure seconds per sub-layer, by name. `output` is the output projection to the logits."""
     assert network.source is not None
     found: dict[str, float] = {}
 
     def given(place: str) -> Tensor:
-        """What a sub-layer was given: with pre-norm the normalised vectors."""
+        """Return the input of a sub-layer: the normalised vectors with pre-norm."""
         pre_norm = network.config.norm == "pre"
         vectors = trace[f"{place}.norm"] if pre_norm else trace[f"{place}.residual"] - trace[f"{place}.output"]
         return vectors[None].to(network.output.weight)
@@ -245,11 +245,11 @@ def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
             _measure_feed_forward(measure, f"encoder.{n}.feed_forward", block, given)
         for n, block in enumerate(network.decoder):
             assert isinstance(block, DecoderBlock)
-            assert block.cross_attention is not None  # a text model has a source
+            assert block.cross_attention is not None  # not decoder-only
             place = f"decoder.{n}.self"
             mask = Mask(causal=trace.masked and y.size(1) > 1)
             measure(place, _self_attention_call(block.self_attention, given(place), mask, turns[1]))
-            # The keys and values of the memory are made once a sentence, and counted here.
+            # The time includes the keys and values of the memory, which are computed once per sentence.
             measure(
                 f"decoder.{n}.cross", _cross_attention_call(block.cross_attention, given(f"decoder.{n}.cross"), memory)
             )

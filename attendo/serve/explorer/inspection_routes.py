@@ -47,17 +47,17 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.post("/trace", response_model=None, responses={**refused, 200: {"model": TraceResponse}})
     async def trace(asked: TraceRequest) -> Response:
-        """Pieces, words, attention maps of all layers and heads, numbers about them, and what was expected."""
+        """Return pieces, words, attention maps of all layers and heads, head statistics and predictions."""
         return await run_and_respond(gateway, asked, lambda model: _compute_trace(model, asked, settings))
 
     @router.post("/mask", response_model=None, responses={**refused, 200: {"model": MaskResponse}})
     async def mask(asked: MaskRequest) -> Response:
-        """Scores before and after the mask, and the loss with and without it."""
+        """Return attention scores before and after the mask, and the loss with and without it."""
         return await run_and_respond(gateway, asked, lambda model: _compute_mask(model, asked, settings))
 
     @router.post("/ledger", response_model=None, responses={**refused, 200: {"model": LedgerResponse}})
     async def ledger(asked: LedgerRequest) -> Response:
-        """Every sub-layer, sum and norm with its formula, its shapes and its numbers."""
+        """Return every sub-layer, sum and norm with its formula, shapes and values."""
         return await run_and_respond(gateway, asked, lambda model: _compute_operation_table(model, asked, settings))
 
     return router
@@ -100,7 +100,7 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
 
 
 def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
-    """The decoder's self-attention before and after its mask, and what the mask is for."""
+    """Return the decoder's self-attention before and after the causal mask, and the loss with and without it."""
     config = model.network.config
     if request.layer >= config.num_decoder_layers:
         raise ApiError("unknown_layer", layer=request.layer, stack="decoder", count=config.num_decoder_layers)
@@ -114,7 +114,7 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
         "text": subject.text,
         "cut": subject.cut,
         "causal": torch.ones(size, size, dtype=torch.bool).tril().tolist(),
-        "padding": [True] * size,  # a sentence alone has none
+        "padding": [True] * size,  # True: not padding; a single sentence has none
         "before": with_mask[f"{place}.scores"][head].tolist(),
         "after": with_mask[f"{place}.masked"][head].tolist(),
         "weights": with_mask[f"{place}.weights"][head].tolist(),
@@ -140,12 +140,12 @@ def _compute_operation_table(
 
 
 class AttentionMaps:
-    """The weights of every attention by its place, [H, T, S], and the logits of the same run."""
+    """Attention weights [H, T, S] by sub-layer name, and the logits of the same forward pass."""
 
     def __init__(self, subject: InspectedPair, masked: bool) -> None:
         self.config = subject.model.network.config
         self.weights: dict[str, Float[Tensor, "H T S"]] = {}
-        # A trace keeps far more than the maps: where that is too much, layer after layer is traced alone.
+        # A trace stores far more than the maps. If it is too large, each layer is traced separately.
         most = max(self.config.num_encoder_layers, self.config.num_decoder_layers)
         layers: Sequence[int | None] = [None] if trace_fits(self.config, subject) else range(most)
         for layer in layers:
@@ -177,7 +177,7 @@ def check_layers(config: ModelConfig, layers: Sequence[int] | None) -> None:
 
 
 def check_map_bytes(config: ModelConfig, subject: InspectedPair, layers: Sequence[int] | None, max_bytes: int) -> None:
-    """Before anything is computed."""
+    """Raise `ApiError` if the float16 maps would exceed `max_bytes`. Called before the trace is computed."""
     source, target = len(subject.source_ids), len(subject.read_ids)
     encoder, decoder = (
         len([layer for layer in range(count) if layers is None or layer in layers])
@@ -190,7 +190,7 @@ def check_map_bytes(config: ModelConfig, subject: InspectedPair, layers: Sequenc
 
 
 def encode_maps(maps: AttentionMaps, chosen: Sequence[int] | None) -> dict[str, Any]:
-    """Where each kind begins, counted in numbers, and all of them behind one another as float16."""
+    """Return the layout of the maps and all maps concatenated as float16 in base64. Offsets count numbers."""
     told: dict[str, Any] = {"dtype": "float16", "layers": sorted(set(chosen)) if chosen is not None else None}
     parts, offset = [], 0
     for kind in ATTENTION_TYPES:
@@ -206,11 +206,11 @@ def encode_maps(maps: AttentionMaps, chosen: Sequence[int] | None) -> dict[str, 
 
 
 def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
-    """How much of each prediction comes from each source token, through all layers.
+    """Return how much of each prediction comes from each source token, over all layers.
 
-    Attention rollout (Abnar & Zuidema 2020): of what leaves a sub-layer one half is what entered it, by the path around
-    it, and one half what its heads brought, on average. The rows are divided by their sums, for the rest of each (2⁻ᴸ
-    with L layers) comes from the target itself.
+    Attention rollout (Abnar & Zuidema 2020): half of a sub-layer's output is its input through the residual connection.
+    The other half is the mean of its heads. Rows are normalised to sum to 1, because the rest of each (2⁻ᴸ with L
+    layers) comes from the target itself.
     """
     source = maps.stack("encoder_self").mean(dim=1)  # [L, S, S]
     size, length = maps.weights["decoder.0.cross"].shape[2], maps.weights["decoder.0.cross"].shape[1]
@@ -227,7 +227,7 @@ def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
 
 
 def trace_fits(config: ModelConfig, subject: InspectedPair) -> bool:
-    """Whether a trace of all layers can be kept."""
+    """Return whether a trace of all layers fits within `MAX_NUMBERS`."""
     source, target = len(subject.source_ids), len(subject.read_ids)
     cells = config.num_encoder_layers * source * source + config.num_decoder_layers * target * (target + source)
     return 4 * config.num_heads * cells <= MAX_NUMBERS
@@ -236,9 +236,10 @@ def trace_fits(config: ModelConfig, subject: InspectedPair) -> bool:
 def compute_head_stats(
     maps: Float[Tensor, "L H T S"], keys: Sequence[int], causal: bool = False
 ) -> list[list[HeadStatValues]]:
-    """Means over the rows of each map; `keys` are the ids of the tokens looked at, `causal`: row i sees those up to i.
+    """Return head statistics, averaged over the rows of each map. `sum_statistics` defines them.
 
-    What each number is stands in `heads_numbers.summed`. A number that no row has is None.
+    `keys` are the ids of the attended tokens. With `causal`, row i attends to keys up to i. A statistic without rows is
+    None.
     """
     special = torch.tensor([[token in (BOS, EOS) for token in keys]])
     shape = AttentionExtent([maps.size(-2)], [maps.size(-1)], special, causal)

@@ -33,10 +33,8 @@ from attendo.text_model.sentence_splitting import split_sentences
 from attendo.text_model.streaming import StreamDecoder
 
 T = TypeVar("T")
-CooperativeTask = Generator[
-    None, None, T
-]  # work that lets others compute whenever it yields, and then has something to give
-# Why a request of the page may be refused.
+CooperativeTask = Generator[None, None, T]  # yields to let other requests run, then returns a result
+# Error codes of explorer requests.
 PAGE_ERRORS = (
     *MODEL_ERRORS,
     "empty_text",
@@ -54,7 +52,7 @@ Ids = Sequence[int]
 
 
 class ExplorerSearch:
-    """For one text. `most` is how many tokens the source may have with its eos, `max_length` the most of an answer."""
+    """Search for one text. `max_source_tokens` includes EOS; `max_length` limits the output in tokens."""
 
     def __init__(
         self, model: TextModel, text: str, decoder: ExplorerDecodingOptions, max_source_tokens: int, max_length: int
@@ -72,13 +70,13 @@ class ExplorerSearch:
         self.hypotheses: tuple[Hypothesis, ...] = ()
 
     def generate(self, prefix: Sequence[int] = ()) -> CooperativeTask[tuple[Hypothesis, ...]]:
-        """Best first. A prefix that ends with eos is the answer."""
+        """Return the hypotheses, best first. A prefix that ends with EOS is the only hypothesis."""
         for _ in self.stream(prefix):
             yield
         return self.hypotheses
 
     def stream(self, prefix: Sequence[int] = ()) -> Iterator[str]:
-        """What is new of the best answer after each token, often nothing; all answers are then in `hypotheses`."""
+        """Yield the new text of the best hypothesis after each token, often empty. Then set `hypotheses`."""
         if prefix and prefix[-1] == EOS:
             self.hypotheses = (self._forced_hypothesis(prefix[:-1]),)
             yield self.hypotheses[0].text
@@ -90,7 +88,7 @@ class ExplorerSearch:
         yield teller.flush(self.hypotheses[0].text)
 
     def record_trees(self) -> CooperativeTask[list[SearchTree]]:
-        """Every hypothesis that is considered; a diverse beam has a tree a group."""
+        """Record every hypothesis considered. A diverse beam has one tree per group."""
         requests, strategy, rules = self._generation.prepare_search([self._make_source_line(())], ())
         recorder = TreeRecorder(strategy)
         for _ in self._frontiers(requests, recorder, rules):
@@ -98,14 +96,14 @@ class ExplorerSearch:
         return recorder.trees
 
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
-        """Of each token as the model has it, eos included unless the answer came to no end."""
+        """Return the model's log-probability of each token, with EOS if the hypothesis has an end."""
         pair = Example(self.source, hypothesis.ids)
         with self.model.runtime.inference_mode():
             (scored,) = self.model.runtime.score([pair], self.model.target_tokenizer)
         return list(scored.log_probabilities if hypothesis.has_end else scored.log_probabilities[:-1])
 
     def resolve_prefix(self, prefix: Sequence[str | int]) -> tuple[int, ...]:
-        """Of pieces or ids, behind those that every answer of this model begins with."""
+        """Return the ids of a prefix of pieces or ids, without the model's target prefix."""
         found = resolve_prefix_ids(prefix, self.model.target_tokenizer, self._next_log_probabilities)
         return (
             found[len(self.target_prefix) :]
@@ -116,7 +114,7 @@ class ExplorerSearch:
     @torch.inference_mode()
     def _next_log_probabilities(self, ids: list[int]) -> list[float]:
         reader, device = self.model.runtime.network(self.config), self.model.device
-        assert reader is not None  # only exported models have none
+        assert reader is not None  # None only for exported models
         target = torch.tensor([[BOS, *self.target_prefix, *ids]], device=device)
         with self.model.runtime.inference_mode():
             memory = reader.encode(torch.tensor([[*self.source, EOS]], device=device))
@@ -124,7 +122,7 @@ class ExplorerSearch:
         return [float(each) for each in logits[0, -1].float().log_softmax(-1)]
 
     def _make_source_line(self, prefix: Sequence[int]) -> SourceLine:
-        """Its limits are those of a line without the prefix, unless the prefix would leave nothing to say."""
+        """Build the source line. A long prefix raises the length limit, so that `max_length_extra` tokens remain."""
         model, forced = self.model, (*self.target_prefix, *prefix)
         tokenizers = model.source_tokenizer, model.target_tokenizer
         ((line,),) = SourceEncoder(self.options, self.config, *tokenizers, model.runtime.max_sequence_length).encode(
@@ -139,7 +137,7 @@ class ExplorerSearch:
         return replace(line, prefix=forced, max_length=limit, min_length=min(line.min_length, limit))
 
     def _forced_hypothesis(self, prefix: Sequence[int]) -> Hypothesis:
-        """What was forced to its end, with the score that a search would have given it."""
+        """Return the hypothesis of a prefix that ends with EOS, scored as in a search."""
         tokenizer, ids = self.model.target_tokenizer, (*self.target_prefix, *prefix)
         whole = Hypothesis(tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), HypothesisScore(0.0), cut=False)
         tokens = len(ids) + int(self.config.counts_eos)
@@ -150,9 +148,9 @@ class ExplorerSearch:
     def _frontiers(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[Frontier]:
-        """After every token. Between two of them others compute in this thread: nothing stays set up for this one."""
+        """Yield the frontier after every token. Inference mode is set per step: other requests share this thread."""
         engine = self.model.runtime.stepping_engine(self.config)
-        assert engine is not None  # only exported models have none
+        assert engine is not None  # None only for exported models
         with self.model.runtime.inference_mode():
             frontiers = engine.iter_frontiers(requests, strategy, rules)
         while True:
@@ -164,7 +162,7 @@ class ExplorerSearch:
 
 
 async def run_and_respond(gateway: ModelGateway, request: ModelTextRequest, task: ModelTask) -> Response:
-    """What comes of `task`, done with the model that is asked for."""
+    """Run `task` with the requested model and return its result as JSON."""
     served = gateway.get_model(request.model)
 
     def written() -> CooperativeTask[Response]:
@@ -176,7 +174,7 @@ async def run_and_respond(gateway: ModelGateway, request: ModelTextRequest, task
 async def run_on_worker(
     gateway: ModelGateway, served: ServedModel, task: Callable[[], CooperativeTask[ResultT]]
 ) -> ResultT:
-    """What comes of `task`, done between the steps of whoever else asks the model, in the time that a request has."""
+    """Run `task` between the decoding steps of other requests, within the request deadline."""
 
     def turns() -> Iterator[tuple[ResultT] | None]:
         yield ((yield from task()),)
@@ -187,9 +185,9 @@ async def run_on_worker(
 
 
 def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
-    """At its checkpoint, with its heads scaled."""
+    """Return the model at the requested checkpoint, with scaled heads."""
     model = served.load_checkpoint(request.checkpoint)
-    config = model.network.config  # an exported model has no network to look into, and says so here
+    config = model.network.config  # raises for exported models, which have no network
     if config.decoder_only:
         raise ApiError("no_source", model=served.name)
     heads = parse_heads(config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
@@ -197,7 +195,7 @@ def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
 
 
 def parse_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:
-    """With numbers for names, as the library has them."""
+    """Check sites and heads, and convert head names to integers."""
     known = sites(config)
     for site, scales in heads.items():
         if site not in known:
@@ -211,7 +209,7 @@ def parse_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict
 def encode_within_limit(
     text: str, tokenizer: Tokenizer, prefix: Ids, max_tokens: int, side: str = "source"
 ) -> tuple[int, ...]:
-    """The ids of a text behind those that the model puts before it. With eos they may be `most`."""
+    """Return the prefix and the ids of a text. `max_tokens` includes the prefix and EOS."""
     if side == "source" and not text.strip():
         raise ApiError("empty_text")
     ids = tokenizer.encode(text)
@@ -224,7 +222,7 @@ def encode_within_limit(
 
 
 def _shorter_texts(text: str, tokenizer: Tokenizer, max_tokens: int) -> dict[str, object]:
-    """What could be sent instead; by sentence only where each sentence is short enough."""
+    """Return shorter texts to send instead: a truncated text, and the sentences if each one fits."""
     parts = split_sentences(text)
     choices, chinese = [f"first {max_tokens} tokens"], [f"前 {max_tokens} 个词元"]
     texts: list[object] = [_truncate(text, tokenizer, max_tokens)]
@@ -234,9 +232,9 @@ def _shorter_texts(text: str, tokenizer: Tokenizer, max_tokens: int) -> dict[str
 
 
 def _truncate(text: str, tokenizer: Tokenizer, max_tokens: int) -> str:
-    """As much of it as has so many tokens, up to the end of a word where there are spaces.
+    """Return the longest beginning of a text with at most `max_tokens` tokens, cut at a space if possible.
 
-    Taken from the text itself: what tokens read as need not be what was written.
+    The text itself is cut, because decoding its tokens may not reproduce it.
     """
     fits, too_much = 0, len(text)
     while too_much - fits > 1:

@@ -17,14 +17,14 @@ _WORD_LEVEL_TOKENIZERS = (
     "spaced",
     "characters",
     "decomposed",
-)  # kinds of tokenizers whose pieces are not put together
+)  # tokenizers whose pieces are not joined into words
 TOP_TOKENS = 10
 
 
 def group_words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
-    """The places of the pieces of each word. A word begins at a space, and each sign of a script without spaces is one.
+    """Return the indices of the pieces of each word. A word begins at a space.
 
-    Control tokens and symbols stand alone.
+    Each character of a script without spaces is a word, as are control tokens and symbols.
     """
     groups: list[list[int]] = []
     joinable = False
@@ -39,8 +39,8 @@ def group_words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
 
 
 def _begins_word(tokenizer: Tokenizer, previous: Ids, token: int) -> bool:
-    """Whether its text begins with a space behind what was said, or needs none before it."""
-    nearest = previous[-4:]  # of a character that is cut into bytes, the first ones
+    """Return whether the token's text begins with a space or with a character of a script without spaces."""
+    nearest = previous[-4:]  # enough for a character split into bytes
     text, longer = tokenizer.decode(nearest), tokenizer.decode([*nearest, token])
     new = longer[len(text) :] if longer.startswith(text) else ""
     return new[:1].isspace() or (new[:1] != "" and find_script(new[0]) in SCRIPTS_WITHOUT_SPACES)
@@ -49,9 +49,9 @@ def _begins_word(tokenizer: Tokenizer, previous: Ids, token: int) -> bool:
 def resolve_prefix_ids(
     prefix: Sequence[str | int], tokenizer: Tokenizer, log_probabilities: Callable[[list[int]], Sequence[float]]
 ) -> tuple[int, ...]:
-    """The ids of a prefix; eos may be the last. Where several pieces read the same, the most probable one is meant.
+    """Return the ids of a prefix. Only the last may be EOS. Of several ids with the same piece, use the most probable.
 
-    `log_probabilities` are those of every next token behind some ids.
+    `log_probabilities` returns the log-probability of every next token after some ids.
     """
     ids: list[int] = []
     by_label = _ids_by_label(tokenizer) if any(isinstance(piece, str) for piece in prefix) else {}
@@ -83,7 +83,7 @@ def _resolve_piece(
 
 
 def _ids_by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
-    """The ids of each piece that an answer can hold."""
+    """Return the ids of each piece that an output can contain."""
     found: dict[str, tuple[int, ...]] = {}
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
         if token == UNK or token > EOS:
@@ -94,7 +94,7 @@ def _ids_by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
 def describe_predictions(
     logits: Float[Tensor, "T V"], predicted: Sequence[int], tokenizer: Tokenizer, count: int = TOP_TOKENS
 ) -> list[dict[str, Any]]:
-    """Of each token that stands there, and the most probable ones beside it. Entropy is in nats."""
+    """Describe each predicted token and the `count` most probable tokens at its position. Entropy is in nats."""
     log_probs = logits.float().log_softmax(-1)
     probabilities = log_probs.exp()
     labels = torch.tensor(list(predicted), device=logits.device)[:, None]

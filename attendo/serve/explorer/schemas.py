@@ -28,12 +28,12 @@ HeadScale = Annotated[float, Field(ge=0, le=10)]
 PieceOrId = Annotated[str, Field(max_length=200)] | NonNegativeInt
 _BEAM_OPTIONS = ("beam", "groups", "diversity", "stop", "patience")
 _SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical", "seed")
-Number = float | None  # None: it is not finite, or there is none
+Number = float | None  # None: not finite, or missing
 Matrix = list[list[Number]]
 
 
 class ExplorerDecodingOptions(RequestModel):
-    """How an answer is found, by the names of the command line. What is null is as the model has it."""
+    """Decoding options by their command line names. Null uses the model's setting."""
 
     kind: Literal["greedy", "beam", "sample"] = "greedy"
     n_best: Annotated[int, Field(ge=1, le=12)] = 1
@@ -60,7 +60,7 @@ class ExplorerDecodingOptions(RequestModel):
     repetition_penalty: RepetitionPenalty | None = None
 
     def to_generate_options(self) -> dict[str, Any]:
-        """As `TextModel.generate` takes them: those that concern this kind."""
+        """Return the options that apply to this kind, by the names of `TextModel.generate`."""
         given = {name: each for name, each in self.model_dump(exclude={"kind"}).items() if each is not None}
         if self.kind != "sample":
             given = {name: each for name, each in given.items() if name not in _SAMPLING_OPTIONS}
@@ -77,7 +77,7 @@ class ExplorerDecodingOptions(RequestModel):
 
 
 class ModelTextRequest(RequestModel):
-    """About one text and one model."""
+    """Request about one text and one model."""
 
     model: ModelName | None = None
     checkpoint: Annotated[str, Field(max_length=100)] | None = None
@@ -86,13 +86,13 @@ class ModelTextRequest(RequestModel):
 
 
 class ScaledHeadsRequest(ModelTextRequest):
-    """Where heads may count for less: {"decoder.0.cross": {"3": 0.0}}."""
+    """Request with scaled attention heads: {"decoder.0.cross": {"3": 0.0}}."""
 
     heads: dict[str, dict[str, HeadScale]] = Field(default_factory=dict, max_length=1000)
 
 
 class TargetRequest(ScaledHeadsRequest):
-    """Also about an answer: the given one, or the model's own by `decoder`."""
+    """Request about a source and a target. Without `target`, the model generates it with `decoder`."""
 
     target: str | None = None
 
@@ -180,7 +180,7 @@ class GeneratedHypothesis(ResponseModel):
 
 
 class AnswerResponse(ResponseModel):
-    """Best first."""
+    """Hypotheses, best first, and alternative texts."""
 
     source: SourcePieces
     unknown: list[str]
@@ -195,7 +195,7 @@ class LikelyToken(ResponseModel):
 
 
 class DecodingStep(ResponseModel):
-    """A token of the answer, and what there was to choose from."""
+    """A token of the output and the most probable tokens at its position."""
 
     read: list[str]
     chosen: str
@@ -272,7 +272,7 @@ class AblationAfter(AblationBefore):
 
 
 class AblateResponse(ResponseModel):
-    """`delta` is what the log-probability of the old answer changes by."""
+    """Output before and after. `delta` is the change in log-probability of the original output."""
 
     before: AblationBefore
     after: AblationAfter
@@ -280,7 +280,7 @@ class AblateResponse(ResponseModel):
 
 
 class ModelDescription(ResponseModel):
-    """What an exported model does not tell is null."""
+    """Description of a model. Fields about the network are null for exported models."""
 
     name: str
     direction: str | None
@@ -313,7 +313,7 @@ class TrainingPoint(ResponseModel):
 
 
 class TrainingResponse(ResponseModel):
-    """A validation has its step, its loss, and every score of the run by its name."""
+    """Training history. A validation has its step, its loss and every score by name."""
 
     metrics: list[TrainingPoint]
     every: int
@@ -336,14 +336,14 @@ class FormulasResponse(ResponseModel):
 
 
 class PiecesAndWords(ResponseModel):
-    """`words` are the places of the pieces that make each."""
+    """Pieces, and for each word the indices of its pieces."""
 
     pieces: list[str]
     words: list[list[int]]
 
 
 class TargetPieces(ResponseModel):
-    """`unknown` are the words of a target that was given and that the vocabulary lacks, in order."""
+    """Pieces of the target. `unknown` are the words of a given target that are not in the vocabulary, in order."""
 
     read: list[str]
     predicted: list[str]
@@ -363,7 +363,7 @@ class PredictedToken(ResponseModel):
 
 
 class MapLocation(ResponseModel):
-    """Of the maps of one kind in the block: counted in numbers and in bytes."""
+    """Location of the maps of one type in the block. `offset` counts numbers, `byte_offset` counts bytes."""
 
     shape: list[int]
     offset: int
@@ -389,7 +389,7 @@ class TraceHeadStats(ResponseModel):
 
 
 class TraceAttentionStats(ResponseModel):
-    """By layer and head."""
+    """Head statistics by layer and head."""
 
     encoder_self: list[list[TraceHeadStats]]
     decoder_self: list[list[TraceHeadStats]]
@@ -402,7 +402,7 @@ class AttentionRollout(ResponseModel):
 
 
 class TraceResponse(ResponseModel):
-    """`block` is all maps behind one another as float16 in base64."""
+    """Trace of a pair. `block` is the concatenation of all maps as float16 in base64."""
 
     source: PiecesAndWords
     target: TargetPieces
@@ -424,7 +424,7 @@ class AxisLabels(ResponseModel):
 
 
 class MaskResponse(ResponseModel):
-    """A score that the mask has taken away is null."""
+    """Attention scores and weights. Masked scores are null."""
 
     labels: AxisLabels
     text: str

@@ -1,4 +1,4 @@
-"""What a view is about: a source, and the answer to it that was given or that the model finds."""
+"""The inspected pair: a source, and a target that is given or generated."""
 
 from dataclasses import dataclass
 
@@ -14,21 +14,21 @@ from attendo.text_model.trace import EncodedPair, Trace, trace_pair
 
 @dataclass(frozen=True)
 class InspectedPair:
-    """A source and its answer as ids, and the model that is asked about them, its heads scaled where some are."""
+    """Source and target as ids, and the model, possibly with scaled heads."""
 
     model: TextModel
-    source: tuple[int, ...]  # eos left out
-    target: tuple[int, ...]  # of the answer, eos left out
-    cut: bool  # whether its end did not come, or was forced by the limit
-    has_end: bool  # whether eos is predicted
-    text: str  # of the answer
+    source: tuple[int, ...]  # without EOS
+    target: tuple[int, ...]  # without EOS
+    cut: bool  # the length limit was reached before the end, or forced EOS
+    has_end: bool  # EOS is predicted
+    text: str  # of the target
     target_given: bool
-    unknown: tuple[str, ...]  # words of the source that the vocabulary lacks
+    unknown: tuple[str, ...]  # words of the source that are not in the vocabulary
     unknown_in_target: tuple[str, ...] = ()
 
     @staticmethod
     def build(model: TextModel, request: TargetRequest, settings: ServeSettings) -> "CooperativeTask[InspectedPair]":
-        """Where no answer is given, the model's own is searched for, token by token."""
+        """Build the pair. Without a target in the request, the model generates one, token by token."""
         search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
         unknown = tuple(model.source_tokenizer.unknown(request.text))
         if request.target is None:
@@ -46,7 +46,7 @@ class InspectedPair:
 
     @property
     def predicted_ids(self) -> tuple[int, ...]:
-        """An answer that was cut before its end never came to predict eos."""
+        """Return the predicted ids. A target cut before its end has no EOS."""
         return (*self.target, EOS) if self.has_end else self.target
 
     @property
@@ -61,7 +61,7 @@ class InspectedPair:
         return trace_pair(model.network, pair, heads, masked, layer)
 
     def log_probabilities(self, model: TextModel | None = None) -> list[float]:
-        """Of each token that stands there, by this model or another one."""
+        """Return the log-probability of each predicted token, from this model or another one."""
         model = model or self.model
         with model.runtime.inference_mode():
             (scored,) = model.runtime.score([Example(self.source, self.target)], model.target_tokenizer)

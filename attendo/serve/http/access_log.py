@@ -1,4 +1,4 @@
-"""Lines that tell what was asked and how it went, never by whom or in which words: as text, or as JSON."""
+"""Access log as text or JSON lines, without texts, addresses or keys."""
 
 import logging
 import re
@@ -15,31 +15,27 @@ from pydantic_core import to_json
 
 REQUEST_ID_HEADER = b"x-request-id"
 HTTP_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-QUIET_PATHS = (
-    "/livez",
-    "/readyz",
-    "/health",
-    "/metrics",
-)  # asked every few seconds, and told only when something is wrong
-_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")  # nothing that could end a line, or be mistaken for something else
+# Requested every few seconds, so logged only on errors.
+QUIET_PATHS = ("/livez", "/readyz", "/health", "/metrics")
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")  # no line breaks or separators of the log
 _log = logging.getLogger("attendo.serve.requests")
 
 
 @dataclass
 class AccessLogEntry:
-    """One request. All that is known of it is what may be written down."""
+    """Log entry of one request."""
 
     request_id: str
     method: str = ""
-    route: str = ""  # as the application has it, with names in braces for what differs
+    route: str = ""  # path template, with parameter names in braces
     status: int = 0
     seconds: float = 0.0
     source_tokens: int = 0
     target_tokens: int = 0
-    refused: str = ""  # the code of the message that it was refused with
+    refused: str = ""  # error code if the request was rejected
 
     def __post_init__(self) -> None:
-        # Once is enough: what else it asks of a model is not turned away for those who wait. Not written down.
+        # A request is admitted once: its later jobs are not rejected because of the queue. Not logged.
         self.admitted = False
 
     def write(self) -> None:
@@ -50,18 +46,18 @@ class AccessLogEntry:
 
 _LOGGED_FIELDS = tuple(each.name for each in fields(AccessLogEntry))
 
-# The request that is being answered: whoever counts something for it finds it here.
+# Entry of the current request, to which token counts and error codes are added.
 current_request: ContextVar[AccessLogEntry | None] = ContextVar("attendo_request", default=None)
 
 
 def current_request_id() -> str | None:
-    """Of the request that is being answered; none where nothing is, as in the threads that compute."""
+    """Return the id of the current request; None outside of a request, as in worker threads."""
     entry = current_request.get()
     return None if entry is None else entry.request_id
 
 
 def get_request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The one that the client gave, where it can be written down; otherwise a new one."""
+    """Return the client's request id if it is safe to log, otherwise a new one."""
     given = [value for name, value in headers if name == REQUEST_ID_HEADER]
     if len(given) == 1 and _SAFE_ID.fullmatch(given[0]):
         return given[0].decode("ascii")
@@ -69,16 +65,16 @@ def get_request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def error_location(error: BaseException) -> str:
-    """The kind of an error and where it was raised. Its message is left out: it may hold what somebody wrote."""
+    """Return the type of an error and where it was raised. The message may contain user text, so it is omitted."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     places = " < ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))
     return f"{type(error).__name__} at {places or 'an unknown place'}"
 
 
 def log_config(log_format: Literal["text", "json"], level: str = "INFO") -> dict[str, Any]:
-    """For `logging.config.dictConfig`, and so for uvicorn: all lines of the process alike, on standard error.
+    """Return a configuration for `logging.config.dictConfig` and uvicorn: all lines in one format, on standard error.
 
-    uvicorn's own line for each request is left out: it holds the address of whoever asked, and what they asked for.
+    uvicorn's access log is disabled: it contains client addresses and paths.
     """
     return {
         "version": 1,
@@ -91,14 +87,14 @@ def log_config(log_format: Literal["text", "json"], level: str = "INFO") -> dict
         "root": {"handlers": ["lines"], "level": "WARNING"},
         "loggers": {
             "attendo": {"level": level},
-            "uvicorn": {"level": "WARNING", "propagate": True},  # whatever it was told before
+            "uvicorn": {"level": "WARNING", "propagate": True},  # overrides an earlier configuration
             "uvicorn.access": {"handlers": ["nowhere"], "propagate": False},
         },
     }
 
 
 class LogFormatter(logging.Formatter):
-    """One line for each record, whatever is in it."""
+    """Formats each record as one line."""
 
     def __init__(self, log_format: Literal["text", "json"]) -> None:
         super().__init__()
@@ -118,7 +114,7 @@ class LogFormatter(logging.Formatter):
     def _collect_fields(self, record: logging.LogRecord) -> dict[str, Any]:
         entry = getattr(record, "entry", None)
         if isinstance(entry, AccessLogEntry):
-            # Not by asdict, which takes as long as the rest of the line: every refusal of a flood has one.
+            # Faster than asdict, which takes as long as the rest of the line. Every rejection of a flood logs one.
             return {name: getattr(entry, name) for name in _LOGGED_FIELDS} | {"seconds": round(entry.seconds, 4)}
         facts = {"message": _one_line(record.getMessage())}
         if (number := current_request_id()) is not None:
@@ -130,7 +126,7 @@ class LogFormatter(logging.Formatter):
 
 
 def _format_text(values: Mapping[str, Any]) -> str:
-    """For a person: what happened first, then names and values."""
+    """Format a line as text: the main fields first, then name=value pairs."""
     values = dict(values)
     head = [values.pop("time"), values.pop("level").upper(), values.pop("logger")]
     head += [str(values.pop(name)) for name in ("message", "method", "route", "status") if name in values]

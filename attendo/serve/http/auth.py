@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 _SCHEMES = ("bearer", "deepl-auth-key")
 _MIN_KEY_LENGTH = 8
-_KEY_PATTERN = re.compile(r"[!-~]+")  # what a header can carry
+_KEY_PATTERN = re.compile(r"[!-~]+")  # printable ASCII, valid in a header
 
 
 def require_key(gateway: "ModelGateway", key: str | None) -> None:
-    """Lets pass, or raises a refusal. Where no keys are set, everybody passes, also with a key."""
+    """Raise `ApiError` unless the key is valid. If no keys are set, any request passes."""
     keys = gateway.settings.keys
     if not keys:
         return
     if not key:
         raise ApiError("no_key")
-    given = key.encode(errors="surrogatepass")  # a body may hold half of a pair
-    # All of them, each in a time that tells nothing: neither how much of a key is right nor which one it was.
+    given = key.encode(errors="surrogatepass")  # a body may contain a lone surrogate
+    # Compare with all keys in constant time, so the duration reveals neither a prefix nor which key matched.
     fitting = [hmac.compare_digest(given, each.encode()) for each in keys]
     if not any(fitting):
         raise ApiError("bad_key")
 
 
 def bearer_token(request: Request) -> str | None:
-    """The key in the headers: as OpenAI's and Hugging Face's clients send it, as DeepL's do, or in X-API-Key."""
+    """Return the key from Authorization (Bearer, or DeepL-Auth-Key) or X-API-Key."""
     scheme, _, key = request.headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() in _SCHEMES and key.strip():
         return key.strip()
@@ -41,7 +41,7 @@ def bearer_token(request: Request) -> str | None:
 
 
 def read_keys(file: Path | None, environment: str | None) -> tuple[str, ...]:
-    """One a line, where a line that begins with # is none; or of a variable, with commas or spaces between them."""
+    """Read keys from a file, one per line with # comments, and from a variable, separated by commas or spaces."""
     lines: list[tuple[str, str]] = []
     if file is not None:
         try:
@@ -59,6 +59,6 @@ def read_keys(file: Path | None, environment: str | None) -> tuple[str, ...]:
 
 
 def check_key(key: str, origin: str) -> None:
-    """Whether it is one that a header can carry and nobody guesses; the key itself is not for a terminal."""
+    """Raise `UsageError` if a key is too short or not valid in a header. The error does not contain the key."""
     if not _KEY_PATTERN.fullmatch(key) or len(key) < _MIN_KEY_LENGTH:
         raise UsageError("invalid_api_key", place=origin, min_length=_MIN_KEY_LENGTH)

@@ -14,13 +14,13 @@ from starlette.requests import Request
 
 from attendo.serve.http.errors import ApiError
 
-_MAX_FORM_FIELDS = 1_000  # of a form; each text is one
+_MAX_FORM_FIELDS = 1_000  # of a form; each text is a field
 _NOT_UTF8 = "its fields are not UTF-8"
-_MAX_JSON_KEYS = 1_000  # of an object: to say of each that it is unknown takes longer than to answer
+_MAX_JSON_KEYS = 1_000  # of an object: reporting each as unknown takes longer than a translation
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 ModelName = Annotated[str, Field(max_length=500)]
-# Beyond these bounds numbers only overflow.
+# Values outside these bounds only overflow.
 Normalise = Literal["none", "average", "gnmt", "reward"]
 StopRule = Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"]
 Diversity = Annotated[float, Field(ge=0, le=100)]
@@ -38,7 +38,7 @@ PenaltyWeight = Annotated[float, Field(ge=0, le=100)]
 
 
 async def parse_form(request: Request, max_files: int = _MAX_FORM_FIELDS) -> FormData:
-    """To be closed when done: a file in it may lie on disk until then. Without a form it is empty."""
+    """Parse the form of a request; empty if there is none. Close it after use: uploads may be temporary files."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         return FormData([*parse_pairs(await request.body())])
@@ -53,7 +53,7 @@ async def parse_form(request: Request, max_files: int = _MAX_FORM_FIELDS) -> For
 
 
 def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
-    """Names and values of a form or an address. Starlette would take raw UTF-8 for Latin-1, and so another text."""
+    """Parse the fields of a form or query string as UTF-8. Starlette would decode raw UTF-8 as Latin-1."""
     try:
         return parse_qsl(encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FORM_FIELDS)
     except UnicodeDecodeError:
@@ -63,7 +63,7 @@ def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
 
 
 class _Utf8MultiPartParser(MultiPartParser):
-    """Every field is UTF-8, whatever charset the form speaks of: Starlette would read by any codec, or as Latin-1."""
+    """Decodes every field as UTF-8. Starlette would use the declared charset, or Latin-1."""
 
     def on_part_begin(self) -> None:
         super().on_part_begin()
@@ -79,7 +79,7 @@ class _Utf8MultiPartParser(MultiPartParser):
 
 
 async def request_params(request: Request) -> dict[str, Any]:
-    """Of a JSON body its own; otherwise those of the address, then those of a form that the address has not."""
+    """Return the parameters of a JSON body, or those of the query string and the form. The query string wins."""
     if is_json(request):
         return await read_json_object(request)
     return _keep_first([*parse_pairs(request.scope["query_string"]), *await _read_form_fields(request)])
@@ -91,7 +91,7 @@ def is_json(request: Request) -> bool:
 
 
 async def read_json_object(request: Request) -> dict[str, Any]:
-    """The body, parsed strictly, whatever it is declared as."""
+    """Return the body, parsed as strict JSON regardless of its content type."""
     try:
         found = from_json(await request.body(), allow_inf_nan=False)
     except ValueError as error:
@@ -102,7 +102,7 @@ async def read_json_object(request: Request) -> dict[str, Any]:
 
 
 async def _read_form_fields(request: Request) -> list[tuple[str, Any]]:
-    """Of a form. Files are left out: nobody asks for them here."""
+    """Return the fields of a form without its files."""
     form = await parse_form(request)
     try:
         return [(name, each) for name, each in form.multi_items() if not isinstance(each, UploadFile)]
@@ -111,7 +111,7 @@ async def _read_form_fields(request: Request) -> list[tuple[str, Any]]:
 
 
 def _keep_first(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Where a name is given twice the first one counts, as for servers that clients were written against."""
+    """Keep the first value of a repeated name, as the original servers of the clients do."""
     found: dict[str, Any] = {}
     for name, value in items:
         found.setdefault(name, value)
@@ -119,7 +119,7 @@ def _keep_first(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class StrictRoute(APIRoute):
-    """A route whose body is parsed by pydantic's own parser."""
+    """A route whose body is parsed by pydantic's strict JSON parser."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -142,12 +142,12 @@ class _StrictRequest(Request):
 
 
 class RequestModel(BaseModel):
-    """Numbers are numbers and texts are texts: nothing is turned into the other."""
+    """Base class of requests, with strict types: no coercion between strings and numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class ResponseModel(BaseModel):
-    """What an answer holds, and nothing beside it; a number that is not finite is null."""
+    """Base class of responses. A number that is not finite becomes null."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

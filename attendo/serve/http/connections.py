@@ -1,4 +1,4 @@
-"""Connections that end when whoever made them is too slow to ask, or to read: without that, a few can take them all."""
+"""Connection limit and timeouts for clients that send or read too slowly."""
 
 import asyncio
 import logging
@@ -14,15 +14,14 @@ from attendo.serve.http.errors import ApiError
 from attendo.serve.http.middleware import SECURITY_HEADERS
 from attendo.serve.settings import ServeSettings
 
-_ACCEPT_BACKLOG = (
-    16  # taken in by one turn of the event loop: each is an open file, and it takes some turns to close one
-)
-_WARN_INTERVAL_SECONDS = 60.0  # between two lines of the log about too many
+# Connections accepted per iteration of the event loop. Each is an open file, and closing one takes some iterations.
+_ACCEPT_BACKLOG = 16
+_WARN_INTERVAL_SECONDS = 60.0  # between two log lines about too many connections
 _log = logging.getLogger("attendo.serve")
 
 
 def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
-    """Of `uvicorn.Config`: the limits that hold before a request has become one, and how its lines are written."""
+    """Return options of `uvicorn.Config`: connection and header limits, and the log format."""
     return {
         "http": type(
             "TimedConnection",
@@ -31,7 +30,7 @@ def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
         ),
         "backlog": _ACCEPT_BACKLOG,
         "ws": "none",
-        "h11_max_incomplete_event_size": 2 * settings.header_bytes,  # up to here the guard refuses with words
+        "h11_max_incomplete_event_size": 2 * settings.header_bytes,  # up to here `RequestGuard` sends the error
         "server_header": False,
         "access_log": False,
         "log_config": log_config(settings.log_format, settings.log_level.upper()),
@@ -39,11 +38,11 @@ def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
 
 
 class ConnectionLimiter:
-    """All connections of a server: where there are too many, those who ask for nothing make room for those who come."""
+    """Limits the connections of a server. Above the limit the longest idle connection is closed."""
 
     def __init__(self, max_connections: int) -> None:
         self.max_connections = max_connections
-        self.idle: dict[TimedH11Protocol, None] = {}  # has not asked, or not all of it; the longest first
+        self.idle: dict[TimedH11Protocol, None] = {}  # without complete headers, longest idle first
         self._warned_at = -_WARN_INTERVAL_SECONDS
 
     def evict_idle(self, new: "TimedH11Protocol") -> None:
@@ -56,14 +55,14 @@ class ConnectionLimiter:
         longest.unregister()
 
     def _warn(self) -> None:
-        """Once in a while: a line for each would fill the disk of whoever is flooded."""
+        """Log at most once per interval: a line per connection would fill the disk during a flood."""
         if (now := time.monotonic()) >= self._warned_at + _WARN_INTERVAL_SECONDS:
             self._warned_at = now
             _log.warning("more than %d connections: those that ask for nothing are closed", self.max_connections)
 
 
 class TimedH11Protocol(H11Protocol):
-    """uvicorn waits for the next request on a connection that was used, but without end for the rest of a request."""
+    """HTTP connection with timeouts. uvicorn has none for incomplete headers or for slow readers."""
 
     timeout = 10.0
     limiter = ConnectionLimiter(1000)
@@ -87,7 +86,7 @@ class TimedH11Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def unregister(self) -> None:
-        """It counts no more."""
+        """Remove the connection from the count."""
         self.limiter.idle.pop(self, None)
         self.connections.discard(self)
 
@@ -99,7 +98,7 @@ class TimedH11Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # all headers are there; the guard looks after the body
+        if self.conn.their_state is not h11.IDLE:  # headers are complete; `RequestGuard` limits the body
             _cancel_timer(self._header_timer)
             self._header_timer = None
             self.limiter.idle.pop(self, None)
@@ -115,13 +114,13 @@ class TimedH11Protocol(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no request at all."""
+        """Send the error of malformed HTTP."""
         most = self.config.h11_max_incomplete_event_size or 0
         too_large = len(self.conn.trailing_data[0]) > most
         self.send_error(ApiError("headers_too_large", most=most) if too_large else ApiError("bad_http"))
 
     def send_error(self, error: ApiError) -> None:
-        """Before anybody knows what is asked for: there is no path, so it is told in our own shape."""
+        """Send an error before the path is known, in the format of the native API."""
         number = get_request_id(())
         body = to_json(error.content(request_id=number))
         headers = {

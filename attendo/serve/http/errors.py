@@ -19,11 +19,11 @@ from attendo.messages.message import LANGUAGES, Language
 from attendo.serve.http.access_log import current_request, current_request_id, error_location
 from attendo.settings import suggest_name
 
-RETRY_SECONDS = {429: 1, 503: 5}  # after which it is worth asking again: told with these statuses
+RETRY_SECONDS = {429: 1, 503: 5}  # Retry-After header of these statuses
 _MAX_FAULTS = 5
-_MAX_VALUE_CHARACTERS = 100  # signs of what was sent
-_MAX_DETAIL_CHARACTERS = 2000  # characters of all faults of a request
-_MIN_SIMILARITY = 0.7  # from 0 to 1: how much of two names is the same
+_MAX_VALUE_CHARACTERS = 100  # of a value from the request
+_MAX_DETAIL_CHARACTERS = 2000  # of all validation errors of a request
+_MIN_SIMILARITY = 0.7  # from 0 to 1, `SequenceMatcher.ratio` of two names
 _FORM_CONTENT_TYPES = ("multipart/", "application/x-www-form-urlencoded")
 _log = logging.getLogger("attendo.serve")
 ApiName = Literal["ours", "deepl", "openai", "huggingface", "libretranslate"]
@@ -34,12 +34,12 @@ API_PREFIXES: dict[str, ApiName] = {
     "/hf/": "huggingface",
     "/download_file/": "libretranslate",
 }
-# Clients of DeepL and LibreTranslate take 403 for a matter of keys; all else has one status everywhere.
+# Clients of DeepL and LibreTranslate expect 403 for key errors. All other errors have the same status in every API.
 STATUS_OVERRIDES: dict[ApiName, dict[str, int]] = {
     "deepl": {"no_key": 403, "bad_key": 403},
     "libretranslate": {"no_key": 403, "bad_key": 403},
 }
-# Software compares these words.
+# Clients compare these strings.
 LIBRETRANSLATE_MESSAGES = {
     "no_key": "Invalid API key",
     "bad_key": "Invalid API key",
@@ -50,9 +50,9 @@ OPENAI_CODES = {"no_key": "invalid_api_key", "bad_key": "invalid_api_key", "unkn
 
 
 class ApiError(HTTPException):
-    """A request that cannot be met, by the code of its message; `extra` is told beside it.
+    """Error response with the code of its message; `extra` adds fields to the body.
 
-    `extra={"param": name}` names the field at fault, for which OpenAI's errors have a place.
+    `extra={"param": name}` names the invalid field, as OpenAI's errors do.
     """
 
     def __init__(self, code: str, extra: Mapping[str, Any] | None = None, **values: Any) -> None:
@@ -61,9 +61,9 @@ class ApiError(HTTPException):
         self.english, self.chinese = (render_message(code, values, language) for language in LANGUAGES)
 
     def content(self, path: str = "", request_id: str | None = None) -> dict[str, Any]:
-        """In the shape of the API that `path` belongs to; without one, in our own.
+        """Return the body in the error format of the API of `path`, by default the native one.
 
-        The id is that of the request that is being answered, unless another is given.
+        The default of `request_id` is the id of the current request.
         """
         told = {"code": self.code, "message": self.english, "message_zh": self.chinese, **self.extra}
         if (number := request_id or current_request_id()) is not None:
@@ -75,7 +75,7 @@ class ApiError(HTTPException):
 
 
 def build_error_response(error: ApiError, path: str, request_id: str | None = None) -> Response:
-    """The answer to a request at `path` that is refused."""
+    """Return the error response to a request at `path`."""
     answered = json_response(error.content(path, request_id), error.status(path))
     if answered.status_code in RETRY_SECONDS:
         answered.headers["retry-after"] = str(RETRY_SECONDS[answered.status_code])
@@ -85,20 +85,20 @@ def build_error_response(error: ApiError, path: str, request_id: str | None = No
 
 
 def render_error(error: ApiError, path: str) -> Response:
-    """Rendered for the request that is being answered now."""
+    """Return the error response to the current request and record its code."""
     return build_error_response(_record_error(error), path, current_request_id())
 
 
 def json_response(content: Any, status: int = 200) -> Response:
-    """JSON, with null for what is no finite number."""
+    """Return a JSON response. Numbers that are not finite become null."""
     return Response(to_json(content, inf_nan_mode="null"), status, media_type="application/json")
 
 
 def to_api_error(error: Exception) -> ApiError:
-    """What to tell of an error, wherever it was raised. It is noted for whoever counts."""
+    """Convert any error to an `ApiError` and record its code for metrics and log."""
     if isinstance(error, ApiError):
         refusal = error
-    elif isinstance(error, ModelError):  # which speaks of the model, never of what was asked
+    elif isinstance(error, ModelError):  # about the model, not the request
         _log.error("a model failed: %s", error)
         refusal = ApiError("model_error", detail=error)
     elif isinstance(error, AttendoError):
@@ -110,7 +110,7 @@ def to_api_error(error: Exception) -> ApiError:
 
 
 def handle_errors(app: FastAPI, known: Sequence[str]) -> None:
-    """`known` are the names of fields: a mistyped one is told the nearest."""
+    """Install the exception handlers. `known` are field names, from which typos get a suggestion."""
 
     async def unfit(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -127,11 +127,11 @@ async def _handle_exception(request: Request, error: Exception) -> Response:
 
 
 async def _handle_http_exception(request: Request, error: Exception) -> Response:
-    """What Starlette and FastAPI refuse by themselves is told as we tell it."""
+    """Render errors of Starlette and FastAPI in our formats."""
     assert isinstance(error, HTTPException)
     path = request.scope["path"]
     response = render_error(error if isinstance(error, ApiError) else _from_http_exception(request, error), path)
-    response.headers.update(error.headers or {})  # with 405, which methods there are
+    response.headers.update(error.headers or {})  # such as Allow with status 405
     return response
 
 
@@ -147,7 +147,7 @@ def _from_http_exception(request: Request, error: HTTPException) -> ApiError:
 
 
 def _record_error(error: ApiError) -> ApiError:
-    """For whoever counts, and for the line that the request will have in the log."""
+    """Record the code for the metrics and the access log."""
     if (entry := current_request.get()) is not None:
         entry.refused = error.code
     return error
@@ -161,13 +161,13 @@ def _from_validation_error(error: RequestValidationError, known: Sequence[str]) 
 
 
 def _field_path(fault: Mapping[str, Any]) -> str:
-    """The field that is at fault; none where it is the body as a whole."""
+    """Return the path of the invalid field; empty for the whole body."""
     return ".".join(str(part) for part in fault["loc"] if part != "body")[:_MAX_VALUE_CHARACTERS]
 
 
 def _describe_fault(fault: Mapping[str, Any], known: Sequence[str]) -> MessagePart:
     name = _field_path(fault)
-    if not name:  # there is no body, or it was sent as something else
+    if not name:  # no body, or another content type
         return MessagePart("body_not_an_object")
     last = str(fault["loc"][-1])[:_MAX_VALUE_CHARACTERS]
     others = [each for each in known if each != last]  # another request may have a field of that name
@@ -181,7 +181,7 @@ def _describe_fault(fault: Mapping[str, Any], known: Sequence[str]) -> MessagePa
 
 
 class _Choices(Localized):
-    """The values that a field may have, of which pydantic makes the list 'a', 'b' or 'c'."""
+    """Allowed values of a field, which pydantic lists as 'a', 'b' or 'c'."""
 
     def __init__(self, choices: str) -> None:
         self._choices = choices
@@ -191,9 +191,9 @@ class _Choices(Localized):
 
 
 def suggest(name: str, known: Sequence[str]) -> str:
-    """What a mistyped name may have been meant to be.
+    """Return a suggestion for a mistyped name.
 
-    A request that uses the names of another API has not mistyped them: `beam` is not meant to be `stream`.
+    Only similar names are suggested: a name of another API is not a typo, such as `beam` for `stream`.
     """
     return suggest_name(name, [each for each in known if SequenceMatcher(None, each, name).ratio() >= _MIN_SIMILARITY])
 
@@ -201,7 +201,7 @@ def suggest(name: str, known: Sequence[str]) -> str:
 def api_for_path(path: str) -> ApiName:
     if path in LIBRETRANSLATE_PATHS:
         return "libretranslate"
-    if path in ("/", "/hf"):  # where Hugging Face's client posts to; a browser that gets the page at / reads no errors
+    if path in ("/", "/hf"):  # Hugging Face's client posts here; browsers only GET the page
         return "huggingface"
     return next((shape for prefix, shape in API_PREFIXES.items() if path.startswith(prefix)), "ours")
 
@@ -211,7 +211,7 @@ def status_for(api: ApiName, code: str, status: int) -> int:
 
 
 def error_body(api: ApiName, status: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """`fields` is what our own API tells: a code, a message in English, and more that only some have a place for."""
+    """Return the error body in the format of an API. `fields` are those of the native API."""
     code, english = fields["code"], fields["message"]
     if api == "deepl":
         return {"message": english, "detail": code}

@@ -1,4 +1,4 @@
-"""What happened and how things stand, in numbers, as Prometheus reads them: no text, address or key is among them."""
+"""Prometheus metrics. They contain no texts, addresses or keys."""
 
 import ipaddress
 import resource
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from attendo.serve.scheduling.registry import ServedModel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-CLIENT_CLOSED_REQUEST = (
-    499  # the status of a request whose client left: nothing was answered, and nginx counts it so too
-)
+CLIENT_CLOSED_REQUEST = 499  # status if the client disconnects before the response, as in nginx
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 8.0, 10.0, 30.0)
 _FORWARD_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class ServerMetrics:
-    """Counts from any thread. Each application has its own, so that two in one process do not mix."""
+    """Metrics of one application; thread-safe. Each application has its own registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -50,7 +48,7 @@ class ServerMetrics:
         self._rejected = Counter("attendo_rejected", "Requests refused, by reason", ["reason"], registry=registry)
 
     def observe_request(self, route: str, status: int, seconds: float) -> None:
-        """`route` as the application has it, never the path that was asked for: that would be without end."""
+        """`route` is a path template, never the requested path: the number of labels must be bounded."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
@@ -63,7 +61,7 @@ class ServerMetrics:
             self._in_flight.dec()
 
     def count_tokens(self, model: str, source: int, target: int) -> None:
-        """Also for the line that the request will have in the log."""
+        """Count tokens in the metrics and in the access log entry."""
         self._source.labels(model).inc(source)
         self._target.labels(model).inc(target)
         if (entry := current_request.get()) is not None:
@@ -71,23 +69,23 @@ class ServerMetrics:
             entry.target_tokens += target
 
     def count_rejected(self, reason: str) -> None:
-        """The guard calls this for every refusal, wherever it was raised; nobody else needs to."""
+        """Count a rejected request. Only `RequestGuard` calls this."""
         self._rejected.labels(reason).inc()
 
     def count_cancelled(self) -> None:
-        """The guard calls this."""
+        """Count a cancelled request. Only `RequestGuard` calls this."""
         self._cancelled.inc()
 
     def observe_first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)
 
     def observe_times(self, queue: float, decoding: float) -> None:
-        """Seconds of a request that was answered."""
+        """Record the seconds of a finished request."""
         self._queue.observe(queue)
         self._decoding.observe(decoding)
 
     def register_models(self, models: "Sequence[ServedModel]") -> None:
-        """From now on what these models are doing is told too."""
+        """Add gauges and timings of these models."""
         self.registry.register(_LiveGauges(models))
         for each in models:
             each.worker.on_finished = self.observe_times
@@ -114,7 +112,7 @@ def routes(gateway: "ModelGateway") -> APIRouter:
 
 
 class _LiveGauges(Collector):
-    """What is looked up when it is asked for."""
+    """Gauges that are read at every scrape."""
 
     def __init__(self, models: "Sequence[ServedModel]") -> None:
         self._models = models
@@ -134,7 +132,7 @@ class _LiveGauges(Collector):
 
 
 def resident_bytes() -> int:
-    """Now, where the system tells it; otherwise the most there has been."""
+    """Return the resident memory or, without /proc, its maximum so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
         return pages * resource.getpagesize()
@@ -148,7 +146,7 @@ def _make_histogram(name: str, description: str, registry: CollectorRegistry, la
 
 
 def _is_local(request: Request) -> bool:
-    """What a proxy on this machine hands on came from elsewhere."""
+    """True for a request from this machine that no proxy has forwarded."""
     if request.client is None or any(name in request.headers for name in _FORWARD_HEADERS):
         return False
     try:

@@ -31,9 +31,9 @@ SECURITY_HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-DOCUMENT_PATHS = ("/v2/document", "/translate_file")  # whose bodies may be as large as a document
-# Where programs ask for texts. Whether one of them is to be refused while nobody has room is known before its body is
-# looked at, which is what a refusal costs most of: a flood of them must not hold up those who are being answered.
+DOCUMENT_PATHS = ("/v2/document", "/translate_file")  # their body limit is `documents_bytes`
+# Routes that generate text. If all models are full, their requests are rejected before the body is parsed. Parsing is
+# the largest cost of a rejection, and a flood must not slow down running requests.
 GENERATION_ROUTES = (
     "/translate",
     "/v2/translate",
@@ -44,13 +44,13 @@ GENERATION_ROUTES = (
     "/hf/models/{name}",
     "/api/v1/generate",
 )
-# Whoever has brought a document comes for it also while the server ends: the next one knows nothing of it.
+# Documents can be fetched while the server drains: they are lost when it ends.
 DOCUMENT_RESULT_ROUTES = ("/v2/document/{document_id}", "/v2/document/{document_id}/result")
-# Whoever watches a server asks it by an address that nobody named; nothing is told that another page could use.
+# Probes use addresses that are not in `hosts`. Their responses contain nothing that another page could exploit.
 PROBE_PATHS = ("/livez", "/readyz", "/health")
-_MAX_DRAIN_FACTOR = 8  # times the largest body: so much of one that is refused is read, for its client to hear why
+_MAX_DRAIN_FACTOR = 8  # times the body limit: bytes of a rejected body that are read so that the client reads the error
 _MAX_DRAIN_SECONDS = 2.0
-# Authorization must be named: the star leaves it out.
+# Authorization must be listed: * does not include it.
 _PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, HEAD, POST",
     "access-control-allow-headers": "Authorization, *",
@@ -61,9 +61,9 @@ UNKNOWN_ROUTE = "none"
 
 
 class RequestGuard:
-    """Reads the whole body itself, so that it can tell when a client leaves and stop the work then.
+    """Checks every request, and records it once in the metrics and the access log.
 
-    Everything about a request that is counted or written down is so here, once, whatever became of it.
+    It reads the whole body first, so that it can detect a disconnect and cancel the work.
     """
 
     def __init__(self, app: ASGIApp, gateway: "ModelGateway") -> None:
@@ -92,20 +92,20 @@ class RequestGuard:
             current_request.reset(token)
 
     async def _handle(self, scope: Scope, receive: Receive, sender: "_ResponseSender", entry: AccessLogEntry) -> None:
-        """Whatever goes wrong, somebody who waits is answered."""
+        """Handle a request and send an error response if anything fails."""
         try:
             there = await self._check_and_forward(scope, receive, sender, entry.route)
             entry.status = 0 if there else CLIENT_CLOSED_REQUEST
-        except asyncio.CancelledError:  # the server ends, and does not wait for this one
+        except asyncio.CancelledError:  # the server ends without waiting for this request
             await _send_error(ApiError("draining"), scope, receive, sender)
             raise
         except Exception as error:
-            # What came from the application has been answered and written down; this is for all else.
+            # Errors of the application have been sent and logged; this handles all others.
             refusal = ApiError("failed") if entry.refused else to_api_error(error)
             await _send_error(refusal, scope, receive, sender)
 
     async def _check_and_forward(self, scope: Scope, receive: Receive, sender: "_ResponseSender", route: str) -> bool:
-        """Whether the client stayed until it was answered."""
+        """Return False if the client disconnected before the response."""
         settings = self._settings
         most = settings.documents_bytes if scope["path"] in DOCUMENT_PATHS else settings.body_bytes
         incoming, allowed = _Body(receive, most), cors_headers(settings, scope["headers"])
@@ -123,7 +123,7 @@ class RequestGuard:
             await _send_error(ApiError("body_too_slow", seconds=settings.body_seconds), scope, receive, sender)
             return True
         except ApiError as refusal:
-            if not any(name == b"expect" for name, _ in scope["headers"]):  # else it has sent nothing, and waits
+            if not any(name == b"expect" for name, _ in scope["headers"]):  # else it awaits 100-continue
                 await incoming.drain(min(_MAX_DRAIN_SECONDS, settings.body_seconds))
             await _send_error(refusal, scope, receive, sender)
             return True
@@ -141,7 +141,7 @@ class RequestGuard:
         if scope["path"] not in PROBE_PATHS and (len(named) != 1 or host_name(named[0]) not in settings.hosts):
             raise ApiError("bad_host", host=", ".join(named)[:100])
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
-            # Two servers in a row may each believe another one, and take the end of a body for a request.
+            # Request smuggling: proxy and server may use different headers and read the end of a body as a request.
             raise ApiError("two_lengths")
         for name, value in headers:
             text = value.decode("latin-1").strip().lower()
@@ -160,7 +160,7 @@ class RequestGuard:
 
 
 class _ResponseSender:
-    """Sends, with headers of its own, and remembers how far it has come."""
+    """Sends a response with additional headers and records its status and completion."""
 
     def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
         self._send, self.headers = send, dict(headers)
@@ -177,18 +177,18 @@ class _ResponseSender:
         if message["type"] != "http.response.start" and not message.get("more_body", False):
             self.complete = True
         elif "body" in message:
-            await asyncio.sleep(0)  # whoever does nothing but send would keep the watch from seeing that nobody reads
+            await asyncio.sleep(0)  # lets the disconnect watcher run while a response is sent
 
 
 class _Body:
-    """What a client sends behind its headers: kept up to a limit, and beyond it only read."""
+    """Request body with a size limit."""
 
     def __init__(self, receive: Receive, max_bytes: int) -> None:
         self._receive, self._max_bytes = receive, max_bytes
         self._ended = False
 
     async def read(self) -> bytes | None:
-        """None where the client left before it had sent all of it."""
+        """Return the body, or None if the client disconnected before its end."""
         body = bytearray()
         while not self._ended:
             part = await self._receive_chunk()
@@ -200,7 +200,7 @@ class _Body:
         return bytes(body)
 
     async def drain(self, seconds: float) -> None:
-        """What comes of a body that is refused: a client that is cut off while it sends does not read the answer."""
+        """Read and discard the rest of a rejected body: a client cut off while sending does not read the response."""
         try:
             async with asyncio.timeout(seconds):
                 left = self._max_bytes * _MAX_DRAIN_FACTOR
@@ -217,7 +217,7 @@ class _Body:
 
 
 def host_name(host: str) -> str:
-    """Without the port; an address of IPv6 without its brackets."""
+    """Return the host without port, and an IPv6 address without brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -225,7 +225,7 @@ def host_name(host: str) -> str:
 
 
 async def _send_error(error: ApiError, scope: Scope, receive: Receive, sender: _ResponseSender) -> None:
-    """Unless something was answered already. What is left of the request is not read, so nothing can follow it."""
+    """Send an error unless a response has started. The connection is closed, as the body is not read to its end."""
     if sender.status:
         return
     response = render_error(error, scope["path"])
@@ -236,7 +236,7 @@ async def _send_error(error: ApiError, scope: Scope, receive: Receive, sender: _
 async def _run_until_disconnect(
     app: ASGIApp, scope: Scope, body: bytes, receive: Receive, sender: _ResponseSender
 ) -> bool:
-    """Runs the app until it has answered, or until nobody waits for the answer: then it is False."""
+    """Run the app until its response is complete. Cancel it and return False if the client disconnects first."""
     left, pending = asyncio.Event(), [body]
 
     async def replayed() -> Message:
@@ -254,7 +254,7 @@ async def _run_until_disconnect(
     watching = asyncio.ensure_future(watch())
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        # An answer that is complete ends the watch too.
+        # The watcher also ends when the response is complete.
         there = working.done() or sender.complete
         if not there:
             working.cancel()
@@ -268,14 +268,14 @@ async def _run_until_disconnect(
 
 
 def cors_headers(settings: ServeSettings, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """For the answer to a request with these headers.
+    """Return the CORS headers of the response to a request with these headers.
 
-    Credentials are never allowed: keys are sent by whoever knows them, so no page can use those of its visitors.
+    Credentials are never allowed: a page must send a key itself and cannot use those of its visitors.
     """
     if not settings.cors_origins:
         return {}
     every = "*" in settings.cors_origins
-    vary = {} if every else {"vary": "Origin"}  # lest a cache hand the answer for one page to another
+    vary = {} if every else {"vary": "Origin"}  # a cache must not reuse the response for another origin
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
     if len(origins) != 1 or not (every or origins[0] in settings.cors_origins):
         return vary
@@ -285,18 +285,18 @@ def cors_headers(settings: ServeSettings, headers: Iterable[tuple[bytes, bytes]]
 def preflight_headers(
     method: str, headers: Iterable[tuple[bytes, bytes]], allowed: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """What a browser that asks first is told; None where this is no such request, or nothing is allowed."""
+    """Return the headers of a CORS preflight response; None for other requests and for origins not allowed."""
     asks = method == "OPTIONS" and any(name == b"access-control-request-method" for name, _ in headers)
     return dict(_PREFLIGHT_HEADERS) if asks and "access-control-allow-origin" in allowed else None
 
 
 class RouteTemplates:
-    """The paths of an application, with names in braces for what differs."""
+    """Path templates of an application, with parameter names in braces."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
         paths = dict.fromkeys(each.path for each in iter_route_contexts(routes) if each.path is not None)
         self._fixed = {path for path in paths if "{" not in path}
-        # With `{name:path}` written as `{name}`, as the description of the API has it.
+        # `{name:path}` becomes `{name}`, as in the OpenAPI file.
         self._patterns = [compile_path(path)[:2] for path in paths if "{" in path]
 
     def match(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""The OpenAPI file says what really comes: every status of a route with its shape, also what is refused before it."""
+"""OpenAPI file with every status and error schema of a route, including errors of the middleware."""
 
 from collections import defaultdict
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from attendo.serve.settings import ServeSettings
 Responses = dict[int | str, dict[str, Any]]
 _SCHEMA_PREFIX = "#/components/schemas/"
 
-# What any request may be told, whatever it asks for.
+# Errors of any route.
 COMMON_ERRORS = (
     "bad_host",
     "two_lengths",
@@ -26,7 +26,7 @@ COMMON_ERRORS = (
     "failed",
 )
 KEY_ERRORS = ("no_key", "bad_key")
-# What whoever has something computed may be told.
+# Errors of routes that use a model.
 MODEL_ERRORS = (
     "bad_json",
     "bad_request",
@@ -38,10 +38,10 @@ MODEL_ERRORS = (
     "too_late",
     "draining",
     "stopped",
-    "failed",  # of all, but whoever names a reason of the same status names all of them
+    "failed",  # also common, but a route that names one code of a status must name all
     "model_error",
 )
-# For whoever watches over the server, for a browser, and for programs that ask what a key would be for.
+# Routes of probes, of the browser page, and for clients that list languages before they have a key.
 ROUTES_WITHOUT_KEY = (
     "GET /livez",
     "GET /readyz",
@@ -54,7 +54,7 @@ ROUTES_WITHOUT_KEY = (
 
 
 class NativeErrorDetail(BaseModel):
-    """Both languages, and what else may help: choices for a text that is too long, the field at fault."""
+    """Message in both languages. Other fields may help, such as choices for a long text or the invalid field."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -84,7 +84,7 @@ class OpenAIError(BaseModel):
 
 
 class PlainError(BaseModel):
-    """As LibreTranslate and Hugging Face have it."""
+    """Error format of LibreTranslate and Hugging Face."""
 
     error: str
 
@@ -96,7 +96,7 @@ ERROR_SCHEMAS: dict[ApiName, type[BaseModel]] = {
     "huggingface": PlainError,
     "libretranslate": PlainError,
 }
-# An event as it is once its lines are put together; what it tells is JSON.
+# An event after its lines are joined; its data is JSON.
 EVENT_STREAM_CONTENT: dict[str, Any] = {
     "text/event-stream": {
         "itemSchema": {
@@ -109,11 +109,11 @@ EVENT_STREAM_CONTENT: dict[str, Any] = {
 
 
 def error_responses(api: ApiName, *codes: str) -> Responses:
-    """`responses=` of a route that may be refused for these reasons. `COMMON_ERRORS` need not be named."""
+    """Return `responses=` of a route for these error codes. `COMMON_ERRORS` are added to every route."""
     found: dict[int, list[str]] = defaultdict(list)
     for code in codes:
         found[status_for(api, code, MESSAGES[code].status)].append(code)
-    # By name, not as a model: FastAPI would have it come as whatever kind the route answers with.
+    # A reference, not a model: FastAPI would use the media type of the route's response.
     content = {"application/json": {"schema": {"$ref": _SCHEMA_PREFIX + ERROR_SCHEMAS[api].__name__}}}
     return {
         status: {"description": f"{HTTPStatus(status).phrase}: {', '.join(named)}", "content": content}
@@ -122,12 +122,12 @@ def error_responses(api: ApiName, *codes: str) -> Responses:
 
 
 def json_or_events(schema: type[BaseModel]) -> Responses:
-    """JSON, or server-sent events where they are asked for."""
+    """Return `responses=` of a route with a JSON response or, on request, server-sent events."""
     return {200: {"model": schema, "content": EVENT_STREAM_CONTENT}}
 
 
 def install_openapi(app: FastAPI, settings: ServeSettings) -> None:
-    """Has `app` make its file so, when it is first asked for."""
+    """Replace `app.openapi`. The file is built at its first request."""
 
     def file() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -140,7 +140,7 @@ def install_openapi(app: FastAPI, settings: ServeSettings) -> None:
 
 def _complete_schema(schema: dict[str, Any], settings: ServeSettings) -> dict[str, Any]:
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
-    # FastAPI tells of 422, which never comes: what does not fit is 400, in the shape of its API.
+    # FastAPI documents 422, which is never sent: validation errors are 400, in the format of the API.
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     for path, operations in schema["paths"].items():
@@ -153,7 +153,7 @@ def _complete_schema(schema: dict[str, Any], settings: ServeSettings) -> dict[st
             for status, told in error_responses(shape, *COMMON_ERRORS, *(KEY_ERRORS if with_key else ())).items():
                 responses.setdefault(str(status), told)
             if told := responses.get("200", {}).get("content", {}).get("text/event-stream"):
-                told.pop("schema", None)  # which FastAPI adds: a stream is no text but its events
+                told.pop("schema", None)  # added by FastAPI; a stream has an itemSchema instead
             operation["responses"] = dict(sorted(responses.items()))
             if with_key:
                 operation["security"] = [{"key": []}]

@@ -1,4 +1,4 @@
-"""Server-sent events: answers that come bit by bit."""
+"""Server-sent events."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -10,14 +10,14 @@ from starlette.types import Send
 
 from attendo.serve.http.errors import to_api_error
 
-Event = tuple[str, Any]  # its name and what it tells
+Event = tuple[str, Any]  # name and data
 
 
 Events = AsyncGenerator[Event, None]
 
 
 class EventStream(StreamingResponse):
-    """Whoever leaves while something is being sent ends the work at once, not when the memory is swept."""
+    """Event stream that closes its generator as soon as the client disconnects, not at garbage collection."""
 
     media_type = "text/event-stream"
 
@@ -28,12 +28,12 @@ class EventStream(StreamingResponse):
 
 
 def event_stream(events: Events) -> EventStream:
-    """Trouble on the way is the last event, named `error`, with what an answer that failed would have held."""
+    """Return a stream of these events. A failure sends a last event `error` with the body of an error response."""
     return EventStream(_encode_events(events))
 
 
 async def await_first_event(events: Events) -> Events:
-    """The same, once the first has come: what is refused before it is an answer of its own, with its own status."""
+    """Wait for the first event, then return all events. An earlier error becomes a response with its own status."""
     first = await anext(events)
 
     async def all_of_them() -> Events:
@@ -55,5 +55,5 @@ async def _encode_events(events: Events) -> AsyncGenerator[bytes, None]:
 
 
 def _encode_event(name: str, content: Any) -> bytes:
-    # JSON has no bare line break, so one line of data holds all of it.
+    # JSON contains no raw line break, so one data line is enough.
     return b"event: %b\ndata: %b\n\n" % (name.encode(), to_json(content, inf_nan_mode="null"))

@@ -1,4 +1,4 @@
-"""Work that cannot be taken apart into steps, done piece by piece between the steps of others."""
+"""Runs jobs that cannot be batched (MBR, constraints, alignments) between decoding steps."""
 
 import time
 from collections import deque
@@ -9,28 +9,28 @@ from attendo.decode.step_hook import step_hook
 from attendo.serve.scheduling.jobs import CallableJob, GenerateJob, ScheduledJob
 from attendo.text_model import Result, TextModel
 
-_MAX_CALL_TEXTS = 64  # texts that are given to the model in one call
-_MAX_CALL_CHARACTERS = 16_384  # of all of them, so that no call takes long
+_MAX_CALL_TEXTS = 64  # texts in one call of the model
+_MAX_CALL_CHARACTERS = 16_384  # of all texts in one call, to keep calls short
 
 
-class _AllCancelled(Exception):  # noqa: N818  (it is no error)
-    """What goes on would be for nothing."""
+class _AllCancelled(Exception):  # noqa: N818  (not an error)
+    """All jobs of the current call are cancelled or expired."""
 
 
 class ExclusiveJobs:
-    """By turns whoever has waited longest and whoever asks for least, so that neither the long nor the short starve.
+    """Runs the job that has waited longest and the one with the lowest token cost in turn, so neither starves.
 
-    Whoever has more than one piece goes behind the others after each. `interleave` is called all the time within a
-    piece, wherever it goes step by step.
+    A job with several calls or items moves to the end of the queue after each one. `interleave` is called before every
+    decoding step of a call.
     """
 
     def __init__(self, model: TextModel, interleave: Callable[[], None]) -> None:
         self._model, self._interleave = model, interleave
-        self._jobs: deque[ScheduledJob] = deque()  # who has waited longest first
+        self._jobs: deque[ScheduledJob] = deque()  # longest wait first
         self._shortest_next = False
         self._iterators: dict[ScheduledJob, Iterator[Any]] = {}
-        self._results: dict[ScheduledJob, list[Result]] = {}  # of those of whose texts some are answered
-        self._isolated: set[ScheduledJob] = set()  # after trouble in a call for several
+        self._results: dict[ScheduledJob, list[Result]] = {}  # of jobs with some finished texts
+        self._isolated: set[ScheduledJob] = set()  # run alone after a failed call of several jobs
         self._current: Sequence[ScheduledJob] = ()
 
     @property
@@ -49,7 +49,7 @@ class ExclusiveJobs:
             begun.close()
 
     def step(self) -> None:
-        """One piece."""
+        """Run one call of the model, or one item of a job."""
         job = self._next_job()
         shares = self._gather_texts(job)
         self._current = [*shares] or [job]
@@ -58,14 +58,14 @@ class ExclusiveJobs:
         self._current = ()
 
     def step_interleaved(self) -> None:
-        """While a piece is under way: an item of other work, which is never long."""
+        """Run one item of a `CallableJob`, which is always short, while a call is running."""
         others = [job for job in self._jobs if job.is_active and job not in self._current]
         if (job := next((each for each in others if isinstance(each.spec, CallableJob)), None)) is not None:
             self._run([job], lambda: self._run_item(job))
 
     def _next_job(self) -> ScheduledJob:
         first = self._jobs[0]
-        if isinstance(first.spec, CallableJob):  # whose items are never long
+        if isinstance(first.spec, CallableJob):  # its items are always short
             return first
         least_now, self._shortest_next = self._shortest_next, not self._shortest_next
         texts = [job for job in self._jobs if isinstance(job.spec, GenerateJob)]
@@ -83,7 +83,7 @@ class ExclusiveJobs:
         except _AllCancelled:
             for each in jobs:
                 self.remove(each)
-        except Exception as error:  # whatever it is, the others are to be answered
+        except Exception as error:  # of any kind: the other jobs must be finished
             if len(jobs) > 1:
                 self._isolated.update(jobs)
                 return
@@ -91,22 +91,22 @@ class ExclusiveJobs:
             jobs[0].fail(error)
 
     def _check_cancelled(self, jobs: Sequence[ScheduledJob]) -> None:
-        """Ends what is for nobody any more: their time is over, or they have left."""
+        """Call `interleave`, then raise if all jobs are expired or cancelled."""
         self._interleave()
         now = time.monotonic()
-        lost = [job.finished or job.check_expired(now) for job in jobs]  # everybody whose time is over hears so
+        lost = [job.finished or job.check_expired(now) for job in jobs]  # a list, so that every expired job fails
         if all(lost):
             raise _AllCancelled
 
     def _run_item(self, job: ScheduledJob) -> None:
-        """The next item of whatever it is."""
+        """Run the next item of a `CallableJob` or a stream."""
         if job not in self._iterators:
             self._iterators[job] = self._make_iterator(job.spec)
         try:
             item = next(self._iterators[job])
         except StopIteration as end:
             self.remove(job)
-            job.finish([end.value])  # of a stream, the whole result
+            job.finish([end.value])  # for a stream, the whole result
             return
         job.send_chunk(item)
         self._move_to_back(job)
@@ -115,7 +115,7 @@ class ExclusiveJobs:
         return spec.begin() if isinstance(spec, CallableJob) else self._model.stream(spec.texts[0], **spec.options)
 
     def _gather_texts(self, first: ScheduledJob) -> dict[ScheduledJob, Sequence[str]]:
-        """What one call can answer: texts of the first, and of those behind it; nothing where it is no call."""
+        """Collect texts of the first job and of compatible later ones for one call; empty if it is run by items."""
         key, shares, room = _call_key(first), dict[ScheduledJob, Sequence[str]](), _CallBudget()
         if key is None:
             return {}
@@ -132,7 +132,7 @@ class ExclusiveJobs:
         return shares
 
     def _run_call(self, texts_by_job: dict[ScheduledJob, Sequence[str]]) -> None:
-        """Whoever has more texts than that goes behind the others."""
+        """Generate these texts in one call. A job with texts left moves to the end of the queue."""
         asked = next(iter(texts_by_job)).spec
         assert isinstance(asked, GenerateJob)
         results = iter(
@@ -149,13 +149,13 @@ class ExclusiveJobs:
 
 
 class _CallBudget:
-    """Of one call."""
+    """Remaining texts and characters of one call."""
 
     def __init__(self) -> None:
         self._texts, self._characters = _MAX_CALL_TEXTS, _MAX_CALL_CHARACTERS
 
     def take(self, texts: Sequence[str]) -> Sequence[str]:
-        """As many as fit, and at least one into an empty room."""
+        """Return the texts that fit, at least one if the call is empty."""
         for count, text in enumerate(texts):
             empty = self._texts == _MAX_CALL_TEXTS
             if not empty and (self._texts == 0 or len(text) > self._characters):
@@ -165,7 +165,7 @@ class _CallBudget:
 
 
 def _call_key(job: ScheduledJob) -> Hashable | None:
-    """The same for jobs that one call can answer."""
+    """Return a key that is equal for jobs that can share a call; None for jobs run by items."""
     asked = job.spec
     if isinstance(asked, CallableJob) or asked.streamed:
         return None
@@ -173,6 +173,6 @@ def _call_key(job: ScheduledJob) -> Hashable | None:
 
 
 def _is_uniform(spec: GenerateJob) -> bool:
-    """Whether all is asked for all texts alike, so that they need not be answered together."""
+    """True if the options are the same for all texts, so that the texts can be split over calls."""
     prefix, constraints = spec.options.get("prefix"), spec.options.get("constraints")
     return isinstance(prefix, str | None) and all(isinstance(each, str) for each in constraints or ())

@@ -24,15 +24,15 @@ from attendo.text_model.generation import PreparedCall
 from attendo.text_model.search_setup import with_coverage
 
 _log = logging.getLogger("attendo.serve")
-_SOURCE_WIDTHS = (32, 128, 512, 2048)  # of sources that are answered together; then by the 2048
+_SOURCE_WIDTHS = (32, 128, 512, 2048)  # source widths are rounded up to these, longer ones to multiples of 2048
 _PREFIX_WIDTHS = (0, 8, 64, 512)
-_MAX_CONTINUOUS_ROWS = 8  # of a sentence, that a crowd is faster with
-_CPU_BATCH_SIZE, _GPU_BATCH_SIZE = 32, 128  # sentences side by side
-_GPU_PEEK_INTERVAL = 4  # on a GPU, where a look waits for all that was asked of it before
+_MAX_CONTINUOUS_ROWS = 8  # rows per sentence up to which a ContinuousBatch is faster than a StaticBatch
+_CPU_BATCH_SIZE, _GPU_BATCH_SIZE = 32, 128  # sentences
+_GPU_PEEK_INTERVAL = 4  # steps; on a GPU a peek waits for all queued kernels
 
 
 class RunningBatch(Protocol):
-    """What answers sentences step by step."""
+    """Interface of a batch that decodes sentences step by step."""
 
     @property
     def busy(self) -> bool: ...
@@ -49,21 +49,21 @@ class RunningBatch(Protocol):
 
 @dataclass(frozen=True)
 class BatchKey:
-    """Requests of the same kind can be answered side by side."""
+    """Requests with the same key can share a running batch."""
 
     strategy: Strategy
     rules: tuple[Rule, ...]
-    network_key: tuple[str, bool, bool]  # precision, whether attention is kept count of, whether it is compiled
-    max_positions: int  # of sources side by side, once for each row
-    source_width: int  # that sources are rounded up to; answers have twice as many tokens at most
+    network_key: tuple[str, bool, bool]  # precision, coverage penalty, torch.compile
+    max_positions: int  # source positions of a batch, counted once per row
+    source_width: int  # positions of a padded source; answers have at most twice as many tokens
     prefix_width: int
 
 
 class BatchFactory:
-    """Knows the model."""
+    """Makes the running batches of one model."""
 
     def __init__(self, model: TextModel, max_batch_size: int | None = None, static_shapes: bool | None = None) -> None:
-        """`most` sentences side by side. `static_shapes`: slots also on a CPU."""
+        """`max_batch_size` is in sentences. `static_shapes` selects `StaticBatch` on a CPU too."""
         self._model, self._on_gpu = model, model.device.type == "cuda"
         self.max_batch_size = max_batch_size or (_GPU_BATCH_SIZE if self._on_gpu else _CPU_BATCH_SIZE)
         self._static_shapes = self._on_gpu if static_shapes is None else static_shapes
@@ -76,14 +76,14 @@ class BatchFactory:
 
     @property
     def supports_batching(self) -> bool:
-        """Exported models have none: they answer call after call."""
+        """False for exported models, which run one call after another."""
         return self._model.runtime.name == "torch"
 
     def can_batch(self, call: PreparedCall) -> bool:
         return self.supports_batching and call.is_single_search
 
     def split_by_key(self, call: PreparedCall) -> Iterator[tuple[BatchKey, DecodeRequest]]:
-        """Of every line; a line that is there twice is told once."""
+        """Yield the batch key and the request of every line. Duplicate lines are yielded once."""
         requests, strategy, rules = call.prepare_search()
         config = call.config
         network = (config.precision, config.coverage_penalty > 0, config.compile)
@@ -97,7 +97,7 @@ class BatchFactory:
             )
 
     def make(self, key: BatchKey) -> RunningBatch:
-        """As many as there is memory for."""
+        """Return a batch of the largest size that fits into memory."""
         width = key.strategy.width
         most = max(1, min(self.max_batch_size, key.max_positions // (key.source_width * width)))
         while True:
@@ -121,20 +121,20 @@ class BatchFactory:
     def _prepare_network(self, config: GenerationConfig, key: tuple[str, bool, bool]) -> None:
         if key not in self._networks:
             reader = self._model.runtime.network(config)
-            assert reader is not None  # torch tells the logits
+            assert reader is not None  # the torch backend always has a network
             self._networks[key] = with_coverage(config, reader)
 
 
 class StreamingStaticBatch(StaticBatch):
-    """Slots that can be looked into while they work."""
+    """A static batch whose unfinished hypotheses can be read."""
 
     @property
     def num_free(self) -> int:
-        """Sentences that may come in."""
+        """Number of free slots."""
         return sum(each is None for each in self._requests)
 
     def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]:
-        """How far these requests have come. A GPU is waited for."""
+        """Yield the current frontier of each of these requests. This synchronises a GPU."""
         for slot, request in enumerate(self._requests):
             if request is not None and request.request_id in request_ids:
                 place = torch.tensor([slot], device=self._frontier.ids.device)
@@ -146,7 +146,7 @@ def _round_up(width: int, widths: tuple[int, ...]) -> int:
 
 
 class PendingResponse:
-    """What one job is told: all results together when the last one is found, or one text as it is decided."""
+    """Response of one job: all results together after the last one, or one text streamed in chunks."""
 
     def __init__(self, job: ScheduledJob, call: PreparedCall, streamed: bool) -> None:
         self.job, self._call = job, call
@@ -177,22 +177,25 @@ class PendingResponse:
 
 
 class BatchGroup:
-    """Makes its seats when they are needed. The same request of several jobs is answered once."""
+    """Requests with one batch key, and their running batch.
+
+    The batch is made at the first step. Equal requests of several jobs are decoded once.
+    """
 
     def __init__(self, make_batch: Callable[[], RunningBatch], peek_interval: int = 1) -> None:
         self._make_batch, self._peek_interval = make_batch, peek_interval
         self._batch: RunningBatch | None = None
         self._waiting: deque[DecodeRequest] = deque()
-        self._suspects: deque[deque[DecodeRequest]] = deque()  # that are answered apart, after trouble in the seats
+        self._suspects: deque[deque[DecodeRequest]] = deque()  # decoded apart after a failed step
         self._responses: dict[DecodeRequest, list[PendingResponse]] = {}
         self._steps = 0
-        self._batch_size = 0  # of the seats
+        self._batch_size = 0
         self._num_free: int | None = None
-        self.closing = False  # takes nobody in until it is empty
+        self.closing = False  # accepts no requests until it is empty
 
     @property
     def busy(self) -> bool:
-        """Whether a step would do anything."""
+        """True if a step has work to do."""
         return self._is_running or bool(self._suspects) or (bool(self._waiting) and not self.closing)
 
     @property
@@ -201,18 +204,18 @@ class BatchGroup:
 
     @property
     def num_running(self) -> int:
-        """Sentences; from any thread."""
+        """Number of running sentences; thread-safe."""
         return max(0, len(self._responses) - len(self._waiting))
 
     @property
     def num_free(self) -> int | None:
-        """Seats that nobody has; None as long as there are none. From any thread."""
+        """Number of free slots, or None before the batch is made; thread-safe."""
         return 0 if self.closing else self._num_free
 
     @property
     def num_used(self) -> int:
-        """Seats that somebody has; from any thread."""
-        free = self._num_free  # looked at once: the thread that steps may change it
+        """Number of used slots; thread-safe."""
+        free = self._num_free  # read once: the worker thread may change it
         return 0 if free is None else self._batch_size - free
 
     @property
@@ -229,7 +232,7 @@ class BatchGroup:
         self._waiting.append(request)
 
     def remove(self, response: PendingResponse) -> None:
-        """Nobody listens to it any more."""
+        """Drop the requests that only this response waits for."""
         for request in response.pending & self._responses.keys():
             others = [each for each in self._responses[request] if each is not response]
             if others:
@@ -238,7 +241,7 @@ class BatchGroup:
                 self._drop([request])
 
     def step(self) -> None:
-        """One more token for everybody who is seated."""
+        """Decode one token for every running sentence."""
         feed = self._input_queue
         before = [*feed]
         try:
@@ -246,14 +249,14 @@ class BatchGroup:
                 self._batch = self._make_batch()
                 self._batch_size = self._batch.num_free
             answers = [*self._batch.step(feed)]
-        except Exception as error:  # whatever it is, the others are to be answered
+        except Exception as error:  # of any kind: the other requests must be finished
             self._bisect_failure(error)
             return
         for request in before[: len(before) - len(feed)]:
             for reply in self._responses[request]:
                 reply.job.start()
-        # When those are counted as seated who have begun, not before: as long as they wait, their seats are free. And
-        # before anybody hears an answer: whoever asks again at once is to find the seat free.
+        # Update after the jobs have started: until then their slots count as free. Update before results are
+        # delivered: a client that sends its next request at once must find the slot free.
         self._num_free = self._batch.num_free
         for each in answers:
             for request, hypotheses in each.split():
@@ -264,7 +267,7 @@ class BatchGroup:
 
     @property
     def _input_queue(self) -> "deque[DecodeRequest]":
-        """Whom the seats may take in."""
+        """Requests that the batch may accept at this step."""
         if self._suspects:
             return self._suspects[0]
         return deque() if self.closing else self._waiting
@@ -274,7 +277,7 @@ class BatchGroup:
             _fail_on_error(reply, partial(reply.add_result, request, hypotheses))
 
     def _peek(self) -> None:
-        """What is decided of those who want to hear it at once."""
+        """Send the new text of streamed responses."""
         self._steps += 1
         if self._batch is None or self._steps % self._peek_interval:
             return
@@ -288,7 +291,7 @@ class BatchGroup:
                 _fail_on_error(reply, partial(reply.send_new_text, frontier))
 
     def _bisect_failure(self, error: Exception) -> None:
-        """Whose fault it was is found by halves: everybody else is answered, from the start."""
+        """Find the faulty request by bisection and fail it. The others are decoded again from the start."""
         queued = {*self._waiting, *chain(*self._suspects)}
         seated = [request for request in self._responses if request not in queued] or [self._input_queue.popleft()]
         self._batch, self._num_free = None, None
@@ -308,7 +311,7 @@ class BatchGroup:
             for queue in (self._waiting, *self._suspects):
                 if request in queue:
                     queue.remove(request)
-        # Seats know requests by their numbers, which two that differ only in their limits share.
+        # Batches cancel by request id, which requests that differ only in their limits share.
         numbers = {each.request_id for each in requests} - {each.request_id for each in self._responses}
         if self._batch is not None and numbers:
             self._batch.cancel(numbers)
@@ -316,7 +319,7 @@ class BatchGroup:
 
 
 def _fail_on_error(response: PendingResponse, action: Callable[[], None]) -> None:
-    """What goes wrong with one answer is told to whom it is for."""
+    """Run the action. An error fails only the job of this response."""
     try:
         action()
     except Exception as error:

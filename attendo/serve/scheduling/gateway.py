@@ -1,4 +1,4 @@
-"""Where the requests of all APIs meet the models: which one is asked, what may be asked of it, and until when."""
+"""Gateway between the APIs and the models: model selection, limits, deadlines."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -13,23 +13,21 @@ from attendo.serve.scheduling.registry import ModelRegistry, ServedModel
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import Result
 
-# Of the machine, not of an answer: who asks could make everybody else wait with them.
+# Options that only the server may set: in a request they could slow down all other requests.
 _SERVER_OPTIONS = ("engine", "compile", "precision", "batch_tokens")
 
 
 class ModelGateway:
-    """One for a server. Whatever is above a limit is refused before any model hears of it."""
+    """Gateway of one server. Requests above a limit are rejected before they reach a model."""
 
     def __init__(self, registry: ModelRegistry, settings: ServeSettings, metrics: ServerMetrics) -> None:
         self.registry, self.settings, self.metrics = registry, settings, metrics
-        self.is_warm = False  # every model has answered once
-        self.draining = False  # nothing new is taken
-        self.pending_results: list[
-            Callable[[], bool]
-        ] = []  # each says whether somebody may still come for what was done
+        self.is_warm = False  # every model has generated once
+        self.draining = False  # new requests are rejected
+        self.pending_results: list[Callable[[], bool]] = []  # each returns True while a result may still be fetched
 
     async def warm_up(self) -> None:
-        """Has every model answer once: what is prepared for the first answer nobody has to wait for."""
+        """Generate once with every model, so that no request waits for its initialisation."""
         for served in self.registry.all():
             try:
                 await served.worker.generate([served.sample_text])
@@ -43,25 +41,25 @@ class ModelGateway:
 
     @property
     def has_pending_results(self) -> bool:
-        """Whether somebody who is not connected now may come for an answer: it is too soon to stop listening."""
+        """True if a client that is not connected may still fetch a result, so the server must keep listening."""
         return any(awaited() for awaited in self.pending_results)
 
     @property
     def is_full(self) -> bool:
-        """Whether no model would take a text now."""
+        """True if every model would reject a new request."""
         return all(served.worker.is_full for served in self.registry.all())
 
     @property
     def num_waiting(self) -> int:
-        """How many wait for the model with the shortest queue."""
+        """Number of requests in the shortest queue of all models."""
         return min(served.worker.num_waiting for served in self.registry.all())
 
     def get_model(self, name: str | None) -> ServedModel:
-        """By its name; the first where none is given."""
+        """Return the model with this name, or the first model if the name is None."""
         return self.registry.get(name)
 
     def get_model_for_pair(self, source: str | None, target: str) -> ServedModel:
-        """The first that translates between these languages, by their codes; from any where no source is given."""
+        """Return the first model for these language codes. A source of None matches any language."""
         for served in self._translation_models():
             if served.about.target_language == target and source in (None, served.about.source_language):
                 return served
@@ -73,19 +71,19 @@ class ModelGateway:
         raise ApiError("no_such_pair", source=source, target=target)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """(source, target) of every pair of languages that is served, as the models stand."""
+        """Return the (source, target) language pairs served, in the order of the models."""
         found = [(each.about.source_language, each.about.target_language) for each in self._translation_models()]
         return list(dict.fromkeys((source, target) for source, target in found if source and target))
 
     def languages(self) -> dict[str, list[str]]:
-        """Every language that is translated from, with those it is translated to."""
+        """Return the target languages of every source language."""
         found: dict[str, list[str]] = {}
         for source, target in self.pairs():
             found.setdefault(source, []).append(target)
         return found
 
     def check_texts(self, texts: Sequence[str]) -> None:
-        """How many, and how long each."""
+        """Raise `ApiError` if there are too many texts or one is too long."""
         if len(texts) > self.settings.texts:
             raise ApiError("too_many_texts", count=len(texts), most=self.settings.texts)
         for text in texts:
@@ -93,7 +91,7 @@ class ModelGateway:
                 raise ApiError("text_too_long", characters=len(text), most=self.settings.characters)
 
     def check_options(self, **options: Any) -> None:
-        """Those of `TextModel.generate` that take time or room; values that cannot be meant are the model's to tell."""
+        """Raise `ApiError` for options above a limit or reserved for the server. The model validates the rest."""
         for name, most in self._option_limits().items():
             value = options.get(name)
             if isinstance(value, int | float) and value > most:
@@ -109,13 +107,13 @@ class ModelGateway:
                 raise ApiError("of_the_server", name=name)
 
     def deadline(self) -> float:
-        """The moment at which a request that comes now must have been answered."""
+        """Return the deadline of a request that arrives now, as `time.monotonic`."""
         return time.monotonic() + self.settings.deadline_seconds
 
     async def generate(
         self, served: ServedModel, texts: Sequence[str], *, deadline: float | None = None, **options: Any
     ) -> list[Result]:
-        """One for each text. `deadline`: of the whole request, where it asks several times."""
+        """Return one result per text. Pass `deadline` if a request makes several calls."""
         self.check_texts(texts)
         self.check_options(**options)
         results = await served.worker.generate(texts, deadline or self.deadline(), **options)
@@ -132,7 +130,7 @@ class ModelGateway:
         on_result: Callable[[Result], None] | None = None,
         **options: Any,
     ) -> AsyncGenerator[str, None]:
-        """What is new each time; `on_result` hears the whole result, after the last of it."""
+        """Yield the new text of each step. `on_result` receives the whole result at the end."""
         self.check_texts([text])
         self.check_options(**options)
         begin, told, found = time.monotonic(), False, list[Result]()
@@ -172,7 +170,7 @@ class ModelGateway:
 
 
 def _flatten(texts: Any) -> list[Any]:
-    """One text, several, or several for each of several."""
+    """Flatten one text, a list of texts, or nested lists of texts."""
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         return [texts]
     return [inner for each in texts for inner in _flatten(each)]

@@ -15,21 +15,21 @@ from attendo.errors import ModelError
 from attendo.serve.http.errors import json_response
 from attendo.serve.scheduling.gateway import ModelGateway
 
-_HEARTBEAT_SECONDS = 1.9  # without a step, while somebody waits for one; told within 2 s, by those who ask often
-WATCHDOG_EXIT_CODE = 70  # an internal error, by sysexits.h
+_HEARTBEAT_SECONDS = 1.9  # without a step while requests wait; frequent probes detect it within 2 s
+WATCHDOG_EXIT_CODE = 70  # EX_SOFTWARE in sysexits.h: internal error
 _CHECK_INTERVAL_SECONDS = 0.25
-_ERROR_GRACE_SECONDS = 0.5  # for answers that say so
+_ERROR_GRACE_SECONDS = 0.5  # for sending error responses before the process ends
 _log = logging.getLogger("attendo.serve")
 
 
 class Health(BaseModel):
-    """As LibreTranslate has it."""
+    """Health response in the format of LibreTranslate."""
 
     status: Literal["ok"] = "ok"
 
 
 class Readiness(BaseModel):
-    """`reason` is why not, in a word."""
+    """Readiness response; `reason` explains why the server is not ready."""
 
     ready: bool
     reason: Literal["starting", "draining", "stopped", "hanging"] | None = None
@@ -55,7 +55,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
 
 def not_ready_reason(gateway: ModelGateway) -> Literal["starting", "draining", "stopped", "hanging"] | None:
-    """None where whoever asks would be answered."""
+    """Return why requests are not served, or None if the server is ready."""
     batchers = [each.worker for each in gateway.registry.all()]
     if not all(each.is_alive for each in batchers):
         return "stopped"
@@ -69,10 +69,10 @@ def not_ready_reason(gateway: ModelGateway) -> Literal["starting", "draining", "
 
 
 class Watchdog:
-    """A thread of its own: an event loop that is busy does not keep it from looking."""
+    """Ends the process if a worker dies or hangs. It has its own thread, which a busy event loop cannot block."""
 
     def __init__(self, gateway: ModelGateway, exit_process: Callable[[int], None] = os._exit) -> None:
-        """`exit_process` leaves without waiting for anybody: a thread that hangs would be waited for without end."""
+        """`exit_process` must not join threads: a hanging thread would never end."""
         self._gateway, self._exit_process = gateway, exit_process
         self._stopped = threading.Event()
 

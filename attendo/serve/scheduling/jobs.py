@@ -1,4 +1,4 @@
-"""A request on its way through a batcher: what is asked, until when, and who hears what becomes of it."""
+"""Jobs of a model worker and the events that they emit."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ _log = logging.getLogger("attendo.serve")
 
 @dataclass(frozen=True)
 class GenerateJob:
-    """To be answered, all of them or, streamed, a single one; options as of `TextModel.generate`."""
+    """Texts to generate from, a single one if streamed. Options are those of `TextModel.generate`."""
 
     texts: Sequence[str]
     options: Mapping[str, Any]
@@ -24,21 +24,21 @@ class GenerateJob:
 
 @dataclass(frozen=True)
 class CallableJob:
-    """Anything else that needs the model: what the iterator gives is told item by item."""
+    """Any other work that needs the model. Each item of the iterator is sent as a chunk."""
 
     begin: Callable[[], Iterator[Any]]
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Something new, and more to come."""
+    """An item of a job that is not finished."""
 
     item: Any
 
 
 @dataclass(frozen=True)
 class JobFinished:
-    """`value` is the answer, where it was not told in items."""
+    """Last event of a successful job; `value` is the result unless it was sent in chunks."""
 
     value: Any = None
 
@@ -52,15 +52,15 @@ JobEvent = Chunk | JobFinished | JobFailed
 
 
 class ScheduledJob:
-    """`on_event` is called in the thread that computes, and must return at once. The last event ends the job."""
+    """A job with its deadline and state. `on_event` is called in the worker thread and must return at once."""
 
     def __init__(
         self, spec: GenerateJob | CallableJob, on_event: Callable[[JobEvent], None], deadline: float | None = None
     ) -> None:
         self.spec, self.deadline = spec, deadline
         self._on_event, self._queue = on_event, set[ScheduledJob]()
-        self.can_wait = isinstance(spec, CallableJob)  # is not turned away for those who wait
-        self.token_cost = 0  # that it may take, sources and answers, of every row
+        self.can_wait = isinstance(spec, CallableJob)  # is not rejected because of the queue
+        self.token_cost = 0  # maximum source and output tokens, times rows
         self.queued_at, self._started_at = time.monotonic(), 0.0
         self.finished = False
         self._cancelled = False
@@ -71,31 +71,31 @@ class ScheduledJob:
 
     @property
     def started_at(self) -> float:
-        """When it began."""
+        """Start time, as `time.monotonic`."""
         return self._started_at
 
     def wait_in(self, queue: "set[ScheduledJob]") -> None:
-        """And nowhere else. It takes itself out when it has begun, or is over: how many wait is asked all the time."""
+        """Move the job to this queue. It removes itself when it starts or ends, so the queue length is exact."""
         self._queue.discard(self)
         self._queue = queue
         queue.add(self)
-        if self._cancelled:  # meanwhile
+        if self._cancelled:  # in the meantime, from another thread
             queue.discard(self)
 
     def start(self) -> None:
-        """Something is being computed for it."""
+        """Mark the job as started."""
         self._started_at = self._started_at or time.monotonic()
         self._queue.discard(self)
 
     @property
     def wait_and_run_seconds(self) -> tuple[float, float]:
-        """That it waited, and that it has been computed for until now."""
+        """Seconds in the queue, and seconds since the start."""
         now = time.monotonic()
         begun = self._started_at or now
         return begun - self.queued_at, now - begun
 
     def cancel(self) -> None:
-        """Nobody listens any more: from any thread, seen before the next step."""
+        """Cancel the job before the next step; thread-safe."""
         self._cancelled = True
         self._queue.discard(self)
 
@@ -104,7 +104,7 @@ class ScheduledJob:
         return not self._cancelled and not self.finished
 
     def check_expired(self, now: float) -> bool:
-        """Whether its time is over, or nobody listens; whoever still does is told."""
+        """Return True if the job is over. A job past its deadline fails with `too_late`."""
         if self._cancelled:
             self.finished = True
         elif self.deadline is not None and now >= self.deadline:
@@ -118,7 +118,7 @@ class ScheduledJob:
         self._end(JobFinished(value))
 
     def fail(self, error: Exception) -> None:
-        """What is nobody's fault but ours is written down, without a word of any text."""
+        """End the job with an error. Internal errors are logged by location only, without any text."""
         if not isinstance(error, AttendoError | ApiError):
             _log.error("a request failed: %s", error_location(error))
             error = ApiError("failed")

@@ -25,16 +25,16 @@ from attendo.train.checkpoint import Checkpoints
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model to serve; `folder` is where it lies, beside what its run left, `about` what it says of itself."""
+    """A model to serve. `folder` is the model folder, next to the files of its training run."""
 
     name: str
     model: TextModel
     folder: Path | None = None
-    about: ModelCard | None = None  # where it is to be served as something else than it says
+    about: ModelCard | None = None  # replaces the model's own card
 
 
 class ServedModel:
-    """One model. Whatever needs it, for the page or for any API, is done in the one thread of its batcher."""
+    """A served model. All work with it, for the page and every API, runs in the thread of its worker."""
 
     def __init__(self, spec: ModelSpec, settings: ServeSettings) -> None:
         self.name, self.model, self.folder = spec.name, spec.model, spec.folder
@@ -47,7 +47,7 @@ class ServedModel:
             max_source_tokens=settings.source_tokens,
             max_output_tokens=settings.answer_tokens,
         )
-        # A folder that is replaced meanwhile goes on being served as it was.
+        # Read once: replacing the folder does not affect the loaded model.
         self.sha256 = None if spec.folder is None else _read_sha256(spec.folder)
         self.worker = ModelWorker(spec.model, limits)
         self.run_folder = None if spec.folder is None else spec.folder.resolve().parent
@@ -55,7 +55,7 @@ class ServedModel:
 
     @property
     def sample_text(self) -> str:
-        """A text that it can answer."""
+        """A valid source text for the model."""
         stored = self.model.stored_model.sample if self.model.runtime.name == "torch" else []
         return next((source for source, _ in stored if source.strip()), "a")
 
@@ -70,7 +70,7 @@ class ServedModel:
         return path if path is not None and path.is_file() else None
 
     def load_checkpoint(self, checkpoint: str | None) -> TextModel:
-        """The model as it is, or as it was at a checkpoint; the last few of those are kept."""
+        """Return the model, or a checkpoint of its run from an LRU cache."""
         if checkpoint is None:
             return self.model
         if checkpoint not in self._checkpoint_cache:
@@ -108,7 +108,7 @@ class ServedModel:
 
 
 class ModelRegistry:
-    """All of them; the first is the one that is meant where none is named."""
+    """All served models by name. The first is the default."""
 
     def __init__(self, models: Sequence[ModelSpec], settings: ServeSettings) -> None:
         self._models = {each.name: ServedModel(each, settings) for each in models}
@@ -125,7 +125,7 @@ class ModelRegistry:
 
 
 def _with_language_codes(about: ModelCard) -> ModelCard:
-    """Languages as requests are understood too; one that nobody can ask for is none."""
+    """Normalise the languages as those of requests are. An unknown language becomes None."""
     codes = {
         name: None if told is None else language_code(told)
         for name, told in (("source_language", about.source_language), ("target_language", about.target_language))
@@ -134,7 +134,7 @@ def _with_language_codes(about: ModelCard) -> ModelCard:
 
 
 def _read_sha256(folder: Path) -> str | None:
-    """Of all that the manifest names."""
+    """Return the SHA-256 over all files in the manifest, or None if it cannot be read."""
     try:
         return str(json.loads((folder / "manifest.json").read_bytes())["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -142,7 +142,7 @@ def _read_sha256(folder: Path) -> str | None:
 
 
 def make_model_specs(folders: Sequence[Path], models: Sequence[TextModel]) -> list[ModelSpec]:
-    """Called after their run, or their own folder; those that would have the same name are numbered."""
+    """Name each model after its run or its folder. Duplicate names get a number."""
     found: list[ModelSpec] = []
     for folder, model in zip(folders, models, strict=True):
         place = folder.resolve()
@@ -162,9 +162,9 @@ def load_models(
     tasks: Sequence[str] = (),
     threads: int | None = None,
 ) -> list[ModelSpec]:
-    """The models in these folders; languages and tasks are one for each, in order, or none."""
+    """Load the models in these folders. `languages` and `tasks` have one value per model, or none."""
     if threads is not None:
-        torch.set_num_threads(threads)  # before any of them makes threads of its own
+        torch.set_num_threads(threads)  # before a model starts its own threads
     pairs = [_parse_language_pair(each) for each in _check_one_per_model(folders, languages, "--languages")]
     given = _check_one_per_model(folders, tasks, "--task")
     found = make_model_specs(folders, [_with_precision(load(each, device), precision) for each in folders])
@@ -175,7 +175,7 @@ def load_models(
 
 
 def describe(served: ServedModel) -> str:
-    """A line for a person: what is served, and which it is."""
+    """Return one line about the model for the terminal."""
     about, model = served.about, served.model
     pair = f"{about.source_language}→{about.target_language}" if about.source_language and about.target_language else ""
     facts = [served.name, about.task or "", pair, f"{model.runtime.name} on {model.device}"]
@@ -186,7 +186,7 @@ def describe(served: ServedModel) -> str:
 
 
 def missing_language_warning(served: ServedModel) -> str | None:
-    """Why nobody who asks for a language will find it; None where they will, or it is for something else."""
+    """Return a warning if a translation model has no languages, otherwise None."""
     about = served.about
     if about.task not in (None, "translation") or (about.source_language and about.target_language):
         return None
@@ -203,7 +203,7 @@ def _check_one_per_model(folders: Sequence[Path], given: Sequence[str], option: 
 
 
 def _parse_language_pair(given: str) -> tuple[str, str]:
-    """en-zh, or zh-Hans-en: where both sides are languages."""
+    """Parse a pair such as en-zh or zh-Hans-en: split at the hyphen that leaves two known languages."""
     parts = given.split("-")
     for place in range(1, len(parts)):
         source, target = language_code("-".join(parts[:place])), language_code("-".join(parts[place:]))
@@ -223,7 +223,7 @@ def _make_card(model: TextModel, pair: Sequence[tuple[str, str]], task: Sequence
 
 
 def _with_precision(model: TextModel, precision: str | None) -> TextModel:
-    """In this precision, and never compiled: what takes a minute would look as if it hung."""
+    """Return the model in this precision, without torch.compile: compiling takes a minute and looks like a hang."""
     changes: dict[str, Any] = {"compile": False} if model.generation.compile else {}
     if precision is not None:
         changes["precision"] = precision

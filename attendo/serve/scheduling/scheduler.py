@@ -1,8 +1,4 @@
-"""Scheduler of one model: chooses which batch or exclusive job runs the next step.
-
-It is the choice of tokens alone. Threads that share so little wait for each other most of the time: one sentence took
-four times as long with two of them, on two cores that others used too.
-"""
+"""Scheduler of one model: chooses which batch or exclusive job runs the next step."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,30 +19,30 @@ from attendo.serve.scheduling.jobs import GenerateJob, ScheduledJob
 from attendo.text_model import TextModel
 from attendo.text_model.generation import PreparedCall
 
-_MAX_OPEN_GROUPS = 8  # lanes that take turns; more wait until one of these is empty
-_MAX_STEPS_PER_GROUP = 64  # that a lane has before it makes room for one that waits
-_MAX_IDLE_GROUPS = 8  # that nobody is in: on a GPU their steps are recorded
+_MAX_OPEN_GROUPS = 8  # batch groups that run in turn; others wait until one is empty
+_MAX_STEPS_PER_GROUP = 64  # steps of a batch group before it is closed for one that waits
+_MAX_IDLE_GROUPS = 8  # empty groups that are kept: on a GPU they hold a captured CUDA graph
 
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """What is above one of these is refused at once, never kept."""
+    """Limits of one model. A request above a limit is rejected at once, never queued."""
 
-    max_queued: int = 128  # requests that have not begun
-    max_queue_seconds: float = float("inf")  # that one would have to wait, by how fast it goes
-    max_batch_tokens: int = (
-        262_144  # of all requests together: sources and the most of their answers, once for each row
-    )
-    max_batch_size: int | None = None  # sentences of a kind; unless given, 32 on a CPU and 128 on a GPU
-    drain_seconds: float = 10.0  # for what is there when the server is shut down
-    max_source_tokens: int = 1_000_000  # of a text
-    max_output_tokens: int = 1_000_000  # of an answer: a longer one is cut, as it would be at its own limit
-    max_alignment_weights: int = 2_000_000  # of all alignments of a request: as JSON about ten bytes each
+    max_queued: int = 128  # requests that have not started
+    max_queue_seconds: float = float("inf")  # estimated wait of a request
+    max_batch_tokens: int = 262_144  # of all requests: source tokens plus maximum output length, times rows
+    max_batch_size: int | None = None  # sentences of one batch key; None: 32 on a CPU, 128 on a GPU
+    drain_seconds: float = 10.0  # for requests in flight at shutdown
+    max_source_tokens: int = 1_000_000  # of one text
+    max_output_tokens: int = 1_000_000  # of one answer; longer ones are truncated
+    max_alignment_weights: int = 2_000_000  # of one request; about 10 bytes each as JSON
 
 
 class Scheduler:
-    """Everything happens in one thread. `interleave` is called all the time within a piece, which may take long: it can
-    `add` jobs, and have the others go on by `step_interleaved`.
+    """Schedules the jobs of one model in one thread.
+
+    `interleave` is called between the decoding steps of an exclusive job, which may take long. It may `add` jobs and
+    run the other ones with `step_interleaved`.
     """
 
     def __init__(
@@ -54,14 +50,12 @@ class Scheduler:
     ) -> None:
         self._model, self._batch_factory, self._limits = model, batch_factory, limits
         self._jobs: dict[ScheduledJob, tuple[PendingResponse, list[BatchGroup]] | None] = {}
-        self._groups: dict[BatchKey, BatchGroup] = {}  # the one that was asked for last at the end
-        self._pending_groups: deque[BatchGroup] = deque()  # that have something to do and no turn
-        self._open_groups: dict[
-            BatchGroup, int
-        ] = {}  # that take turns, the first that came first, and how many it has had
+        self._groups: dict[BatchKey, BatchGroup] = {}  # least recently used first
+        self._pending_groups: deque[BatchGroup] = deque()  # have requests but are not open
+        self._open_groups: dict[BatchGroup, int] = {}  # number of steps each has run, oldest group first
         self._exclusive_jobs = ExclusiveJobs(model, interleave)
         self._run_queue: deque[BatchGroup | ExclusiveJobs] = deque()
-        # Those who can have no seat wait apart: nobody who can is turned away for them.
+        # Jobs that cannot be batched have their own queue, so they do not cause rejections of batched ones.
         self._exclusive_queue = ExclusiveJobQueue(limits.max_queue_seconds, batch_factory.max_batch_size)
         self._batch_queue = AdmissionQueue(limits.max_queue_seconds, self._count_free_slots)
         self.admission_queue = self._batch_queue if batch_factory.supports_batching else self._exclusive_queue
@@ -72,24 +66,24 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        """Jobs that have not begun; from any thread."""
+        """Number of jobs that have not started; thread-safe."""
         return len(self._batch_queue.jobs) + len(self._exclusive_queue.jobs)
 
     @property
     def batch_size(self) -> int:
-        """Sentences that are being answered side by side."""
+        """Number of running sentences."""
         return sum(lane.num_running for lane in [*self._open_groups])
 
     def add(self, job: ScheduledJob) -> None:
-        """What is wrong with a request is told at once."""
+        """Queue a job, or fail it if its request is invalid."""
         try:
             self._dispatch(job)
-        except Exception as error:  # whatever it is, the others are to be answered
+        except Exception as error:  # of any kind: the other jobs must be finished
             self._remove(job)
             job.fail(error)
 
     def step(self, now: float) -> None:
-        """One step of whoever is next; before it, those leave whose time is over or to whom nobody listens."""
+        """Remove expired and cancelled jobs, then run one step of the next batch group or exclusive job."""
         self._remove_all(job for job in self._jobs if job.finished or job.check_expired(now))
         self._schedule_groups()
         if self._run_queue:
@@ -97,13 +91,11 @@ class Scheduler:
             self._release_finished([*self._jobs])
 
     def step_interleaved(self, now: float) -> None:
-        """As `step`, while a piece is under way, whose end nobody has to wait for: one step of a lane, and an item of
-        other work.
-        """
+        """Run one step of a batch group and one item of a `CallableJob` while an exclusive job is running."""
         self._remove_all(job for job in self._batched_jobs() if job.finished or job.check_expired(now))
         self._schedule_groups()
         lane = next((each for each in self._run_queue if isinstance(each, BatchGroup)), None)
-        # In the mode that steps have otherwise: what is made in a piece's own may be changed nowhere else.
+        # Leave the job's inference mode: tensors created in it cannot be modified outside of it.
         with no_step_hook(), torch.inference_mode(mode=False):
             if lane is not None:
                 self._run_queue.remove(lane)
@@ -112,13 +104,13 @@ class Scheduler:
         self._release_finished(self._batched_jobs())
 
     def fail(self, make_error: Callable[[], ApiError]) -> None:
-        """Everybody who is there is told."""
+        """Fail all jobs."""
         for job in [*self._jobs]:
             job.fail(make_error())
         self._jobs.clear()
 
     def _count_free_slots(self) -> int:
-        """Where somebody waits already, of the lanes that they wait for; from any thread."""
+        """Count free slots. If requests wait, only the groups that they wait for count. Thread-safe."""
         most, lanes = self._batch_factory.max_batch_size, [*self._open_groups]
         crowded = [lane.num_free for lane in lanes if lane.has_waiting]
         if not crowded:
@@ -137,11 +129,11 @@ class Scheduler:
             self._close_group(runnable)
 
     def _batched_jobs(self) -> list[ScheduledJob]:
-        """Those in lanes."""
+        """Jobs in batch groups."""
         return [job for job, there in self._jobs.items() if there is not None]
 
     def _release_finished(self, jobs: Sequence[ScheduledJob]) -> None:
-        """Those of them who are answered."""
+        """Remove the finished ones of these jobs and update the wait estimates."""
         over = [job for job in jobs if job.finished]
         seated = [job for job in over if self._jobs[job] is not None]
         aside = sum(isinstance(job.spec, GenerateJob) for job in over) - len(seated)
@@ -213,7 +205,7 @@ class Scheduler:
         return lane
 
     def _schedule_groups(self) -> None:
-        """To a few lanes at a time. While others ask, one that has had many takes nobody in any more."""
+        """Open pending groups. If some still wait, close the oldest open group after `_MAX_STEPS_PER_GROUP` steps."""
         if self._exclusive_jobs.busy and self._exclusive_jobs not in self._run_queue:
             self._run_queue.append(self._exclusive_jobs)
         while self._pending_groups and len(self._open_groups) < _MAX_OPEN_GROUPS:
@@ -225,7 +217,7 @@ class Scheduler:
             first.closing = turns >= _MAX_STEPS_PER_GROUP
 
     def _close_group(self, group: BatchGroup) -> None:
-        """It has nothing to do, or makes room for others."""
+        """Remove a group from the open ones. The least recently used idle groups are deleted."""
         group.closing = False
         del self._open_groups[group]
         if group.has_waiting:
@@ -248,7 +240,7 @@ class Scheduler:
 
 
 def _limit_length_options(max_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """With the limit of the server in place of lengths that follow the source: those lead beyond it."""
+    """Return the options with the server's limit in place of source-relative lengths, which would exceed it."""
     beyond = ("max_length_factor", "max_length_extra", "min_length_factor")
     kept = {name: value for name, value in options.items() if name not in beyond}
     if (kept.get("min_length_extra") or 0) > max_tokens:
@@ -258,7 +250,11 @@ def _limit_length_options(max_tokens: int, options: Mapping[str, Any]) -> dict[s
 
 @contextmanager
 def torch_threads_for(model: TextModel) -> Iterator[None]:
-    """While this thread has the model compute something."""
+    """Set the torch threads and the inference mode for a step of this model.
+
+    With an exported model torch only chooses the tokens, so it uses one thread. With two threads one sentence took
+    four times as long, on two cores shared with other processes.
+    """
     threads = torch.get_num_threads()
     exported = model.runtime.name != "torch"
     try:

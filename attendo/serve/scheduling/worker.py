@@ -1,7 +1,7 @@
-"""Worker thread of one model: inbox, lifecycle, heartbeat; yields to the event loop.
+"""Worker thread of one model: inbox, lifecycle, heartbeat, yielding the GIL to the event loop.
 
-While the loop has work, each of the hundreds of operations of a step would wait for the interpreter once more. So the
-loop gets time of its own between two steps, finds little to do within them, and answers refusals at once.
+While the event loop is busy, each of the hundreds of operations of a step waits for the GIL. So the worker yields
+between steps: the loop then has little work during a step and sends rejections at once.
 """
 
 import asyncio
@@ -30,24 +30,22 @@ from attendo.serve.scheduling.scheduler import BatchLimits, Scheduler
 from attendo.text_model import Result, TextModel
 
 T = TypeVar("T")
-_DRAIN_POLL_SECONDS = 0.01  # between two looks at whether all is done, while draining
-_MAX_INTAKE_SECONDS = 0.02  # in which requests are taken in between two steps
+_DRAIN_POLL_SECONDS = 0.01  # between two checks while draining
+_MAX_INTAKE_SECONDS = 0.02  # for receiving requests between two steps
 _log = logging.getLogger("attendo.serve")
-_YIELD_INTERVAL_SECONDS = (
-    0.005  # of computing, after which the loop has a turn: waking it costs a tenth of a millisecond
-)
-_MAX_YIELD_SECONDS = 0.02  # of a turn: whatever floods the loop, there is something left for those who were let in
+_YIELD_INTERVAL_SECONDS = 0.005  # of computing between two yields: waking the event loop costs 0.1 ms
+_MAX_YIELD_SECONDS = 0.02  # of one yield, so that a flood of requests does not stop the admitted ones
 
 
 class ModelWorker:
-    """Takes requests from any event loop. Deadlines are moments of `time.monotonic`; whoever is cancelled is forgotten.
+    """Runs the requests of any event loop in one thread. Deadlines are values of `time.monotonic`.
 
-    The thread starts with the first request. What goes wrong with one request is told to that one alone; should the
-    thread die all the same, `is_ready` is False and everybody is refused.
+    The thread starts with the first request. An error fails only its own request. If the thread dies, `is_ready` is
+    False and all requests are rejected.
     """
 
     def __init__(self, model: TextModel, limits: BatchLimits | None = None, static_shapes: bool | None = None) -> None:
-        """`static_shapes`: slots of fixed size also on a CPU."""
+        """`static_shapes` selects `StaticBatch` on a CPU too."""
         self.limits = limits or BatchLimits()
         seats = BatchFactory(model, self.limits.max_batch_size, static_shapes)
         self._scheduler = Scheduler(model, seats, self.limits, self._interleave)
@@ -57,12 +55,10 @@ class ModelWorker:
         self._thread: threading.Thread | None = None
         self._draining, self._died = False, False
         self._idle, self._last_heartbeat = True, time.monotonic()
-        self.on_finished: Callable[[float, float], None] | None = (
-            None  # hears how long a request waited and was computed for
-        )
+        self.on_finished: Callable[[float, float], None] | None = None  # receives seconds of waiting and of computing
 
     async def generate(self, texts: Sequence[str], deadline: float | None = None, **options: Any) -> list[Result]:
-        """What `TextModel.generate` answers with these options."""
+        """Return the results of `TextModel.generate` with these options."""
         if isinstance(texts, str):
             raise UsageError("texts_not_a_list")
         with self._submit(GenerateJob(tuple(texts), options), deadline) as heard:
@@ -78,7 +74,7 @@ class ModelWorker:
         on_result: Callable[[Result], None] | None = None,
         **options: Any,
     ) -> AsyncGenerator[str, None]:
-        """What is new of the answer, as it is decided; joined, the text of the result that `on_result` hears at the end."""
+        """Yield the new text as it is decided. `on_result` receives the whole result at the end."""
         with self._submit(GenerateJob((text,), options, streamed=True), deadline) as heard:
             while isinstance(event := await _next_event(heard, deadline), Chunk):
                 yield event.item
@@ -86,7 +82,7 @@ class ModelWorker:
                 on_result(event.value[0])
 
     async def run(self, work: Callable[[], T], deadline: float | None = None) -> T:
-        """Anything else that needs the model, done in its thread between two steps of others."""
+        """Run a function in the worker thread, between two decoding steps."""
 
         def once() -> Iterator[T]:
             yield work()
@@ -95,13 +91,13 @@ class ModelWorker:
         return found[0]
 
     async def iterate(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncGenerator[T, None]:
-        """What an iterator gives, an item between two steps of others."""
+        """Yield the items of an iterator that runs in the worker thread, one item between two decoding steps."""
         with self._submit(CallableJob(work), deadline) as heard:
             while isinstance(event := await _next_event(heard, deadline), Chunk):
                 yield event.item
 
     async def drain(self) -> None:
-        """Takes nothing new and finishes what is there, as long as the time for it lasts; then the thread ends."""
+        """Reject new requests, finish those in flight within `drain_seconds`, then end the thread."""
         self._draining = True
         until = time.monotonic() + self.limits.drain_seconds
         while self._jobs and self.is_alive and time.monotonic() < until:
@@ -113,23 +109,23 @@ class ModelWorker:
 
     @property
     def num_waiting(self) -> int:
-        """Requests that have not begun."""
+        """Number of requests that have not started."""
         return self._scheduler.num_waiting
 
     @property
     def is_full(self) -> bool:
-        """Whether a request that came now would be refused, for those who wait already."""
+        """True if a new request would be rejected because of the queue."""
         return self._is_overloaded(can_wait=False)
 
     @property
     def num_running(self) -> int:
-        """Requests that have begun."""
+        """Number of requests that have started."""
         with self._lock:
             return sum(job.has_started and job.is_active for job in self._jobs)
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request would be taken, were there room for it."""
+        """True if the worker accepts requests, apart from the length of its queue."""
         return self.is_alive and not self._draining
 
     @property
@@ -138,24 +134,24 @@ class ModelWorker:
 
     @property
     def seconds_since_step(self) -> float:
-        """How long nothing has happened in the thread; 0 where it has nothing to do.
+        """Seconds since the last heartbeat of the thread; 0 if it is idle.
 
-        Whether anybody still waits does not matter: from a thread that hangs all are gone after their deadlines.
+        The number of waiting requests does not count: if the thread hangs, all of them end at their deadlines.
         """
         return 0.0 if self._idle else time.monotonic() - self._last_heartbeat
 
     @property
     def batch_size(self) -> int:
-        """Sentences that are being answered side by side."""
+        """Number of running sentences."""
         return self._scheduler.batch_size
 
     @contextmanager
     def _submit(self, spec: GenerateJob | CallableJob, deadline: float | None) -> Iterator["asyncio.Queue[JobEvent]"]:
-        """Where the events of a request arrive. Whoever leaves is forgotten before the next step."""
+        """Queue a job and yield the queue of its events. On exit the job is cancelled before the next step."""
         loop, events = asyncio.get_running_loop(), asyncio.Queue[JobEvent]()
 
         def heard(event: JobEvent) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is there
+            with suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         job = ScheduledJob(spec, heard, deadline)
@@ -174,8 +170,8 @@ class ModelWorker:
         with self._lock:
             if self._died or self._draining:
                 raise ApiError("stopped" if self._died else "draining")
-            # A person at the page would rather wait than be told to try again. Who has been let in may wait for what it
-            # has asked itself, a long text for its first sentences.
+            # A `CallableJob` may always wait: users of the page prefer waiting to an error. An HTTP request is admitted
+            # once: its later jobs may wait, such as the remaining sentences of a long text.
             request = current_request.get()
             job.can_wait = job.can_wait or (request is not None and request.admitted)
             if self._is_overloaded(job.can_wait):
@@ -195,7 +191,7 @@ class ModelWorker:
         )
 
     def _run_loop(self) -> None:
-        """The thread: until it is told to end."""
+        """Run the thread until `drain` ends it."""
         try:
             while self._receive_jobs():
                 self._scheduler.step(time.monotonic())
@@ -206,7 +202,10 @@ class ModelWorker:
             self._fail_all("stopped")
 
     def _receive_jobs(self) -> bool:
-        """What has come since, or as much as leaves time for a step; without anything to do, the next is waited for."""
+        """Pass new jobs to the scheduler for at most `_MAX_INTAKE_SECONDS`. Wait for a job if idle.
+
+        Return False to end the thread.
+        """
         until = time.monotonic() + _MAX_INTAKE_SECONDS
         with suppress(queue.Empty):
             job = self._next_job()
@@ -229,13 +228,13 @@ class ModelWorker:
         return job
 
     def _interleave(self) -> None:
-        """Within something that takes long: whoever has come is taken in, and the others go on."""
+        """Receive jobs and run a step of others; called between the steps of an exclusive job."""
         self._yield_between_steps()
         until = time.monotonic() + _MAX_INTAKE_SECONDS
         with suppress(queue.Empty):
             while time.monotonic() < until:
                 if (job := self._inbox.get_nowait()) is None:
-                    self._inbox.put(None)  # to end: when this is done
+                    self._inbox.put(None)  # ends the thread after this job
                     break
                 self._scheduler.add(job)
         self._scheduler.step_interleaved(time.monotonic())
@@ -255,7 +254,7 @@ class ModelWorker:
 
 
 async def _next_event(events: "asyncio.Queue[JobEvent]", deadline: float | None) -> Chunk | JobFinished:
-    """The next event. The deadline holds here too: the thread may be busy with something that takes long."""
+    """Return the next event. The deadline is checked here too: the thread may be busy with a long step."""
     remaining = None if deadline is None else deadline - time.monotonic()
     try:
         event = await asyncio.wait_for(events.get(), remaining)
@@ -267,7 +266,7 @@ async def _next_event(events: "asyncio.Queue[JobEvent]", deadline: float | None)
 
 
 class EventLoopYielder:
-    """Of one thread, with the loop of whoever asked it last."""
+    """Lets the event loop of the latest request take the GIL."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -275,11 +274,11 @@ class EventLoopYielder:
         self._last_yield = time.monotonic()
 
     def yield_now(self) -> None:
-        """Waits until the loop has handled what was ready, where the last time is long enough ago."""
+        """Wait until the event loop has run its ready callbacks, if the last yield is long enough ago."""
         if self.loop is None or time.monotonic() - self._last_yield < _YIELD_INTERVAL_SECONDS:
             return
         self._handled.clear()
-        with suppress(RuntimeError):  # the loop is closed: nobody is there
+        with suppress(RuntimeError):  # the event loop is closed
             self.loop.call_soon_threadsafe(self._handled.set)
             self._handled.wait(_MAX_YIELD_SECONDS)
         self._last_yield = time.monotonic()

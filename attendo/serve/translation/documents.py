@@ -28,47 +28,47 @@ from attendo.serve.translation.translator import SentenceHypothesis, translate_s
 DocumentFormat = Literal["text", "html", "xml"]
 DOCUMENT_FORMATS: dict[str, DocumentFormat] = {"txt": "text", "html": "html", "htm": "html", "xml": "xml"}
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-# What a document may say of itself; with other codecs of Python bytes can become anything.
+# Encodings that a document may declare. Python's other codecs can turn bytes into arbitrary text.
 _ENCODINGS = frozenset(
     (
         *("utf-8", "us-ascii", "iso-8859-1", "iso-8859-2", "iso-8859-15", "windows-1250", "windows-1251"),
         *("windows-1252", "koi8-r", "gb18030", "gbk", "gb2312", "big5", "shift_jis", "euc-jp", "euc-kr"),
     )
 )
-_HEAD_BYTES = 1024  # in which a document says how it is encoded
+_HEAD_BYTES = 1024  # searched for an encoding declaration
 _ENCODING_DECLARATIONS = {
     "xml": re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]{1,40})["']""", re.ASCII),
     "html": re.compile(rb"""<meta[^>]*?charset\s*=\s*["']?([\w.:-]{1,40})""", re.ASCII | re.IGNORECASE),
 }
-MAX_DOCUMENTS = 100  # that are kept at a time
-LIFETIME_SECONDS = 3600.0  # after which a document that was translated is gone, fetched or not
-FETCH_GRACE_SECONDS = 6.0  # seconds: DeepL's library asks every five whether a document is done, and then for it
+MAX_DOCUMENTS = 100  # stored at a time
+LIFETIME_SECONDS = 3600.0  # after which a translated document is deleted, fetched or not
+FETCH_GRACE_SECONDS = 6.0  # DeepL's client polls the status every 5 s and then fetches the document
 _MAX_CONCURRENT_DOCUMENTS = 2
 _FOLDER_PREFIX = "attendo-documents-"
-_LOCK_FILE = "lock"  # held as long as the process lives
-CHUNK_SENTENCES = 8  # sentences
-_RETRY_PAUSES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # seconds, each time that there is no room for a chunk
+_LOCK_FILE = "lock"  # locked while the process lives
+CHUNK_SENTENCES = 8  # per call of the model
+_RETRY_PAUSES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # seconds between attempts while the model is busy
 __all__ = ["Document", "DocumentStore"]
 
 
 @dataclass(frozen=True)
 class DecodedDocument:
-    """What is read of a file, and what is needed to write it again."""
+    """Text of a file, and the format and encoding for writing its translation."""
 
     text: str
     text_format: DocumentFormat
-    byte_order_mark: bytes  # that the file begins with, where it tells how the rest is encoded
+    byte_order_mark: bytes  # empty if the file has none
     encoding: str
 
     def encode(self, text: str) -> bytes:
-        """Another text, encoded as this one was. What the encoding does not have is written by its number."""
+        """Encode a text like this document. In markup, unencodable characters become character references."""
         return self.byte_order_mark + text.encode(
             self.encoding, "strict" if self.text_format == "text" else "xmlcharrefreplace"
         )
 
 
 def document_format(name: str) -> DocumentFormat:
-    """By the ending of a file's name. Whatever is packed is thus refused before anything unpacks it."""
+    """Return the format by file suffix. Archives are rejected, so nothing is ever unpacked."""
     ending = PurePath(name).suffix[1:].lower()
     if ending not in DOCUMENT_FORMATS:
         raise ApiError("unknown_format", ending=ending[:20] or "–", known=", ".join(DOCUMENT_FORMATS))
@@ -84,7 +84,7 @@ def decode_document(content: bytes, text_format: DocumentFormat) -> DecodedDocum
         text = content[len(mark) :].decode(encoding)
     except UnicodeDecodeError:
         raise ApiError("not_encoded_so", encoding=encoding) from None
-    if "\0" in text:  # of no text; of zip, and of other files under a false name
+    if "\0" in text:  # a binary file with a wrong suffix, such as zip
         raise ApiError("not_encoded_so", encoding=encoding)
     return DecodedDocument(text, text_format, mark, encoding)
 
@@ -96,14 +96,14 @@ def _find_declared_encoding(head: bytes, text_format: DocumentFormat) -> str:
 
 @dataclass(eq=False)
 class Document:
-    """The id finds it, and nobody without the key learns that it is there."""
+    """An uploaded document. Access needs its id and its key."""
 
     text_format: DocumentFormat
     served: ServedModel
     document_id: str = field(default_factory=lambda: secrets.token_hex(16).upper())
     key: str = field(default_factory=lambda: secrets.token_hex(32).upper())
     status: Literal["queued", "translating", "done", "error"] = "queued"
-    characters: int = 0  # that were translated
+    characters: int = 0  # translated; 0 until done
     error: str | None = None
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     finished_at: float | None = None  # by `time.monotonic`
@@ -117,14 +117,14 @@ class Document:
         return f"{self.document_id}.result"
 
     def accepts_key(self, key: str) -> bool:
-        """In a time that does not tell how much of the key is right."""
+        """Compare the key in constant time."""
         return hmac.compare_digest(key.encode(errors="surrogatepass"), self.key.encode())
 
 
 class DocumentStore:
-    """Files lie on disk, what is known of them in memory: after a restart neither is there.
+    """Documents of one server: files on disk, state in memory. Both are lost at a restart.
 
-    So a server that is told to end waits for those that it has begun, and a moment more for them to be fetched.
+    A server that shuts down therefore finishes its documents and waits `FETCH_GRACE_SECONDS` for them to be fetched.
     """
 
     def __init__(self, gateway: ModelGateway, lifetime_seconds: float = LIFETIME_SECONDS) -> None:
@@ -133,11 +133,11 @@ class DocumentStore:
         self._documents: dict[str, Document] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._semaphore = asyncio.Semaphore(_MAX_CONCURRENT_DOCUMENTS)
-        self.characters = 0  # translated since the server began
+        self.characters = 0  # translated since the server started
         gateway.pending_results.append(self._has_pending)
 
     async def add(self, content: bytes, text_format: DocumentFormat, served: ServedModel) -> Document:
-        """Refused where there are too many, or the disk is full: then nothing is kept of it."""
+        """Store a document and start its translation. Raise `ApiError` if there are too many or the disk is full."""
         if len(self._documents) >= MAX_DOCUMENTS:
             raise ApiError("too_many_documents", most=MAX_DOCUMENTS)
         document = Document(text_format, served)
@@ -149,39 +149,39 @@ class DocumentStore:
             raise disk_error(error) from None
         except asyncio.CancelledError:
             self._remove(document)
-            self._schedule_removal(document)  # the file may come to be only now
+            self._schedule_removal(document)  # the thread may still write the file
             raise
-        # Of no request: whoever sent it may have gone.
+        # An empty context: the task may outlive the request that sent the document.
         task = asyncio.create_task(self._translate(document), context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return document
 
     def get(self, document_id: str, key: str) -> Document:
-        """A wrong key is told what a wrong id is."""
+        """Return a document. A wrong key raises the same error as a wrong id."""
         document = self._documents.get(document_id)
         if document is None or not document.accepts_key(key):
             raise ApiError("unknown_document")
         return document
 
     async def wait(self, document: Document, seconds: float) -> None:
-        """Waits until it is translated, but not longer than this."""
+        """Wait until a document is translated, for at most this many seconds."""
         with suppress(TimeoutError):
             await asyncio.wait_for(document.finished.wait(), seconds)
 
     async def read_result(self, document: Document) -> bytes:
-        """Its translation; refused where there is none."""
+        """Return the translation. Raise `ApiError` if there is none."""
         if document.status == "error":
             raise ApiError("document_failed", detail=document.error)
         if document.status != "done":
             raise ApiError("document_not_ready")
         try:
             return await asyncio.to_thread(self._folder.read, document.result_file)
-        except OSError:  # somebody else was sooner
+        except OSError:  # another request has fetched and deleted it
             raise ApiError("unknown_document") from None
 
     async def discard(self, document: Document) -> None:
-        """Once it was handed out, nothing is kept of it."""
+        """Delete a document after it was fetched."""
         self._remove(document)
 
     async def _translate(self, document: Document) -> None:
@@ -203,7 +203,7 @@ class DocumentStore:
             document.finished.set()
 
     def _has_pending(self) -> bool:
-        """One that nobody has come for in all that time is not waited for."""
+        """Return True if a document is unfinished, or was finished less than `FETCH_GRACE_SECONDS` ago."""
         since = time.monotonic() - FETCH_GRACE_SECONDS
         return any(each.finished_at is None or each.finished_at > since for each in self._documents.values())
 
@@ -220,12 +220,12 @@ class DocumentStore:
 
 
 def disk_error(error: OSError) -> ApiError:
-    """In words that name no path of this machine."""
+    """Convert a disk error without revealing a path."""
     return ApiError("no_room", detail=error.strerror or "input/output error")
 
 
 class ScratchFolder:
-    """Below `parent`, or where the system keeps temporary files. Only the user that runs this can look inside."""
+    """A private temporary folder in `parent`, by default in that of the system. Only this user can read it."""
 
     def __init__(self, parent: Path | None = None) -> None:
         self._parent = Path(tempfile.gettempdir()) if parent is None else parent
@@ -234,7 +234,7 @@ class ScratchFolder:
         _remove_abandoned(self._parent)
 
     def write(self, name: str, content: bytes) -> None:
-        """Whole or not at all: an `OSError`, as of a full disk, leaves nothing behind."""
+        """Write a file atomically. After an `OSError`, such as a full disk, no partial file remains."""
         folder = self._ensure_folder()
         new = folder / f"{name}.new"
         try:
@@ -249,7 +249,7 @@ class ScratchFolder:
         return (self._ensure_folder() / name).read_bytes()
 
     def remove(self, name: str) -> None:
-        """Also where it is not there."""
+        """Delete a file if it exists."""
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / name).unlink(missing_ok=True)
@@ -263,7 +263,7 @@ class ScratchFolder:
 
 
 def check_documents_folder(parent: Path) -> None:
-    """Raises `UsageError` where nothing could be kept below it. What is made to find out is gone again."""
+    """Raise `UsageError` if the folder is not writable. Folders created for this test are removed."""
     missing = [each for each in (parent, *parent.parents) if not each.exists()]
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -282,12 +282,12 @@ def _create_folder(parent: Path) -> tuple[Path, int]:
     folder = Path(tempfile.mkdtemp(prefix=f".{_FOLDER_PREFIX}", dir=parent))
     lock = os.open(folder / _LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # Only now by a name that is swept: before, nobody could have told that somebody lives here.
+    # Rename after locking: an unlocked folder with the final prefix would be removed as abandoned.
     return folder.rename(folder.with_name(folder.name[1:])), lock
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Folders whose process was killed: nobody holds their lock any more."""
+    """Remove folders of killed processes, whose locks are free."""
     for folder in parent.glob(f"{_FOLDER_PREFIX}*"):
         with suppress(OSError):
             facts = folder.lstat()
@@ -307,8 +307,8 @@ def _remove_folder(folder: Path, lock: int) -> None:
 
 
 async def translate_document(gateway: ModelGateway, served: ServedModel, document: DecodedDocument) -> bytes:
-    """The document in the other language, encoded as it was."""
-    # Looking for tags in a large document takes a while, in which others are to be answered.
+    """Return the translated document in its original encoding."""
+    # Parsing a large document takes a while, so it runs outside of the event loop.
     plan = await asyncio.to_thread(SegmentedText, document.text, document.text_format)
     answers: list[SentenceHypothesis] = []
     for at in range(0, len(plan.sentences), CHUNK_SENTENCES):
@@ -321,7 +321,7 @@ async def translate_document(gateway: ModelGateway, served: ServedModel, documen
 async def _translate_chunk(
     gateway: ModelGateway, served: ServedModel, sentences: Sequence[str], with_links: bool
 ) -> list[SentenceHypothesis]:
-    """A document can wait: it asks again where others are first."""
+    """Translate a chunk. If the model is busy, retry after a pause."""
     for pause in _RETRY_PAUSES:
         try:
             return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links)]

@@ -1,4 +1,4 @@
-"""The sentences of a text to be translated, and the text with their translations in their places."""
+"""Splits a text into sentences and reassembles it from their translations."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -12,7 +12,7 @@ _LINE_BREAKS = {ord(sign): " " for sign in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029
 
 
 class TranslatedSentence(Protocol):
-    """The translation of a sentence; `links` where it is known which of its characters goes back to which."""
+    """The translation of a sentence; `links` align characters of source and translation, if known."""
 
     @property
     def text(self) -> str: ...
@@ -22,10 +22,11 @@ class TranslatedSentence(Protocol):
 
 
 class SegmentationOptions(NamedTuple):
-    """How texts are taken apart: their kind, elements that stay as they are, and what ends a sentence.
+    """Text format, elements that are not translated (`ignored_tags`), and the sentence boundaries.
 
-    `split`: the end of a line as well as signs; signs alone, so that sentences go on in the next line; or nothing, so
-    that a text, or what stands between tags that divide, is one. `tag_rules`: what is known of such tags.
+    `split`: with `lines`, sentences end at punctuation and at line ends. With `signs` they end at punctuation only and
+    may span lines. With `never`, a text, or the text between splitting tags, is one sentence. `tag_rules` classify
+    tags.
     """
 
     text_format: TextFormat = "text"
@@ -35,12 +36,12 @@ class SegmentationOptions(NamedTuple):
 
 
 class SegmentedText:
-    """`asked` are the sentences for a model, in order: those that have a letter."""
+    """A text split into blocks and sentences. `sentences` are those that contain a letter, in order."""
 
     def __init__(
         self, text: str, options: SegmentationOptions | TextFormat, fits: Callable[[str], bool] | None = None
     ) -> None:
-        """`fits`: whether a model reads such a line as it is, however many sentences it has."""
+        """`fits` returns True for a line that the model reads without splitting it into sentences."""
         options = SegmentationOptions(options) if isinstance(options, str) else options
         self._document = _parse_document(text, options)
         self._blocks = [
@@ -49,7 +50,7 @@ class SegmentedText:
         self.sentences = [part.text for unit in self._blocks for part in unit.spans if part.translatable]
 
     def assemble(self, translations: Sequence[TranslatedSentence]) -> str:
-        """The whole text, with a translation of each sentence asked."""
+        """Return the whole text, with one translation for each of `sentences`."""
         said = iter(translations)
         written = [unit.assemble(said) for unit in self._blocks]
         return self._document.insert_translations([text for text, _ in written], [links for _, links in written])
@@ -64,7 +65,7 @@ def _parse_document(text: str, options: SegmentationOptions) -> "_PlainText | Ma
 
 
 class _PlainText:
-    """A text without tags, taken apart as `Markup` does it."""
+    """A text without tags, with the interface of `Markup`."""
 
     def __init__(self, text: str, split: SplitRule) -> None:
         self._text = text
@@ -72,13 +73,13 @@ class _PlainText:
 
     @property
     def texts(self) -> list[str]:
-        """Each on one line."""
+        """The blocks, each joined to one line."""
         return [join_texts([line.strip() for line in self._text[slice(*place)].splitlines()]) for place in self._spans]
 
     def insert_translations(
         self, translations: Sequence[str], links: Sequence[CharacterLinks | None] | None = None
     ) -> str:
-        """What is translated by itself keeps its lines."""
+        """Return the text with its translations. A block equal to its translation keeps its line breaks."""
         pieces: list[str] = []
         at = 0
         for (begin, end), text, translation in zip(self._spans, self.texts, translations, strict=True):
@@ -88,7 +89,7 @@ class _PlainText:
 
 
 def _find_spans(text: str, split: SplitRule) -> Iterator[tuple[int, int]]:
-    """Where what is read in one go begins and ends, without the white space around it."""
+    """Yield the begin and end of each block, without surrounding white space."""
     begun: int | None = None
     end = 0
     for begin, end in _find_lines(text):
@@ -101,7 +102,7 @@ def _find_spans(text: str, split: SplitRule) -> Iterator[tuple[int, int]]:
 
 
 def _find_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Blank ones left out."""
+    """Yield the begin and end of each line that is not blank."""
     at = 0
     for line in text.splitlines(keepends=True):
         if body := line.strip():
@@ -117,7 +118,7 @@ class _SentenceSpan(NamedTuple):
 
 
 class _TextBlock:
-    """A line, or what stands between tags that divide."""
+    """A line, or the text between splitting tags."""
 
     def __init__(self, text: str, by_sentence: bool) -> None:
         self.spans: list[_SentenceSpan] = []
@@ -128,7 +129,7 @@ class _TextBlock:
             self.spans.append(_SentenceSpan(sentence, begin, any(character.isalpha() for character in sentence)))
 
     def assemble(self, translations: Iterator[TranslatedSentence]) -> tuple[str, CharacterLinks | None]:
-        """The links are those of all sentences, or None where one of them has none."""
+        """Return the text and its links. The links are None if one sentence has none."""
         whole, links = "", list[tuple[int, int]]()
         linked = True
         for part in self.spans:
@@ -138,13 +139,13 @@ class _TextBlock:
             whole = join_texts([whole, text])
             shift = len(whole) - len(text)
             linked = linked and known is not None
-            last = len(part.text) - 1  # what a tokenizer spells longer may end behind it
+            last = len(part.text) - 1  # a normalising tokenizer may give positions past the end
             links += [(part.begin + min(here, last), shift + there) for here, there in known or ()]
         return whole, links if linked else None
 
 
 def _strip_translation(translation: TranslatedSentence) -> tuple[str, CharacterLinks | None]:
-    """On one line, without white space around it: that of the source is there already."""
+    """Return the translation on one line, stripped: the white space of the source is kept."""
     lead = len(translation.text) - len(translation.text.lstrip())
     text = translation.text.strip().translate(_LINE_BREAKS)
     if translation.links is None:

@@ -21,21 +21,19 @@ if TYPE_CHECKING:
     from attendo.serve.scheduling.gateway import ModelGateway
     from attendo.serve.scheduling.registry import ServedModel
 
-_MAX_CONCURRENT_CALLS = 4  # calls of one request side by side: more would crowd out others, or one another
-_ALIGNMENT_BATCH_SIZE = 16  # sentences, between two steps of others
+_MAX_CONCURRENT_CALLS = 4  # of one request; more would slow down other requests and each other
+_ALIGNMENT_BATCH_SIZE = 16  # sentences aligned between two decoding steps
 Links = CharacterLinks | None
 T = TypeVar("T")
 _DEFAULT_SEGMENTATION = SegmentationOptions()
-MAX_SENTENCES = 1_000  # of one request; 5,000 characters of what people write have about a hundred
-_MIN_CONFIDENCE = (
-    0.8  # that a text is in a language which cannot be translated from: a short one is soon taken for another
-)
-_MAX_DETECTION_CHARACTERS = 2_000  # characters of a text with tags
+MAX_SENTENCES = 1_000  # of one request; 5,000 characters of normal text have about 100
+_MIN_CONFIDENCE = 0.8  # for rejecting a text because of its language: short texts are often misdetected
+_MAX_DETECTION_CHARACTERS = 2_000  # of a text with tags
 
 
 @dataclass(frozen=True)
 class SentenceHypothesis:
-    """One way to say a sentence in the other language."""
+    """One translation of a sentence."""
 
     text: str
     source_tokens: int
@@ -47,13 +45,13 @@ class SentenceHypothesis:
 async def translate_sentences(
     gateway: "ModelGateway", served: "ServedModel", texts: Sequence[str], with_links: bool, **options: Any
 ) -> list[list[SentenceHypothesis]]:
-    """To each text the best answer and, where n_best asks for more, others that read differently."""
+    """Return the translations of each text, best first. There are several if `n_best` > 1, all different."""
     deadline = gateway.deadline()
     results = await _generate_in_chunks(gateway, served, texts, {**options, "deadline": deadline})
     links = [list[Links]([None] * len(each.hypotheses)) for each in results]
     if with_links and _supports_alignment(served.model):
-        # With alignments=True all would be answered in one go while everybody else waits. So they are answered among
-        # the others, and what is known then is looked at a few at a time.
+        # With alignments=True the whole call would be an exclusive job, which delays other requests. So the texts are
+        # decoded in the batch, and the hypotheses are aligned afterwards in small groups.
         looks = served.worker.iterate(lambda: _align_in_batches(served.model, texts, results), deadline)
         links = [each async for group in looks for each in group]
     return [
@@ -65,7 +63,7 @@ async def translate_sentences(
 
 
 async def gather_or_cancel(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What each of them finds, in order. When one fails, nobody waits for the others: they end."""
+    """Return the results of all calls, in order. If one fails, cancel the others."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return await asyncio.gather(*tasks)
@@ -77,7 +75,7 @@ async def gather_or_cancel(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def _generate_in_chunks(
     gateway: "ModelGateway", served: "ServedModel", texts: Sequence[str], options: dict[str, Any]
 ) -> list[Result]:
-    """As many in a call as a request may have texts."""
+    """Generate in calls of at most `settings.texts` texts."""
     size, room = gateway.settings.texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
 
     async def asked(at: int) -> list[Result]:
@@ -89,7 +87,7 @@ async def _generate_in_chunks(
 
 
 def _supports_alignment(model: TextModel) -> bool:
-    """Not what was exported to a runtime that tells nothing of its attention."""
+    """Return False for exported models whose runtime does not return attention weights."""
     try:
         model.settings(alignments=True)
     except UsageError:
@@ -98,7 +96,7 @@ def _supports_alignment(model: TextModel) -> bool:
 
 
 def _align_in_batches(model: TextModel, texts: Sequence[str], results: Sequence[Result]) -> Iterator[list[list[Links]]]:
-    """The links of every hypothesis of every text, in groups."""
+    """Yield the links of every hypothesis of every text, in groups of texts."""
     source, target = model.source_tokenizer, model.target_tokenizer
     before, _ = encode_prefixes(model.generation, source, target)
     positions = model.generation.resolve_batch_tokens(model.device.type == "cuda")
@@ -114,7 +112,7 @@ def _align_in_batches(model: TextModel, texts: Sequence[str], results: Sequence[
 
 
 def unique_hypotheses(hypotheses: Iterable[SentenceHypothesis]) -> list[SentenceHypothesis]:
-    """The first, whatever it is, and of the others those that say something else, and anything."""
+    """Return the first hypothesis, then those with a new, non-empty text."""
     kept: list[SentenceHypothesis] = []
     told = {""}
     for each in hypotheses:
@@ -130,7 +128,7 @@ def _make_hypothesis(hypothesis: Hypothesis, links: Links, source_tokens: int) -
 
 @dataclass(frozen=True)
 class TextTranslation:
-    """Of one text. `alternatives` differ from it and from each other; `cut`: the length limit came before an end."""
+    """Translation of one text, with distinct alternatives. `cut`: a sentence reached the length limit."""
 
     text: str
     alternatives: tuple[str, ...]
@@ -147,19 +145,18 @@ async def translate(
     alternatives: int = 0,
     **options: Any,
 ) -> list[TextTranslation]:
-    """One translation of each text, in order, with at most so many alternatives; `options` as of `generate`.
+    """Translate each text, with at most `alternatives` alternatives. `options` are those of `generate`.
 
-    Lines stay lines, with the white space around them, unless sentences go on over them; tags stay too. Each line, or
-    run of text between tags that divide, is translated sentence by sentence, unless the model is known to have learned
-    from longer texts: one that learned from sentences leaves out what comes behind the first. What has no letters stays
-    as it is, and a text without any takes no model.
+    Line breaks, surrounding white space and tags are kept, unless sentences continue over line ends. Each line, or text
+    between splitting tags, is translated sentence by sentence: a model trained on single sentences omits all but the
+    first. A model known to be trained on longer texts reads whole lines. Sentences without letters are not translated.
     """
     gateway.check_texts(texts)
     plans = [plan async for plan in _segment_texts(texts, segmentation, make_fit_check(served.model))]
     asked = [sentence for plan in plans for sentence in plan.sentences]
     if len(asked) > MAX_SENTENCES:
         raise ApiError("too_many_sentences", count=len(asked), most=MAX_SENTENCES)
-    options = {**options, "split": False}  # which is done
+    options = {**options, "split": False}  # already split
     searches = _plan_searches(served, alternatives, gateway.settings.beam, options) if asked else []
     found = await gather_or_cancel(
         [translate_sentences(gateway, served, asked, segmentation.text_format != "text", **each) for each in searches]
@@ -176,7 +173,7 @@ async def translate_detected(
     segmentation: SegmentationOptions,
     alternatives: int = 0,
 ) -> list[TextTranslation]:
-    """Each from its own language, by the model for it, in order. What is in the target's already stays as it is."""
+    """Translate each text from its own source language. A text in the target language is returned unchanged."""
     told = {place: _keep_untranslated(text) for place, text in enumerate(texts)}
     places = {
         source: [place for place, each in enumerate(sources) if each == source]
@@ -200,7 +197,7 @@ def _keep_untranslated(text: str) -> TextTranslation:
 
 
 def make_fit_check(model: TextModel) -> Callable[[str], bool] | None:
-    """Whether the model reads a line with all its sentences at once; None where it is given single sentences."""
+    """Return a test whether the model can read a whole line; None if it reads single sentences."""
     if model.reads_single_sentences is not False:
         return None
     most, encode = max_source_tokens(model, model.generation), model.source_tokenizer.encode
@@ -212,13 +209,13 @@ async def _segment_texts(
 ) -> AsyncIterator[SegmentedText]:
     for text in texts:
         yield SegmentedText(text, segmentation, fits)
-        await asyncio.sleep(0)  # 5,000 characters take milliseconds, and others are to be heard meanwhile
+        await asyncio.sleep(0)  # yield to the event loop: 5,000 characters take milliseconds
 
 
 def _assemble(
     segmented: SegmentedText, hypotheses: Sequence[Sequence[SentenceHypothesis]], alternatives: int
 ) -> TextTranslation:
-    """`hypotheses` to each sentence that was asked, the best first."""
+    """Assemble the text from the `hypotheses` of each sentence, best first."""
     best = [each[0] for each in hypotheses]
     text = segmented.assemble(best)
     return TextTranslation(
@@ -233,7 +230,7 @@ def _assemble(
 def _assemble_alternatives(
     segmented: SegmentedText, hypotheses: Sequence[Sequence[SentenceHypothesis]], text: str
 ) -> Iterator[str]:
-    """The text with the second answer to each sentence, with the third ...; where there is none, with the best."""
+    """Yield the text from the second hypotheses, from the third, and so on; missing ones are replaced by the best."""
     told = {text}
     for number in range(1, max(map(len, hypotheses), default=0)):
         other = segmented.assemble([each[number] if number < len(each) else each[0] for each in hypotheses])
@@ -245,38 +242,38 @@ def _assemble_alternatives(
 def _plan_searches(
     served: "ServedModel", alternatives: int, max_beam: int, options: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The one that the translation comes from, and one more for alternatives where it cannot find enough of them.
+    """Return the options of the search for the translation, and of a second, wider one for alternatives if needed.
 
-    So a translation is the same whether or not alternatives are asked for. Two hypotheses are wanted for each of them:
-    many a text is found in several ways, with other pieces.
+    So the translation does not depend on the number of alternatives. Two hypotheses are generated per alternative,
+    because different token sequences often give the same text.
     """
     if not alternatives:
         return [options]
     settings, wanted = served.model.settings(**options), min(max_beam, 2 * alternatives + 1)
     if settings.sample or settings.beam >= wanted:
         return [{**options, "n_best": wanted}]
-    beam = wanted - wanted % settings.groups  # which the groups share evenly
+    beam = wanted - wanted % settings.groups  # a multiple of the number of groups
     return [options, {**options, "beam": beam, "n_best": beam}]
 
 
 async def detect_source_languages(
     gateway: ModelGateway, texts: Sequence[str], target: str, text_format: TextFormat
 ) -> list[LanguagePrediction]:
-    """Of each text."""
+    """Detect the source language of each text."""
     found: list[LanguagePrediction] = []
     for text in texts:
         found.append(detect_source_language(gateway, text, target, text_format))
-        await asyncio.sleep(0)  # fifty texts with tags take a while, and others are to be heard meanwhile
+        await asyncio.sleep(0)  # yield to the event loop: 50 texts with tags take a while
     return found
 
 
 def detect_source_language(
     gateway: ModelGateway, text: str, target: str, text_format: TextFormat = "text"
 ) -> LanguagePrediction:
-    """The likeliest of the languages that are translated into the target; the target where the text is in that itself.
+    """Return the likeliest source language for the target, or the target if the text is already in it.
 
-    It is looked for among all that are served, and refused where it can only be another, or none of them: a model that
-    reads what it never learned invents an answer.
+    Detection considers all served languages. A text in none of them, or in one without a model for the target, raises
+    `ApiError`: a model invents a translation for a language that it was not trained on.
     """
     sources = [source for source, targets in gateway.languages().items() if target in targets]
     if not sources:
@@ -301,5 +298,5 @@ def _rank_languages(words: str, gateway: ModelGateway, sources: Sequence[str]) -
     served = dict.fromkeys([*sources, *(code for pair in gateway.pairs() for code in pair)])
     try:
         return detect_language(words, [*served])
-    except UsageError:  # some cannot be told apart without a package; those that matter perhaps can
+    except UsageError:  # some need py3langid; the source languages alone may not
         return detect_language(words, sources)

@@ -1,4 +1,4 @@
-"""Texts with tags: what is to be translated, and the translation with the tags in it again."""
+"""HTML and XML: extraction of text to translate, and reinsertion of tags into the translation."""
 
 from attendo.text.markup.parser import MarkupFormat, TagRules
 from attendo.text.markup.writer import CharacterLinks, Markup

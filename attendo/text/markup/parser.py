@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 MarkupFormat = Literal["html", "xml"]
-# text; a tag that opens, closes or stands alone; other: comments and the like; declaration: <!DOCTYPE ...>
+# text; opening, closing and self-closing tags; other: comments and the like; declaration: <!DOCTYPE ...>
 MarkupTokenType = Literal["text", "open", "close", "alone", "other", "declaration"]
-# text; a tag of a sentence that opens or closes; an atom: one thing in a sentence; a wall: what divides sentences
+# text; inline tags that open or close; atom: one unit in a sentence; wall: a boundary between sentences
 SpanType = Literal["text", "open", "close", "atom", "wall"]
 
 
@@ -24,21 +24,21 @@ class MarkupToken(NamedTuple):
 
 
 _NAME = {"html": re.compile(r"[A-Za-z][^\s/<>]*"), "xml": re.compile(r"(?:[^\W\d]|:)[^\s/<>]*")}
-_STOP = re.compile(r"[<>]|=\s*[\"']")  # what ends a tag, or begins a value in which > is a letter
-_SUBSET_END = re.compile(r"\]\s*>")  # of a document type with declarations of its own
+_STOP = re.compile(r"[<>]|=\s*[\"']")  # ends a tag, or starts a quoted value, in which > is text
+_SUBSET_END = re.compile(r"\]\s*>")  # of a document type with an internal subset
 _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr")
 )
-# What is in these is not HTML, up to the closing tag.
+# Elements with raw text up to the closing tag.
 _RAW_TEXT_END = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "xmp", "iframe")
 }
 
 
 def scan(text: str, markup_format: MarkupFormat) -> list[MarkupToken]:
-    """A `<` that begins no tag is text. What begins as a comment and does not end is one up to the end of the input.
+    """Split the input into tokens. A `<` that starts no tag is text. An unclosed comment extends to the end.
 
-    Nothing is looked up or expanded: a document type is one token, and so is a section of CDATA.
+    Nothing is resolved or expanded: a document type is one token, and so is a CDATA section.
     """
     scanner = _Scanner(text, markup_format)
     tokens: list[MarkupToken] = []
@@ -58,14 +58,14 @@ def scan(text: str, markup_format: MarkupFormat) -> list[MarkupToken]:
 
 
 class _Scanner:
-    """Knows of every value that was begun where the tag around it ends, so that no part is read again and again."""
+    """Reads one token at a time. It caches the tag end for every quoted value, so that scanning stays linear."""
 
     def __init__(self, text: str, markup_format: MarkupFormat) -> None:
         self._text, self._format = text, markup_format
         self._ends: dict[int, int | None] = {}
 
     def read_token(self, at: int) -> MarkupToken | None:
-        """What begins with the `<` at this place."""
+        """Return the token that starts with the `<` at this position, or None."""
         text, xml = self._text, self._format == "xml"
         if text.startswith("<!--", at):
             return MarkupToken("other", at, self._find_end("-->", at + (4 if xml else 2)))
@@ -93,7 +93,7 @@ class _Scanner:
         return MarkupToken("alone" if alone or self._closes_itself(named.end(), end) else "open", at, end, name)
 
     def _tag_end(self, at: int) -> int | None:
-        """Behind its `>`; None where the input ends or another `<` comes first."""
+        """Return the position after the `>` of a tag. None if the input ends or another `<` precedes it."""
         passed: list[int] = []
         end = None
         while stop := _STOP.search(self._text, at):
@@ -114,7 +114,7 @@ class _Scanner:
         return end
 
     def _closes_itself(self, name_end: int, end: int) -> bool:
-        """`<b/>` and `<x id="1"/>` do; the slash of `<a href=b/>` is part of the address, unless this is XML."""
+        """Whether a tag ends in `/>`. In HTML the slash of `<a href=b/>` is part of the URL."""
         if not self._text.endswith("/>", name_end, end):
             return False
         before = self._text[end - 3]
@@ -134,14 +134,14 @@ class _Scanner:
 
 
 class TextRun(NamedTuple):
-    """A part of the input and what it says; None for a placeholder, which is kept as it is."""
+    """A part of the input and its decoded text. None for a placeholder, which is kept unchanged."""
 
     begin: int
     end: int
     text: str | None
 
 
-# Every repetition has a limit or ends at a sign that begins the next, so that reading stays linear.
+# Every repetition is bounded or ends at the start of the next one, so that matching stays linear.
 _SPECIAL = re.compile(
     r"""
     (?P<reference> & (?: \#\d{1,7} | \#[xX][0-9a-fA-F]{1,6} | [A-Za-z]\w{0,39} ) ;? )
@@ -154,12 +154,12 @@ _SPECIAL = re.compile(
     re.VERBOSE,
 )
 _XML_REFERENCES = frozenset(("&amp;", "&lt;", "&gt;", "&quot;", "&apos;"))
-_NON_TEXT_CATEGORIES = ("Cc", "Cs", "Co", "Cn")  # controls, halves of pairs, and what has no meaning of its own
-_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")  # in XML, whatever one does
+_NON_TEXT_CATEGORIES = ("Cc", "Cs", "Co", "Cn")  # controls, surrogates, private use and unassigned
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")  # not allowed in XML, even escaped
 
 
 def split_text_runs(text: str, begin: int, end: int, markup_format: MarkupFormat) -> Iterator[TextRun]:
-    """The pieces of a part of the input that has no tags, without a gap."""
+    """Yield the runs of a range without tags, without gaps."""
     at = begin
     for found in _SPECIAL.finditer(text, begin, end):
         if at < found.start():
@@ -172,17 +172,17 @@ def split_text_runs(text: str, begin: int, end: int, markup_format: MarkupFormat
 
 
 def remove_unwritable(text: str) -> str:
-    """Without the characters that no document can hold, and the white space around it."""
+    """Remove characters that a document cannot contain, and surrounding white space."""
     return _UNWRITABLE.sub("", text).strip()
 
 
 def escape_text(text: str) -> str:
-    """As it may stand between tags."""
+    """Escape a text for use between tags."""
     return html.escape(text, quote=False)
 
 
 def _decode_reference(reference: str, markup_format: MarkupFormat) -> str | None:
-    """None for what only a document type could explain. Without its semicolon it may be no reference but just text."""
+    """Decode a character reference. None if only a document type defines it. Without `;` it may be plain text."""
     if markup_format == "xml" and not (
         reference in _XML_REFERENCES or (reference[1] == "#" and reference.endswith(";"))
     ):
@@ -195,7 +195,7 @@ def _decode_reference(reference: str, markup_format: MarkupFormat) -> str | None
 
 
 class MarkupSpan(NamedTuple):
-    """A part of the input, from begin to end; the two tags of an element have the same number."""
+    """A part of the input, from begin to end. The two tags of an element have the same number."""
 
     type: SpanType
     begin: int
@@ -204,9 +204,9 @@ class MarkupSpan(NamedTuple):
 
 
 class TagRules(NamedTuple):
-    """What is known of elements by their names: which divide sentences, and which never do.
+    """Element names that split sentences, and names that never do.
 
-    `outline_detection`: of all others it is seen from the names of HTML, or from where they stand.
+    With `outline_detection` other elements are classified by their HTML name, or in XML by their context.
     """
 
     splitting_tags: frozenset[str] = frozenset()
@@ -214,7 +214,7 @@ class TagRules(NamedTuple):
     outline_detection: bool = True
 
     def lower(self) -> "TagRules":
-        """For names of HTML, which have no case."""
+        """Return the rules in lower case, for HTML, whose names are case-insensitive."""
         dividing, joining = (
             frozenset(map(str.lower, names)) for names in (self.splitting_tags, self.non_splitting_tags)
         )
@@ -230,7 +230,7 @@ summary table tbody td template textarea tfoot th thead title tr track ul xmp
 """
 _SPLITTING_TAGS = frozenset(_SPLITTING_NAMES.split())
 _UNTRANSLATED_TAGS = frozenset(("code", "iframe", "kbd", "math", "samp", "script", "style", "svg", "var", "xmp"))
-_PREFORMATTED_TAGS = frozenset(("pre", "textarea"))  # where a line break is meant
+_PREFORMATTED_TAGS = frozenset(("pre", "textarea"))  # line breaks are significant
 _ATTRIBUTE = re.compile(r"([^\s=/<>\"']+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>]*))?")
 _LINE_BREAK = re.compile(r"\r\n?|\n")
 
@@ -238,11 +238,11 @@ _LINE_BREAK = re.compile(r"\r\n?|\n")
 def parse_spans(
     text: str, markup_format: MarkupFormat, ignored_tags: Collection[str], rules: TagRules = _DEFAULT_RULES
 ) -> list[MarkupSpan]:
-    """In order, without a gap; the tags of the elements of a sentence are properly nested.
+    """Parse the input into spans in order, without gaps. Inline tags of a sentence are properly nested.
 
-    In HTML the name of an element says whether it divides sentences. In XML it does unless there is text beside it.
-    What `rules` says comes first. An element that is not to be translated is an atom, or a wall, as a whole, and so
-    is a tag without its other half.
+    In HTML the name of an element determines whether it splits sentences. In XML an element splits sentences unless its
+    parent contains text. `rules` take precedence. An element that is not translated is one atom or wall, and so is a
+    tag without a partner.
     """
     tokens = scan(text, markup_format)
     tree = _TagTree(text, tokens, markup_format, rules.lower() if markup_format == "html" else rules)
@@ -266,7 +266,7 @@ def parse_spans(
 
 
 class _TagTree:
-    """Of each token the other half of its element, -1 without one, and whether it stands beside text."""
+    """The partner of each tag, or -1, and the parents that directly contain text."""
 
     def __init__(self, text: str, tokens: Sequence[MarkupToken], markup_format: MarkupFormat, rules: TagRules) -> None:
         self.tokens, self._format, self._rules = tokens, markup_format, rules
@@ -274,7 +274,7 @@ class _TagTree:
         self._parents = [-1] * len(tokens)
         self._parents_with_text: set[int] = set()
         opened: list[int] = []
-        names: Counter[str] = Counter()  # of what is open, so that nothing is looked for in vain
+        names: Counter[str] = Counter()  # of open elements, to skip the search for a closing tag without a match
         for place, token in enumerate(tokens):
             if token.type == "close" and names[token.name]:
                 self._close(place, opened, names)
@@ -300,7 +300,7 @@ class _TagTree:
         return self._parents[index] not in self._parents_with_text
 
     def _close(self, index: int, opened: list[int], names: Counter[str]) -> None:
-        """What was opened behind its other half and never closed has none."""
+        """Match a closing tag. Elements opened after its partner and still open have no partner."""
         name = self.tokens[index].name
         while True:
             last = opened.pop()
@@ -320,7 +320,7 @@ def _classify_tag(tree: _TagTree, index: int) -> MarkupSpan:
 
 
 def _preformatted_step(token: MarkupToken, partner: int) -> int:
-    """Into a part where lines count, or out of it."""
+    """Return 1 on entering a preformatted element, -1 on leaving it, else 0."""
     if token.name not in _PREFORMATTED_TAGS or partner < 0:
         return 0
     return 1 if token.type == "open" else -1
@@ -344,10 +344,10 @@ def _is_untranslated(text: str, token: MarkupToken) -> bool:
 
 
 def _remove_crossings(spans: Sequence[MarkupSpan]) -> list[MarkupSpan]:
-    """An element that begins in one sentence and ends behind a wall is two walls itself.
+    """Turn the two tags of an element that contains a wall into walls.
 
-    What is nested properly stays so: whatever holds one of these two tags alone would be nested wrongly, and whatever
-    holds both crosses the same wall.
+    The other elements stay properly nested: an element around both tags contains the same wall, and an element around
+    only one of them would not be nested properly.
     """
     walls = 0
     walls_before: dict[int, int] = {}

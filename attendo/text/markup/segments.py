@@ -10,23 +10,23 @@ from typing import Literal, NamedTuple
 
 from attendo.text.markup.parser import MarkupFormat, MarkupSpan, split_text_runs
 
-# As Unicode begins the names of letters that are written without spaces between words.
+# Prefixes of the Unicode names of letters in scripts without spaces between words.
 _SCRIPTS_WITHOUT_SPACES = ("CJK ", "HIRAGANA ", "KATAKANA", "IDEOGRAPHIC ", "THAI ", "LAO ", "MYANMAR ", "KHMER ")
 
 
 class InlineTag(NamedTuple):
-    """A tag, or something that is kept as it is, at a place in a text."""
+    """A tag, or an atom that is kept unchanged, at a position in a text."""
 
     type: Literal["open", "close", "atom"]
     at: int  # characters of the text before it
     begin: int  # in the input
     end: int
-    element: int = -1  # the two tags of one have the same
+    element: int = -1  # the two tags of an element have the same number
 
 
 @dataclass(frozen=True)
 class MarkupSegment:
-    """A text to translate, without tags and with single spaces, and the part of the input it stands for."""
+    """A text to translate, without tags and with single spaces, and its range in the input."""
 
     text: str
     begin: int
@@ -35,7 +35,10 @@ class MarkupSegment:
 
 
 def build_segments(text: str, spans: Sequence[MarkupSpan], markup_format: MarkupFormat) -> list[MarkupSegment]:
-    """What has no letters needs no translation. Tags around the whole, and white space, are left where they are."""
+    """Build the segments between walls. A text without letters is not translated.
+
+    Tags around a whole segment, and white space, stay in place.
+    """
     found: list[MarkupSegment] = []
     for wall, run in groupby(spans, key=lambda part: part.type == "wall"):
         if not wall:
@@ -48,14 +51,14 @@ def build_segments(text: str, spans: Sequence[MarkupSpan], markup_format: Markup
 
 @dataclass
 class _SegmentBuilder:
-    """Collects the text of what stands between two walls."""
+    """Collects the text between two walls."""
 
     input: str
     markup_format: MarkupFormat
-    words: list[str] = field(default_factory=list)  # joined, the text
+    words: list[str] = field(default_factory=list)  # joined, they are the text
     length: int = 0
-    space: bool = False  # whether white space came behind the text
-    begin: int = 0  # of what is seen of it, in the input
+    space: bool = False  # whether white space follows the text
+    begin: int = 0  # start of the visible text in the input
     end: int = 0
     tags: list[InlineTag] = field(default_factory=list)
 
@@ -105,7 +108,7 @@ class _SegmentBuilder:
 
 
 def _collapse_empty(tags: Sequence[InlineTag]) -> list[InlineTag]:
-    """An element around no text is one thing, with all that is in it."""
+    """Merge an element without text, and everything in it, into one atom."""
     closes = {mark.element: place for place, mark in enumerate(tags) if mark.type == "close"}
     kept: list[InlineTag] = []
     place = 0
@@ -121,7 +124,7 @@ def _collapse_empty(tags: Sequence[InlineTag]) -> list[InlineTag]:
 
 @dataclass(frozen=True)
 class WordSpans:
-    """Where each begins and ends in a text."""
+    """Start and end of each word in a text."""
 
     text: str
     begins: Sequence[int]
@@ -147,15 +150,15 @@ class WordSpans:
         return len(self.begins)
 
     def count_before(self, at: int) -> int:
-        """How many begin before so many characters."""
+        """Return the number of words that begin before character `at`."""
         return bisect_left(self.begins, at)
 
     def index_at(self, character: int) -> int:
-        """The one that this character is in, or behind."""
+        """Return the index of the word that contains or precedes this character."""
         return max(0, bisect_right(self.begins, character) - 1)
 
     def find_inner_cuts(self, offsets: Iterable[int]) -> dict[str, list[int]]:
-        """The words that have one of these places inside them, and where."""
+        """Return the words that contain one of the offsets, with the offsets inside them."""
         inside: dict[int, set[int]] = {}
         for at in offsets:
             number = self.index_at(at)
@@ -167,7 +170,7 @@ class WordSpans:
         return {word: sorted(cut) for word, cut in found.items()}
 
     def split_at(self, cuts: Mapping[str, Sequence[int]]) -> "WordSpans":
-        """With these words in pieces: the 2 of H2O may be set low in any language."""
+        """Split these words, as for the subscript 2 of H2O, which is the same in any language."""
         if not cuts:
             return self
         begins: list[int] = []
@@ -180,7 +183,7 @@ class WordSpans:
 
 
 def needs_space_after(character: str) -> bool:
-    """Whether what follows this character is set apart by a space. No character needs none."""
+    """Whether a space separates this character from the next word. False for an empty string."""
     if not character or _is_unspaced(character):
         return False
     return unicodedata.category(character) not in ("Ps", "Pi")
@@ -201,7 +204,7 @@ def _character_type(character: str) -> Literal["letter", "mark", "space", "alone
 
 @lru_cache(maxsize=8192)
 def _is_unspaced(character: str) -> bool:
-    """Wide signs have their space in them; the syllables of Korean are wide, and its words have spaces."""
+    """Whether no space is written around it. Wide punctuation needs none. Hangul is wide but has spaces."""
     if unicodedata.name(character, "").startswith(_SCRIPTS_WITHOUT_SPACES):
         return True
     return not character.isalnum() and unicodedata.east_asian_width(character) in ("W", "F")

@@ -1,4 +1,4 @@
-"""Reinsertion of tags into a translation, by word alignment or in proportion."""
+"""Reinsertion of tags into a translation, by word alignment or proportionally."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -17,21 +17,21 @@ from attendo.text.markup.segments import (
     needs_space_before,
 )
 
-UnitRange = tuple[int, int]  # the first unit and the one behind the last
-CharacterLinks = Sequence[tuple[int, int]]  # a character of the source, and one of its translation
+UnitRange = tuple[int, int]  # the first unit and the one after the last
+CharacterLinks = Sequence[tuple[int, int]]  # (source character, translation character)
 
 
 class PlacedTag(NamedTuple):
-    """A mark, and how many units of the translation stand before it."""
+    """A tag, and the number of units of the translation before it."""
 
     tag: InlineTag
     at: int
 
 
 def place_in_proportion(tags: Sequence[InlineTag], source: UnitRange, target: UnitRange) -> list[PlacedTag]:
-    """The marks in their order, so that they stay nested; `at` of a mark counts units here.
+    """Place tags proportionally in their order, so that they stay nested. `at` of a tag counts units.
 
-    What holds a unit of the source holds one of the target, if there is one left.
+    An element around a source unit gets at least one target unit, if one is left.
     """
     placed: list[PlacedTag] = []
     opened: dict[int, PlacedTag] = {}
@@ -50,9 +50,9 @@ def place_in_proportion(tags: Sequence[InlineTag], source: UnitRange, target: Un
 def place_by_alignment(
     tags: Sequence[InlineTag], source: int, target: int, links: Sequence[int | None]
 ) -> list[PlacedTag]:
-    """The outermost elements go where the words in them went, and what is in these follows in proportion.
+    """Place the outermost elements around the aligned words, and the tags inside them proportionally.
 
-    `links` name the source unit of each unit of the target, None where it has none.
+    `links` give the source unit of each target unit, or None.
     """
     groups = _group_outermost(tags)
     places = _TagPlacer(source, target, links)
@@ -69,16 +69,16 @@ def place_by_alignment(
 
 
 def to_unit_offsets(tags: Sequence[InlineTag], units_before: Sequence[int]) -> list[InlineTag]:
-    """The same marks with their places counted in units."""
+    """Return the tags with positions counted in units."""
     return [mark._replace(at=at) for mark, at in zip(tags, units_before, strict=True)]
 
 
 class _TagPlacer:
-    """Finds for each of some parts of the source, none within another, its part of the target; none overlap either."""
+    """Maps disjoint ranges of the source to disjoint ranges of the target."""
 
     def __init__(self, source: int, target: int, links: Sequence[int | None]) -> None:
         self._source, self._target, self._links = source, target, links
-        self._reserved: list[tuple[int, UnitRange] | None] = [None] * target  # by which part
+        self._reserved: list[tuple[int, UnitRange] | None] = [None] * target  # range that occupies the unit
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
         for place, unit in enumerate(links):
@@ -100,7 +100,10 @@ class _TagPlacer:
         return [found[number] for number in range(len(ranges))]
 
     def _find_longest_runs(self, ranges: Sequence[UnitRange]) -> dict[int, UnitRange]:
-        """The most words in a row that a part went to. One that went nowhere else may stand among them."""
+        """Return the longest run of target units linked to each range.
+
+        Unlinked units may occur inside a run.
+        """
         owners: list[int | None] = [None] * self._source
         for number, (begin, end) in enumerate(ranges):
             owners[begin:end] = [number] * (end - begin)
@@ -118,7 +121,7 @@ class _TagPlacer:
         return found
 
     def _place_unlinked(self, number: int, begin: int, end: int) -> UnitRange:
-        """One word in the right place, or nothing between two words."""
+        """Return the proportional unit, or an empty range next to the range that occupies it."""
         if not self._target:
             return 0, 0
         middle = min(self._target - 1, (begin + end) * self._target // (2 * self._source))
@@ -136,7 +139,7 @@ class _TagPlacer:
         return _scale(at, (0, self._source), (0, self._target))
 
     def _move_outside(self, at: int, number: int) -> int:
-        """This place, unless it is within another part: then before or behind that, as in the source."""
+        """Return `at`, or the edge of the range that contains it, on the same side as in the source."""
         taken = self._reserved[at] if at < self._target else None
         return at if taken is None or taken[1][0] == at else taken[1][number > taken[0]]
 
@@ -145,7 +148,7 @@ class _TagPlacer:
 
 
 def _group_outermost(tags: Sequence[InlineTag]) -> list[list[InlineTag]]:
-    """Each atom and each element that is in no other, with all that is in it."""
+    """Group each outermost atom or element with all tags inside it."""
     groups: list[list[InlineTag]] = []
     depth = 0
     for mark in tags:
@@ -158,13 +161,13 @@ def _group_outermost(tags: Sequence[InlineTag]) -> list[list[InlineTag]]:
 
 
 def _scale(at: int, source: UnitRange, target: UnitRange) -> int:
-    """Rounded; a place in one stretch as a place in another."""
+    """Map a position in one range to another range, rounded."""
     length, space = source[1] - source[0], target[1] - target[0]
     return target[0] + ((2 * (at - source[0]) * space + length) // (2 * length) if length else 0)
 
 
 def write_segment(document: str, segment: MarkupSegment, translation: str, links: CharacterLinks | None) -> str:
-    """The translation of a segment as it stands in the document."""
+    """Return the translation of a segment with its tags, as written to the document."""
     if translation == segment.text:
         return document[segment.begin : segment.end]
     text = remove_unwritable(translation)
@@ -183,7 +186,7 @@ def write_segment(document: str, segment: MarkupSegment, translation: str, links
 
 
 def _unit_links(source: WordSpans, target: WordSpans, links: CharacterLinks, lead: int) -> list[int | None]:
-    """The source unit of each unit of the target: the first of those that it is linked to most."""
+    """Return the source unit with the most links for each target unit. The first wins a tie."""
     votes: list[dict[int, int]] = [{} for _ in range(len(target))]
     for here, there in links:
         counts = votes[target.index_at(there - lead)]
@@ -193,7 +196,7 @@ def _unit_links(source: WordSpans, target: WordSpans, links: CharacterLinks, lea
 
 
 class _TagItem(NamedTuple):
-    """What is written between two units. A tag whose other half is elsewhere says on which side it has its text."""
+    """A tag to write between two units. `closes`: its text precedes it. `opens`: its text follows it."""
 
     raw: str
     closes: bool = False
@@ -229,7 +232,7 @@ def _make_items(placed_tags: Sequence[PlacedTag], document: str) -> Iterator[tup
 
 
 def _write_between(items: Sequence[_TagItem], gap: str, before: str, after: str) -> Iterator[str]:
-    """What closes comes before the space between two units, and what opens behind it: they are nested properly."""
+    """Write closing tags before the space between two units, and opening tags after it, to keep nesting."""
     left = max((place + 1 for place, item in enumerate(items) if item.closes), default=0)
     right = next((place for place, item in enumerate(items) if item.opens), len(items))
     for item in items[:left]:
@@ -242,7 +245,7 @@ def _write_between(items: Sequence[_TagItem], gap: str, before: str, after: str)
 
 
 def _write_spaced(items: Sequence[_TagItem], gap: str, before: str, after: str) -> Iterator[str]:
-    """What had a space beside it has one again, in scripts that have any."""
+    """Write tags with the spaces they had in the source, in scripts with spaces."""
     spaced = separated = False
     for item in items:
         if item.space_before and not spaced and (gap or needs_space_after(before)):
@@ -258,10 +261,10 @@ def _write_spaced(items: Sequence[_TagItem], gap: str, before: str, after: str) 
 
 
 class Markup:
-    """Anything may be given, well-formed or not: it is read in time proportional to its length, and nothing is lost.
+    """A document to translate, well-formed or not. It is parsed in linear time, and no input is lost.
 
-    Each tag, comment and placeholder of the input is in the output once; if the input was well-formed, so is the
-    output. What is `ignored_tags` (names of elements), `translate="no"`, code or a script, is kept as it is.
+    Each tag, comment and placeholder of the input is in the output once. If the input is well-formed, so is the output.
+    Elements in `ignored_tags`, `translate="no"`, code and scripts are kept unchanged.
     """
 
     def __init__(
@@ -274,16 +277,16 @@ class Markup:
 
     @property
     def texts(self) -> list[str]:
-        """What is to be translated, in order: without tags, without placeholders, with single spaces."""
+        """The texts to translate, in order, without tags and placeholders and with single spaces."""
         return [segment.text for segment in self._segments]
 
     def insert_translations(
         self, translations: Sequence[str], links: Sequence[CharacterLinks | None] | None = None
     ) -> str:
-        """The input with a translation of each text. One that is as its text leaves its part of the input as it was.
+        """Return the input with a translation of each text. A translation equal to its text leaves the input unchanged.
 
-        `links` are those of each translation, as `link_characters` tells them: with them tags follow their words. Without them
-        (None for all or for one) they keep their order, at places in proportion.
+        `links` are the character links of each translation, from `link_characters`. With them, tags follow their words.
+        Without them (None for all or for one), tags keep their order at proportional positions.
         """
         if len(translations) != len(self._segments):
             raise UsageError("translation_count_mismatch", count=len(translations), expected=len(self._segments))

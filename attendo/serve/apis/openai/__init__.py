@@ -1,4 +1,4 @@
-"""OpenAI's API: models, chat completions and completions, whole or streamed."""
+"""OpenAI's API: models, chat completions and completions, with or without streaming."""
 
 from attendo.serve.apis.openai.routes import routes
 

@@ -18,17 +18,18 @@ from attendo.serve.settings import ServeSettings
 from attendo.serve.translation.translator import MAX_SENTENCES, gather_or_cancel
 from attendo.text_model import Hypothesis, Result, TextModel
 
-# To sentences, each with so many tokens at most; None: as many as the model has for it.
+# Generates outputs for texts with a maximum length in tokens. None uses the model's own limit.
 GenerateCall = Callable[[Sequence[str], int | None], Coroutine[Any, Any, list[Result]]]
-_MIN_TEMPERATURE, _MIN_TOP_P = 0.01, 1e-6  # below these the most probable token is drawn anyway
-_NUM_SEEDS = 2**32  # any seed stands for one of these
-_MAX_CONCURRENT_CALLS = 4  # calls of one request: more would crowd out others
+_MIN_TEMPERATURE, _MIN_TOP_P = 0.01, 1e-6  # smaller values always sample the most probable token
+_NUM_SEEDS = 2**32  # seeds are reduced modulo this
+_MAX_CONCURRENT_CALLS = 4  # per request, so that other requests are not delayed
 
 
 class TokenBudget:
-    """No sentence takes more than it would without the limit, so one that is not reached changes nothing.
+    """Distributes `max_tokens` over the sentences of each prompt.
 
-    `single_hypothesis`: a search whose choices do not depend on how far it could have gone, as those of a beam may.
+    No sentence gets more tokens than its own limit, so a budget that is not reached does not change the output.
+    `single_hypothesis`: the choices of the search do not depend on the length limit, unlike those of a beam.
     """
 
     def __init__(self, model: TextModel, settings: ServeSettings, max_tokens: int, single_hypothesis: bool) -> None:
@@ -40,19 +41,19 @@ class TokenBudget:
         )
 
     def remaining(self, results: Sequence[Result]) -> int:
-        """Tokens that are left behind these answers."""
+        """Return the tokens left after these results."""
         return max(0, self._max_tokens - sum(map(_longest_hypothesis, results)))
 
     def sentence_max_length(self, sentence: str, remaining: int) -> int | None:
-        """What to ask for it with, where so much is left."""
+        """Return `remaining` if it is below the sentence's own limit, else None."""
         (own,) = self._sentence_limits([sentence])
         return remaining if remaining < own else None
 
     async def generate(self, prompts: Sequence[Prompt], generate_texts: GenerateCall) -> list[list[Result]]:
-        """Of each prompt those to its sentences, as far as the limit goes: the same as one after the other.
+        """Return the results of each prompt's sentences within the budget, as if generated one after the other.
 
-        As many as are likely to have room are asked side by side; one that a lack of room would have changed is asked
-        again with what is left.
+        Sentences that probably fit are generated in a batch. A sentence whose result the remaining budget would have
+        changed is generated again with that budget.
         """
         ahead = [
             prompt.model_inputs[: self._estimate_fitting(prompt.model_inputs, self._max_tokens)] for prompt in prompts
@@ -67,7 +68,7 @@ class TokenBudget:
     async def _generate_prompt(
         self, sentences: Sequence[str], known: list[Result], generate_texts: GenerateCall
     ) -> list[Result]:
-        """`known` are answers to the first of them, found as if there were room enough."""
+        """Generate the sentences of one prompt. `known` are results of the first ones, generated without the budget."""
         own, told = self._sentence_limits(sentences), list[Result]()
         while len(told) < len(sentences) and (room := self.remaining(told)):
             at = len(told)
@@ -81,21 +82,21 @@ class TokenBudget:
         return told
 
     def _is_unaffected(self, result: Result, sentence_limit: int, remaining: int) -> bool:
-        """Whether this is the answer also with so much room, of a sentence that may have `sentence_limit` tokens."""
+        """Return whether a limit of `remaining` tokens would give the same result as `sentence_limit`."""
         uncut = not any(each.cut for each in result.hypotheses)
         return sentence_limit <= remaining or (
             self._single_hypothesis and uncut and _longest_hypothesis(result) + 1 < remaining
         )
 
     def _estimate_fitting(self, sentences: Sequence[str], remaining: int) -> int:
-        """How many probably have room: an answer is about as long as its sentence."""
+        """Estimate how many sentences fit, assuming that an output is as long as its source."""
         taken = accumulate(
             tokens + 1 for tokens in self._model.prepare_call(sentences[: self._settings.texts]).source_tokens
         )
         return sum(each <= remaining for each in taken)
 
     def _sentence_limits(self, sentences: Sequence[str]) -> list[int]:
-        """The most tokens that each may have by itself."""
+        """Return the maximum output length of each sentence in tokens, without the budget."""
         free = int(self._model.generation.at_limit == "free")
         limits = [
             sum(line.max_length for line in lines) + free
@@ -110,9 +111,9 @@ def _longest_hypothesis(result: Result) -> int:
 
 @dataclass(frozen=True)
 class CompletionOptions:
-    """`generate_options` as of `TextModel.generate`; `max_tokens` of a whole answer; where it ends before its time.
+    """Options of a completion. `generate_options` are those of `TextModel.generate`.
 
-    `echo`: the prompt is said again before it.
+    `max_tokens` limits a whole choice. `echo` returns the prompt before the output.
     """
 
     generate_options: dict[str, Any]
@@ -121,13 +122,13 @@ class CompletionOptions:
     echo: bool = False
 
     def is_single_hypothesis(self, model: TextModel) -> bool:
-        """Whether every token is chosen by what stands before it alone, not by how hypotheses compare at the end."""
+        """Return whether each token depends only on the previous ones, without comparing hypotheses at the end."""
         own = model.generation
         return self.generate_options.get("beam", own.beam) == 1 and self.generate_options.get("mbr", own.mbr) == "none"
 
 
 def make_completion_options(params: CommonParams, model: TextModel, settings: ServeSettings) -> CompletionOptions:
-    """Without a temperature, or with 0, a model decodes as it always does: its beam, or greedily."""
+    """Build the options. Without a temperature, or with 0, the model uses its own search (beam or greedy)."""
     name, most = params.named_token_limit
     if most is not None and most > settings.answer_tokens:
         raise ApiError("above_limit", {"param": name}, name=name, value=most, most=settings.answer_tokens)
@@ -158,14 +159,14 @@ def _sampling_options(params: CommonParams) -> dict[str, Any]:
 
 
 def _search_options(model: TextModel, count: int) -> dict[str, Any]:
-    """The best of a beam that is wide enough."""
+    """Return the options of a beam search that yields `count` hypotheses."""
     own = model.generation
     return {} if own.sample or own.beam >= count else {"beam": count, "groups": 1}
 
 
 @dataclass(frozen=True)
 class OpenAIChoice:
-    """An answer, why it ended there, and how many tokens it has."""
+    """Text of a choice, its finish reason and its number of tokens."""
 
     text: str
     finish_reason: Literal["stop", "length"]
@@ -173,7 +174,7 @@ class OpenAIChoice:
 
 
 class CompletionRunner:
-    """Asks one model, always in the same way."""
+    """Runs completions on one model with fixed options."""
 
     def __init__(self, gateway: ModelGateway, served: ServedModel, options: CompletionOptions) -> None:
         self._gateway, self._served, self._options = gateway, served, options
@@ -192,7 +193,7 @@ class CompletionRunner:
             raise ApiError("too_many_sentences", count=count, most=MAX_SENTENCES)
 
     async def complete(self, prompts: Sequence[Prompt]) -> list[OpenAIChoice]:
-        """As many for each prompt as are asked for, or fewer where a search found fewer."""
+        """Return the `n` choices of each prompt, or fewer if the search found fewer."""
         ask = self._make_generate_call(self._gateway.deadline())
         if self._budget is not None:
             found = await self._budget.generate(prompts, ask)
@@ -205,7 +206,7 @@ class CompletionRunner:
         return [choice for prompt, results in told for choice in self._build_choices(prompt, results)]
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[str | OpenAIChoice, None]:
-        """What is new each time, and behind it the whole choice."""
+        """Yield the new text each time, then the complete choice."""
         stops, told, results = StopSequenceFilter(self._options.stop_sequences), "", list[Result]()
         if said := self._echo_text(prompt):
             yield said
@@ -222,7 +223,7 @@ class CompletionRunner:
         yield self._build_choice(prompt, told, stops.reached, [self._hypothesis(each, 0) for each in results])
 
     def _make_generate_call(self, deadline: float) -> GenerateCall:
-        """Answers texts with so many tokens at most: as many in a call as a request may have, few calls at once."""
+        """Return a function that generates in calls of at most `settings.texts` texts, with limited concurrency."""
         size, few = self._gateway.settings.texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
 
         async def ask(texts: Sequence[str], most: int | None) -> list[Result]:
@@ -238,7 +239,7 @@ class CompletionRunner:
         return ask
 
     async def _stream_text(self, prompt: Prompt, results: list[Result]) -> AsyncGenerator[str, None]:
-        """The text as it comes. Every part has the time of a request: whoever hears something new can wait."""
+        """Yield the text as it is generated. Every segment has its own deadline, because the client receives text."""
         said = ""
         for piece in prompt.segments:
             if piece.sent_to_model and self._budget is not None and self._budget.remaining(results) == 0:
@@ -259,7 +260,7 @@ class CompletionRunner:
                         yield bit
 
     def _max_length(self, text: str, previous: Sequence[Result] = ()) -> int | None:
-        """Tokens of its answer, behind others of the same prompt; of a model that goes on with it, with the text."""
+        """Return the output limit of a text after the `previous` results. Decoder-only models count the prompt too."""
         if self._budget is not None:
             return self._budget.sentence_max_length(text, self._budget.remaining(previous))
         if (most := self._options.max_tokens) is None:
@@ -267,7 +268,7 @@ class CompletionRunner:
         return min(self._gateway.settings.answer_tokens, most + prompt_tokens(self._served.model, text))
 
     def _build_choices(self, prompt: Prompt, results: Sequence[Result]) -> Iterator[OpenAIChoice]:
-        """The text with the best answer to each part, with the second ...; where there is none, with the last."""
+        """Yield one choice per rank, from the hypotheses of that rank. A sentence with fewer uses its last one."""
         for number in range(max((len(each.hypotheses) for each in results), default=1)):
             chosen = [self._hypothesis(each, number) for each in results]
             stops = StopSequenceFilter(self._options.stop_sequences)
@@ -275,7 +276,7 @@ class CompletionRunner:
             yield self._build_choice(prompt, text + stops.flush(), stops.reached, chosen)
 
     def _build_choice(self, prompt: Prompt, text: str, stopped: bool, hypotheses: Sequence[Hypothesis]) -> OpenAIChoice:
-        """Where a stop sequence came, how many tokens that took is not known of a stream: those told are counted."""
+        """Build a choice. After a stop sequence, count the returned tokens: a stream has no result to count."""
         whole = self._echo_text(prompt) + text
         if stopped:
             return OpenAIChoice(whole, "stop", len(self._served.model.target_tokenizer.encode(text)))
@@ -283,24 +284,24 @@ class CompletionRunner:
         return OpenAIChoice(whole, "length" if cut else "stop", sum(len(each.ids) for each in hypotheses))
 
     def _echo_text(self, prompt: Prompt) -> str:
-        """Before what is new; no stop sequence is looked for in it, and its tokens are those of the prompt."""
+        """Return the prompt if `echo` is set. It is not searched for stop sequences, and counts as prompt tokens."""
         return prompt.text if self._options.echo else ""
 
     def _hypothesis(self, result: Result, rank: int) -> Hypothesis:
-        """Of those that a text has, the last where there are fewer."""
+        """Return the hypothesis of a rank, or the last one if there are fewer."""
         found = list(strip_prompt(self._served.model, result))
         return found[min(rank, len(found) - 1)]
 
 
 class StopSequenceFilter:
-    """Takes a text bit by bit. What may be the beginning of a sequence is held back until it is known whether it is."""
+    """Cuts streamed text at the first stop sequence. Text that may begin a sequence is held back until decided."""
 
     def __init__(self, sequences: Sequence[str]) -> None:
         self._sequences, self._pending = sequences, ""
         self.reached = False
 
     def push(self, text: str) -> str:
-        """What can be told with this text behind all before it; once a sequence was reached, nothing."""
+        """Add text and return the part that can be sent. After a stop sequence, return nothing."""
         if self.reached:
             return ""
         self._pending += text
@@ -311,12 +312,12 @@ class StopSequenceFilter:
         return told
 
     def flush(self) -> str:
-        """What was held back, where the text ends with it after all."""
+        """Return the held-back text at the end of the stream."""
         rest, self._pending = "" if self.reached else self._pending, ""
         return rest
 
     def _possible_prefix_length(self) -> int:
-        """How many of the last characters a sequence may begin with."""
+        """Return the number of trailing characters that may begin a stop sequence."""
         lengths = range(max(map(len, self._sequences), default=1) - 1, 0, -1)
         return next((n for n in lengths if self._is_prefix(self._pending[-n:], n)), 0)
 

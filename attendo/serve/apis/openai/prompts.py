@@ -1,4 +1,4 @@
-"""What a model is asked: a text whole, or sentence by sentence, with what stands between sentences kept."""
+"""Prompts for a model: the full text, or its sentences and the text between them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from attendo.text_model.sentence_splitting import join_texts, split_sentences
 
 @dataclass(frozen=True)
 class PromptSegment:
-    """A sentence for the model, or what is told as it is; `follows`: it stands behind another one in its line."""
+    """A sentence for the model, or text that is copied. `follows`: another sentence precedes it in the line."""
 
     text: str
     sent_to_model: bool = True
     follows: bool = False
 
     def separator(self, preceding: str) -> str:
-        """What goes between this and all that was said before it; some scripts have no spaces."""
+        """Return the separator after the preceding text: a space, or nothing in scripts without spaces."""
         return join_texts([preceding, "x"])[len(preceding) : -1] if self.follows else ""
 
 
@@ -31,11 +31,11 @@ class Prompt:
 
     @property
     def model_inputs(self) -> list[str]:
-        """What is for the model."""
+        """Return the texts of the segments for the model."""
         return [piece.text for piece in self.segments if piece.sent_to_model]
 
     def assemble(self, outputs: Sequence[str]) -> str:
-        """With an answer to each part; where there are fewer, up to the first that has none."""
+        """Join the outputs and the copied segments, up to the first segment without an output."""
         said, rest = "", iter(outputs)
         for piece in self.segments:
             text = next(rest, None) if piece.sent_to_model else piece.text
@@ -46,14 +46,14 @@ class Prompt:
 
 
 def splits_sentences(served: ServedModel) -> bool:
-    """Whether a text is cut for this model, which translates."""
+    """Return whether the model translates texts sentence by sentence."""
     about = served.about
     translates = about.task == "translation" or (about.task is None and about.target_language is not None)
     return translates and served.model.reads_single_sentences is not False
 
 
 def make_prompt(text: str, served: ServedModel) -> Prompt:
-    """As a model of this kind is to be asked. One that goes on with texts can begin with none."""
+    """Build the prompt for a model. Decoder-only models accept an empty text."""
     if served.model.decoder_only:
         return Prompt(text, (PromptSegment(text),))
     found = (
@@ -63,10 +63,9 @@ def make_prompt(text: str, served: ServedModel) -> Prompt:
 
 
 def build_source(messages: Sequence[ChatMessage], served: ServedModel, settings: ServeSettings) -> str:
-    """The last turn of the user; in a conversation as many turns before it as can be read, the latest of them.
+    """Return the last user message, for conversation models with the latest previous turns that fit.
 
-    They are joined as the model learned to read them. What a system says is an instruction, which no model here
-    understands.
+    Turns are joined as in training. System messages are ignored, because no model follows instructions.
     """
     said = [turn for turn in messages if turn.role in ("user", "assistant")]
     if not said or said[-1].role != "user":
@@ -84,7 +83,7 @@ def build_source(messages: Sequence[ChatMessage], served: ServedModel, settings:
 
 
 def _split_segments(text: str) -> Iterator[PromptSegment]:
-    """Models that learned from sentences leave out what comes behind the first. What has no letters stays as it is."""
+    """Split into sentences, because models trained on sentences drop the rest. Text without letters is copied."""
     for line in text.splitlines(keepends=True):
         body = line.strip()
         begin = line.index(body)

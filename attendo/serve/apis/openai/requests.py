@@ -1,4 +1,4 @@
-"""What clients of OpenAI's API may ask. What has no meaning here is refused, unless no answer would be other by it."""
+"""Request schemas of OpenAI's API. Unsupported parameters are rejected if they would change the output."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -9,9 +9,9 @@ from attendo.serve.http.bodies import ModelName, PositiveInt, Seed
 from attendo.serve.http.errors import ApiError, suggest
 
 StopSequence = Annotated[str, Field(min_length=1, max_length=500)]
-_MAX_SHOWN_CHARACTERS = 100  # characters of a name
+_MAX_SHOWN_CHARACTERS = 100  # of a name in an error
 
-# What cannot be done here, each with the values by which nothing is asked for.
+# Unsupported parameters, each with the values that request nothing.
 UNSUPPORTED: dict[str, Sequence[Any]] = {
     "tools": ([],),
     "tool_choice": ("none", "auto"),
@@ -30,7 +30,7 @@ UNSUPPORTED: dict[str, Sequence[Any]] = {
     "suffix": ("",),
     "best_of": (1,),
 }
-# What says who asks, how long to keep what is said, or how to think: no answer here is other with it.
+# Ignored parameters (user, storage, caching, reasoning): they do not change the output.
 WITHOUT_EFFECT = (
     *("user", "safety_identifier", "metadata", "store", "service_tier", "parallel_tool_calls", "tool_prompt"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
@@ -39,7 +39,7 @@ WITHOUT_EFFECT = (
 
 
 class _OpenAIObject(BaseModel):
-    """Of what is named by its type, texts can be read."""
+    """Base of request objects: strict types, unknown fields allowed."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
@@ -48,11 +48,11 @@ class StreamOptions(_OpenAIObject):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     include_usage: bool | None = None
-    include_obfuscation: bool | None = None  # of which there is none
+    include_obfuscation: bool | None = None  # accepted, without effect
 
 
 class CommonParams(_OpenAIObject):
-    """What a chat and a completion have in common; null is as if left out."""
+    """Parameters of chat and text completions. Null equals an omitted parameter."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
 
@@ -68,7 +68,7 @@ class CommonParams(_OpenAIObject):
 
     @property
     def named_token_limit(self) -> tuple[str, int | None]:
-        """By the name that it goes by."""
+        """Return the token limit and the name of its parameter."""
         return "max_tokens", self.max_tokens
 
     @property
@@ -77,7 +77,7 @@ class CommonParams(_OpenAIObject):
 
     @property
     def echoes(self) -> bool:
-        """Whether the prompt is said again before the answer."""
+        """Return whether the prompt is returned before the output."""
         return False
 
     @property
@@ -85,7 +85,7 @@ class CommonParams(_OpenAIObject):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def check_supported(self) -> None:
-        """Refuses what somebody would wait for in vain."""
+        """Raise `ApiError` for unknown and unsupported parameters."""
         given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
         for name, value in given.items():
             if name not in UNSUPPORTED and name not in WITHOUT_EFFECT:
@@ -113,7 +113,7 @@ MessageContent = Annotated[
 
 
 class ChatMessage(_OpenAIObject):
-    """Of a conversation. Its parts are lines: nothing says that one goes on where another ends."""
+    """A message of a conversation. Its parts are joined by line breaks, because the API does not define how."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: MessageContent | None = None
@@ -150,5 +150,5 @@ class CompletionRequest(CommonParams):
 
 
 def _is_one_of(value: Any, values: Sequence[Any]) -> bool:
-    """Of the same kind too: to Python 0 and False are equal, but logprobs=0 asks for something."""
+    """Compare types too: 0 == False in Python, but logprobs=0 is a request for log-probabilities."""
     return any(type(value) is type(each) and value == each for each in values)

@@ -75,7 +75,7 @@ class CompletionResponse(BaseModel):
 
 @dataclass(frozen=True)
 class ResponseEnvelope:
-    """What all parts of one answer begin with."""
+    """Fields shared by a response and all chunks of a stream: id, model, time."""
 
     id_prefix: Literal["chatcmpl", "cmpl"]
     model: str
@@ -97,7 +97,7 @@ class ResponseEnvelope:
         return CompletionResponse(id=self._id, created=self.created, model=self.model, choices=told, usage=usage)
 
     def build_chunk(self, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Of a stream."""
+        """Build one chunk of a stream."""
         kind = "chat.completion.chunk" if self.id_prefix == "chatcmpl" else "text_completion"
         return {
             "id": self._id,
@@ -120,10 +120,10 @@ def count_usage(prompt_tokens: int, choices: Sequence[OpenAIChoice]) -> Usage:
 async def stream_completion(
     runner: CompletionRunner, prompts: Sequence[Prompt], envelope: ResponseEnvelope, with_usage: bool, path: str
 ) -> StreamingResponse:
-    """What cannot be met is refused before it begins; trouble behind that is an event of its own, and the last one."""
+    """Start the stream. Invalid requests raise before it starts; a later error is sent as an event and ends it."""
     chunks = _stream_chunks(runner, prompts, envelope, with_usage)
     first = await anext(chunks)
-    # Proxies would gather what is to be seen as it comes.
+    # Disable buffering in proxies.
     headers = {"x-accel-buffering": "no"}
     return StreamingResponse(_stream_events(first, chunks, path), media_type="text/event-stream", headers=headers)
 
@@ -142,7 +142,7 @@ async def _stream_events(first: Any, chunks: AsyncGenerator[Any, None], path: st
 async def _stream_chunks(
     runner: CompletionRunner, prompts: Sequence[Prompt], envelope: ResponseEnvelope, with_usage: bool
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """The prompts one after the other, told apart by their index."""
+    """Yield the chunks of one prompt after the other. `index` identifies the prompt."""
     nothing = {"usage": None} if with_usage else {}
     choices: list[OpenAIChoice] = []
     for index, prompt in enumerate(prompts):
@@ -178,5 +178,5 @@ def _finish_delta(envelope: ResponseEnvelope, index: int, choice: OpenAIChoice) 
 
 
 def _encode_event(content: Any) -> bytes:
-    # JSON has no bare line break, so one line of data holds all of it.
+    # JSON contains no raw line break, so one data line is enough.
     return b"data: %b\n\n" % to_json(content)

@@ -1,4 +1,4 @@
-"""/v1/models, /v1/chat/completions and /v1/completions."""
+"""Routes /v1/models, /v1/chat/completions and /v1/completions."""
 
 import time
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _ERRORS = error_responses(
     *("too_many_texts", "too_many_sentences", "unmet_parameter", "unknown_parameter", "one_stream", "no_user_turn"),
 )
 
-_PLACEHOLDER_MODEL = "dummy"  # the model that Hugging Face's client asks for where none is named
+_PLACEHOLDER_MODEL = "dummy"  # model name sent by Hugging Face's client if none is given
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
