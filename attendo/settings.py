@@ -1,15 +1,21 @@
 """Base class of all settings: frozen, strict about names, with precise error messages."""
 
 import re
+import warnings
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from typing import Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from attendo.errors import ErrorList, UsageError, cut_text, shorten
+from attendo.errors import ErrorList, MessagePart, UsageError, cut_text, shorten
 
 _WORD_SEPARATORS = re.compile(r"[\W_]+")
+
+
+class RenamedSettingWarning(FutureWarning):
+    """A setting is given by its old name."""
 
 
 class Settings(BaseModel):
@@ -18,6 +24,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     # Fields that are plain tables, validated later by these classes. Suggestions for a mistyped name include them.
     tables: ClassVar[dict[str, type[BaseModel]]] = {}
+    # New names by old names. Old names are accepted with a warning.
+    renamed: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, /, **values: Any) -> None:
         try:
@@ -30,6 +38,23 @@ class Settings(BaseModel):
 
     # Without this flag pydantic also calls __init__ for nested settings, and their path is lost from the error.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_names(cls, values: Any) -> Any:
+        return cls.with_new_names(values) if isinstance(values, dict) else values
+
+    @classmethod
+    def with_new_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings by their new names. Each old name is a `RenamedSettingWarning`."""
+        found = {name: value for name, value in values.items() if name not in cls.renamed}
+        for old in values.keys() & cls.renamed.keys():
+            new = cls.renamed[old]
+            if new in values:
+                raise UsageError("setting_given_by_both_names", old=old, new=new)
+            warnings.warn(str(MessagePart("setting_renamed", old=old, new=new)), RenamedSettingWarning, stacklevel=5)
+            found[new] = values[old]
+        return found
 
     def replace(self, /, **changes: Any) -> Self:
         """Return a copy with other values, validated again. pydantic's `model_copy` does not validate."""

@@ -117,7 +117,7 @@ def small_network(small_config: Callable[..., ModelConfig]) -> Callable[..., Tra
 
 @pytest.fixture(autouse=True)
 def same_products() -> Iterator[None]:
-    """What bf16 asks of the process on some processors (`configure_cpu_bf16`) must not change the last bits of later tests."""
+    """Undo `configure_cpu_bf16`, which changes the last bits of products on some processors."""
     enabled = torch.backends.mkldnn.enabled
     yield
     torch.backends.mkldnn.set_flags(enabled, _fp32_precision=None)

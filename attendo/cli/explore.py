@@ -35,7 +35,7 @@ def explore(
 
         app = create_app(
             make_model_specs(models, [load(folder, device) for folder in models]),
-            ServeSettings(hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
+            ServeSettings(allowed_hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
         )
         if host not in LOOPBACK:
             print(f"whoever reaches {host} can use this page: there is no password", file=sys.stderr)

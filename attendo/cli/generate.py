@@ -70,7 +70,9 @@ def generate(
     word_penalty: Annotated[Number, _option(_SEARCH, "Penalty per token, before length normalisation.")] = None,
     stop: Annotated[Stop | None, _option(_SEARCH, "Stop rule of beam search.")] = None,
     patience: Annotated[Number, _option(_SEARCH, "With --stop first: finish this many times the beam size.")] = None,
-    groups: Annotated[Count, _option(_SEARCH, "Groups of diverse beam search; a divisor of the beam size.", min=1)] = None,
+    groups: Annotated[
+        Count, _option(_SEARCH, "Groups of diverse beam search; a divisor of the beam size.", min=1)
+    ] = None,
     diversity: Annotated[Number, _option(_SEARCH, "Penalty for a token that an earlier group chose.", min=0)] = None,
     mbr: Annotated[
         Literal["none", "chrf", "bleu"] | None,
@@ -84,11 +86,11 @@ def generate(
     top_k: Annotated[Count, _option(_SAMPLES, "Sample from the k most probable tokens; 0 is all.", min=0)] = None,
     top_p: Annotated[Number, _option(_SAMPLES, "Sample from the smallest set with this total probability.")] = None,
     min_p: Annotated[Number, _option(_SAMPLES, "Minimum probability relative to the best token.")] = None,
-    typical: Annotated[
-        Number, _option(_SAMPLES, "Typical sampling: total probability nearest the entropy.")
-    ] = None,
+    typical: Annotated[Number, _option(_SAMPLES, "Typical sampling: total probability nearest the entropy.")] = None,
     prefix: Annotated[str | None, _option(_WORDS, "Text that every output begins with.")] = None,
-    source_prefix: Annotated[Names, _option(_WORDS, "Symbol before every source, such as its language; repeatable.")] = None,
+    source_prefix: Annotated[
+        Names, _option(_WORDS, "Symbol before every source, such as its language; repeatable.")
+    ] = None,
     target_prefix: Annotated[Names, _option(_WORDS, "Symbol that every output begins with; repeatable.")] = None,
     constraint: Annotated[Names, _option(_WORDS, "Phrase that must be in the output; repeatable.")] = None,
     ban: Annotated[Names, _option(_WORDS, "Word or phrase that must not be in the output; repeatable.")] = None,
@@ -106,9 +108,7 @@ def generate(
         bool | None,
         _option(_WORDS, "Renormalise probabilities after rules are applied.", "--renormalise/--no-renormalise"),
     ] = None,
-    allow_unk: Annotated[
-        bool | None, _option(_WORDS, "Allow the unknown token.", "--allow-unk/--no-allow-unk")
-    ] = None,
+    allow_unk: Annotated[bool | None, _option(_WORDS, "Allow the unknown token.", "--allow-unk/--no-allow-unk")] = None,
     coverage_penalty: Annotated[
         Number, _option(_WORDS, "Penalty for source tokens without attention.", metavar="N", min=0)
     ] = None,
@@ -158,14 +158,14 @@ def generate(
         Literal["words", "pieces"] | None,
         _option(_OUTPUT, "Unit of alignments: words of the text or tokenizer pieces."),
     ] = None,
-    as_json: Annotated[bool, _option(_OUTPUT, "Print one JSON object per line, with detailed scores.", "--json")] = False,
+    as_json: Annotated[
+        bool, _option(_OUTPUT, "Print one JSON object per line, with detailed scores.", "--json")
+    ] = False,
     output: Annotated[
         Path | None,
         _option(_OUTPUT, "Write to this file, replaced when all is done.", "--output", "-o"),
     ] = None,
-    errors: Annotated[
-        Literal["strict", "replace"], _option(_OUTPUT, "Invalid UTF-8: an error, or U+FFFD.")
-    ] = "strict",
+    errors: Annotated[Literal["strict", "replace"], _option(_OUTPUT, "Invalid UTF-8: an error, or U+FFFD.")] = "strict",
     engine: Annotated[
         Literal["auto", "textbook", "cached", "fast", "onnx", "ctranslate2"] | None,
         _option(_MACHINE, "The first four give equal outputs; the others are for exported folders."),
@@ -173,10 +173,10 @@ def generate(
     compile: Annotated[  # noqa: A002
         bool | None, _option(_MACHINE, "Compile the fast engine: up to a minute per new batch size.")
     ] = None,
-    precision: Annotated[Literal["auto", "fp32", "bf16", "fp16"] | None, _option(_MACHINE, "Precision of the network.")] = None,
-    batch_tokens: Annotated[
-        Count, _option(_MACHINE, "Source positions per batch; 0 chooses by device.", min=0)
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16", "fp16"] | None, _option(_MACHINE, "Precision of the network.")
     ] = None,
+    batch_tokens: Annotated[Count, _option(_MACHINE, "Source positions per batch; 0 chooses by device.", min=0)] = None,
     device: Annotated[str, _option(_MACHINE, "auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Threads = None,
 ) -> None:

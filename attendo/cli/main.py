@@ -65,7 +65,7 @@ COMMANDS: CommandTable = {
         ),
         "serve": (
             "serve:serve",
-            "Serve models over HTTP: LibreTranslate, DeepL, OpenAI, Hugging Face and native APIs, and the explorer page.",
+            "Serve models over HTTP: LibreTranslate, DeepL, OpenAI, Hugging Face and native APIs, and the page.",
         ),
     },
     "Look inside": {

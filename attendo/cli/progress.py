@@ -57,14 +57,11 @@ def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
     prepare_with_progress(run)
     run.build()
     standing, config = run.trainer.state, run.config.train
-    best, by = standing.best, standing.best_by or config.best
-    before = (
-        BestValidation(best, standing.best_step)
-        if best is not None and standing.best_step and by == config.best
-        else None
-    )
     console = make_stderr_console(quiet=not run.world.is_main)
-    with TrainingProgress(config.steps, config.best, before, console) as progress, defer_signals() as interrupt:
+    with (
+        TrainingProgress(config.steps, config.best, _find_best(run), console) as progress,
+        defer_signals() as interrupt,
+    ):
         say = progress.print_line
         if stop_at is not None and stop_at <= run.trainer.step:
             say(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
@@ -95,6 +92,14 @@ def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
         if stopped:
             _save_early(run, say)
         return RunOutcome(run.folder / "model", run.trainer.state.seconds, stopped, interrupt.exit_code, say)
+
+
+def _find_best(run: Run) -> "BestValidation | None":
+    """The best validation of a run that is resumed, if it is measured by the same metric."""
+    state, metric = run.trainer.state, run.config.train.best
+    if state.best is None or not state.best_step or (state.best_by or metric) != metric:
+        return None
+    return BestValidation(state.best, state.best_step)
 
 
 def report_end(outcome: RunOutcome) -> None:

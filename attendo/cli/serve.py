@@ -77,7 +77,7 @@ def serve(
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
     log_level: Annotated[str, typer.Option(help="info (one line per request), warning or error.")] = "info",
     change: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a limit, such as waiting=64.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a limit, such as max_queued=64.")
     ] = None,
     config: Annotated[
         Path | None,
@@ -91,7 +91,7 @@ def serve(
         bool, typer.Option("--check", help="Load all models, print what would be served, then exit.")
     ] = False,
 ) -> None:
-    """Serve models over HTTP: LibreTranslate, DeepL, OpenAI, Hugging Face and native APIs, and the explorer page.
+    """Serve models over HTTP: LibreTranslate, DeepL, OpenAI, Hugging Face and native APIs, and the page.
 
     Prints the address when the server is ready. SIGTERM stops it after requests in flight are finished.
 
@@ -147,7 +147,8 @@ def _make_settings(
         raise UsageError("allow_host_missing", host=everywhere[0])
     keys = read_keys(key_file, os.environ.get("ATTENDO_KEYS"))
     hosts = tuple(dict.fromkeys((*LOOPBACK, *called)))
-    settings = ServeSettings(**apply_changes({**given, "hosts": hosts, "keys": keys}, changes))
+    changed = ServeSettings.with_new_names(apply_changes({}, changes))
+    settings = ServeSettings(**{**ServeSettings.with_new_names(given), "allowed_hosts": hosts, "keys": keys, **changed})
     for key in settings.keys:
         check_key(key, "--set keys")  # `read_keys` has checked the others
     return settings

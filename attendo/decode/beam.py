@@ -100,8 +100,7 @@ class Beam:
     def select_candidates(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> "Candidates":
-        """Return the candidates. They may end among the first `width`, or continue among the first `width` without EOS.
-        """
+        """Return candidates. They may end among the first `width`, or continue among the first `width` without EOS."""
         found = top_candidates(frontier, log_probs, ruled, 2 * self.width)
         if self.stop != "shrinking":
             return found
@@ -122,8 +121,7 @@ class Beam:
         return (~frontier.ended).byte()
 
     def _continue_rows(self, frontier: Frontier, best: "Candidates") -> tuple[Int[Tensor, " R"], Frontier]:
-        """Return the best `width` continuations without EOS. They always exist, because each row has at most one EOS.
-        """
+        """Return the best `width` continuations without EOS. They always exist: each row has at most one EOS."""
         order = (best.ids == EOS).byte().argsort(dim=1, stable=True)[:, : self.width]
         return best.parents.gather(1, order).flatten(), best.extend_rows(frontier, order)
 

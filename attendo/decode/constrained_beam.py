@@ -164,8 +164,7 @@ def _borders(phrase: tuple[int, ...]) -> list[int]:
 
 
 def _overlap(phrases: Sequence[tuple[int, ...]]) -> bool:
-    """Return whether two phrases can share tokens: one contains the other, or a suffix of one is a prefix of another.
-    """
+    """Whether two phrases can share tokens: one contains the other, or a suffix of one is a prefix of another."""
     return any(
         other[: len(part)] == part
         for one in phrases

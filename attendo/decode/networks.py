@@ -94,8 +94,7 @@ class Ensemble:
 
     @property
     def decoder_only(self) -> bool:
-        """Whether the members are decoder-only. All or none are, because their source vocabularies have the same size.
-        """
+        """Whether the members are decoder-only. All or none are, because their source vocabularies have one size."""
         return self._networks()[0].decoder_only
 
     def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:

@@ -44,8 +44,7 @@ class Seq2SeqNetwork(Stepper, Protocol):
     def start(self, memory: Any) -> Any: ...
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
-        """Return a state of fixed size, with `width` rows per sentence, that supports `reorder`, `insert` and `write`.
-        """
+        """Return a state of fixed size, `width` rows per sentence, that supports `reorder`, `insert` and `write`."""
 
 
 @runtime_checkable

@@ -23,9 +23,7 @@ from attendo.decode.step_hook import run_step_hook
 from attendo.nn.cuda_graph import capture_graph
 from attendo.text import EOS, PAD
 
-_REFILL_DIVISOR = (
-    4  # a quarter of the slots is refilled at once: encoding few sentences takes almost as long as many
-)
+_REFILL_DIVISOR = 4  # a quarter of the slots is refilled at once: encoding few sentences takes almost as long as many
 _NUM_FIELDS = 5  # besides the source ids: their number, slot, max_length, min_length, request_id
 _MAX_PENDING_COPIES = 3  # before another copy, the first must be complete
 POLL_DELAY = 2  # steps that a GPU may run ahead of the host: enough to stay busy, few enough to waste little

@@ -177,8 +177,7 @@ def _field_values(strategy: Beam | DiverseBeam) -> dict[str, Any]:
 def _list_candidates(
     frontier: Frontier, best: Candidates, width: int, ranking: Ranking | None
 ) -> Iterator[list[CandidateRecord]]:
-    """Yield the existing candidates of each sentence that continue an open row. Rows count from the sentence's first.
-    """
+    """Yield the existing candidates of each sentence that continue an open row. Rows count from its first."""
     size = best.ids.size(1)
     grown = best.extend_rows(frontier, torch.arange(size, device=best.ids.device).expand_as(best.ids))
     there = (grown.value != NEG_INF) & grown.open

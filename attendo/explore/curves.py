@@ -31,9 +31,7 @@ class History:
     seconds: FloatArray  # cumulative training time at the end of each step
     skipped_steps: FloatArray  # steps without a weight update
     validation_steps: FloatArray  # steps followed by a validation
-    scores: dict[
-        str, FloatArray
-    ]  # validation scores by name: valid_loss, bleu ...; old_bleu: on the old model's pairs
+    scores: dict[str, FloatArray]  # validation scores by name: valid_loss, bleu ...; old_bleu: on the old model's pairs
     best_step: float | None  # the step of the best validation
 
     @property

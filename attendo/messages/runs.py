@@ -4,6 +4,14 @@ from attendo.messages.data import BAD_LINES
 from attendo.messages.message import Message
 
 MESSAGES: dict[str, Message] = {
+    "setting_renamed": Message(
+        "the setting {old} is now called {new}; the old name will be removed in the next version",
+        "设置 {old} 现在叫 {new}；旧名字将在下一个版本中删除",
+    ),
+    "setting_given_by_both_names": Message(
+        "{old} is the old name of {new}, and both are given: remove {old}",
+        "{old} 是 {new} 的旧名字，两者都给出了：请删除 {old}",
+    ),
     "disk_full_checkpoint_kept": Message(
         "{error}; the checkpoint of step {step} stays: make room, then attendo train --resume {folder}",
         "{error}；第 {step} 步的检查点还在：请腾出空间，再运行 attendo train --resume {folder}",

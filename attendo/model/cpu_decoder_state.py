@@ -172,8 +172,7 @@ class ContinuousCacheState:
         return ContinuousCacheState(shared, since)._with_prefix(torch.arange(before, before + new), start)
 
     def _with_prefix(self, sentences: Int[Tensor, " N"], start: DecoderState) -> "ContinuousCacheState":
-        """Copy the past of `start` to the positions just before the next step. The first row of each sentence owns it.
-        """
+        """Copy the past of `start` to the positions before the next step. The first row of each sentence owns it."""
         if not start.past:
             return self
         positions, state = start.length, self._reserve_positions(start.length)

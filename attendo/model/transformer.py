@@ -90,8 +90,7 @@ class Transformer(nn.Module):
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None, tap: Tap | None = None
     ) -> Memory:
-        """Encode the source. A decoder-only network accepts only sources without tokens, and returns an empty memory.
-        """
+        """Encode the source. A decoder-only network accepts only sources without tokens, and returns empty memory."""
         if self.source is None:
             if source_ids.size(1):
                 raise UsageError("decoder_only_source_given")

@@ -287,9 +287,7 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.tuner: WaitPolicy | ThreadTuner | _Inert | None = None
-        self.cached_tuners = dict[
-            int | None, WaitPolicy | ThreadTuner
-        ]()  # the next call reuses their results
+        self.cached_tuners = dict[int | None, WaitPolicy | ThreadTuner]()  # the next call reuses their results
 
 
 def _find_tuner(max_threads: int) -> WaitPolicy | ThreadTuner:

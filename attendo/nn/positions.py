@@ -27,8 +27,7 @@ class Rotation:
     sine: Float[Tensor, "*#B T half"]
 
     def rotate(self, heads: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
-        """Rotate component i together with component i + K/2. Uses float32, or distances would depend on the position.
-        """
+        """Rotate component i together with component i + K/2. Uses float32; else distances depend on the position."""
         if torch.is_grad_enabled() and heads.requires_grad:
             turned: Tensor = _RotateFunction.apply(heads, self.cosine, self.sine)
             return turned

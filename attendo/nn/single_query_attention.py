@@ -78,7 +78,7 @@ def _launch_kernel(
         value_block=_next_power_of_2(d_value),
         block=_BLOCK if keys.size(2) <= _MAX_SHORT_LENGTH else _LONG_BLOCK,
         width=rows // keys.size(0),
-        grows=new is not None,
+        appends=new is not None,
         ordered=order is not None,
         masked=mask is not None,
         num_warps=1,

@@ -28,7 +28,7 @@ class RayServeArguments(Settings):
     languages: str = Field("", description="such as en-zh, one per model, if the model folders do not contain them")
     tasks: str = Field("", description="such as translation, one per model, if the model folders do not contain them")
     key_file: Path | None = Field(None, description="file of API keys, one per line; every request must send one")
-    limits: str = Field("", description="other settings, such as waiting=64,deadline_seconds=4")
+    limits: str = Field("", description="other settings, such as max_queued=64,deadline_seconds=4")
     replicas: int = Field(1, ge=1)
     device: str = Field("cpu", description="cpu, or cuda for one GPU per replica")
     threads: int = Field(1, ge=1, description="CPU threads per replica")
@@ -65,7 +65,7 @@ def deployment(
         num_replicas=replicas,
         # Requests queue in `ModelWorker`. A lower limit here would keep requests in Ray's queue that fit into the
         # batch, and would let requests wait that the worker rejects.
-        max_ongoing_requests=4 * settings.waiting,
+        max_ongoing_requests=4 * settings.max_queued,
         graceful_shutdown_timeout_s=settings.drain_seconds,
         # Ray sets the number of threads of a replica to its number of CPUs.
         ray_actor_options={"num_cpus": threads, "num_gpus": 1 if device.startswith("cuda") else 0},
@@ -140,10 +140,11 @@ class HealthCheckMixin:
 
 def _make_settings(arguments: RayServeArguments) -> ServeSettings:
     given = {
-        "hosts": (*LOOPBACK, *_split_list(arguments.hosts)),
+        "allowed_hosts": (*LOOPBACK, *_split_list(arguments.hosts)),
         "keys": read_keys(arguments.key_file, os.environ.get("ATTENDO_KEYS")),
     }
-    settings = ServeSettings(**apply_changes(given, _split_list(arguments.limits)))
+    limits = ServeSettings.with_new_names(apply_changes({}, _split_list(arguments.limits)))
+    settings = ServeSettings(**{**given, **limits})
     for key in settings.keys:
         check_key(key, "limits: keys")
     return settings

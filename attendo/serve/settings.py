@@ -4,8 +4,9 @@ import ipaddress
 import math
 import re
 import resource
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
@@ -35,45 +36,70 @@ def _get_connection_capacity() -> tuple[float, float]:
 class ServeSettings(Settings):
     """Limits of a server. A request above a limit is rejected with an error that names it. Input is never truncated."""
 
+    renamed: ClassVar[Mapping[str, str]] = {
+        "hosts": "allowed_hosts",
+        "connections": "max_connections",
+        "body_seconds": "body_timeout",
+        "first_byte_seconds": "header_timeout",
+        "texts": "max_texts",
+        "characters": "max_characters",
+        "source_tokens": "max_source_tokens",
+        "answer_tokens": "max_output_tokens",
+        "beam": "max_beam",
+        "candidates": "max_mbr_candidates",
+        "phrases": "max_phrases",
+        "waiting": "max_queued",
+        "queue_seconds": "max_queue_seconds",
+        "queue_tokens": "max_batch_tokens",
+        "hang_seconds": "watchdog_seconds",
+        "tokens": "max_inspected_tokens",
+        "block_bytes": "max_map_bytes",
+        "checkpoints": "checkpoint_cache_size",
+    }
+
     # access
-    hosts: tuple[str, ...] = Field(LOOPBACK, description="allowed values of the Host header")
+    allowed_hosts: tuple[str, ...] = Field(LOOPBACK, description="allowed values of the Host header")
     keys: tuple[str, ...] = Field((), description="API keys; a request must send one unless the list is empty")
     cors_origins: tuple[str, ...] = Field((), description="other origins that browsers may send requests from")
     metrics_open: bool = Field(False, description="allow other machines to read /metrics")
 
     # connections and request sizes
-    connections: int = Field(
+    max_connections: int = Field(
         default_factory=default_max_connections,
         ge=1,
         description="maximum number of connections; 1,000, or fewer if the open-files limit is low",
     )
     header_bytes: int = Field(16 * 1024, ge=1, description="maximum total size of the headers of a request")
     body_bytes: int = Field(1024 * 1024, ge=1, description="maximum size of a request body")
-    body_seconds: float = Field(10.0, gt=0, description="maximum seconds until a body has arrived")
-    first_byte_seconds: float = Field(10.0, gt=0, description="maximum seconds until the headers have arrived")
+    body_timeout: float = Field(10.0, gt=0, description="maximum seconds until a body has arrived")
+    header_timeout: float = Field(10.0, gt=0, description="maximum seconds until the headers have arrived")
 
     # sizes of requests to a model
-    texts: int = Field(50, ge=1, description="maximum number of texts in a request")
-    characters: int = Field(5_000, ge=1, description="maximum length of a text")
-    source_tokens: int = Field(1024, ge=1, description="maximum tokens of a source; `tokens` applies to inspected ones")
-    answer_tokens: int = Field(512, ge=1, description="maximum tokens of an answer")
-    beam: int = Field(12, ge=1, description="maximum beam size and n_best")
-    candidates: int = Field(32, ge=1, description="maximum number of MBR candidates")
-    phrases: int = Field(50, ge=1, description="maximum number of required or of banned phrases")
+    max_texts: int = Field(50, ge=1, description="maximum number of texts in a request")
+    max_characters: int = Field(5_000, ge=1, description="maximum length of a text")
+    max_source_tokens: int = Field(
+        1024, ge=1, description="maximum tokens of a source; `tokens` applies to inspected ones"
+    )
+    max_output_tokens: int = Field(512, ge=1, description="maximum tokens of an answer")
+    max_beam: int = Field(12, ge=1, description="maximum beam size and n_best")
+    max_mbr_candidates: int = Field(32, ge=1, description="maximum number of MBR candidates")
+    max_phrases: int = Field(50, ge=1, description="maximum number of required or of banned phrases")
     alternatives: int = Field(5, ge=0, description="maximum number of alternatives to the best answer")
 
     # times and queues
     deadline_seconds: float = Field(8.0, gt=0, description="maximum seconds to the response, waiting included")
-    waiting: int = Field(128, ge=1, description="maximum number of requests waiting for one model")
-    queue_seconds: float = Field(0.5, gt=0, description="maximum estimated wait of a request, in seconds")
-    queue_tokens: int = Field(262_144, ge=1, description="maximum tokens of a model's requests, all rows")
-    hang_seconds: float = Field(30.0, gt=0, description="seconds without a step until the process exits")
+    max_queued: int = Field(128, ge=1, description="maximum number of requests waiting for one model")
+    max_queue_seconds: float = Field(0.5, gt=0, description="maximum estimated wait of a request, in seconds")
+    max_batch_tokens: int = Field(262_144, ge=1, description="maximum tokens of a model's requests, all rows")
+    watchdog_seconds: float = Field(30.0, gt=0, description="seconds without a step until the process exits")
     drain_seconds: float = Field(10.0, gt=0, description="seconds for finishing requests in flight at shutdown")
 
     # page
-    tokens: int = Field(256, ge=1, description="maximum tokens of an inspected source or target, EOS included")
-    block_bytes: int = Field(32 * 1024 * 1024, ge=1, description="maximum size of the attention maps in one response")
-    checkpoints: int = Field(2, ge=1, description="number of checkpoints of a run cached in memory")
+    max_inspected_tokens: int = Field(
+        256, ge=1, description="maximum tokens of an inspected source or target, EOS included"
+    )
+    max_map_bytes: int = Field(32 * 1024 * 1024, ge=1, description="maximum size of the attention maps in one response")
+    checkpoint_cache_size: int = Field(2, ge=1, description="number of checkpoints of a run cached in memory")
 
     # documents
     documents_bytes: int = Field(1024 * 1024, ge=1, description="maximum size of a document")
@@ -86,7 +112,7 @@ class ServeSettings(Settings):
         "info", description="lowest level that is logged; info logs every request"
     )
 
-    @field_validator("hosts")
+    @field_validator("allowed_hosts")
     @classmethod
     def _check_host_names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
         for host in hosts:
@@ -94,7 +120,7 @@ class ServeSettings(Settings):
                 raise UsageError("invalid_host_name", host=host)
         return tuple(host.lower() for host in hosts)
 
-    @field_validator("connections")
+    @field_validator("max_connections")
     @classmethod
     def _check_open_files(cls, connections: int) -> int:
         most, files = _get_connection_capacity()

@@ -86,9 +86,7 @@ def encode_prefix(tokenizer: Tokenizer, prefix: str) -> Ids:
 def encode_prompt(tokenizer: Tokenizer, text: str) -> Ids:
     """Encode a text without its final space if the tokenizer adds a space to the next word."""
     if tokenizer.kind in _SPACE_PREFIX_KINDS:
-        text = text.rstrip(
-            " " if NEWLINE_SYMBOL in tokenizer.symbols else None
-        )  # a new line starts after a line break
+        text = text.rstrip(" " if NEWLINE_SYMBOL in tokenizer.symbols else None)  # a new line starts after a line break
     return tuple(tokenizer.encode(text))
 
 

@@ -174,7 +174,7 @@ def test_the_proxy_keeps_the_limits_of_the_server_and_lets_streams_through() -> 
     assert whole == LIMITS.body_bytes
     assert documents >= LIMITS.documents_bytes
     assert seconds(directives("proxy_read_timeout")[0]) > LIMITS.deadline_seconds
-    assert seconds(directives("client_body_timeout")[0]) <= LIMITS.body_seconds
+    assert seconds(directives("client_body_timeout")[0]) <= LIMITS.body_timeout
     count, each = directives("large_client_header_buffers")[0].split()
     assert int(count) * size(each) <= LIMITS.header_bytes
     assert directives("proxy_ignore_client_abort") == ["off"]

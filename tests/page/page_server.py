@@ -99,8 +99,8 @@ def serving(app: ASGIApp, port: int = 0) -> Iterator[Serving]:
 
 def real_app(folder: Path, **changes: Any) -> ASGIApp:
     """Its limits are so large that a busy machine never reaches one."""
-    seconds = dict.fromkeys(("deadline_seconds", "queue_seconds", "hang_seconds", "body_seconds"), 600.0)
-    return create_app([finished_run(folder)], ServeSettings(**seconds, first_byte_seconds=600.0, **changes))
+    seconds = dict.fromkeys(("deadline_seconds", "max_queue_seconds", "watchdog_seconds", "body_timeout"), 600.0)
+    return create_app([finished_run(folder)], ServeSettings(**seconds, header_timeout=600.0, **changes))
 
 
 def soon(check: Callable[[], bool]) -> bool:

@@ -78,7 +78,7 @@ def most_tokens(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def limited(tmp_path: Path, most_tokens: int) -> Iterator[str]:
-    with serving(real_app(tmp_path, tokens=most_tokens)) as server:
+    with serving(real_app(tmp_path, max_inspected_tokens=most_tokens)) as server:
         yield server.address
 
 

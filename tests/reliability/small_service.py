@@ -20,7 +20,8 @@ from tiny import SOURCES
 PATIENCE = 240.0  # seconds, of a test that waits for something that must come: only a hang takes so long
 LONG = {"min_length": 100, "max_length": 100}
 # Limits that a busy machine never reaches. A test of a limit sets it.
-UNHURRIED = ("--deadline", "600", *(f"--set={name}_seconds=600" for name in ("queue", "hang", "drain", "body")))
+_TIMES = ("max_queue_seconds", "watchdog_seconds", "drain_seconds", "body_timeout")
+UNHURRIED = ("--deadline", "600", *(f"--set={name}=600" for name in _TIMES))
 
 
 @dataclass(frozen=True)

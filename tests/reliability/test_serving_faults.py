@@ -114,14 +114,14 @@ def test_S10_a_dead_thread_is_told_and_ends_the_process(children: Children, fold
 
 @pytest.mark.slow
 def test_S10_a_thread_that_hangs_is_told_and_ends_the_process(children: Children, folder: Path) -> None:
-    hung(children, folder, "--set", "hang_seconds=3")
+    hung(children, folder, "--set", "watchdog_seconds=3")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_S10_a_thread_that_hangs_for_half_a_minute_is_the_end(children: Children, folder: Path) -> None:
     """A hang is one when nearly two seconds have gone without a step, so that whoever looks hears of it within two."""
-    told, ended = hung(children, folder, "--set", "hang_seconds=30")
+    told, ended = hung(children, folder, "--set", "watchdog_seconds=30")
     assert told >= 1.9
     assert ended >= 30
 

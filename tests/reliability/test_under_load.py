@@ -23,7 +23,7 @@ ROUTE = "/api/v1/generate"
 def server(children: Children, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     """Few may wait, and WORK takes a second at least."""
     folder, slow = tmp_path_factory.mktemp("served") / "model", ("slow_steps", {"seconds": 0.005, "longest": 200})
-    with forked(children, folder, "--set", f"waiting={WAITING}", before=[slow]) as started:
+    with forked(children, folder, "--set", f"max_queued={WAITING}", before=[slow]) as started:
         yield started
 
 

@@ -1,6 +1,6 @@
 """The base of every settings class."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from error_codes import has_code
@@ -11,7 +11,7 @@ from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.metrics.scores import METRICS
 from attendo.model.config import PRESETS, ModelConfig
 from attendo.runs.config import RunConfig
-from attendo.settings import Settings, suggest_name
+from attendo.settings import RenamedSettingWarning, Settings, suggest_name
 from attendo.train.config import TrainConfig
 
 
@@ -178,3 +178,19 @@ def test_a_section_of_settings_that_have_none_is_left_out() -> None:
     with pytest.raises(UsageError) as refused:
         ModelConfig.preset("base", vocab_size=8, model={"num_heads": 16})
     assert str(refused.value) == "unknown setting model.num_heads (did you mean num_heads?)"
+
+
+class Renamed(Settings):
+    renamed: ClassVar[dict[str, str]] = {"waiting": "max_queued"}
+    max_queued: int = 128
+
+
+def test_old_name_of_setting_is_accepted_with_warning() -> None:
+    with pytest.warns(RenamedSettingWarning, match="waiting is now called max_queued"):
+        assert Renamed(waiting=3).max_queued == 3  # type: ignore[call-arg]
+
+
+def test_setting_given_by_both_names_raises_usage_error() -> None:
+    both = {"waiting": 3, "max_queued": 4}
+    with pytest.raises(UsageError, check=has_code("setting_given_by_both_names", old="waiting", new="max_queued")):
+        Renamed(**both)

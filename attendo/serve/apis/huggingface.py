@@ -214,7 +214,7 @@ async def _continue_texts(gateway: ModelGateway, served: ServedModel, inputs: _T
     deadline, told = gateway.deadline(), []
     for text in inputs.texts:
         own = prompt_tokens(served.model, text)
-        options = add_prompt_length(inputs.options, inputs.new_token_options, own, gateway.settings.answer_tokens)
+        options = add_prompt_length(inputs.options, inputs.new_token_options, own, gateway.settings.max_output_tokens)
         (result,) = await gateway.generate(served, [text], deadline=deadline, **options)
         told.append(next(strip_prompt(served.model, result)).text)
     return told

@@ -262,7 +262,10 @@ def _parse_count(value: Any, name: str, max_value: int) -> int:
 
 
 def _check_sizes(gateway: ModelGateway, texts: Sequence[str]) -> None:
-    sizes = [(len(texts), gateway.settings.texts), *((len(text), gateway.settings.characters) for text in texts)]
+    sizes = [
+        (len(texts), gateway.settings.max_texts),
+        *((len(text), gateway.settings.max_characters) for text in texts),
+    ]
     for size, most in sizes:
         if size > most:
             raise ApiError("libre_too_much", size=size, most=most)
@@ -342,7 +345,7 @@ def _frontend_settings(gateway: ModelGateway) -> FrontendSettings:
         target=LibreLanguageName(code=target, name=language_name(target)),
     )
     return FrontendSettings(
-        char_limit=gateway.settings.characters,
+        char_limit=gateway.settings.max_characters,
         frontend_timeout=_FRONTEND_TIMEOUT_MS,
         api_keys=bool(gateway.settings.keys),
         key_required=bool(gateway.settings.keys),

@@ -147,8 +147,8 @@ def _score_blocks(
     rest = iter(pairs)
     while block := list(islice(rest, PAIRS_PER_BLOCK)):
         sources, targets = [pair.source for pair in block], [pair.target for pair in block]
-        tokens = _count_tokens(model, sources, "source", settings.source_tokens)
-        tokens += _count_tokens(model, targets, "target", settings.answer_tokens)
+        tokens = _count_tokens(model, sources, "source", settings.max_source_tokens)
+        tokens += _count_tokens(model, targets, "target", settings.max_output_tokens)
         yield tokens, model.score_tokens(sources, targets)
 
 

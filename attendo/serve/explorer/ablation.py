@@ -56,7 +56,9 @@ def _compute_ablation(
     subject = yield from InspectedPair.build(model, request, settings)
     changed = model.with_heads(heads) if heads else model
     before, after = subject.log_probabilities(), subject.log_probabilities(changed)
-    search = ExplorerSearch(changed, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+    search = ExplorerSearch(
+        changed, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
+    )
     best = (yield from search.generate())[0]
     pieces = model.target_tokenizer.pieces(subject.predicted_ids)
     return {

@@ -121,7 +121,9 @@ def _generate_events(served: ServedModel, request: AnswerRequest, settings: Serv
 def _make_search(
     model: TextModel, request: AnswerRequest, settings: ServeSettings
 ) -> tuple[ExplorerSearch, tuple[int, ...]]:
-    search = ExplorerSearch(model, request.text, request.decoder, settings.source_tokens, settings.answer_tokens)
+    search = ExplorerSearch(
+        model, request.text, request.decoder, settings.max_source_tokens, settings.max_output_tokens
+    )
     return search, search.resolve_prefix(request.prefix or ())
 
 
@@ -171,7 +173,9 @@ def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], requ
 
 def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
     """Decode after the prefix, and return the most probable tokens at each step."""
-    search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+    search = ExplorerSearch(
+        model, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
+    )
     prefix = search.resolve_prefix(request.prefix)
     best = (yield from search.generate(prefix))[0]
     predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
@@ -202,7 +206,9 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
 
 
 def _compute_tree(model: TextModel, request: TreeRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
-    search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+    search = ExplorerSearch(
+        model, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
+    )
     return (yield from describe_tree(search))
 
 

@@ -67,7 +67,7 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
     config = model.network.config
     check_layers(config, request.layers)
     subject = yield from InspectedPair.build(model, request, settings)
-    check_map_bytes(config, subject, request.layers, settings.block_bytes)
+    check_map_bytes(config, subject, request.layers, settings.max_map_bytes)
     maps = AttentionMaps(subject, request.masked)
     source, target = model.source_tokenizer, model.target_tokenizer
     tokens = describe_predictions(maps.logits, subject.predicted_ids, target)

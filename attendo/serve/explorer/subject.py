@@ -29,13 +29,15 @@ class InspectedPair:
     @staticmethod
     def build(model: TextModel, request: TargetRequest, settings: ServeSettings) -> "CooperativeTask[InspectedPair]":
         """Build the pair. Without a target in the request, the model generates one, token by token."""
-        search = ExplorerSearch(model, request.text, request.decoder, settings.tokens, settings.tokens - 1)
+        search = ExplorerSearch(
+            model, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
+        )
         unknown = tuple(model.source_tokenizer.unknown(request.text))
         if request.target is None:
             best = (yield from search.generate())[0]
             return InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
         positions = model.runtime.max_sequence_length
-        most = settings.tokens if positions is None else min(settings.tokens, positions + 1)
+        most = settings.max_inspected_tokens if positions is None else min(settings.max_inspected_tokens, positions + 1)
         ids = encode_within_limit(request.target, model.target_tokenizer, search.target_prefix, most, "target")
         in_target = tuple(model.target_tokenizer.unknown(request.target))
         return InspectedPair(model, search.source, ids, False, True, request.target, True, unknown, in_target)

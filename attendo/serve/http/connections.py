@@ -26,7 +26,7 @@ def uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
         "http": type(
             "TimedConnection",
             (TimedH11Protocol,),
-            {"timeout": settings.first_byte_seconds, "limiter": ConnectionLimiter(settings.connections)},
+            {"timeout": settings.header_timeout, "limiter": ConnectionLimiter(settings.max_connections)},
         ),
         "backlog": _ACCEPT_BACKLOG,
         "ws": "none",

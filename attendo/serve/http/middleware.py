@@ -117,14 +117,14 @@ class RequestGuard:
             if (told := preflight_headers(scope["method"], scope["headers"], allowed)) is not None:
                 await Response(status_code=204, headers=told)(scope, receive, sender)
                 return True
-            async with asyncio.timeout(settings.body_seconds):
+            async with asyncio.timeout(settings.body_timeout):
                 body = await incoming.read()
         except TimeoutError:
-            await _send_error(ApiError("body_too_slow", seconds=settings.body_seconds), scope, receive, sender)
+            await _send_error(ApiError("body_too_slow", seconds=settings.body_timeout), scope, receive, sender)
             return True
         except ApiError as refusal:
             if not any(name == b"expect" for name, _ in scope["headers"]):  # else it awaits 100-continue
-                await incoming.drain(min(_MAX_DRAIN_SECONDS, settings.body_seconds))
+                await incoming.drain(min(_MAX_DRAIN_SECONDS, settings.body_timeout))
             await _send_error(refusal, scope, receive, sender)
             return True
         if body is not None and route in GENERATION_ROUTES and scope["method"] == "POST" and self.gateway.is_full:
@@ -138,7 +138,7 @@ class RequestGuard:
         if sum(len(name) + len(value) + 4 for name, value in headers) > settings.header_bytes:
             raise ApiError("headers_too_large", most=settings.header_bytes)
         named = [value.decode("latin-1") for name, value in headers if name == b"host"]
-        if scope["path"] not in PROBE_PATHS and (len(named) != 1 or host_name(named[0]) not in settings.hosts):
+        if scope["path"] not in PROBE_PATHS and (len(named) != 1 or host_name(named[0]) not in settings.allowed_hosts):
             raise ApiError("bad_host", host=", ".join(named)[:100])
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
             # Request smuggling: proxy and server may use different headers and read the end of a body as a request.

@@ -84,11 +84,11 @@ class ModelGateway:
 
     def check_texts(self, texts: Sequence[str]) -> None:
         """Raise `ApiError` if there are too many texts or one is too long."""
-        if len(texts) > self.settings.texts:
-            raise ApiError("too_many_texts", count=len(texts), most=self.settings.texts)
+        if len(texts) > self.settings.max_texts:
+            raise ApiError("too_many_texts", count=len(texts), most=self.settings.max_texts)
         for text in texts:
-            if len(text) > self.settings.characters:
-                raise ApiError("text_too_long", characters=len(text), most=self.settings.characters)
+            if len(text) > self.settings.max_characters:
+                raise ApiError("text_too_long", characters=len(text), most=self.settings.max_characters)
 
     def check_options(self, **options: Any) -> None:
         """Raise `ApiError` for options above a limit or reserved for the server. The model validates the rest."""
@@ -98,8 +98,8 @@ class ModelGateway:
                 raise ApiError("above_limit", name=name, value=value, most=most)
         for name in ("constraints", "ban"):
             phrases = _flatten(options.get(name) or ())
-            if len(phrases) > self.settings.phrases:
-                raise ApiError("above_limit", name=name, value=len(phrases), most=self.settings.phrases)
+            if len(phrases) > self.settings.max_phrases:
+                raise ApiError("above_limit", name=name, value=len(phrases), most=self.settings.max_phrases)
             self._check_text_lengths(phrases)
         self._check_text_lengths(_flatten(options.get("prefix") or ()))
         for name in _SERVER_OPTIONS:
@@ -151,12 +151,12 @@ class ModelGateway:
         return [each for each in named if each.about.task in (None, "translation")]
 
     def _option_limits(self) -> Mapping[str, int]:
-        beam, tokens = self.settings.beam, self.settings.answer_tokens
+        beam, tokens = self.settings.max_beam, self.settings.max_output_tokens
         return {
             "beam": beam,
             "groups": beam,
             "n_best": beam,
-            "mbr_candidates": self.settings.candidates,
+            "mbr_candidates": self.settings.max_mbr_candidates,
             "max_length": tokens,
             "min_length": tokens,
         }

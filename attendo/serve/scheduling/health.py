@@ -94,7 +94,7 @@ class Watchdog:
         for served in self._gateway.registry.all():
             if not served.worker.is_alive:
                 return ModelError("worker_thread_died", name=served.name)
-            if served.worker.seconds_since_step > self._gateway.settings.hang_seconds:
-                seconds = self._gateway.settings.hang_seconds
+            if served.worker.seconds_since_step > self._gateway.settings.watchdog_seconds:
+                seconds = self._gateway.settings.watchdog_seconds
                 return ModelError("worker_thread_hung", name=served.name, seconds=seconds)
         return None

@@ -40,18 +40,18 @@ class ServedModel:
         self.name, self.model, self.folder = spec.name, spec.model, spec.folder
         self.about = _with_language_codes(spec.about or TrainedModelCard(**spec.model.about))
         limits = BatchLimits(
-            max_queued=settings.waiting,
-            max_queue_seconds=settings.queue_seconds,
-            max_batch_tokens=settings.queue_tokens,
+            max_queued=settings.max_queued,
+            max_queue_seconds=settings.max_queue_seconds,
+            max_batch_tokens=settings.max_batch_tokens,
             drain_seconds=settings.drain_seconds,
-            max_source_tokens=settings.source_tokens,
-            max_output_tokens=settings.answer_tokens,
+            max_source_tokens=settings.max_source_tokens,
+            max_output_tokens=settings.max_output_tokens,
         )
         # Read once: replacing the folder does not affect the loaded model.
         self.sha256 = None if spec.folder is None else _read_sha256(spec.folder)
         self.worker = ModelWorker(spec.model, limits)
         self.run_folder = None if spec.folder is None else spec.folder.resolve().parent
-        self._max_cached, self._checkpoint_cache = settings.checkpoints, OrderedDict[str, TextModel]()
+        self._max_cached, self._checkpoint_cache = settings.checkpoint_cache_size, OrderedDict[str, TextModel]()
 
     @property
     def sample_text(self) -> str:

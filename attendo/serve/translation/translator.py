@@ -76,7 +76,7 @@ async def _generate_in_chunks(
     gateway: "ModelGateway", served: "ServedModel", texts: Sequence[str], options: dict[str, Any]
 ) -> list[Result]:
     """Generate in calls of at most `settings.texts` texts."""
-    size, room = gateway.settings.texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
+    size, room = gateway.settings.max_texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
 
     async def asked(at: int) -> list[Result]:
         async with room:
@@ -157,7 +157,7 @@ async def translate(
     if len(asked) > MAX_SENTENCES:
         raise ApiError("too_many_sentences", count=len(asked), most=MAX_SENTENCES)
     options = {**options, "split": False}  # already split
-    searches = _plan_searches(served, alternatives, gateway.settings.beam, options) if asked else []
+    searches = _plan_searches(served, alternatives, gateway.settings.max_beam, options) if asked else []
     found = await gather_or_cancel(
         [translate_sentences(gateway, served, asked, segmentation.text_format != "text", **each) for each in searches]
     )

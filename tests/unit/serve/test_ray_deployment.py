@@ -51,7 +51,7 @@ ray_serve.app_factory = lambda *arguments: deadly(builder(*arguments))
 os.environ["ATTENDO_KEYS"] = "key-of-this-test"
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
-serve.run(application(Arguments(models=sys.argv[1], replicas=2, languages="en-zh", limits="texts=3")))
+serve.run(application(Arguments(models=sys.argv[1], replicas=2, languages="en-zh", limits="max_texts=3")))
 
 def ask(path, fields=None, host=None, key="key-of-this-test"):
     body = None if fields is None else json.dumps(fields).encode()
@@ -131,16 +131,18 @@ def test_arguments_of_the_command_line_become_settings(tmp_path: Path, monkeypat
     (tmp_path / "keys").write_text("from-the-file\n", "utf-8")
     names = {"languages": "en-zh,zh-en", "tasks": "translation,translation", "hosts": "Translate.example.org"}
     application(
-        RayServeArguments(models="a, b", key_file=tmp_path / "keys", limits="waiting=7, deadline_seconds=2.5", **names)
+        RayServeArguments(
+            models="a, b", key_file=tmp_path / "keys", limits="max_queued=7, deadline_seconds=2.5", **names
+        )
     )
     folders, settings, replicas, device, threads, languages, tasks = given
     assert (folders, replicas, device, threads) == ([Path("a"), Path("b")], 1, "cpu", 1)
     assert (languages, tasks) == (["en-zh", "zh-en"], ["translation"] * 2)
     assert settings.keys == ("from-the-file", "from-the-environment")
-    assert (settings.waiting, settings.deadline_seconds) == (7, 2.5)
-    assert settings.hosts == (*LOOPBACK, "translate.example.org")
+    assert (settings.max_queued, settings.deadline_seconds) == (7, 2.5)
+    assert settings.allowed_hosts == (*LOOPBACK, "translate.example.org")
     for wrong, told in (
-        ("waitin=7", has_code("unknown_setting", name="waitin")),
+        ("max_queud=7", has_code("unknown_setting", name="max_queud")),
         ('keys=["a"]', has_code("invalid_api_key", min_length=8)),
     ):
         with pytest.raises(UsageError, check=told):
@@ -164,7 +166,7 @@ def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.Monke
 def test_a_deployment_has_room_for_the_queue_of_the_batcher_and_time_to_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = Recorder()
     monkeypatch.setattr(ray_serve, "import_module", lambda name: stand_in)
-    settings = ServeSettings(waiting=50, drain_seconds=3)
+    settings = ServeSettings(max_queued=50, drain_seconds=3)
     assert deployment([Path("x")], settings, replicas=3, device="cuda", threads=2) == "bound"
     assert stand_in.options["num_replicas"] == 3
     assert stand_in.options["max_ongoing_requests"] > 2 * 50

@@ -66,11 +66,11 @@ def test_a_file_stands_for_options_that_are_not_given(
 ) -> None:
     file = tmp_path / "server.toml"
     file.write_text(
-        f'models = ["{translator}"]\nallow-host = ["x.org"]\nport = 1\ndeadline = 5.0\n[set]\nwaiting = 3\n', "utf-8"
+        f'models = ["{translator}"]\nallow-host = ["x.org"]\nport = 1\ndeadline = 5.0\n[set]\nmax_queued = 3\n', "utf-8"
     )
     app, _ = started("--config", file, "--deadline", "4")  # and --port 0
     settings = app.gateway.settings
-    assert (settings.waiting, settings.deadline_seconds, "x.org" in settings.hosts) == (3, 4.0, True)
+    assert (settings.max_queued, settings.deadline_seconds, "x.org" in settings.allowed_hosts) == (3, 4.0, True)
     assert app.gateway.pairs() == [("en", "zh")]
     for content, told in (("prot = 1", "did you mean port"), ("port =", "is not TOML"), ('port = "x"', "port")):
         file.write_text(content, "utf-8")
@@ -108,23 +108,23 @@ def test_settings_are_those_that_were_given(
 ) -> None:
     monkeypatch.setenv("ATTENDO_KEYS", f"{KEY}, another-key")
     options = ("--deadline", "2.5", "--cors-origin", "https://a.example", "--cors-origin", "https://b.example")
-    more = ("--documents-folder", tmp_path, "--metrics-open", "--log-format", "json", "--set", "waiting=7")
+    more = ("--documents-folder", tmp_path, "--metrics-open", "--log-format", "json", "--set", "max_queued=7")
     more += ("--log-level", "warning")
     app, _ = started(translator, *options, *more)
     settings = app.gateway.settings
     assert settings.keys == (KEY, "another-key")
     assert settings.cors_origins == ("https://a.example", "https://b.example")
-    assert (settings.deadline_seconds, settings.waiting) == (2.5, 7)
+    assert (settings.deadline_seconds, settings.max_queued) == (2.5, 7)
     assert (settings.log_format, settings.log_level) == ("json", "warning")
     assert uvicorn_options(settings)["log_config"]["loggers"]["attendo"]["level"] == "WARNING"
-    assert (settings.documents_folder, settings.metrics_open, settings.hosts) == (tmp_path, True, (*LOOPBACK,))
+    assert (settings.documents_folder, settings.metrics_open, settings.allowed_hosts) == (tmp_path, True, (*LOOPBACK,))
 
 
 def test_every_address_is_listened_to_by_the_name_that_it_is_called_by(
     started: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path
 ) -> None:
     app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
-    assert app.gateway.settings.hosts == (*LOOPBACK, "translate.example.org")
+    assert app.gateway.settings.allowed_hosts == (*LOOPBACK, "translate.example.org")
     assert "warning: whoever reaches 0.0.0.0 can use this server" in told
     (tmp_path / "keys").write_text(f"# ours\n\n{KEY}\n", "utf-8")
     app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys")
@@ -172,7 +172,7 @@ def test_an_exported_folder_is_served_as_what_its_model_is(
         (["--precision", "int3"], 2, "precision: input should be"),
         (["--deadline", "0"], 2, "deadline_seconds: input should be greater than 0"),
         (["--log-format", "xml"], 2, "--log-format: input should be 'text' or 'json'"),
-        (["--set", "waitin=3"], 2, "unknown setting waitin (did you mean waiting?)"),
+        (["--set", "max_queud=3"], 2, "unknown setting max_queud (did you mean max_queued?)"),
         (["--port", "70000"], 2, "65535"),
         (["--cors-origin", "example.org"], 2, "no browser says that it asks from example.org: write it as browsers do"),
         (["--cors-origin", "https://example.org/"], 2, "no browser says"),
@@ -199,7 +199,7 @@ def test_connections_need_files(attendo: Command, model_folder: Path, monkeypatc
     monkeypatch.setattr(settings.resource, "getrlimit", lambda _: (1024, 4096))
     told = "connections is 897, and 896 is the most where a process may have 1024 files open: set fewer, or allow more"
     for more in (("--check",), ()):
-        failed = attendo("serve", model_folder, "--set", "connections=897", *more)
+        failed = attendo("serve", model_folder, "--set", "max_connections=897", *more)
         assert (failed.code, told in failed.error) == (2, True), failed.errors
 
 

@@ -91,7 +91,7 @@ class TokenBudget:
     def _estimate_fitting(self, sentences: Sequence[str], remaining: int) -> int:
         """Estimate how many sentences fit, assuming that an output is as long as its source."""
         taken = accumulate(
-            tokens + 1 for tokens in self._model.prepare_call(sentences[: self._settings.texts]).source_tokens
+            tokens + 1 for tokens in self._model.prepare_call(sentences[: self._settings.max_texts]).source_tokens
         )
         return sum(each <= remaining for each in taken)
 
@@ -102,7 +102,7 @@ class TokenBudget:
             sum(line.max_length for line in lines) + free
             for lines in self._model.prepare_call(sentences).lines_per_text
         ]
-        return [min(each, self._settings.answer_tokens) for each in limits]
+        return [min(each, self._settings.max_output_tokens) for each in limits]
 
 
 def _longest_hypothesis(result: Result) -> int:
@@ -130,11 +130,11 @@ class CompletionOptions:
 def make_completion_options(params: CommonParams, model: TextModel, settings: ServeSettings) -> CompletionOptions:
     """Build the options. Without a temperature, or with 0, the model uses its own search (beam or greedy)."""
     name, most = params.named_token_limit
-    if most is not None and most > settings.answer_tokens:
-        raise ApiError("above_limit", {"param": name}, name=name, value=most, most=settings.answer_tokens)
+    if most is not None and most > settings.max_output_tokens:
+        raise ApiError("above_limit", {"param": name}, name=name, value=most, most=settings.max_output_tokens)
     count = params.n or 1
-    if count > settings.beam:
-        raise ApiError("above_limit", {"param": "n"}, name="n", value=count, most=settings.beam)
+    if count > settings.max_beam:
+        raise ApiError("above_limit", {"param": "n"}, name="n", value=count, most=settings.max_beam)
     options = _sampling_options(params) if _is_sampling(params) else _search_options(model, count)
     return CompletionOptions({**options, "n_best": count}, most, params.stop_sequences, params.echoes)
 
@@ -224,7 +224,7 @@ class CompletionRunner:
 
     def _make_generate_call(self, deadline: float) -> GenerateCall:
         """Return a function that generates in calls of at most `settings.texts` texts, with limited concurrency."""
-        size, few = self._gateway.settings.texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
+        size, few = self._gateway.settings.max_texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
 
         async def ask(texts: Sequence[str], most: int | None) -> list[Result]:
             options, found = (
@@ -265,7 +265,7 @@ class CompletionRunner:
             return self._budget.sentence_max_length(text, self._budget.remaining(previous))
         if (most := self._options.max_tokens) is None:
             return None
-        return min(self._gateway.settings.answer_tokens, most + prompt_tokens(self._served.model, text))
+        return min(self._gateway.settings.max_output_tokens, most + prompt_tokens(self._served.model, text))
 
     def _build_choices(self, prompt: Prompt, results: Sequence[Result]) -> Iterator[OpenAIChoice]:
         """Yield one choice per rank, from the hypotheses of that rank. A sentence with fewer uses its last one."""

@@ -74,10 +74,12 @@ def build_source(messages: Sequence[ChatMessage], served: ServedModel, settings:
     if served.about.task != "conversation":
         return texts[-1]
     model = served.model
-    most = min(settings.source_tokens - len(model.generation.source_prefix), max_source_tokens(model, model.generation))
+    most = min(
+        settings.max_source_tokens - len(model.generation.source_prefix), max_source_tokens(model, model.generation)
+    )
 
     def fits(text: str) -> bool:
-        return len(text) <= settings.characters and len(model.source_tokenizer.encode(text)) <= most
+        return len(text) <= settings.max_characters and len(model.source_tokenizer.encode(text)) <= most
 
     return join_latest_turns(texts, model, served.about.context_turns, fits)
 

@@ -60,7 +60,7 @@ def test_a_limit_is_of_new_tokens(server: Asking) -> None:
 
 
 def test_the_limit_of_the_server_is_of_all_tokens() -> None:
-    (choice,) = completed(serving(answer_tokens=len(TEXT) + 2), max_tokens=9)["choices"]
+    (choice,) = completed(serving(max_output_tokens=len(TEXT) + 2), max_tokens=9)["choices"]
     assert choice["text"] == new(TEXT, max_length=len(TEXT) + 2)
     assert choice["finish_reason"] == "length"
 

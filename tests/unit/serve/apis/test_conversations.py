@@ -80,9 +80,9 @@ def test_turns_are_read_as_far_back_as_they_fit() -> None:
     encode = answering(True, task="conversation").source_tokenizer.encode
     for first in range(3):
         source = "<turn>".join(TURNS[first:3])
-        short = serving(settings=ServeSettings(source_tokens=len(encode(source))))
+        short = serving(settings=ServeSettings(max_source_tokens=len(encode(source))))
         assert content(answered(short)) == said(source)
-        narrow = serving(settings=ServeSettings(characters=len(source)))
+        narrow = serving(settings=ServeSettings(max_characters=len(source)))
         assert content(answered(narrow)) == said(source)
 
 

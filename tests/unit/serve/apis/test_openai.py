@@ -181,7 +181,7 @@ def test_a_conversation_is_read_as_far_back_as_fits() -> None:
     talk = ModelSpec("talk", model, about=ModelCard(task="conversation"))
     turns = [*user("a dog ran home"), {"role": "assistant", "content": "the cat sat"}, *user("I love NLP")]
     for read in ("a dog ran home\nthe cat sat\nI love NLP", "the cat sat\nI love NLP", "I love NLP"):
-        server = Asking(talk, settings=ServeSettings(source_tokens=len(model.source_tokenizer.encode(read))))
+        server = Asking(talk, settings=ServeSettings(max_source_tokens=len(model.source_tokenizer.encode(read))))
         told = server.client.post(CHAT, json={"messages": turns}).json()
         assert told["choices"][0]["message"]["content"] == model.generate([read])[0].text
         assert told["usage"]["prompt_tokens"] == len(model.source_tokenizer.encode(read))

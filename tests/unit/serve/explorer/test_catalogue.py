@@ -46,7 +46,7 @@ def test_a_checkpoint_answers_with_its_own_weights(run: ModelSpec, others: dict[
 
 
 def test_only_the_last_checkpoints_are_kept(run: ModelSpec) -> None:
-    served = ModelRegistry([run], ServeSettings(checkpoints=2)).get(None)
+    served = ModelRegistry([run], ServeSettings(checkpoint_cache_size=2)).get(None)
     first = served.load_checkpoint("step-00000100")
     assert served.load_checkpoint("step-00000100") is first
     second = served.load_checkpoint("step-00000200")

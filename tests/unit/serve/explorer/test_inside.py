@@ -222,7 +222,7 @@ def test_a_ledger_that_would_be_too_large_is_refused(server: Asking, monkeypatch
 
 
 def test_a_block_that_would_be_too_large_is_refused_with_the_way_out(small_model: TextModel) -> None:
-    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(block_bytes=400))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(max_map_bytes=400))
     error = server.refused("trace", 413, "block_too_large", text=TEXT, target=TARGET)
     assert error["choices"] == ["fewer layers"]
     assert len(error["choices_zh"]) == 1

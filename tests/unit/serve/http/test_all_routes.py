@@ -54,12 +54,12 @@ EXPANDED = 10 * 1024**2  # bytes, more than which nothing may become that was se
 
 @pytest.fixture(scope="module")
 def locked() -> Asking:
-    return Asking(*polyglot.served(), settings=ServeSettings(keys=("other-key-0000", KEY), answer_tokens=4))
+    return Asking(*polyglot.served(), settings=ServeSettings(keys=("other-key-0000", KEY), max_output_tokens=4))
 
 
 @pytest.fixture(scope="module")
 def opened() -> Asking:
-    return Asking(*polyglot.served(), settings=ServeSettings(answer_tokens=8))
+    return Asking(*polyglot.served(), settings=ServeSettings(max_output_tokens=8))
 
 
 def test_every_route_but_a_few_asks_for_a_key(locked: Asking) -> None:
@@ -132,7 +132,7 @@ def test_no_word_that_is_sent_is_written_down(opened: Asking, part: str) -> None
 @pytest.mark.slow
 def test_no_word_of_a_thousand_requests_is_written_down_or_told_to_others(opened: Asking) -> None:
     """Where existing clients ask, of whom some are answered and some refused."""
-    local = Asking(*polyglot.served(), settings=ServeSettings(answer_tokens=8, metrics_open=True))
+    local = Asking(*polyglot.served(), settings=ServeSettings(max_output_tokens=8, metrics_open=True))
     asked = [path for method, path in routes_of(opened.app) if method == "POST" and path in GENERATION_ROUTES]
     statuses: Counter[int] = Counter()
     others: list[str] = []

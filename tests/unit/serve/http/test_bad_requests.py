@@ -126,7 +126,7 @@ def test_a_prefix_longer_than_an_answer_may_be_is_refused(server: Asking) -> Non
 
 
 def test_a_text_that_is_too_long_comes_back_in_parts(small_model: TextModel) -> None:
-    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(tokens=5))
+    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(max_inspected_tokens=5))
     error = server.refused("trace", 413, "too_long", text="the cat sat. a dog ran home.")
     assert error["choices"] == ["first 4 tokens"]
     assert error["texts"] == ["the cat sat."]

@@ -33,7 +33,7 @@ def test_other_names_are_refused(server: Asking, host: str) -> None:
 
 
 def test_a_host_can_be_added() -> None:
-    settings = ServeSettings(hosts=("192.0.2.7",))
+    settings = ServeSettings(allowed_hosts=("192.0.2.7",))
     assert _status(guarded(_empty, settings), [(b"host", b"192.0.2.7:80")]) == 204
     assert _status(guarded(_empty, settings), [(b"host", b"localhost")]) == 400
     assert _status(guarded(_empty, settings), [(b"host", b"192.0.2.7"), (b"host", b"192.0.2.7")]) == 400
@@ -91,7 +91,7 @@ def test_a_body_must_arrive() -> None:
         await asyncio.sleep(60)
         raise AssertionError
 
-    guard = guarded(_never, ServeSettings(body_seconds=0.05))
+    guard = guarded(_never, ServeSettings(body_timeout=0.05))
     assert _status(guard, [(b"host", b"localhost")], nothing) == 408
 
 

@@ -36,7 +36,7 @@ FEW = (
     "below nothing",
 )
 # Little time to send, and little to compute: what is looked at here is what comes before and after it.
-QUICK = {"body_seconds": 0.5, "first_byte_seconds": 0.5, "source_tokens": 64, "answer_tokens": 4}
+QUICK = {"body_timeout": 0.5, "header_timeout": 0.5, "max_source_tokens": 64, "max_output_tokens": 4}
 AT_ONCE = 8
 
 

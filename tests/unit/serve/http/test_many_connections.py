@@ -28,7 +28,7 @@ def crowded(count: int, sent: bytes = b"", in_flight: int = 0) -> Iterator[tuple
 
     As many as should be are in flight: until a server has read what was asked, whoever asked is idle.
     """
-    app = create_app(polyglot.served("forth"), ServeSettings(connections=MOST))
+    app = create_app(polyglot.served("forth"), ServeSettings(max_connections=MOST))
     with served(app) as port, ExitStack() as stack:
         clients = []
         for _ in range(count):
@@ -94,10 +94,10 @@ def test_there_are_fewer_than_files_that_may_be_open(monkeypatch: pytest.MonkeyP
         return files, files
 
     monkeypatch.setattr(settings.resource, "getrlimit", limits)
-    assert ServeSettings().connections == most
-    assert ServeSettings(connections=most).connections == most
+    assert ServeSettings().max_connections == most
+    assert ServeSettings(max_connections=most).max_connections == most
     with pytest.raises(
         UsageError,
-        check=has_code("setting_invalid", name="connections", reason="input should be greater than or equal to 1"),
+        check=has_code("setting_invalid", name="max_connections", reason="input should be greater than or equal to 1"),
     ):
-        ServeSettings(connections=0)
+        ServeSettings(max_connections=0)

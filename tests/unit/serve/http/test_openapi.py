@@ -53,7 +53,7 @@ STATUSES = {
 def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("documents")
     # How long it takes is asked elsewhere: here shapes are checked at every step, and that takes long.
-    limits = ServeSettings(hosts=("testserver",), documents_folder=folder, deadline_seconds=600)
+    limits = ServeSettings(allowed_hosts=("testserver",), documents_folder=folder, deadline_seconds=600)
     app = create_app([ModelSpec("small", random_model(), about=EN_ZH)], limits)
     app.gateway.is_warm = True
     config = schemathesis.Config.from_dict({"checks": STATUSES, "request-timeout": 600})

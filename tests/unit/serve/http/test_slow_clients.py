@@ -25,7 +25,7 @@ HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicatio
 # What each sends before it begins to dribble: nothing, part of a line, of the headers, and all of them.
 BEGINNINGS = (b"", b"GET /", HEAD, HEAD + b"\r\n")
 ASKED = request("/translate", json.dumps({"q": polyglot.ENGLISH, "source": "en", "target": "zh"}).encode())
-LIMITS = {"first_byte_seconds": 0.5, "body_seconds": 0.5}
+LIMITS = {"header_timeout": 0.5, "body_timeout": 0.5}
 
 
 def test_connections_that_dribble_are_closed_and_others_answered() -> None:

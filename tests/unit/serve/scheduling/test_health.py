@@ -94,7 +94,7 @@ def test_S10_a_thread_that_died_ends_the_process(app: RequestGuard, caplog: pyte
 
 
 def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
-    app, released = create_app(served("forth"), ServeSettings(hang_seconds=0.05)), threading.Event()
+    app, released = create_app(served("forth"), ServeSettings(watchdog_seconds=0.05)), threading.Event()
     batcher = app.gateway.get_model("forth").worker
 
     async def main() -> str:

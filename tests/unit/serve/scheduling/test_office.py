@@ -129,7 +129,7 @@ def test_what_a_model_folder_says_of_itself_holds_unless_something_else_is_given
 
 
 def test_the_number_of_texts_and_their_lengths_have_an_end() -> None:
-    here = office(texts=3, characters=10)
+    here = office(max_texts=3, max_characters=10)
     here.check_texts(["a" * 10] * 3)
     assert "4 texts" in refused("too_many_texts", here.check_texts, ["a"] * 4)
     assert "11 characters" in refused("text_too_long", here.check_texts, ["a", "b" * 11])
@@ -149,7 +149,7 @@ def test_what_takes_time_or_room_has_an_end(name: str, most: int) -> None:
 
 
 def test_phrases_have_an_end() -> None:
-    here = office(phrases=3, characters=10)
+    here = office(max_phrases=3, max_characters=10)
     here.check_options(constraints=[["a", "b"], ["c"]], ban=["a"] * 3, prefix=["a", "b"])
     for options in ({"constraints": [["a", "b"], ["c", "d"]]}, {"ban": ["a"] * 4}):
         refused("above_limit", here.check_options, **options)
@@ -174,7 +174,7 @@ def test_answers_are_those_of_the_model_and_counted() -> None:
 
 
 def test_limits_are_looked_at_before_a_model_hears_of_a_request() -> None:
-    here = office(texts=1)
+    here = office(max_texts=1)
     forth = here.get_model("forth")
     for texts, options in ((["a", "b"], {}), (["a"], {"beam": 13})):
         with pytest.raises(ApiError):
@@ -185,7 +185,7 @@ def test_limits_are_looked_at_before_a_model_hears_of_a_request() -> None:
 
 
 def test_a_source_has_so_many_tokens_at_most() -> None:
-    here = office(source_tokens=4)
+    here = office(max_source_tokens=4)
     with pytest.raises(ApiError) as refused:
         run(here, here.generate(here.get_model("forth"), ["a dog", "I saw the small cat"]))
     assert (refused.value.code, refused.value.status_code) == ("source_too_long", 413)
@@ -194,7 +194,7 @@ def test_a_source_has_so_many_tokens_at_most() -> None:
 
 @pytest.mark.parametrize("options", [{"ban": ["zebra"]}, {"beam": 2}, {"mbr": "chrf", "mbr_candidates": 2}, {}])
 def test_an_answer_has_so_many_tokens_at_most_also_where_nobody_asked_for_fewer(options: dict[str, Any]) -> None:
-    here = office(answer_tokens=2)
+    here = office(max_output_tokens=2)
     asked = {"min_length": 2, "max_length_factor": 10.0, **options}
     (result,) = run(here, here.generate(here.get_model("forth"), [ENGLISH], **asked))
     assert (len(result.ids), result.cut) == (2, True)
@@ -217,7 +217,7 @@ async def _read(parts: Any) -> list[str]:
 
 
 def test_the_deadline_is_that_of_the_settings_unless_the_request_has_its_own() -> None:
-    here = office(deadline_seconds=0.02, answer_tokens=10_000)
+    here = office(deadline_seconds=0.02, max_output_tokens=10_000)
     forth = here.get_model("forth")
 
     async def main() -> None:
@@ -230,7 +230,7 @@ def test_the_deadline_is_that_of_the_settings_unless_the_request_has_its_own() -
 
 
 def test_S7_work_that_cannot_be_taken_apart_is_ended_by_its_deadline_too() -> None:
-    here = office(deadline_seconds=0.05, answer_tokens=100_000)
+    here = office(deadline_seconds=0.05, max_output_tokens=100_000)
     forth = here.get_model("forth")
 
     async def main() -> None:
