@@ -27,7 +27,7 @@ from pathlib import Path
 import ray
 from ray import serve
 from attendo.serve import ray_serve
-from attendo.serve.ray_serve import Arguments, application
+from attendo.serve.ray_serve import RayServeArguments, application
 
 def deadly(build):
     # In the process of each replica: a request with this most of tokens ends the thread that answers it.
@@ -51,7 +51,7 @@ ray_serve.app_factory = lambda *arguments: deadly(builder(*arguments))
 os.environ["ATTENDO_KEYS"] = "key-of-this-test"
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
-serve.run(application(Arguments(models=sys.argv[1], replicas=2, languages="en-zh", limits="max_texts=3")))
+serve.run(application(RayServeArguments(models=sys.argv[1], replicas=2, languages="en-zh", limits="max_texts=3")))
 
 def ask(path, fields=None, host=None, key="key-of-this-test"):
     body = None if fields is None else json.dumps(fields).encode()
