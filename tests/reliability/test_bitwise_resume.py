@@ -176,13 +176,13 @@ def test_R1_who_asks_for_an_end_does_not_wait_for_a_validation(
     """The signal comes in its middle, and the validation is made when the run goes on."""
     scored: dict[str, Any] = {"metrics": ("chrf",), "metric_pairs": 10}
     run = Run.begin(configs("moving average", **scored), tmp_path / "run", CPU)
-    loss = attendo.train.validation.summed_loss
+    loss = attendo.train.validation.cross_entropy_sum
 
     def signalling(*arguments: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return loss(*arguments)
 
-    monkeypatch.setattr(attendo.train.validation, "summed_loss", signalling)
+    monkeypatch.setattr(attendo.train.validation, "cross_entropy_sum", signalling)
     done = run_training(run)
     monkeypatch.undo()
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, VALIDATED_AT)
