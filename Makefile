@@ -1,22 +1,22 @@
-# `make demo` and `make test` do all the set-up on a machine that has Python 3.11+ and make.
+# `make demo` and `make test` set up everything on a machine with Python 3.11+ and make.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
-# Compiled code is kept, whatever the shell says: hundreds of processes of the tests would compile it anew.
+# Always keep compiled bytecode: hundreds of test processes would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Tests of the page drive a Chromium. Where it cannot be installed they are skipped, and say so.
+# The tests of the page need Chromium. If it cannot be installed, they are skipped with a message.
 define BROWSER
 command -v chromium > /dev/null || { echo "Setting up Chromium for the tests of the page (once) ..."; \
   { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; } > /dev/null 2>&1; } \
   || echo "No Chromium here, and none could be installed: tests of the page will be skipped"
 endef
 
-# One process of tests more than cores, for tests also wait; four at most, for each takes more than a gigabyte.
+# One test process more than cores, because tests also wait; at most four, because each needs more than 1 GB.
 WORKERS := $(shell $(PYTHON) -c 'import os; cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2; print(min(4, cores + 1))' 2> /dev/null || echo 3)
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
-# A thousand tests that take half a minute together: the rules for the source, the layers, the tokenizers, the data.
+# A thousand tests in half a minute: source rules, layers, tokenizers, data.
 NOT_QUICK := %/test_documents.py %/test_dependencies.py %/test_layers.py
 QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/architecture/test_*.py)) tests/golden \
 	tests/unit/nn tests/unit/model tests/unit/text tests/unit/metrics tests/unit/data
@@ -26,31 +26,31 @@ QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/architecture/test_*.py)) tes
 demo: .venv/extras
 	$(BIN)/attendo demo
 
-# Every promise in its short form. Shapes are checked in the tests beside the network.
+# The short test of every guarantee. Shape checks are enabled for the network tests only.
 test: .venv/dev
 	$(PYTEST) -m "not slow"
 
-# Everything; shapes are checked in all. Tests of the server and of reliability run one at a time, for some measure.
+# All tests, with shape checks. Server and reliability tests run one at a time, because some measure time.
 MEASURE := tests/reliability tests/unit/serve
 test-all: .venv/all check
 	ATTENDO_SHAPES=all $(PYTEST) $(addprefix --ignore ,$(MEASURE)); most=$$?; \
 	ATTENDO_SHAPES=all $(BIN)/python -m pytest $(MEASURE) && exit $$most
 
-# Types are checked beside the tests: each keeps one core busy.
+# Type checks run in parallel with the tests: each uses one core.
 check: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy & types=$$!; $(PYTEST) -q -m "not slow" $(QUICK); tests=$$?; wait $$types && exit $$tests
 
-# The numbers, outputs and pictures of docs/lesson, from its code; GALLERY=--gallery also runs its experiments anew.
+# Rebuild numbers, outputs and pictures of docs/lesson from its code; GALLERY=--gallery also repeats its experiments.
 lesson: .venv/dev
 	$(BIN)/python docs/lesson/build.py $(GALLERY)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# What `make` needs of PYTHON, one line about each: that it exists, is new enough and can make environments.
+# Checks PYTHON, with one error line each: it exists, is new enough and can create virtual environments.
 define PYTHON_CHECK
 command -v "$(PYTHON)" > /dev/null || { echo "make: there is no $(PYTHON) here: install Python 3.11 or newer, or name one with make PYTHON=..." >&2; exit 1; }; \
 "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: attendo needs Python 3.11 or newer, not $$("$(PYTHON)" -V 2>&1): name one with make PYTHON=..." >&2; exit 1; }; \
@@ -58,8 +58,8 @@ command -v "$(PYTHON)" > /dev/null || { echo "make: there is no $(PYTHON) here: 
 endef
 PIP_FAILED = { echo "make: pip could not install this: check the network and the disk; the next make continues here" >&2; exit 1; }
 
-# torch comes first and alone: asked for by another package it may bring a newer build with gigabytes of CUDA.
-# An environment that an interrupted set-up left without pip is made anew; one with pip keeps what it has.
+# Install torch first: as a dependency, pip may choose a newer build with gigabytes of CUDA.
+# An environment without pip, after an interrupted set-up, is created again; one with pip is kept.
 .venv/core: pyproject.toml constraints.txt
 	@$(PYTHON_CHECK)
 	@echo "Setting up .venv (once; torch is the large part) ..."
@@ -68,7 +68,7 @@ PIP_FAILED = { echo "make: pip could not install this: check the network and the
 	$(PIP) --editable . || $(PIP_FAILED)
 	@touch $@
 
-# What the commands of the README need. The demo runs without: where an extra cannot be installed, it says so and goes on.
+# Packages for the commands of the README. The demo runs without them: if an extra cannot be installed, make prints a message.
 .venv/extras: .venv/core
 	@echo "Setting up what evaluate, plot, explore, serve, export and import need (once) ..."
 	@if $(PIP) --editable '.[all]'; then touch $@; \
@@ -79,7 +79,7 @@ PIP_FAILED = { echo "make: pip could not install this: check the network and the
 	@$(BROWSER)
 	@touch $@
 
-# Ray is large, and one test needs it.
+# Ray is large, and only one test needs it.
 .venv/all: .venv/dev
 	$(PIP) --editable '.[dev,ray]' || $(PIP_FAILED)
 	@touch $@

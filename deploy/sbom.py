@@ -1,6 +1,6 @@
-"""Writes what is installed beside attendo as a CycloneDX bill of materials: `python deploy/sbom.py attendo.cdx.json`.
+"""Writes a CycloneDX bill of materials of the installed packages: `python deploy/sbom.py attendo.cdx.json`.
 
-It is about the environment whose Python runs it, asks nobody, and writes the same file for the same environment.
+It describes the environment of the Python that runs it, needs no network, and is deterministic.
 """
 
 import json
@@ -17,7 +17,7 @@ _EXTRA = re.compile(r"\bextra\s*==")
 
 
 def bill(found: Iterable[metadata.Distribution]) -> dict[str, Any]:
-    """Of these packages; `attendo` among them is what it is about."""
+    """Return the bill of these packages; `attendo` is its subject."""
     packages = {normal(each.metadata["Name"]): each for each in found}
     components = {name: _component(name, each) for name, each in sorted(packages.items())}
     subject = components.pop(ROOT, None) or {"type": "application", "bom-ref": ROOT, "name": ROOT}
@@ -34,31 +34,31 @@ def bill(found: Iterable[metadata.Distribution]) -> dict[str, Any]:
 
 
 def normal(name: str) -> str:
-    """As names are compared."""
+    """Normalise a package name for comparison (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _component(name: str, package: metadata.Distribution) -> dict[str, Any]:
-    place = f"pkg:pypi/{name}@{package.version.replace('+', '%2B')}"
-    told = {"type": "library", "bom-ref": place, "name": name, "version": package.version, "purl": place}
+    purl = f"pkg:pypi/{name}@{package.version.replace('+', '%2B')}"
+    component = {"type": "library", "bom-ref": purl, "name": name, "version": package.version, "purl": purl}
     licences = _licences(package)
-    return {**told, "licenses": licences} if licences else told
+    return {**component, "licenses": licences} if licences else component
 
 
 def _licences(package: metadata.Distribution) -> list[dict[str, Any]]:
-    """An expression where there is one; else the names by which a package calls its licences."""
-    told = package.metadata
-    if "License-Expression" in told:
-        return [{"expression": told["License-Expression"]}]
-    classed = [each for each in told.get_all("Classifier") or [] if each.startswith("License :: OSI Approved :: ")]
-    lines = told["License"].strip().splitlines() if "License" in told else []
-    # Some put the whole text of a licence here.
+    """Return the licence expression of a package, or else its licence names."""
+    fields = package.metadata
+    if "License-Expression" in fields:
+        return [{"expression": fields["License-Expression"]}]
+    classed = [each for each in fields.get_all("Classifier") or [] if each.startswith("License :: OSI Approved :: ")]
+    lines = fields["License"].strip().splitlines() if "License" in fields else []
+    # Some packages put the full licence text here.
     names = [each.rpartition(" :: ")[2] for each in classed] or lines[: len(lines) == 1]
     return [{"license": {"name": each}} for each in names]
 
 
 def _needs(package: metadata.Distribution) -> set[str]:
-    """What it always needs; of what it needs on some machines only, what is not here is left out later."""
+    """Return the required packages without extras; those of other platforms are removed by the caller."""
     wanted = [each for each in package.requires or [] if not _EXTRA.search(each)]
     return {normal(found[0]) for each in wanted if (found := _NAME.match(each))}
 
