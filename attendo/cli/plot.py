@@ -82,7 +82,7 @@ def plot_attention(
             raise UsageError("attention_text_empty")
         from attendo.explore.head_stats import check_text_length
         from attendo.explore.heatmap_figure import choose_language_and_fonts, draw_maps
-        from attendo.explore.heatmaps import MAP_STRINGS, MapSelection, picture_strings
+        from attendo.explore.heatmaps import MapSelection, picture_strings
         from attendo.runs.load import load
 
         text_model = load(model, device)
@@ -94,8 +94,8 @@ def plot_attention(
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_bytes(picture)
         for warning in filter(None, (english, lacking)):
-            print(localise(MAP_STRINGS, "warning", lang, warning), file=sys.stderr)
-        print(localise(MAP_STRINGS, "written", lang, chosen.describe(lang), output), file=sys.stderr)
+            print(localise("maps", "warning", lang, warning), file=sys.stderr)
+        print(localise("maps", "written", lang, chosen.describe(lang), output), file=sys.stderr)
         print(output)
 
 

@@ -14,7 +14,6 @@ from attendo.explore.attention_map import LIGHT_INKS, is_strong
 from attendo.explore.curves_figure import FAINT, INK
 from attendo.explore.gold_alignment import GoldLinks, parse_links
 from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
-from attendo.explore.head_strings import report_string
 from attendo.explore.heatmap_figure import (
     add_fallback_fonts,
     attention_colormap,
@@ -22,7 +21,7 @@ from attendo.explore.heatmap_figure import (
     draw_colour_bar,
     paper_style,
 )
-from attendo.explore.i18n import Language
+from attendo.explore.i18n import Language, report_string
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,6 @@ from attendo.model.head_scaling import sites
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel, TooLongError, eval_mode
-from attendo.text_model.alignment import AlignmentHead
 from attendo.text_model.length_batches import group_by_length
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair
 
@@ -290,10 +289,6 @@ class HeadReport:
             raise DataError("no_alignable_target_token")
         return found
 
-    @property
-    def alignment_head(self) -> AlignmentHead:
-        return AlignmentHead(self.best.layer, self.best.head)
-
     def sort_field(self, order: HeadOrder) -> str:
         """Return the field that an order sorts by."""
         return self.alignment_metric if order == "alignment" else order
@@ -355,36 +350,36 @@ def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions
 
 
 def _encode_pairs(model: TextModel, sentences: Sequence[Sentence]) -> list[EncodedPair]:
-    said = _generate_missing_targets(model, sentences)
+    targets = _generate_missing_targets(model, sentences)
     pairs = [
-        EncodedPair.encode(each.source, answer, model.generation, model.source_tokenizer, model.target_tokenizer)
-        for each, answer in zip(sentences, said, strict=True)
+        EncodedPair.encode(each.source, target, model.generation, model.source_tokenizer, model.target_tokenizer)
+        for each, target in zip(sentences, targets, strict=True)
     ]
-    longest = model.runtime.max_sequence_length
+    limit = model.runtime.max_sequence_length
     for each, pair in zip(sentences, pairs, strict=True):
         tokens = max(len(pair.source), len(pair.target)) - 1
-        if longest is not None and tokens > longest:
-            raise DataError("sentence_exceeds_model_length", place=each.location, tokens=tokens, limit=longest)
+        if limit is not None and tokens > limit:
+            raise DataError("sentence_exceeds_model_length", place=each.location, tokens=tokens, limit=limit)
     return pairs
 
 
 def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -> list[Any]:
     """Return the targets: the given text, or the model's greedy output."""
-    open_ones = [each for each in sentences if each.target is None]
+    without_target = [each for each in sentences if each.target is None]
     try:
-        answers = iter(model.generate([each.source for each in open_ones], **GREEDY_OPTIONS))
+        answers = iter(model.generate([each.source for each in without_target], **GREEDY_OPTIONS))
     except TooLongError as error:
-        reason = str(error).partition(" has ")[2] or str(error)
-        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].location, reason=reason) from None
+        location, tokens, limit = without_target[error.number].location, error.values["tokens"], error.values["limit"]
+        raise DataError("sentence_exceeds_model_length", place=location, tokens=tokens, limit=limit) from None
     return [next(answers).best if each.target is None else each.target for each in sentences]
 
 
 def check_text_length(model: TextModel, text: str) -> None:
     """Raise a `UsageError` if the text exceeds the model's maximum length. Inspection does not split text."""
     tokens = len(model.source_tokenizer.encode(text))
-    most = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
-    if tokens > most:
-        raise UsageError("text_exceeds_model_length", tokens=tokens, limit=most)
+    limit = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
+    if tokens > limit:
+        raise UsageError("text_exceeds_model_length", tokens=tokens, limit=limit)
 
 
 def check_has_encoder(model: TextModel) -> None:

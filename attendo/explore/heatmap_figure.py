@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import LIGHT, AttentionMap, make_visible
+from attendo.explore.attention_map import LIGHT, AttentionMap, make_visible, truncate
 from attendo.explore.curves_figure import CHINESE_FONTS, FAINT, INK, RC_PARAMS, choose_fonts
 from attendo.explore.i18n import Language, localise
 
@@ -22,33 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
-FONT_STRINGS: dict[str, tuple[str, str]] = {
-    "lacking": (
-        "no font that is installed here has {0}: written as codes in the picture; install one that has them (Debian, "
-        "Ubuntu: apt install fonts-noto-cjk fonts-noto-core), or write an .svg, which keeps text as text",
-        "本机没有字体包含 {0}：图中以编码代替；请安装含有它们的字体（Debian、Ubuntu：apt install fonts-noto-cjk "
-        "fonts-noto-core），或写成 .svg，其中的文字仍是文字",
-    ),
-    "more": ("{0} and {1} more", "{0} 等，另有 {1} 个"),
-    "english": (
-        "",
-        "本机没有中文字体：图中的说明改用英文；请安装中文字体（Debian、Ubuntu：apt install fonts-noto-cjk），"
-        "或写成 .svg",
-    ),
-}
 # The machine that opens an SVG may have other fonts.
 _FALLBACK_FONTS = ("Helvetica Neue", "Arial", *CHINESE_FONTS)
 MAX_CELL, MIN_CELL = 0.26, 0.07  # inches
 MAX_LABEL_CELLS = 30  # terminal cells; a Chinese character has two
 MAX_VECTOR_CELLS = 40_000  # a picture with more is rasterised: a viewer would need seconds
 MAX_MAP_SIDE = 6.0  # inches; a larger map gets smaller cells
-AXIS_STRINGS: dict[str, tuple[str, str]] = {
-    "predicted": ("token being predicted", "正在预测的词元"),
-    "source": ("source token", "源文词元"),
-    "looked_at": ("source token looked at", "被看的源文词元"),
-    "read": ("token read", "已读入的词元"),
-    "weight": ("attention weight", "注意力权重"),
-}
 
 
 @dataclass(frozen=True)
@@ -82,8 +61,8 @@ class FontChooser:
             return ""
         shown = " ".join(f"{letter} ({_escape_character(letter)})" for letter in self.missing[:10])
         if len(self.missing) > 10:
-            shown = localise(FONT_STRINGS, "more", language, shown, len(self.missing) - 10)
-        return localise(FONT_STRINGS, "lacking", language, shown)
+            shown = localise("fonts", "more", language, shown, len(self.missing) - 10)
+        return localise("fonts", "lacking", language, shown)
 
 
 def choose_language_and_fonts(
@@ -97,7 +76,7 @@ def choose_language_and_fonts(
     letters = FontChooser.for_texts(texts)
     if not letters.missing or image_format == "svg":
         return language, letters.families, ""
-    return "en", ("DejaVu Sans",), localise(FONT_STRINGS, "english", language)
+    return "en", ("DejaVu Sans",), localise("fonts", "english", language)
 
 
 def require_matplotlib(command: str) -> None:
@@ -168,14 +147,14 @@ def _escape_character(letter: str) -> str:
 
 @dataclass(frozen=True)
 class MapAxisLabels:
-    """Labels of rows and columns as keys of `AXIS_STRINGS`, and their language."""
+    """Labels of rows and columns as keys of the strings `axes`, and their language."""
 
     rows: str
     columns: str
     language: Language = "en"
 
     def label(self, key: str) -> str:
-        return localise(AXIS_STRINGS, key, self.language)
+        return localise("axes", key, self.language)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -286,8 +265,10 @@ def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _GridL
 def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _GridLayout, fonts: FontChooser) -> None:
     """Label the first row and column of the grid with tokens, and add a title below each map."""
     row, column = divmod(number, layout.columns)
-    rows = [_truncate(fonts.escape_missing(token)) for token in attention.rows] if column == 0 else []
-    columns = [_truncate(fonts.escape_missing(token)) for token in attention.columns] if row == 0 else []
+    rows = [truncate(fonts.escape_missing(token), MAX_LABEL_CELLS) for token in attention.rows] if column == 0 else []
+    columns = (
+        [truncate(fonts.escape_missing(token), MAX_LABEL_CELLS) for token in attention.columns] if row == 0 else []
+    )
     panel.set_yticks([place + 0.5 for place in range(len(rows))], rows, fontsize=layout.font)
     turned = any(cell_len(label) * 0.6 * layout.font > 72 * layout.cell for label in columns)
     turn = (
@@ -330,7 +311,3 @@ def _scale_max(maps: Sequence[AttentionMap]) -> float:
     """Return the end of the colour scale: 1, or less if no weight exceeds 0.8."""
     largest = max(float(each.weights.max()) for each in maps)
     return 1.0 if largest > 0.8 else math.ceil(largest * 20 + 1e-9) / 20 or 0.05
-
-
-def _truncate(label: str) -> str:
-    return label if cell_len(label) <= MAX_LABEL_CELLS else set_cell_size(label, MAX_LABEL_CELLS - 1) + "…"

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from attendo.explore.attention_map import (
     CAPTION,
@@ -16,6 +16,7 @@ from attendo.explore.attention_map import (
     format_weight,
     is_strong,
     make_visible,
+    truncate,
 )
 
 FONTS = (
@@ -156,8 +157,7 @@ def _text(text: str, x: float, y: float, attributes: str, ink: str) -> str:
 
 
 def _label(token: str) -> str:
-    label = make_visible(token)
-    return label if cell_len(label) <= _MAX_LABEL_CELLS else set_cell_size(label, _MAX_LABEL_CELLS - 1) + "…"
+    return truncate(make_visible(token), _MAX_LABEL_CELLS)
 
 
 def _text_width(text: str, font: int) -> float:
