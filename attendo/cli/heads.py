@@ -80,7 +80,7 @@ def _check_format(output: Path | None) -> str:
     """Check that the picture can be drawn, and return its format."""
     if output is None:
         return ""
-    from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
+    from attendo.explore.figure_style import FORMATS, require_matplotlib
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:

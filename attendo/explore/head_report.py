@@ -1,6 +1,5 @@
 """Input files and figure of `attendo heads`."""
 
-import io
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -11,16 +10,17 @@ import numpy as np
 from attendo.data.corpus_files import read_lines
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
-from attendo.explore.curves_figure import FAINT, INK
-from attendo.explore.gold_alignment import GoldLinks, parse_links
-from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
-from attendo.explore.heatmap_figure import (
-    add_fallback_fonts,
+from attendo.explore.figure_style import (
+    FAINT,
+    INK,
     attention_colormap,
     choose_language_and_fonts,
     draw_colour_bar,
-    paper_style,
+    plot_style,
+    save_map_figure,
 )
+from attendo.explore.gold_alignment import GoldLinks, parse_links
+from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
 from attendo.explore.i18n import Language, report_string
 
 if TYPE_CHECKING:
@@ -42,13 +42,9 @@ def draw_heads(report: HeadReport, order: HeadOrder, image_format: str, language
     language, families, warning = choose_language_and_fonts(
         [report_string(key, language) for key in named], language, image_format
     )
-    with paper_style(families):
-        file = io.BytesIO()
-        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format)
+    with plot_style(families, maps=True):
         figure = build_heads_figure(report, order, language)
-        figure.savefig(file, format=image_format, metadata=undated, bbox_inches="tight", pad_inches=0.08)
-    picture = file.getvalue()
-    return (add_fallback_fonts(picture, families) if image_format == "svg" else picture), warning
+        return save_map_figure(figure, image_format, families, margin=0.08), warning
 
 
 def build_heads_figure(report: HeadReport, order: HeadOrder, language: Language = "en") -> "Figure":

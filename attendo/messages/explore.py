@@ -56,10 +56,6 @@ MESSAGES: dict[str, Message] = {
         "这些训练没有指标 {metric}{suggestion}；可用的指标：{metrics}",
         {"metrics": {"none": "无"}},
     ),
-    "plot_needs_matplotlib": Message(
-        "attendo plot needs matplotlib: pip install 'attendo[plot]'",
-        "attendo plot 需要 matplotlib：pip install 'attendo[plot]'",
-    ),
     "no_sentences_for_heads": Message(
         "heads are measured on sentences, and there are none: give lines that are not empty",
         "没有可用来测量注意力头的句子：请给出非空的行",
