@@ -103,9 +103,9 @@ def _interpolate_scale(stops: tuple[str, ...]) -> tuple[str, ...]:
     segments = list(pairwise(stops))
     colours = []
     for step in range(TOP_LEVEL + 1):
-        place = step / TOP_LEVEL * len(segments)
-        segment = min(int(place), len(segments) - 1)
-        colours.append(_interpolate_colour(*segments[segment], place - segment))
+        position = step / TOP_LEVEL * len(segments)
+        segment = min(int(position), len(segments) - 1)
+        colours.append(_interpolate_colour(*segments[segment], position - segment))
     return tuple(colours)
 
 

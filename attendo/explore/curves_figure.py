@@ -161,14 +161,14 @@ def _panel_title(metric: str) -> tuple[str, str]:
 
 def _draw(panel: "Axes", run: History, metric: str, scale: XScale, line: dict[str, Any]) -> None:
     steps, values = run.curve(metric)
-    places = scale.positions(run, steps)
+    positions = scale.positions(run, steps)
     colour = line["color"]
     if metric == "lr":
-        panel.plot(*downsample(places, values), **line)
+        panel.plot(*downsample(positions, values), **line)
     elif metric == "loss":
         if (window := smoothing_window(len(steps))) > 1:
-            panel.plot(*downsample(places, values), color=colour, alpha=0.25, linewidth=0.6, zorder=1.9)
-        panel.plot(*downsample(places, run.smooth_loss(window)[1]), **line)
+            panel.plot(*downsample(positions, values), color=colour, alpha=0.25, linewidth=0.6, zorder=1.9)
+        panel.plot(*downsample(positions, run.smooth_loss(window)[1]), **line)
         bottom = panel.get_xaxis_transform()
         panel.plot(
             scale.positions(run, run.skipped_steps),
@@ -178,9 +178,9 @@ def _draw(panel: "Axes", run: History, metric: str, scale: XScale, line: dict[st
             transform=bottom,
         )
     else:
-        panel.plot(places, values, marker="o" if len(steps) <= MAX_MARKED_POINTS else "", markersize=2.8, **line)
+        panel.plot(positions, values, marker="o" if len(steps) <= MAX_MARKED_POINTS else "", markersize=2.8, **line)
         best = steps == run.best_step
-        panel.plot(places[best], values[best], "o", markersize=7.5, fillstyle="none", color=colour)
+        panel.plot(positions[best], values[best], "o", markersize=7.5, fillstyle="none", color=colour)
 
 
 def _name_power(panel: "Axes") -> None:

@@ -100,8 +100,8 @@ def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
     layers, heads = grid.shape
     panel.pcolormesh(grid, cmap=attention_colormap(), vmin=0, vmax=top, edgecolors="white", linewidth=1.2)
     panel.set(xlim=(0, heads), ylim=(layers, 0))
-    panel.set_xticks([place + 0.5 for place in range(heads)], list(map(str, range(heads))))
-    panel.set_yticks([place + 0.5 for place in range(layers)], list(map(str, range(layers))))
+    panel.set_xticks([index + 0.5 for index in range(heads)], list(map(str, range(heads))))
+    panel.set_yticks([index + 0.5 for index in range(layers)], list(map(str, range(layers))))
     panel.xaxis.tick_top()
     panel.xaxis.set_label_position("top")
     panel.tick_params(length=0, pad=2.5, labelsize=8)
@@ -117,8 +117,8 @@ def _mark_best_head(panel: "Axes", report: HeadReport, label: str) -> None:
     from matplotlib.patches import Rectangle
 
     best = report.best
-    place = (best.head + 0.03, best.layer + 0.04)
-    panel.add_patch(Rectangle(place, 0.94, 0.92, fill=False, edgecolor=MARK_COLOUR, linewidth=1.6, clip_on=False))
+    corner = (best.head + 0.03, best.layer + 0.04)
+    panel.add_patch(Rectangle(corner, 0.94, 0.92, fill=False, edgecolor=MARK_COLOUR, linewidth=1.6, clip_on=False))
     note: dict[str, Any] = {"transform": panel.transAxes, "va": "top", "fontsize": 7.5, "color": MARK_COLOUR}
     layers = panel.get_ylim()[0]
     panel.text(0, -3 / 72 / (layers * CELL[1]), label, **note)
@@ -140,11 +140,11 @@ def read_sentences(
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
     for number, (text, *beside) in enumerate(_read_parallel_lines(paths), start=1):
-        said = beside[0] if beside else None
-        if not text.strip() or (said is not None and not said.strip()):
+        translation = beside[0] if beside else None
+        if not text.strip() or (translation is not None and not translation.strip()):
             continue
         links = _parse_gold(text, beside, unit, MessagePart("line_of_file", path=gold, line=number))
-        found.append(Sentence(text, said, links, MessagePart("line_of_file", path=source, line=number)))
+        found.append(Sentence(text, translation, links, MessagePart("line_of_file", path=source, line=number)))
     if gold is not None and not any(each.gold and each.gold.sure for each in found):
         raise DataError("no_sure_gold_link", path=gold)
     if not found:

@@ -108,17 +108,17 @@ class ForwardPass:
 
     @staticmethod
     def from_sentence(model: TextModel, sentence: Sentence, pair: EncodedPair) -> "ForwardPass":
-        gold, place = sentence.gold, sentence.location
+        gold, location = sentence.gold, sentence.location
         if gold is not None and sentence.target is None:
-            raise UsageError("gold_without_target_sentence", place=place)
+            raise UsageError("gold_without_target_sentence", place=location)
         before, begin = len(model.generation.source_prefix), len(model.generation.target_prefix)
         read = ForwardPass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
         if gold is None or gold.source_words is None or gold.target_words is None:
-            check_link_range(gold or GoldLinks(frozenset()), len(read.source_units), len(read.target_units), place)
+            check_link_range(gold or GoldLinks(frozenset()), len(read.source_units), len(read.target_units), location)
             return read
-        check_link_range(gold, len(gold.source_words), len(gold.target_words), place)
-        sources = map_tokens_to_words(model.source_tokenizer, sentence.source, gold.source_words, place)
-        targets = map_tokens_to_words(model.target_tokenizer, sentence.target or "", gold.target_words, place)
+        check_link_range(gold, len(gold.source_words), len(gold.target_words), location)
+        sources = map_tokens_to_words(model.source_tokenizer, sentence.source, gold.source_words, location)
+        targets = map_tokens_to_words(model.target_tokenizer, sentence.target or "", gold.target_words, location)
         return replace(read, source_units=[*[None] * before, *sources], target_units=[*[None] * begin, *targets])
 
     @property
@@ -167,8 +167,8 @@ class AttentionStats:
 
         network(batch.source_ids, batch.target_ids, batch.source_mask, tap=tap)
         for row, each in enumerate(passes):
-            self._add_agreement(each, total[row], {site: places[row] for site, places in looked.items()})
-            self._add_links(each, {site: places[row] for site, places in {**looked, **together}.items()})
+            self._add_agreement(each, total[row], {site: positions[row] for site, positions in looked.items()})
+            self._add_links(each, {site: positions[row] for site, positions in {**looked, **together}.items()})
 
     @property
     def last_layer_error_rate(self) -> float | None:
@@ -199,16 +199,16 @@ class AttentionStats:
             return
         meant = total[:count, :words].argmax(dim=-1)
         self._counted_tokens += count
-        for site, places in argmax_positions.items():
-            agreed = (places[:, :count] == meant).sum(dim=-1)
+        for site, positions in argmax_positions.items():
+            agreed = (positions[:, :count] == meant).sum(dim=-1)
             self._agreement_counts[site] = self._agreement_counts.get(site, torch.zeros_like(agreed)) + agreed
 
     def _add_links(self, forward_pass: ForwardPass, argmax_positions: dict[str, Int[Tensor, "H T"]]) -> None:
         """Count a link from each target token to its argmax source token, except </s>."""
         if forward_pass.gold is None:
             return
-        for site, places in argmax_positions.items():
-            for head, row in enumerate(places[:, : len(forward_pass.target_ids)].tolist()):
+        for site, positions in argmax_positions.items():
+            for head, row in enumerate(positions[:, : len(forward_pass.target_ids)].tolist()):
                 found = {
                     (forward_pass.source_units[source], target)
                     for source, target in zip(row, forward_pass.target_units, strict=True)
@@ -300,11 +300,11 @@ class HeadReport:
         name = self.sort_field(order)
         sign = -1 if name in _HIGHEST_FIRST else 1
 
-        def place(head: HeadStats) -> float:
+        def sort_value(head: HeadStats) -> float:
             value = getattr(head, name)
             return math.inf if value is None else sign * value
 
-        return sorted(self.heads, key=place)
+        return sorted(self.heads, key=sort_value)
 
     def as_json(self, order: HeadOrder) -> dict[str, Any]:
         best = self.best
@@ -327,26 +327,26 @@ class HeadReport:
 @torch.inference_mode()
 def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions: int = MAX_POSITIONS) -> HeadReport:
     """Return the statistics of every head over these sentences. The batch size does not affect them."""
-    given = list(sentences)
-    if not given:
+    sentences = list(sentences)
+    if not sentences:
         raise DataError("no_sentences_for_heads")
     check_has_encoder(model)
     network = model.network
     read = [
         ForwardPass.from_sentence(model, each, pair)
-        for each, pair in zip(given, _encode_pairs(model, given), strict=True)
+        for each, pair in zip(sentences, _encode_pairs(model, sentences), strict=True)
     ]
-    looks = AttentionStats()
+    stats = AttentionStats()
     with eval_mode(network):
         for group in group_by_length([each.length for each in read], max_positions):
-            looks.add(network, [read[number] for number in group])
+            stats.add(network, [read[number] for number in group])
     heads = tuple(
-        HeadStats(site=site, head=head, **looks.means(site, head))
+        HeadStats(site=site, head=head, **stats.means(site, head))
         for site in sites(network.config)
         for head in range(network.config.num_heads)
     )
     tokens = [sum(len(getattr(each.pair, side)) for each in read) for side in ("source", "target")]
-    return HeadReport(heads, len(given), tokens[0], tokens[1], looks.gold_links, looks.last_layer_error_rate)
+    return HeadReport(heads, len(sentences), tokens[0], tokens[1], stats.gold_links, stats.last_layer_error_rate)
 
 
 def _encode_pairs(model: TextModel, sentences: Sequence[Sentence]) -> list[EncodedPair]:

@@ -148,15 +148,15 @@ def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _GridLay
     columns = (
         [truncate(fonts.escape_missing(token), MAX_LABEL_CELLS) for token in attention.columns] if row == 0 else []
     )
-    panel.set_yticks([place + 0.5 for place in range(len(rows))], rows, fontsize=layout.font)
+    panel.set_yticks([index + 0.5 for index in range(len(rows))], rows, fontsize=layout.font)
     turned = any(cell_len(label) * 0.6 * layout.font > 72 * layout.cell for label in columns)
     turn = (
         {"rotation": 90}
         if layout.columns > 1 or layout.cell < 0.16
         else {"rotation": 50, "ha": "left", "rotation_mode": "anchor"}
     )
-    places = [place + 0.5 for place in range(len(columns))]
-    panel.set_xticks(places, columns, fontsize=layout.font, **(turn if turned else {}))
+    positions = [index + 0.5 for index in range(len(columns))]
+    panel.set_xticks(positions, columns, fontsize=layout.font, **(turn if turned else {}))
     if layout.rows * layout.columns > 1:
         panel.text(
             0,

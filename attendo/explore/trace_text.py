@@ -50,8 +50,8 @@ def format_number(value: float | int) -> str:
         return str(value)
     if not math.isfinite(value):
         return "−∞" if value < 0 else str(value)
-    told = f"{value:.3f}" if abs(value) < 1000 else f"{value:.2e}"
-    return told.replace("-", "−")
+    text = f"{value:.3f}" if abs(value) < 1000 else f"{value:.2e}"
+    return text.replace("-", "−")
 
 
 def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
@@ -60,7 +60,7 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
     The label of a decoder row is the predicted token. Keys, values and attention columns have the input tokens as
     labels.
     """
-    place, _, kind = name.rpartition(".")
+    site, _, kind = name.rpartition(".")
     if kind in ("frequencies", "ids"):
         columns = {"source.ids": trace.source_pieces, "target.ids": trace.read_pieces}.get(name)
         return None, columns
@@ -68,7 +68,7 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
     rows = {"source": trace.source_pieces, "encoder": trace.source_pieces, "target": trace.read_pieces}.get(
         stack, trace.target_pieces
     )
-    seen = trace.read_pieces if place.endswith(".self") and stack == "decoder" else trace.source_pieces
+    seen = trace.read_pieces if site.endswith(".self") and stack == "decoder" else trace.source_pieces
     if kind in ("keys", "values", "turned_keys"):
         return seen, None
     return rows, seen if kind in ("products", "scores", "masked", "weights") else None
