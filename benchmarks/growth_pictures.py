@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attendo.explore.curves_figure import FAINT, plot_style, run_style
+from attendo.explore.curves_figure import run_style
+from attendo.explore.figure_style import FAINT, plot_style
 
 SIZE = (7.4, 3.1)  # inches
 ENGINES = ("cached", "fast")
@@ -42,7 +43,7 @@ def _picture(
     path: Path, rows: Sequence[dict[str, Any]], labels: tuple[str, str, str], value: Callable[[dict[str, Any]], float]
 ) -> Path:
     x, below, beside = labels
-    with plot_style(""):
+    with plot_style(["DejaVu Sans"]):
         figure = Figure(figsize=SIZE, layout="constrained", facecolor="white")
         for number, (beam, title) in enumerate(BEAMS.items()):
             panel = figure.add_subplot(1, 2, number + 1)

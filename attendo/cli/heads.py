@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from attendo.errors import UsageError
-from attendo.explore.head_strings import COLUMN_HEADINGS, report_string, statistic_name
-from attendo.explore.i18n import Language, localise, localised_errors
+from attendo.explore.i18n import Language, localised_errors, read_strings, report_string
 
 if TYPE_CHECKING:
     from attendo.explore.head_stats import HeadOrder, HeadReport, Sentence
@@ -71,9 +70,9 @@ def heads(
         if warning:
             print(report_string("warning", lang, warning), file=sys.stderr)
         if output is not None:
-            print(
-                report_string("picture", lang, statistic_name(report.sort_field(sort), lang), output), file=sys.stderr
-            )
+            field = report.sort_field(sort)
+            name = field.replace("_", " ") if lang == "en" else report_string(f"scale_{field}", lang)
+            print(report_string("picture", lang, name, output), file=sys.stderr)
         _store_head(model, report, store, lang)
 
 
@@ -81,7 +80,7 @@ def _check_format(output: Path | None) -> str:
     """Check that the picture can be drawn, and return its format."""
     if output is None:
         return ""
-    from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
+    from attendo.explore.figure_style import FORMATS, require_matplotlib
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:
@@ -141,8 +140,8 @@ def _format_table(report: "HeadReport", order: "HeadOrder", language: Language) 
     from rich.cells import cell_len
 
     shown = {
-        field: localise(COLUMN_HEADINGS, field, language)
-        for field in COLUMN_HEADINGS
+        field: heading[language]
+        for field, heading in read_strings()["columns"].items()
         if report.gold_links or field != "error_rate"
     }
     widths = {field: max(_WIDTHS.get(field, 5), cell_len(name)) for field, name in shown.items()}

@@ -27,8 +27,8 @@ def plot(
     Prints the path of the picture: curves.png in the run folder, or in the current folder for several runs.
     """
     from attendo.explore.curves import metrics_path, read_histories
-    from attendo.explore.curves_figure import FORMATS, draw_curves
-    from attendo.explore.heatmap_figure import require_matplotlib
+    from attendo.explore.curves_figure import draw_curves
+    from attendo.explore.figure_style import FORMATS, require_matplotlib
 
     require_matplotlib("attendo plot")
     path = output or (metrics_path(runs[0]).parent if len(runs) == 1 else Path()) / "curves.png"
@@ -80,9 +80,10 @@ def plot_attention(
             raise UsageError("all_heads_with_head", heads=head)
         if not text.strip():
             raise UsageError("attention_text_empty")
+        from attendo.explore.figure_style import choose_language_and_fonts
         from attendo.explore.head_stats import check_text_length
-        from attendo.explore.heatmap_figure import choose_language_and_fonts, draw_maps
-        from attendo.explore.heatmaps import MAP_STRINGS, MapSelection, picture_strings
+        from attendo.explore.heatmap_figure import draw_maps
+        from attendo.explore.heatmaps import MapSelection, picture_strings
         from attendo.runs.load import load
 
         text_model = load(model, device)
@@ -94,14 +95,14 @@ def plot_attention(
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_bytes(picture)
         for warning in filter(None, (english, lacking)):
-            print(localise(MAP_STRINGS, "warning", lang, warning), file=sys.stderr)
-        print(localise(MAP_STRINGS, "written", lang, chosen.describe(lang), output), file=sys.stderr)
+            print(localise("maps", "warning", lang, warning), file=sys.stderr)
+        print(localise("maps", "written", lang, chosen.describe(lang), output), file=sys.stderr)
         print(output)
 
 
 def _check_format(output: Path) -> str:
     """Check that the picture can be drawn, and return its format."""
-    from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
+    from attendo.explore.figure_style import FORMATS, require_matplotlib
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMATS:

@@ -8,7 +8,7 @@ import typer
 
 from attendo.cli.threads import Threads
 from attendo.errors import UsageError
-from attendo.explore.i18n import localised_errors
+from attendo.explore.i18n import localised_errors, trace_string
 
 if TYPE_CHECKING:
     from attendo.explore.trace_terminal import TraceView
@@ -88,7 +88,6 @@ def _print_json(found: "Trace") -> None:
 
 def _write_page(found: "Trace", file: Path, language: Literal["en", "zh"]) -> None:
     from attendo.explore.trace_html import render_trace_html
-    from attendo.explore.trace_text import trace_string
 
     file.write_text(render_trace_html(found, language), "utf-8")
     typer.echo(trace_string("written", language, file), err=True)

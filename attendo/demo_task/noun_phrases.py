@@ -3,40 +3,35 @@
 A measure word is linked to its noun: 本 to "book", and 这本 to both "the" and "book".
 """
 
+from collections.abc import Sequence
+from functools import partial
 from random import Random
 
-from attendo.demo_task.nouns import ATTRIBUTES_BY_NOUN, nouns
-from attendo.demo_task.phrase import Phrase, phrase, weave
+from attendo.demo_task.lexicon import ATTRIBUTES_BY_NOUN, NUMBERS, nouns
+from attendo.demo_task.phrase import Phrase, weave
 from attendo.demo_task.words import Adjective, Noun, article
-
-NUMBERS = (
-    ("two", "两"),
-    ("three", "三"),
-    ("four", "四"),
-    ("five", "五"),
-    ("six", "六"),
-    ("seven", "七"),
-    ("eight", "八"),
-    ("nine", "九"),
-    ("ten", "十"),
-)
 
 # Seven boats or nine cakes are unlikely.
 _RARELY_MANY = frozenset(nouns("few"))
 
 
-def the(noun: Noun, adjective: Adjective | None = None) -> Phrase:
+def _singular(english: str, chinese: str, noun: Noun, adjective: Adjective | None = None) -> Phrase:
     """the book, 这本 书"""
-    return weave(
-        "the¹ {noun}", f"这{noun.measure}¹@noun {{noun}}", head="noun", noun=_with_adjective(noun.one, adjective)
-    )
+    inner = _with_adjective(noun.one, adjective)
+    return weave(f"{english}¹ {{noun}}", f"{chinese}{noun.measure}¹@noun {{noun}}", head="noun", noun=inner)
 
 
-def that(noun: Noun, adjective: Adjective | None = None) -> Phrase:
-    """that book, 那本 书"""
-    return weave(
-        "that¹ {noun}", f"那{noun.measure}¹@noun {{noun}}", head="noun", noun=_with_adjective(noun.one, adjective)
-    )
+def _plural(english: str, chinese: str, noun: Noun) -> Phrase:
+    """some books, 一些 书"""
+    return weave(f"{english}¹ {{noun}}", f"{chinese}¹ {{noun}}", head="noun", noun=noun.many)
+
+
+the, that, which = partial(_singular, "the", "这"), partial(_singular, "that", "那"), partial(_singular, "which", "哪")
+some, these, those = (
+    partial(_plural, "some", "一些"),
+    partial(_plural, "these", "这些"),
+    partial(_plural, "those", "那些"),
+)
 
 
 def a(noun: Noun, adjective: Adjective | None = None) -> Phrase:
@@ -45,31 +40,10 @@ def a(noun: Noun, adjective: Adjective | None = None) -> Phrase:
     return weave(f"{article(inner.english[0])}¹ {{noun}}", f"一¹ {noun.measure}@noun {{noun}}", head="noun", noun=inner)
 
 
-def several(number: tuple[str, str], noun: Noun) -> Phrase:
+def several(number: Phrase, noun: Noun, joins: str = "number+noun") -> Phrase:
     """three books, 三 本 书"""
-    return weave(
-        "{count} {noun}",
-        f"{{count}} {noun.measure}@noun {{noun}}",
-        joins="count+noun",
-        head="noun",
-        count=phrase(*number),
-        noun=noun.many,
-    )
-
-
-def some(noun: Noun) -> Phrase:
-    """some books, 一些 书"""
-    return weave("some¹ {noun}", "一些¹ {noun}", head="noun", noun=noun.many)
-
-
-def these(noun: Noun) -> Phrase:
-    """these books, 这些 书"""
-    return weave("these¹ {noun}", "这些¹ {noun}", head="noun", noun=noun.many)
-
-
-def those(noun: Noun) -> Phrase:
-    """those books, 那些 书"""
-    return weave("those¹ {noun}", "那些¹ {noun}", head="noun", noun=noun.many)
+    chinese = f"{{number}} {noun.measure}@noun {{noun}}"
+    return weave("{number} {noun}", chinese, joins=joins, head="noun", number=number, noun=noun.many)
 
 
 def plain_definite(noun: Noun, dice: Random) -> Phrase:
@@ -82,7 +56,7 @@ def definite(noun: Noun, dice: Random) -> Phrase:
     return (the if dice.random() < 0.65 else that)(noun, maybe_adjective(noun, dice))
 
 
-def any_number(noun: Noun, dice: Random, numbers: tuple[tuple[str, str], ...] = NUMBERS) -> Phrase:
+def any_number(noun: Noun, dice: Random, numbers: Sequence[Phrase] = NUMBERS) -> Phrase:
     """Return two to ten of the noun, but only few of large or expensive things."""
     return several(dice.choice(numbers[:2] if noun in _RARELY_MANY else numbers), noun)
 

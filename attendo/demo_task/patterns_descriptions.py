@@ -1,37 +1,48 @@
 """Sentence patterns for descriptions: greetings, identity, qualities, comparison, possession."""
 
+from functools import cache
 from itertools import product
 from random import Random
 
-from attendo.demo_task.noun_phrases import a, indefinite, plain_definite, that, the
-from attendo.demo_task.nouns import CLASSES, COLOURED, COMPARED, FEELINGS, PERSONAL, PREDICATES, QUALITIES, nouns
-from attendo.demo_task.people import (
+from attendo.demo_task.lexicon import (
+    CLASSES,
+    COLOURED,
+    COMPARED,
+    DEGREES,
+    FEELINGS,
     NAMES,
-    be,
-    have,
+    PERSONAL,
+    PHRASES,
+    QUALITIES,
+    TOWNS,
+    nouns,
+)
+from attendo.demo_task.noun_phrases import a, indefinite, plain_definite, that, the
+from attendo.demo_task.pattern import Parts, pattern
+from attendo.demo_task.people import (
+    JOBS,
+    a_job,
     is_group,
     owner,
     relative,
+    role,
     someone,
     someone_known,
     someone_with,
     two_people,
 )
-from attendo.demo_task.phrase import Phrase, phrase, weave
-from attendo.demo_task.places import TOWNS
-from attendo.demo_task.words import Adjective, Noun, Nouns, article
-
-JOBS = nouns("jobs")
+from attendo.demo_task.phrase import Phrase, phrase
+from attendo.demo_task.words import Adjective, Noun, Nouns
 
 
-def greeting(dice: Random) -> Phrase:
+@pattern("greeting", "{hello} {whom}", "{hello} {whom}", "hello+whom")
+def greeting(dice: Random) -> Parts:
     """Hello world. 你好 世界"""
     hello, whom = dice.choice(_GREETINGS)
-    return weave("{hello} {whom}", "{hello} {whom}", joins="hello+whom", hello=hello, whom=whom)
+    return {"hello": hello, "whom": whom}
 
 
-_DAY = (phrase("hello", "你好"), phrase("good morning", "早上好"))
-_EVENING = (phrase("good evening", "晚上好"), phrase("good night", "晚安"))
+_DAY, _EVENING = PHRASES["day_greetings"], PHRASES["evening_greetings"]
 _GREETINGS = (
     *product((*_DAY, *_EVENING, phrase("goodbye", "再见")), NAMES),
     *product((*_DAY, *_EVENING), (phrase("world", "世界"),)),
@@ -39,147 +50,98 @@ _GREETINGS = (
 )
 
 
-def identity(dice: Random) -> Phrase:
+@pattern("identity", "{who} be:who¹ {what}", "{who} 是¹ {what}", "who+what")
+def identity(dice: Random) -> Parts:
     """I am a student. 我 是 一 个 学生"""
     who = someone_known(dice)
     job = dice.choice(_FIRST_PERSON_JOBS) if who.head == "I" else a_job(who, dice)
-    what = job.many if is_group(who) else a(job)
-    return weave(f"{{who}} {be(who)}¹ {{what}}", "{who} 是¹ {what}", joins="who+what", who=who, what=what)
+    return {"who": who, "what": job.many if is_group(who) else a(job)}
 
 
 # 位 is honorific and not used for oneself.
 _FIRST_PERSON_JOBS = tuple(job for job in JOBS if job.measure != "位")
 
 
-def identity_negation(dice: Random) -> Phrase:
+@pattern("identity", "{who} be:who¹ not² {what}", "{who} 不² 是¹ {what}", "who+what")
+def identity_negation(dice: Random) -> Parts:
     """She is not a doctor. 她 不 是 医生"""
     who = someone_known(dice)
-    what = role(who, a_job(who, dice))
-    return weave(f"{{who}} {be(who)}¹ not² {{what}}", "{who} 不² 是¹ {what}", joins="who+what", who=who, what=what)
+    return {"who": who, "what": role(who, a_job(who, dice))}
 
 
-def a_job(who: Phrase, dice: Random) -> Noun:
-    """Return a job, but not "student" for a classmate (redundant) or a grandparent (implausible)."""
-    grown_up = who.head in ("classmate", "grandmother", "grandfather")
-    return dice.choice(_GROWN_UP_JOBS if grown_up else JOBS)
-
-
-_GROWN_UP_JOBS = tuple(job for job in JOBS if job.name != "student")
-
-
-def role(who: Phrase, job: Noun) -> Phrase:
-    """a doctor, 医生: Chinese uses a measure word for a profession that is affirmed, not for one in doubt."""
-    if is_group(who):
-        return job.many
-    return weave(f"{article(job.name)} {{noun}}", "{noun}", head="noun", noun=job.one)
-
-
-def quality(dice: Random) -> Phrase:
+@pattern("quality", "{what} is {very} {how}", "{what} {very} {how}", "how+what")
+def quality(dice: Random) -> Parts:
     """The cat is very big. 这只 猫 很 大"""
     adjective, noun = QUALITIES.sample(dice)
-    very, hen = _degree(adjective, dice)
-    what, how = plain_definite(noun, dice), adjective.plain
-    return weave(f"{{what}} is {very} {{how}}", f"{{what}} {hen} {{how}}", joins="how+what", what=what, how=how)
+    return {"very": _degree(adjective, dice), "what": plain_definite(noun, dice), "how": adjective.plain}
 
 
-def _degree(adjective: Adjective, dice: Random) -> tuple[str, str]:
+def _degree(adjective: Adjective, dice: Random) -> Phrase:
     """Return very, really or not. 不 does not combine with 有趣 and 有名, which contain the verb 有."""
-    return dice.choice(_DEGREES[:2] if adjective.plain.chinese[0].startswith("有") else _DEGREES)
+    return dice.choice(DEGREES[:2] if adjective.plain.chinese[0].startswith("有") else DEGREES)
 
 
-_DEGREES = (("very¹", "很¹"), ("really¹", "真的¹ 很¹"), ("not¹", "不¹"))
-
-
-def colour(dice: Random) -> Phrase:
+@pattern("quality", "{what} is¹ {how}", "{what} 是¹ {how}", "how+what")
+def colour(dice: Random) -> Parts:
     """The coat is red. 这件 外套 是 红色 的"""
     adjective, noun = COLOURED.sample(dice)
-    what, how = plain_definite(noun, dice), adjective.before
-    return weave("{what} is¹ {how}", "{what} 是¹ {how}", joins="how+what", what=what, how=how)
+    return {"what": plain_definite(noun, dice), "how": adjective.before}
 
 
-def feeling(dice: Random) -> Phrase:
+@pattern("feeling", "{who} be:who {very} {how}", "{who} {very} {how}", "who+how")
+def feeling(dice: Random) -> Parts:
     """They are very tired. 他们 很 累"""
-    very, hen = dice.choice(_DEGREES)
-    who, how = someone(dice), dice.choice(FEELINGS).plain
-    return weave(f"{{who}} {be(who)} {very} {{how}}", f"{{who}} {hen} {{how}}", joins="who+how", who=who, how=how)
+    return {"very": dice.choice(DEGREES), "who": someone(dice), "how": dice.choice(list(FEELINGS.values())).plain}
 
 
-def comparison(dice: Random) -> Phrase:
+@pattern("comparison", "{one} is {more} than¹ {other}", "{one} 比¹ {other} {more}", "one+more")
+def comparison(dice: Random) -> Parts:
     """The cat is bigger than that dog. 这只 猫 比 那只 狗 大"""
     adjective, noun = COMPARED.sample(dice)
-    return weave(
-        "{one} is {more} than¹ {other}",
-        "{one} 比¹ {other} {more}",
-        joins="one+more",
-        one=the(noun),
-        other=that(dice.choice(_COMPARABLE[noun.name, adjective.name])),
-        more=adjective.comparative,
-    )
+    other = that(dice.choice(_comparable_nouns(adjective, noun)))
+    return {"one": the(noun), "other": other, "more": adjective.comparative}
 
 
-def equality(dice: Random) -> Phrase:
-    """The cat is as big as that dog. 这只 猫 和 那只 狗 一样 大"""
-    adjective, noun = COMPARED.sample(dice)
-    return weave(
-        "{one} is as¹ {how} as² {other}",
-        "{one} 和² {other} 一样¹ {how}",
-        joins="one+how",
-        one=the(noun),
-        other=that(dice.choice(_COMPARABLE[noun.name, adjective.name])),
-        how=adjective.plain,
-    )
-
-
-def _comparable_nouns(adjective: Adjective, noun: Noun, members: Nouns) -> Nouns:
-    """Return nouns to compare with: of the same class, such as car and truck; for size and tools only the same noun."""
-    if adjective.name in ("big", "small") or noun in CLASSES["tools"]:
-        return (noun,)
-    return tuple(other for other in members if other in adjective.nouns)
-
-
-_COMPARABLE = {
-    (noun.name, adjective.name): _comparable_nouns(adjective, noun, members)
-    for adjective in PREDICATES
-    for members in CLASSES.values()
-    for noun in members
-}
-
-
-def comparison_of_people(dice: Random) -> Phrase:
+@pattern("comparison of people", "{who} be:who {more} than¹ {whom}", "{who} 比¹ {whom} {more}", "who+more+whom")
+def comparison_of_people(dice: Random) -> Parts:
     """She is taller than me. 她 比 我 高"""
     one, other = two_people(dice)
     who = one.subject if dice.random() < 0.5 else relative(dice)
-    return weave(
-        f"{{who}} {be(who)} {{more}} than¹ {{whom}}",
-        "{who} 比¹ {whom} {more}",
-        joins="who+more+whom",
-        who=who,
-        whom=other.object if dice.random() < 0.5 else dice.choice(NAMES),
-        more=dice.choice(PERSONAL).comparative,
-    )
+    whom = other.object if dice.random() < 0.5 else dice.choice(NAMES)
+    return {"who": who, "whom": whom, "more": dice.choice(PERSONAL).comparative}
 
 
-def ownership(dice: Random) -> Phrase:
+@pattern("comparison of people", "{one} is as¹ {how} as² {other}", "{one} 和² {other} 一样¹ {how}", "one+how")
+def equality(dice: Random) -> Parts:
+    """The cat is as big as that dog. 这只 猫 和 那只 狗 一样 大"""
+    adjective, noun = COMPARED.sample(dice)
+    other = that(dice.choice(_comparable_nouns(adjective, noun)))
+    return {"one": the(noun), "other": other, "how": adjective.plain}
+
+
+@cache
+def _comparable_nouns(adjective: Adjective, noun: Noun) -> Nouns:
+    """Return nouns to compare with: of the same class, such as car and truck; for size and tools only the same noun."""
+    if adjective.name in ("big", "small") or noun in CLASSES["tools"]:
+        return (noun,)
+    members = next(members for members in CLASSES.values() if noun in members)
+    return tuple(other for other in members if other in adjective.nouns)
+
+
+@pattern("ownership", "{who} have:who¹ {what}", "{who} 有¹ {what}", "who+what")
+def ownership(dice: Random) -> Parts:
     """She has two dogs. 她 有 两 只 狗"""
     noun = dice.choice(_OWNED)
-    who, what = someone_with(noun, dice), indefinite(noun, dice)
-    return weave(f"{{who}} {have(who)}¹ {{what}}", "{who} 有¹ {what}", joins="who+what", who=who, what=what)
+    return {"who": someone_with(noun, dice), "what": indefinite(noun, dice)}
 
 
-_OWNED = nouns("pets made_things books pens tools map photo toys horse house")
+_OWNED = nouns("owned")
 
 
-def belonging(dice: Random) -> Phrase:
+@pattern("belonging", "{whose} {what} is {very} {how}", "{whose} {what} {very} {how}", "how+what")
+def belonging(dice: Random) -> Parts:
     """My mother's car is very old. 我 妈妈 的 车 很 旧"""
     adjective, noun = QUALITIES.sample(dice)
     while noun not in _OWNED:
         adjective, noun = QUALITIES.sample(dice)
-    very, hen = _degree(adjective, dice)
-    return weave(
-        f"{{whose}} {{what}} is {very} {{how}}",
-        f"{{whose}} {{what}} {hen} {{how}}",
-        joins="how+what",
-        whose=owner(dice),
-        what=noun.one,
-        how=adjective.plain,
-    )
+    return {"very": _degree(adjective, dice), "whose": owner(dice), "what": noun.one, "how": adjective.plain}

@@ -1,56 +1,14 @@
-"""Person phrases: pronouns with their cases, names, family members, and definite persons."""
+"""Person phrases: pronouns, names, family members, definite persons, and jobs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 
+from attendo.demo_task.lexicon import FAMILY, NAMES, PRONOUNS, nouns
 from attendo.demo_task.noun_phrases import that, the, these, those
-from attendo.demo_task.nouns import nouns
-from attendo.demo_task.phrase import Agreement, Phrase, phrase, weave
-from attendo.demo_task.words import Noun, make_count_nouns
+from attendo.demo_task.phrase import Phrase, phrase, weave
+from attendo.demo_task.words import Noun, Pronoun, article
 
-
-@dataclass(frozen=True)
-class Pronoun:
-    """`kin_possessive` is for family, without 的: my mother, 我 妈妈. `possessive` is for others: my pen, 我 的 笔."""
-
-    subject: Phrase
-    object: Phrase
-    kin_possessive: Phrase
-    possessive: Phrase
-
-
-def pronoun(english: str, chinese: str, agreement: Agreement) -> Pronoun:
-    subject, object_, own = english.split()
-    return Pronoun(
-        phrase(subject, chinese, subject, agreement),
-        phrase(object_, chinese, object_, agreement),
-        phrase(own, chinese, own),
-        phrase(own, chinese + " 的", own),
-    )
-
-
-PRONOUNS = (
-    pronoun("I me my", "我", "I"),
-    pronoun("you you your", "你", "they"),
-    pronoun("he him his", "他", "he"),
-    pronoun("she her her", "她", "he"),
-    pronoun("we us our", "我们", "they"),
-    pronoun("they them their", "他们", "they"),
-)
-NAMES = tuple(
-    phrase(english, chinese)
-    for english, chinese in (
-        ("Anna", "安娜"), ("Tom", "汤姆"), ("Mary", "玛丽"), ("David", "大卫"), ("Lucy", "露西"), ("Xiaoming", "小明"),
-    )
-)  # fmt: skip
-FAMILY = make_count_nouns(
-    "个", "mother 妈妈, father 爸爸, grandmother 奶奶, grandfather 爷爷, son 儿子, daughter 女儿, uncle 叔叔, aunt 阿姨"
-)
-FRIENDS = nouns("friends")
-PERSONS = nouns("persons")
-
-
+FRIENDS, PERSONS, JOBS, _PROFESSIONS = nouns("friends"), nouns("persons"), nouns("jobs"), nouns("professions")
 # Excludes overlapping subject and object, such as "I know us".
 _APART = (PRONOUNS[:4], PRONOUNS[1:])
 
@@ -150,17 +108,14 @@ def is_group(who: Phrase) -> bool:
     return who.agreement == "they" and who.head != "you"
 
 
-def be(subject: Phrase) -> str:
-    return {"I": "am", "he": "is", "they": "are"}[subject.agreement]
+def a_job(who: Phrase, dice: Random) -> Noun:
+    """Return a job, but not "student" for a classmate (redundant) or a grandparent (implausible)."""
+    grown_up = who.head in ("classmate", "grandmother", "grandfather")
+    return dice.choice(_PROFESSIONS if grown_up else JOBS)
 
 
-def was(subject: Phrase) -> str:
-    return "were" if subject.agreement == "they" else "was"
-
-
-def do(subject: Phrase) -> str:
-    return "does" if subject.agreement == "he" else "do"
-
-
-def have(subject: Phrase) -> str:
-    return "has" if subject.agreement == "he" else "have"
+def role(who: Phrase, job: Noun) -> Phrase:
+    """a doctor, 医生: Chinese uses a measure word for a profession that is affirmed, not for one in doubt."""
+    if is_group(who):
+        return job.many
+    return weave(f"{article(job.name)} {{noun}}", "{noun}", head="noun", noun=job.one)

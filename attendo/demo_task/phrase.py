@@ -1,8 +1,7 @@
 """A bilingual phrase: the words of both languages and the links between them."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -10,6 +9,12 @@ Agreement = Literal["I", "he", "they"]
 
 MARKS = "¹²³⁴"
 PARTICLES = frozenset(("的", "了", "吗"))  # without an English counterpart, never linked
+_INFLECTED: dict[str, dict[Agreement, str]] = {
+    "be": {"I": "am", "he": "is", "they": "are"},
+    "was": {"I": "was", "he": "was", "they": "were"},
+    "do": {"I": "do", "he": "does", "they": "do"},
+    "have": {"I": "have", "he": "has", "they": "have"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +30,12 @@ class Phrase:
 
 
 def phrase(english: str, chinese: str, head: str = "", agreement: Agreement = "he") -> Phrase:
-    """Make a lexicon phrase, linked word by word if both sides have equal length, else all to all."""
+    """Make a lexicon phrase, linked by superscripts, else word by word if both have equal length, else all to all."""
+    if MARKS[0] in english:
+        marked = weave(english, chinese)
+        return replace(marked, head=head or " ".join(marked.english), agreement=agreement)
     left, right = tuple(english.split()), tuple(chinese.split())
-    linked = [place for place, word in enumerate(right) if word not in PARTICLES]
+    linked = [index for index, word in enumerate(right) if word not in PARTICLES]
     if len(left) == len(linked):
         links = tuple(enumerate(linked))
     else:
@@ -47,18 +55,15 @@ def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **part
     ((0, 0), (1, 2), (2, 1), (2, 3))
 
     A name in braces is a part, any other word is literal. Words with the same superscript are linked. 本@what is linked
-    to the last English word of that part, the noun of this measure word. `joins="eat+what"` records the combination
-    of the heads of these parts, if both have one. `head` names the part whose head becomes the head of the phrase.
+    to the last English word of that part, the noun of this measure word. be:who is am, is or are, as `who` requires.
+    `joins="eat+what"` records the combination of the heads of these parts, if both have one. `head` names the part
+    whose head becomes the head of the phrase.
     """
-    left, starts, english_marks = _lay_out(
-        _parse_template(english), {name: part.english for name, part in parts.items()}
-    )
-    right, ends, chinese_marks = _lay_out(
-        _parse_template(chinese), {name: part.chinese for name, part in parts.items()}
-    )
-    links = [(i, j) for mark, places in english_marks.items() for i in places for j in chinese_marks.get(mark, ())]
+    left, starts, english_marks = _lay_out(english, {name: part.english for name, part in parts.items()}, parts)
+    right, ends, chinese_marks = _lay_out(chinese, {name: part.chinese for name, part in parts.items()}, parts)
+    links = [(i, j) for mark, indices in english_marks.items() for i in indices for j in chinese_marks.get(mark, ())]
     nouns = {f"@{name}": starts[name] + len(part.english) - 1 for name, part in parts.items()}
-    links += [(nouns[mark], j) for mark, places in chinese_marks.items() if mark in nouns for j in places]
+    links += [(nouns[mark], j) for mark, indices in chinese_marks.items() if mark in nouns for j in indices]
     combinations: list[str] = []
     for name, part in parts.items():
         links += [(starts[name] + i, ends[name] + j) for i, j in part.links]
@@ -67,44 +72,38 @@ def weave(english: str, chinese: str, *, joins: str = "", head: str = "", **part
         heads = [parts[name].head for name in join.split("+")]
         combinations += [name_combination(*heads)] if all(heads) else []
     links.sort()
-    speaker = parts[head] if head else None
-    return Phrase(
-        tuple(left),
-        tuple(right),
-        tuple(links),
-        speaker.head if speaker else "",
-        speaker.agreement if speaker else "he",
-        tuple(combinations),
-    )
+    main = parts[head] if head else Phrase((), (), ())
+    return Phrase(tuple(left), tuple(right), tuple(links), main.head, main.agreement, tuple(combinations))
 
 
 @cache
-def _parse_template(template: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return (name, ("{",)) for each part and (word, its marks) for each literal word."""
-    items = []
+def _parse_template(template: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Return (name, "{", ()) for each part and (word, part that it agrees with, its marks) for each literal word."""
+    items: list[tuple[str, str, tuple[str, ...]]] = []
     for item in template.split():
         if slot := re.fullmatch(r"\{(\w+)\}", item):
-            items.append((slot[1], ("{",)))
+            items.append((slot[1], "{", ()))
         else:
             rest, at, noun = item.partition("@")
-            word = rest.rstrip(MARKS)
-            items.append((word, (*rest[len(word) :], *([at + noun] if at else []))))
+            text = rest.rstrip(MARKS)
+            word, _, agrees_with = text.partition(":")
+            items.append((word, agrees_with, (*rest[len(text) :], *([at + noun] if at else []))))
     return tuple(items)
 
 
 def _lay_out(
-    template: Iterable[tuple[str, tuple[str, ...]]], parts: dict[str, tuple[str, ...]]
+    template: str, words_by_part: dict[str, tuple[str, ...]], parts: dict[str, Phrase]
 ) -> tuple[list[str], dict[str, int], dict[str, list[int]]]:
     """Return the words of one side, the start of each part, and the positions of each mark."""
     words: list[str] = []
     starts: dict[str, int] = {}
     marks: dict[str, list[int]] = {}
-    for text, own_marks in template:
-        if own_marks == ("{",):
+    for text, agrees_with, own_marks in _parse_template(template):
+        if agrees_with == "{":
             starts[text] = len(words)
-            words += parts[text]
+            words += words_by_part[text]
             continue
         for mark in own_marks:
             marks.setdefault(mark, []).append(len(words))
-        words.append(text)
+        words.append(_INFLECTED[text][parts[agrees_with].agreement] if agrees_with else text)
     return words, starts, marks

@@ -1,6 +1,6 @@
 """The built-in task: endless training pairs, and test pairs with word combinations that training never has."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -13,64 +13,23 @@ from attendo.demo_task import (
     patterns_locations,
     patterns_questions,
 )
-from attendo.demo_task.phrase import Phrase, name_combination, phrase, weave
+from attendo.demo_task.pattern import Pattern
+from attendo.demo_task.phrase import Phrase, name_combination, phrase
 from attendo.errors import UsageError
 
 HELD_OUT_SHARE = 0.04
 
-Pattern = Callable[[Random], Phrase]
-
-PATTERNS: dict[str, tuple[Pattern, ...]] = {
-    "greeting": (patterns_descriptions.greeting,),
-    "identity": (patterns_descriptions.identity, patterns_descriptions.identity_negation),
-    "quality": (patterns_descriptions.quality, patterns_descriptions.colour),
-    "feeling": (patterns_descriptions.feeling,),
-    "comparison": (patterns_descriptions.comparison,),
-    "comparison of people": (patterns_descriptions.comparison_of_people, patterns_descriptions.equality),
-    "ownership": (patterns_descriptions.ownership,),
-    "belonging": (patterns_descriptions.belonging,),
-    "learning": (patterns_actions.learning,),
-    "feeling for people": (patterns_actions.feeling_for_people,),
-    "taste": (patterns_actions.taste,),
-    "negation": (patterns_actions.negation,),
-    "past": (patterns_actions.past,),
-    "past with time": (patterns_actions.past_with_time, patterns_actions.meeting),
-    "past negation": (patterns_actions.past_negation,),
-    "future": (patterns_actions.future,),
-    "frequency": (patterns_actions.frequency, patterns_actions.daily),
-    "moving": (patterns_actions.moving,),
-    "progressive": (patterns_actions.progressive, patterns_actions.progressive_activity),
-    "wish": (patterns_actions.wish, patterns_actions.unwillingness),
-    "ability": (patterns_actions.ability, patterns_actions.duty),
-    "giving": (patterns_actions.giving,),
-    "serving": (patterns_actions.serving,),
-    "experience": (patterns_actions.experience,),
-    "request": (patterns_actions.request,),
-    "lying": (patterns_locations.lying,),
-    "existence": (patterns_locations.existence,),
-    "putting": (patterns_locations.putting,),
-    "passive": (patterns_locations.passive,),
-    "acting somewhere": (patterns_locations.acting_somewhere, patterns_locations.living),
-    "company": (patterns_locations.company, patterns_locations.outing),
-    "transport": (patterns_locations.transport,),
-    "yes or no": (patterns_questions.taste_question, patterns_questions.wish_question),
-    "yes or no, past": (patterns_questions.past_question,),
-    "yes or no, being": (
-        patterns_questions.quality_question,
-        patterns_questions.identity_question,
-        patterns_questions.ability_question,
-    ),
-    "who": (patterns_questions.who_did,),
-    "what": (patterns_questions.what_done, patterns_questions.what_going_on),
-    "where": (patterns_questions.where_living, patterns_questions.where_acting, patterns_questions.where_lying),
-    "when, why, how": (patterns_questions.going_when, patterns_questions.why_liking),
-    "how many, which": (patterns_questions.how_many, patterns_questions.which),
-    "that": (patterns_clauses.thing_that,),
-    "who likes": (patterns_clauses.person_who,),
-    "because": (patterns_clauses.because_not_going, patterns_clauses.because_of_need),
-    "if": (patterns_clauses.if_weather, patterns_clauses.if_time, patterns_clauses.if_money),
-    "when": (patterns_clauses.when_coming,),
-}
+PATTERNS: dict[str, list[Pattern]] = {}
+for _module in (
+    patterns_descriptions,
+    patterns_actions,
+    patterns_locations,
+    patterns_questions,
+    patterns_clauses,
+):  # the order is part of what a seed means
+    for _pattern in vars(_module).values():
+        if isinstance(_pattern, Pattern):
+            PATTERNS.setdefault(_pattern.name, []).append(_pattern)
 
 
 @dataclass(frozen=True)
@@ -140,8 +99,8 @@ _STUDY_TABLE = (
         ("love", "natural language processing"),
         phrase("I love natural language processing", "我 爱 自然 语言 处理"),
     ),
-    ("moving", ("cat", "sit"), weave("the¹ cat² sat³", "这只¹² 猫² 坐下³ 了")),
-    ("identity", ("I", "student"), weave("I¹ am² a³ student⁴", "我¹ 是² 一³ 个⁴ 学生⁴")),
+    ("moving", ("cat", "sit"), phrase("the¹ cat² sat³", "这只¹² 猫² 坐下³ 了")),
+    ("identity", ("I", "student"), phrase("I¹ am² a³ student⁴", "我¹ 是² 一³ 个⁴ 学生⁴")),
     ("feeling for people", ("I", "love", "you"), phrase("I love you", "我 爱 你")),
     ("feeling for people", ("you", "love", "me"), phrase("you love me", "你 爱 我")),
     ("learning", ("love", "NLP"), phrase("I love NLP", "我 爱 NLP")),

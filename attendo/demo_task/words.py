@@ -1,10 +1,10 @@
-"""Nouns, verbs and adjectives with their English inflections, read from compact tables."""
+"""Words with their English inflections, made from compact rows."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from attendo.demo_task.phrase import Phrase, phrase
+from attendo.demo_task.phrase import Agreement, Phrase, phrase, weave
 
 VOWELS = "aeiou"
 
@@ -52,20 +52,63 @@ class Adjective:
     nouns: Nouns = ()
 
 
-def make_count_nouns(measure: str, table: str) -> Nouns:
-    """Make the nouns of one measure word from comma-separated rows like `cat 猫` or `mouse/mice 老鼠`."""
+class Activity:
+    """A verb with a fixed object, such as playing football. Never with 了."""
+
+    def __init__(self, doing: Verb, rest: str = "", chinese: str = "") -> None:
+        article = "the " if rest.startswith("the ") else ""
+        fixed = phrase(rest.removeprefix("the "), chinese) if rest else None
+
+        def add_rest(form: Phrase) -> Phrase:
+            if fixed is None:
+                return form
+            return weave(f"{{verb}} {article}{{rest}}", "{verb} {rest}", head="rest", verb=form, rest=fixed)
+
+        self.base, self.third, self.ing = (add_rest(form) for form in (doing.base, doing.third, doing.ing))
+
+    def present(self, subject: Phrase) -> Phrase:
+        return self.third if subject.agreement == "he" else self.base
+
+
+@dataclass(frozen=True)
+class Pronoun:
+    """`kin_possessive` is for family, without 的: my mother, 我 妈妈. `possessive` is for others: my pen, 我 的 笔."""
+
+    subject: Phrase
+    object: Phrase
+    kin_possessive: Phrase
+    possessive: Phrase
+
+
+@dataclass(frozen=True)
+class Location:
+    """A location to go `to`, and to be or work `at`."""
+
+    name: Phrase
+    to: Phrase
+    at: Phrase
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A spot for things: on the table, 桌子 上. The Chinese side word follows the noun."""
+
+    where: Phrase
+    nouns: Nouns
+
+
+def make_nouns(measure: str, table: str) -> Nouns:
+    """Make nouns from comma-separated rows like `cat 猫` or `mouse/mice 老鼠`. The measure of mass nouns is `mass`."""
     nouns = []
-    for forms, chinese in _parse_table(table):
+    for row in table.split(","):
+        forms, chinese = row.split()
         name, _, many = forms.partition("/")
-        plural = phrase(many or with_s(name), chinese, name, "they")
-        nouns.append(Noun(name, measure, phrase(name, chinese, name), plural))
+        one = phrase(name, chinese, name)
+        if measure == "mass":
+            nouns.append(Noun(name, "", one, one))
+        else:
+            nouns.append(Noun(name, measure, one, phrase(many or with_s(name), chinese, name, "they")))
     return tuple(nouns)
-
-
-def make_mass_nouns(table: str) -> Nouns:
-    """Make mass nouns from rows like `rice 米饭`."""
-    rows = ((name, phrase(name, chinese, name)) for name, chinese in _parse_table(table))
-    return tuple(Noun(name, "", bare, bare) for name, bare in rows)
 
 
 def verb(english: str, chinese: str, nouns: Nouns = ()) -> Verb:
@@ -100,10 +143,36 @@ def adjective(english: str, chinese: str, nouns: Nouns = ()) -> Adjective:
     )
 
 
-def _parse_table(table: str) -> Iterator[tuple[str, str]]:
-    for row in table.split(","):
-        name, chinese = row.split()
-        yield name, chinese
+def pronoun(english: str, chinese: str, agreement: Agreement) -> Pronoun:
+    """Make a pronoun from `he him his`."""
+    subject, object_, own = english.split()
+    return Pronoun(
+        phrase(subject, chinese, subject, agreement),
+        phrase(object_, chinese, object_, agreement),
+        phrase(own, chinese, own),
+        phrase(own, chinese + " 的", own),
+    )
+
+
+def location(english: str, chinese: str) -> Location:
+    """Make a location from `at the bank` and `银行`, or `in the park` and `公园 里`."""
+    preposition, *article, name = english.split()
+    chinese_name, *side = chinese.split()
+    the, inside, noun = " ".join(article), "".join(f"{word}¹" for word in side), phrase(name, chinese_name)
+    return Location(
+        noun,
+        weave(f"to {the} {{noun}}", "{noun}", head="noun", noun=noun),
+        weave(f"{preposition}¹ {the} {{noun}}", f"在¹ {{noun}} {inside}", head="noun", noun=noun),
+    )
+
+
+def spots(preposition: str, chinese: str, where: str, things: Nouns) -> tuple[Spot, ...]:
+    """Make one spot for each `noun 名词` of `where`."""
+    side = phrase(preposition, chinese)
+    names = (phrase(name, chinese_name) for name, chinese_name in map(str.split, where.split(",")))
+    return tuple(
+        Spot(weave("{side} the {noun}", "{noun} {side}", head="noun", side=side, noun=name), things) for name in names
+    )
 
 
 def _inflect_first_word(change: Callable[[str], str], verb: str) -> str:

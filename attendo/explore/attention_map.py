@@ -8,9 +8,11 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float64
 from numpy.typing import ArrayLike
+from rich.cells import cell_len, set_cell_size
 
 from attendo.errors import UsageError
 
+SHADES = " ░▒▓█"  # of weights, for output without colour
 CAPTION = "each row: where the model looked while predicting that token"
 # Even steps of OKLab lightness: equal differences of weight look equal.
 _LIGHT_STOPS = ("#f2f8fb", "#b8d9ed", "#7abae0", "#409ac9", "#0279a9", "#005983", "#003b5a")
@@ -47,6 +49,11 @@ def make_visible(text: str) -> str:
     if not text.strip(" "):
         return "␣" * len(text)
     return "".join(_make_character_visible(character) for character in text)
+
+
+def truncate(label: str, width: int) -> str:
+    """Shorten a label to `width` terminal cells. A Chinese character has two."""
+    return label if cell_len(label) <= width else set_cell_size(label, width - 1) + "…"
 
 
 def format_weight(weight: float) -> str:
@@ -96,9 +103,9 @@ def _interpolate_scale(stops: tuple[str, ...]) -> tuple[str, ...]:
     segments = list(pairwise(stops))
     colours = []
     for step in range(TOP_LEVEL + 1):
-        place = step / TOP_LEVEL * len(segments)
-        segment = min(int(place), len(segments) - 1)
-        colours.append(_interpolate_colour(*segments[segment], place - segment))
+        position = step / TOP_LEVEL * len(segments)
+        segment = min(int(position), len(segments) - 1)
+        colours.append(_interpolate_colour(*segments[segment], position - segment))
     return tuple(colours)
 
 

@@ -112,8 +112,8 @@ class _HistoryBuilder:
             scores, old = line.get("scores", {}), line.get("old", {})
             if not isinstance(scores, dict) or not isinstance(old, dict):
                 raise ValueError
-            told = {"valid_loss": line.get("loss"), **scores, **{f"old_{name}": old[name] for name in old}}
-            self.validations[step] = {name: _parse_number(value) for name, value in told.items()}
+            values = {"valid_loss": line.get("loss"), **scores, **{f"old_{name}": old[name] for name in old}}
+            self.validations[step] = {name: _parse_number(value) for name, value in values.items()}
             self.best[step] = bool(line.get("best", False))
 
     def build(self, name: str) -> History:

@@ -1,12 +1,8 @@
-"""Learning curves as a matplotlib figure, and the plot style. Needs the `plot` extra."""
+"""Learning curves as a matplotlib figure. Needs the `plot` extra."""
 
-import io
 import math
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +11,13 @@ from rich.cells import cell_len
 
 from attendo.errors import UsageError
 from attendo.explore.curves import STEP_METRICS, FloatArray, History, XAxis
+from attendo.explore.figure_style import FAINT, choose_fonts, plot_style, require_matplotlib, save_figure
 from attendo.settings import suggest_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
 PANEL = (3.7, 2.6)  # inches
 LEGEND_LINE = 0.22  # inches; height of a legend line
 LETTER_WIDTH = 0.075  # inches; average width of a letter
@@ -52,41 +48,6 @@ COUNT_UNITS = (("", 1.0, 0.0), (" (thousands)", 1e3, 1e4), (" (millions)", 1e6, 
 # Distinguishable for colour-blind readers and dark enough for white paper (after Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0508c", "#8f6a00", "#3f9fd8", "#5c4a9c", "#4a4a4a")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))  # from the ninth run on, the colours repeat with dashes
-INK, FAINT, GRID = "#222222", "#6b6b6b", "#e4e4e4"
-RC_PARAMS = {
-    "figure.constrained_layout.hspace": 0.04,
-    "figure.constrained_layout.wspace": 0.06,
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9.0,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": FAINT,
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "axes.formatter.use_mathtext": True,
-    "axes.formatter.limits": (-3, 6),
-    "grid.color": GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "legend.fontsize": 9.0,
-    "savefig.dpi": 200,
-    "svg.hashsalt": "attendo",  # the same runs give the same bytes
-}
-# Preferred sans-serif fonts for simplified Chinese. If none is installed, any font with the characters is used.
-CHINESE_FONTS = (
-    *("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "PingFang SC"),
-    *("Hiragino Sans GB", "Microsoft YaHei", "SimHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
-)
 
 
 @dataclass(frozen=True)
@@ -104,11 +65,9 @@ class XScale:
 
 def draw_curves(runs: Sequence[History], metrics: Sequence[str], axis: XAxis, image_format: str) -> bytes:
     """Return the picture as a png, svg or pdf file, with one panel per metric. Default: all metrics."""
-    with plot_style("".join(run.name for run in runs)):
-        file = io.BytesIO()
-        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format)
-        build_curves_figure(runs, metrics, axis).savefig(file, format=image_format, metadata=undated)
-    return file.getvalue()
+    require_matplotlib("attendo plot")
+    with plot_style(choose_fonts("".join(run.name for run in runs))):
+        return save_figure(build_curves_figure(runs, metrics, axis), image_format)
 
 
 def build_curves_figure(runs: Sequence[History], metrics: Sequence[str], axis: XAxis) -> "Figure":
@@ -202,14 +161,14 @@ def _panel_title(metric: str) -> tuple[str, str]:
 
 def _draw(panel: "Axes", run: History, metric: str, scale: XScale, line: dict[str, Any]) -> None:
     steps, values = run.curve(metric)
-    places = scale.positions(run, steps)
+    positions = scale.positions(run, steps)
     colour = line["color"]
     if metric == "lr":
-        panel.plot(*downsample(places, values), **line)
+        panel.plot(*downsample(positions, values), **line)
     elif metric == "loss":
         if (window := smoothing_window(len(steps))) > 1:
-            panel.plot(*downsample(places, values), color=colour, alpha=0.25, linewidth=0.6, zorder=1.9)
-        panel.plot(*downsample(places, run.smooth_loss(window)[1]), **line)
+            panel.plot(*downsample(positions, values), color=colour, alpha=0.25, linewidth=0.6, zorder=1.9)
+        panel.plot(*downsample(positions, run.smooth_loss(window)[1]), **line)
         bottom = panel.get_xaxis_transform()
         panel.plot(
             scale.positions(run, run.skipped_steps),
@@ -219,9 +178,9 @@ def _draw(panel: "Axes", run: History, metric: str, scale: XScale, line: dict[st
             transform=bottom,
         )
     else:
-        panel.plot(places, values, marker="o" if len(steps) <= MAX_MARKED_POINTS else "", markersize=2.8, **line)
+        panel.plot(positions, values, marker="o" if len(steps) <= MAX_MARKED_POINTS else "", markersize=2.8, **line)
         best = steps == run.best_step
-        panel.plot(places[best], values[best], "o", markersize=7.5, fillstyle="none", color=colour)
+        panel.plot(positions[best], values[best], "o", markersize=7.5, fillstyle="none", color=colour)
 
 
 def _name_power(panel: "Axes") -> None:
@@ -305,57 +264,3 @@ def run_style(order: int) -> dict[str, Any]:
     """Return the line style of a run by its index."""
     dashes = DASHES[order // len(COLOURS) % len(DASHES)]
     return {"color": COLOURS[order % len(COLOURS)], "linestyle": dashes, "linewidth": 1.4}
-
-
-@contextmanager
-def plot_style(text: str) -> Iterator[None]:
-    """Apply the plot style, with fonts for the characters of this text."""
-    try:
-        import matplotlib.style
-    except ImportError:
-        raise UsageError("plot_needs_matplotlib") from None
-    families = choose_fonts(text)
-    # Publishers reject Type 3 fonts in a PDF, but most Chinese fonts can only be embedded as Type 3.
-    letters = {"font.family": families, "pdf.fonttype": 42 if len(families) == 1 else 3}
-    with matplotlib.style.context(["default", {**RC_PARAMS, **letters}]), warnings.catch_warnings():
-        # A character without a font is drawn as a box. The warning has no remedy.
-        warnings.filterwarnings("ignore", message="Glyph ")
-        yield
-
-
-def choose_fonts(text: str) -> list[str]:
-    """Return matplotlib's default font, followed by installed fonts for the characters it lacks."""
-    chosen, missing = _choose_known_fonts(text)
-    return _choose_known_fonts(text)[0] if missing and _register_new_fonts() else chosen
-
-
-@cache
-def _register_new_fonts() -> int:
-    """Register newly installed fonts and return their number. matplotlib caches its font list at first use."""
-    from matplotlib.font_manager import findSystemFonts, fontManager
-
-    new = set(findSystemFonts()) - {font.fname for font in fontManager.ttflist}
-    for path in sorted(new):
-        with suppress(RuntimeError, OSError, UnicodeError):  # skip unreadable fonts
-            fontManager.addfont(path)
-    return len(new)
-
-
-def _choose_known_fonts(text: str) -> tuple[list[str], set[int]]:
-    """Return fonts for this text, and the code points that no font has."""
-    from matplotlib.font_manager import findfont, fontManager
-    from matplotlib.ft2font import FT2Font
-
-    chosen = ["DejaVu Sans"]
-    missing = set(map(ord, text)) - FT2Font(findfont(chosen[0])).get_charmap().keys()
-    names = {font.name: font.fname for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
-    for name in sorted(
-        names, key=lambda name: (CHINESE_FONTS.index(name) if name in CHINESE_FONTS else len(CHINESE_FONTS), name)
-    ):
-        if not missing:
-            break
-        with suppress(RuntimeError, OSError):  # skip unreadable fonts
-            found = missing & FT2Font(names[name]).get_charmap().keys()
-            chosen += [name] if found else []
-            missing -= found
-    return chosen, missing

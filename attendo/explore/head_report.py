@@ -1,6 +1,5 @@
 """Input files and figure of `attendo heads`."""
 
-import io
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -11,18 +10,18 @@ import numpy as np
 from attendo.data.corpus_files import read_lines
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
-from attendo.explore.curves_figure import FAINT, INK
-from attendo.explore.gold_alignment import GoldLinks, parse_links
-from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
-from attendo.explore.head_strings import report_string
-from attendo.explore.heatmap_figure import (
-    add_fallback_fonts,
+from attendo.explore.figure_style import (
+    FAINT,
+    INK,
     attention_colormap,
     choose_language_and_fonts,
     draw_colour_bar,
-    paper_style,
+    plot_style,
+    save_map_figure,
 )
-from attendo.explore.i18n import Language
+from attendo.explore.gold_alignment import GoldLinks, parse_links
+from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
+from attendo.explore.i18n import Language, report_string
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,13 +42,9 @@ def draw_heads(report: HeadReport, order: HeadOrder, image_format: str, language
     language, families, warning = choose_language_and_fonts(
         [report_string(key, language) for key in named], language, image_format
     )
-    with paper_style(families):
-        file = io.BytesIO()
-        undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format)
+    with plot_style(families, maps=True):
         figure = build_heads_figure(report, order, language)
-        figure.savefig(file, format=image_format, metadata=undated, bbox_inches="tight", pad_inches=0.08)
-    picture = file.getvalue()
-    return (add_fallback_fonts(picture, families) if image_format == "svg" else picture), warning
+        return save_map_figure(figure, image_format, families, margin=0.08), warning
 
 
 def build_heads_figure(report: HeadReport, order: HeadOrder, language: Language = "en") -> "Figure":
@@ -105,8 +100,8 @@ def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
     layers, heads = grid.shape
     panel.pcolormesh(grid, cmap=attention_colormap(), vmin=0, vmax=top, edgecolors="white", linewidth=1.2)
     panel.set(xlim=(0, heads), ylim=(layers, 0))
-    panel.set_xticks([place + 0.5 for place in range(heads)], list(map(str, range(heads))))
-    panel.set_yticks([place + 0.5 for place in range(layers)], list(map(str, range(layers))))
+    panel.set_xticks([index + 0.5 for index in range(heads)], list(map(str, range(heads))))
+    panel.set_yticks([index + 0.5 for index in range(layers)], list(map(str, range(layers))))
     panel.xaxis.tick_top()
     panel.xaxis.set_label_position("top")
     panel.tick_params(length=0, pad=2.5, labelsize=8)
@@ -122,8 +117,8 @@ def _mark_best_head(panel: "Axes", report: HeadReport, label: str) -> None:
     from matplotlib.patches import Rectangle
 
     best = report.best
-    place = (best.head + 0.03, best.layer + 0.04)
-    panel.add_patch(Rectangle(place, 0.94, 0.92, fill=False, edgecolor=MARK_COLOUR, linewidth=1.6, clip_on=False))
+    corner = (best.head + 0.03, best.layer + 0.04)
+    panel.add_patch(Rectangle(corner, 0.94, 0.92, fill=False, edgecolor=MARK_COLOUR, linewidth=1.6, clip_on=False))
     note: dict[str, Any] = {"transform": panel.transAxes, "va": "top", "fontsize": 7.5, "color": MARK_COLOUR}
     layers = panel.get_ylim()[0]
     panel.text(0, -3 / 72 / (layers * CELL[1]), label, **note)
@@ -145,11 +140,11 @@ def read_sentences(
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
     for number, (text, *beside) in enumerate(_read_parallel_lines(paths), start=1):
-        said = beside[0] if beside else None
-        if not text.strip() or (said is not None and not said.strip()):
+        translation = beside[0] if beside else None
+        if not text.strip() or (translation is not None and not translation.strip()):
             continue
         links = _parse_gold(text, beside, unit, MessagePart("line_of_file", path=gold, line=number))
-        found.append(Sentence(text, said, links, MessagePart("line_of_file", path=source, line=number)))
+        found.append(Sentence(text, translation, links, MessagePart("line_of_file", path=source, line=number)))
     if gold is not None and not any(each.gold and each.gold.sure for each in found):
         raise DataError("no_sure_gold_link", path=gold)
     if not found:

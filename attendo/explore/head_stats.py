@@ -16,7 +16,6 @@ from attendo.model.head_scaling import sites
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel, TooLongError, eval_mode
-from attendo.text_model.alignment import AlignmentHead
 from attendo.text_model.length_batches import group_by_length
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair
 
@@ -109,17 +108,17 @@ class ForwardPass:
 
     @staticmethod
     def from_sentence(model: TextModel, sentence: Sentence, pair: EncodedPair) -> "ForwardPass":
-        gold, place = sentence.gold, sentence.location
+        gold, location = sentence.gold, sentence.location
         if gold is not None and sentence.target is None:
-            raise UsageError("gold_without_target_sentence", place=place)
+            raise UsageError("gold_without_target_sentence", place=location)
         before, begin = len(model.generation.source_prefix), len(model.generation.target_prefix)
         read = ForwardPass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
         if gold is None or gold.source_words is None or gold.target_words is None:
-            check_link_range(gold or GoldLinks(frozenset()), len(read.source_units), len(read.target_units), place)
+            check_link_range(gold or GoldLinks(frozenset()), len(read.source_units), len(read.target_units), location)
             return read
-        check_link_range(gold, len(gold.source_words), len(gold.target_words), place)
-        sources = map_tokens_to_words(model.source_tokenizer, sentence.source, gold.source_words, place)
-        targets = map_tokens_to_words(model.target_tokenizer, sentence.target or "", gold.target_words, place)
+        check_link_range(gold, len(gold.source_words), len(gold.target_words), location)
+        sources = map_tokens_to_words(model.source_tokenizer, sentence.source, gold.source_words, location)
+        targets = map_tokens_to_words(model.target_tokenizer, sentence.target or "", gold.target_words, location)
         return replace(read, source_units=[*[None] * before, *sources], target_units=[*[None] * begin, *targets])
 
     @property
@@ -168,8 +167,8 @@ class AttentionStats:
 
         network(batch.source_ids, batch.target_ids, batch.source_mask, tap=tap)
         for row, each in enumerate(passes):
-            self._add_agreement(each, total[row], {site: places[row] for site, places in looked.items()})
-            self._add_links(each, {site: places[row] for site, places in {**looked, **together}.items()})
+            self._add_agreement(each, total[row], {site: positions[row] for site, positions in looked.items()})
+            self._add_links(each, {site: positions[row] for site, positions in {**looked, **together}.items()})
 
     @property
     def last_layer_error_rate(self) -> float | None:
@@ -200,16 +199,16 @@ class AttentionStats:
             return
         meant = total[:count, :words].argmax(dim=-1)
         self._counted_tokens += count
-        for site, places in argmax_positions.items():
-            agreed = (places[:, :count] == meant).sum(dim=-1)
+        for site, positions in argmax_positions.items():
+            agreed = (positions[:, :count] == meant).sum(dim=-1)
             self._agreement_counts[site] = self._agreement_counts.get(site, torch.zeros_like(agreed)) + agreed
 
     def _add_links(self, forward_pass: ForwardPass, argmax_positions: dict[str, Int[Tensor, "H T"]]) -> None:
         """Count a link from each target token to its argmax source token, except </s>."""
         if forward_pass.gold is None:
             return
-        for site, places in argmax_positions.items():
-            for head, row in enumerate(places[:, : len(forward_pass.target_ids)].tolist()):
+        for site, positions in argmax_positions.items():
+            for head, row in enumerate(positions[:, : len(forward_pass.target_ids)].tolist()):
                 found = {
                     (forward_pass.source_units[source], target)
                     for source, target in zip(row, forward_pass.target_units, strict=True)
@@ -290,10 +289,6 @@ class HeadReport:
             raise DataError("no_alignable_target_token")
         return found
 
-    @property
-    def alignment_head(self) -> AlignmentHead:
-        return AlignmentHead(self.best.layer, self.best.head)
-
     def sort_field(self, order: HeadOrder) -> str:
         """Return the field that an order sorts by."""
         return self.alignment_metric if order == "alignment" else order
@@ -305,11 +300,11 @@ class HeadReport:
         name = self.sort_field(order)
         sign = -1 if name in _HIGHEST_FIRST else 1
 
-        def place(head: HeadStats) -> float:
+        def sort_value(head: HeadStats) -> float:
             value = getattr(head, name)
             return math.inf if value is None else sign * value
 
-        return sorted(self.heads, key=place)
+        return sorted(self.heads, key=sort_value)
 
     def as_json(self, order: HeadOrder) -> dict[str, Any]:
         best = self.best
@@ -332,59 +327,59 @@ class HeadReport:
 @torch.inference_mode()
 def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions: int = MAX_POSITIONS) -> HeadReport:
     """Return the statistics of every head over these sentences. The batch size does not affect them."""
-    given = list(sentences)
-    if not given:
+    sentences = list(sentences)
+    if not sentences:
         raise DataError("no_sentences_for_heads")
     check_has_encoder(model)
     network = model.network
     read = [
         ForwardPass.from_sentence(model, each, pair)
-        for each, pair in zip(given, _encode_pairs(model, given), strict=True)
+        for each, pair in zip(sentences, _encode_pairs(model, sentences), strict=True)
     ]
-    looks = AttentionStats()
+    stats = AttentionStats()
     with eval_mode(network):
         for group in group_by_length([each.length for each in read], max_positions):
-            looks.add(network, [read[number] for number in group])
+            stats.add(network, [read[number] for number in group])
     heads = tuple(
-        HeadStats(site=site, head=head, **looks.means(site, head))
+        HeadStats(site=site, head=head, **stats.means(site, head))
         for site in sites(network.config)
         for head in range(network.config.num_heads)
     )
     tokens = [sum(len(getattr(each.pair, side)) for each in read) for side in ("source", "target")]
-    return HeadReport(heads, len(given), tokens[0], tokens[1], looks.gold_links, looks.last_layer_error_rate)
+    return HeadReport(heads, len(sentences), tokens[0], tokens[1], stats.gold_links, stats.last_layer_error_rate)
 
 
 def _encode_pairs(model: TextModel, sentences: Sequence[Sentence]) -> list[EncodedPair]:
-    said = _generate_missing_targets(model, sentences)
+    targets = _generate_missing_targets(model, sentences)
     pairs = [
-        EncodedPair.encode(each.source, answer, model.generation, model.source_tokenizer, model.target_tokenizer)
-        for each, answer in zip(sentences, said, strict=True)
+        EncodedPair.encode(each.source, target, model.generation, model.source_tokenizer, model.target_tokenizer)
+        for each, target in zip(sentences, targets, strict=True)
     ]
-    longest = model.runtime.max_sequence_length
+    limit = model.runtime.max_sequence_length
     for each, pair in zip(sentences, pairs, strict=True):
         tokens = max(len(pair.source), len(pair.target)) - 1
-        if longest is not None and tokens > longest:
-            raise DataError("sentence_exceeds_model_length", place=each.location, tokens=tokens, limit=longest)
+        if limit is not None and tokens > limit:
+            raise DataError("sentence_exceeds_model_length", place=each.location, tokens=tokens, limit=limit)
     return pairs
 
 
 def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -> list[Any]:
     """Return the targets: the given text, or the model's greedy output."""
-    open_ones = [each for each in sentences if each.target is None]
+    without_target = [each for each in sentences if each.target is None]
     try:
-        answers = iter(model.generate([each.source for each in open_ones], **GREEDY_OPTIONS))
+        answers = iter(model.generate([each.source for each in without_target], **GREEDY_OPTIONS))
     except TooLongError as error:
-        reason = str(error).partition(" has ")[2] or str(error)
-        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].location, reason=reason) from None
+        location, tokens, limit = without_target[error.number].location, error.values["tokens"], error.values["limit"]
+        raise DataError("sentence_exceeds_model_length", place=location, tokens=tokens, limit=limit) from None
     return [next(answers).best if each.target is None else each.target for each in sentences]
 
 
 def check_text_length(model: TextModel, text: str) -> None:
     """Raise a `UsageError` if the text exceeds the model's maximum length. Inspection does not split text."""
     tokens = len(model.source_tokenizer.encode(text))
-    most = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
-    if tokens > most:
-        raise UsageError("text_exceeds_model_length", tokens=tokens, limit=most)
+    limit = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
+    if tokens > limit:
+        raise UsageError("text_exceeds_model_length", tokens=tokens, limit=limit)
 
 
 def check_has_encoder(model: TextModel) -> None:

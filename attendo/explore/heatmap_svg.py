@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
 from attendo.explore.attention_map import (
     CAPTION,
@@ -16,6 +16,7 @@ from attendo.explore.attention_map import (
     format_weight,
     is_strong,
     make_visible,
+    truncate,
 )
 
 FONTS = (
@@ -98,18 +99,18 @@ def _column_labels(attention: AttentionMap, layout: _SvgLayout) -> list[str]:
         x, y = layout.left + (column + 0.5) * layout.cell, layout.top - 8
         if layout.rotated_labels:
             x += layout.font * 0.3
-            place = f'class="ink column" font-size="{layout.font}" transform="rotate(-50 {x:.1f} {y:.1f})"'
+            attributes = f'class="ink column" font-size="{layout.font}" transform="rotate(-50 {x:.1f} {y:.1f})"'
         else:
-            place = f'class="ink column" font-size="{layout.font}" text-anchor="middle"'
-        labels.append(_text(_label(token), x, y, place, _INK))
+            attributes = f'class="ink column" font-size="{layout.font}" text-anchor="middle"'
+        labels.append(_text(_label(token), x, y, attributes, _INK))
     return labels
 
 
 def _row_labels(attention: AttentionMap, layout: _SvgLayout) -> list[str]:
-    place = f'class="ink row" font-size="{layout.font}" text-anchor="end"'
+    attributes = f'class="ink row" font-size="{layout.font}" text-anchor="end"'
     middle = layout.cell / 2 + layout.font * 0.36
     return [
-        _text(_label(token), layout.left - 10, layout.top + row * layout.cell + middle, place, _INK)
+        _text(_label(token), layout.left - 10, layout.top + row * layout.cell + middle, attributes, _INK)
         for row, token in enumerate(attention.rows)
     ]
 
@@ -129,25 +130,25 @@ def _cells(attention: AttentionMap, layout: _SvgLayout) -> list[str]:
             )
             if layout.shows_digits:
                 kind = ("weak", "strong")[is_strong(weight)]
-                place = f'class="digits {kind}" font-size="12" text-anchor="middle" pointer-events="none"'
+                attributes = f'class="digits {kind}" font-size="12" text-anchor="middle" pointer-events="none"'
                 ink = LIGHT_INKS[is_strong(weight)]
-                parts.append(_text(format_weight(weight), x + side / 2, y + side / 2 + 4.3, place, ink))
+                parts.append(_text(format_weight(weight), x + side / 2, y + side / 2 + 4.3, attributes, ink))
     return parts
 
 
 def _foot(layout: _SvgLayout) -> list[str]:
     """Return the colour scale and the caption."""
     start, y = _MARGIN + 14, layout.bottom + 22
-    place = f'class="muted" font-size="{_CAPTION_SIZE}"'
+    attributes = f'class="muted" font-size="{_CAPTION_SIZE}"'
     bar = [
         f'<rect class="q{step}" x="{start + step * 3:g}" y="{y:g}" width="3.2" height="10" fill="{LIGHT[step]}"/>'
         for step in range(TOP_LEVEL + 1)
     ]
     return [
-        _text("0", _MARGIN, y + 9.5, place, _MUTED),
+        _text("0", _MARGIN, y + 9.5, attributes, _MUTED),
         *bar,
-        _text("1", start + (TOP_LEVEL + 1) * 3 + 7, y + 9.5, place, _MUTED),
-        _text(CAPTION, _MARGIN, y + 34, place, _MUTED),
+        _text("1", start + (TOP_LEVEL + 1) * 3 + 7, y + 9.5, attributes, _MUTED),
+        _text(CAPTION, _MARGIN, y + 34, attributes, _MUTED),
     ]
 
 
@@ -156,8 +157,7 @@ def _text(text: str, x: float, y: float, attributes: str, ink: str) -> str:
 
 
 def _label(token: str) -> str:
-    label = make_visible(token)
-    return label if cell_len(label) <= _MAX_LABEL_CELLS else set_cell_size(label, _MAX_LABEL_CELLS - 1) + "…"
+    return truncate(make_visible(token), _MAX_LABEL_CELLS)
 
 
 def _text_width(text: str, font: int) -> float:

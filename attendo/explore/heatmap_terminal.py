@@ -1,6 +1,8 @@
 """A heat map for the terminal: coloured tiles with digits, and shade characters for output without colour."""
 
-from rich.cells import cell_len, set_cell_size
+from collections.abc import Iterable
+
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
@@ -9,21 +11,32 @@ from attendo.explore.attention_map import (
     CAPTION,
     DARK,
     DARK_INKS,
+    SHADES,
     AttentionMap,
     colour_level,
     format_weight,
     is_strong,
     make_visible,
+    truncate,
 )
 
 _MIN_WIDTH = 24
 _TILE = 4  # a shade and three digits
 _LABEL_LIMITS = (24, 16, 12, 9, 7)  # cells; labels are shortened before columns are omitted
-_SHADES = " ░▒▓█"
 
 
 def render_map_terminal(attention: AttentionMap, width: int) -> Text:
-    """Render the map in lines of at most `width` cells. Columns that do not fit are summed in one last column.
+    """Render the map with a caption in lines of at most `width` cells."""
+    lines, hidden = render_map_lines(attention, width)
+    if hidden:
+        mark = f"… {hidden} more column{'s, summed' if hidden > 1 else ','} under the last …"
+        lines.append(Text(truncate(mark, width), style="yellow"))
+    lines.append(Text(truncate(CAPTION, width), style="dim"))
+    return join_lines(lines)
+
+
+def render_map_lines(attention: AttentionMap, width: int) -> tuple[list[Text], int]:
+    """Return the lines of the map, and the number of columns that do not fit and are summed in one last column.
 
     The tiles set a dark background, because the colour of the terminal is unknown.
     """
@@ -40,12 +53,12 @@ def render_map_terminal(attention: AttentionMap, width: int) -> Text:
         columns = [*columns[:shown], "…"]
         rest = attention.weights[:, shown:].sum(axis=1).clip(max=1).tolist()
         matrix = [[*weights, left_out] for weights, left_out in zip(matrix, rest, strict=True)]
-    lines = [Text(_truncate(make_visible(attention.title), width), style="bold"), _header(columns, widths, margin)]
+    lines = [Text(truncate(make_visible(attention.title), width), style="bold"), _header(columns, widths, margin)]
     lines += [_row(label, weights, widths, margin) for label, weights in zip(rows, matrix, strict=True)]
-    if hidden:
-        mark = f"… {hidden} more column{'s, summed' if hidden > 1 else ','} under the last …"
-        lines.append(Text(_truncate(mark, width), style="yellow"))
-    lines.append(Text(_truncate(CAPTION, width), style="dim"))
+    return lines, hidden
+
+
+def join_lines(lines: Iterable[Text]) -> Text:
     return Text("\n", no_wrap=True, overflow="crop").join(lines)
 
 
@@ -66,12 +79,12 @@ def _column_widths(columns: list[str], room: int) -> list[int]:
 
 
 def _header(columns: list[str], widths: list[int], margin: int) -> Text:
-    labels = [_centre(_truncate(column, width), width) for column, width in zip(columns, widths, strict=True)]
+    labels = [_centre(truncate(column, width), width) for column, width in zip(columns, widths, strict=True)]
     return Text(" ".join([" " * margin, *labels]))
 
 
 def _row(label: str, weights: list[float], widths: list[int], margin: int) -> Text:
-    short = _truncate(label, margin)
+    short = truncate(label, margin)
     line = Text(" " * (margin - cell_len(short)) + short)
     for weight, width in zip(weights, widths, strict=True):
         ground = DARK[colour_level(weight)]
@@ -86,11 +99,7 @@ def _row(label: str, weights: list[float], widths: list[int], margin: int) -> Te
 
 
 def _shade(weight: float) -> str:
-    return _SHADES[min(int(weight * len(_SHADES) + 0.5), len(_SHADES) - 1)]
-
-
-def _truncate(label: str, width: int) -> str:
-    return label if cell_len(label) <= width else set_cell_size(label, width - 1) + "…"
+    return SHADES[min(int(weight * len(SHADES) + 0.5), len(SHADES) - 1)]
 
 
 def _centre(text: str, width: int) -> str:

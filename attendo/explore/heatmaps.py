@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from attendo.errors import UsageError
 from attendo.explore.attention_map import AttentionMap
 from attendo.explore.head_stats import AttentionType
-from attendo.explore.heatmap_figure import AXIS_STRINGS as AXES_WORDS
 from attendo.explore.heatmap_figure import MapAxisLabels
-from attendo.explore.i18n import LANGUAGES, Language, localise
+from attendo.explore.i18n import Language, localise, read_strings
 from attendo.text_model import TextModel
 from attendo.text_model.alignment import AlignmentHead
 from attendo.text_model.trace import Trace
@@ -19,18 +18,10 @@ MAX_COLUMNS = 8  # maps per row
 _STACKS = {"cross": ("decoder", "cross"), "encoder": ("encoder", "self"), "decoder": ("decoder", "self")}
 _AXES = {"cross": ("predicted", "source"), "encoder": ("source", "looked_at"), "decoder": ("predicted", "read")}
 
-MAP_STRINGS: dict[str, tuple[str, str]] = {
-    "mean": ("{0}, mean of heads", "{0}，各头平均"),
-    "head": ("{0}, head {1}", "{0}，头 {1}"),
-    "several": ("{0} maps, {1} to {2},", "{0} 张图（{1} 到 {2}）"),
-    "warning": ("warning: {0}", "警告：{0}"),
-    "written": ("{0} written to {1}", "{0}：已写入 {1}"),
-}
-
 
 def picture_strings(language: Language) -> list[str]:
     """Return all strings that a picture may contain besides tokens."""
-    return [each[LANGUAGES.index(language)] for words in (MAP_STRINGS, AXES_WORDS) for each in words.values()]
+    return [each[language] for table in ("maps", "axes") for each in read_strings()[table].values()]
 
 
 @dataclass(frozen=True)
@@ -73,9 +64,7 @@ class MapSelection:
     def describe(self, language: Language = "en") -> str:
         """Return a short description of the picture."""
         named = [self._title(layer, head, language) for layer in self.layers for head in self.heads]
-        return (
-            named[0] if len(named) == 1 else localise(MAP_STRINGS, "several", language, len(named), named[0], named[-1])
-        )
+        return named[0] if len(named) == 1 else localise("maps", "several", language, len(named), named[0], named[-1])
 
     def compute_maps(
         self, model: TextModel, text: str, target: str | None, language: Language = "en"
@@ -98,7 +87,7 @@ class MapSelection:
 
     def _title(self, layer: int, head: int | None, language: Language) -> str:
         stack, kind = _STACKS[self.attention_type]
-        return localise(MAP_STRINGS, "mean" if head is None else "head", language, f"{stack}.{layer}.{kind}", head)
+        return localise("maps", "mean" if head is None else "head", language, f"{stack}.{layer}.{kind}", head)
 
 
 def _parse_heads(text: str, count: int) -> tuple[int | None, ...]:

@@ -1,7 +1,10 @@
-"""Interface languages, lookup of bilingual strings, and errors in the chosen language."""
+"""Interface languages, the bilingual strings of strings.toml, and errors in the chosen language."""
 
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
 from typing import Literal
 
 from attendo.errors import AttendoError
@@ -9,12 +12,20 @@ from attendo.messages import SYSTEM_ERRORS
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
-StringTable = Mapping[str, tuple[str, str]]  # key: one string per language, in the order of LANGUAGES
 
 
-def localise(strings: StringTable, key: str, language: Language, *values: object) -> str:
+@cache
+def read_strings() -> dict[str, dict[str, dict[Language, str]]]:
+    """Return the strings by table, key and language."""
+    return tomllib.loads(Path(__file__).with_name("strings.toml").read_text("utf-8"))
+
+
+def localise(table: str, key: str, language: Language, *values: object) -> str:
     """Return the string of a key in a language, formatted with the values."""
-    return strings[key][LANGUAGES.index(language)].format(*values)
+    return read_strings()[table][key][language].format(*values)
+
+
+trace_string, report_string = partial(localise, "trace"), partial(localise, "heads")
 
 
 @contextmanager

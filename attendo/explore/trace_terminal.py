@@ -1,6 +1,5 @@
 """A trace as terminal output: an overview, or all values of one layer, head or step."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,11 +14,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from attendo.errors import UsageError
-from attendo.explore.attention_map import DARK, AttentionMap, colour_level, make_visible
+from attendo.explore.attention_map import DARK, SHADES, AttentionMap, colour_level, make_visible, truncate
 from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, find_formula
 from attendo.explore.formulas.formula import Formula
-from attendo.explore.heatmap_terminal import render_map_terminal
-from attendo.explore.i18n import Language
+from attendo.explore.heatmap_terminal import join_lines, render_map_lines
+from attendo.explore.i18n import Language, trace_string
 from attendo.explore.trace_text import (
     ELLIPSIS,
     ValueTable,
@@ -27,7 +26,6 @@ from attendo.explore.trace_text import (
     make_value_table,
     origin,
     token_labels,
-    trace_string,
 )
 from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
@@ -37,9 +35,7 @@ _LABEL = 14
 _MAX_ROWS, _BRIEF_ROWS = 12, 3
 _MAX_TOKENS = 60  # tokens, or predictions
 _ATTENTION = ("scores", "masked", "weights")
-_SHADES = " ░▒▓█"
 _MAX_BLOCK_ROWS, _MAX_BLOCK_COLUMNS = 24, 32  # per head; a line gives the number of omitted ones
-_MORE_COLUMNS = re.compile(r"… (\d+) more column")
 
 
 @dataclass(frozen=True)
@@ -88,8 +84,8 @@ def _heading(trace: Trace, language: Language) -> Iterator[RenderableType]:
     if not trace.masked:
         yield Text(trace_string("no_mask", language), "yellow")
     for site, scales in trace.heads.items():
-        told = ", ".join(f"{head} × {scale:g}" for head, scale in scales.items())
-        yield Text(f"{trace_string('scaled', language)}: {site}: {told}", "yellow")
+        factors = ", ".join(f"{head} × {scale:g}" for head, scale in scales.items())
+        yield Text(f"{trace_string('scaled', language)}: {site}: {factors}", "yellow")
 
 
 def _join_pieces(pieces: Sequence[str]) -> str:
@@ -243,9 +239,8 @@ def _indent(text: Text) -> RenderableType:
 
 
 def _fit(text: str, width: int, right: bool = False) -> str:
-    if cell_len(text) > width:
-        return set_cell_size(text, width - 1) + ELLIPSIS
-    return " " * (width - cell_len(text)) + text if right else set_cell_size(text, width)
+    short = truncate(text, width)
+    return " " * (width - cell_len(short)) + short if right else set_cell_size(short, width)
 
 
 def render_head_blocks(weights: Float64[np.ndarray, "H T S"], width: int, language: Language) -> Text:
@@ -262,19 +257,19 @@ def render_head_blocks(weights: Float64[np.ndarray, "H T S"], width: int, langua
     for key, more in (("more_rows", rows - shown_rows), ("more_columns", columns - shown_columns)):
         if more:
             lines.append(Text(f"  {trace_string(key, language, more)}", "yellow"))
-    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+    return join_lines(lines)
 
 
 def render_head_map(attention: AttentionMap, step: int | None, width: int, language: Language) -> Text:
     """Render one head with at most 24 rows, or only the row of `step`."""
     chosen = slice(0, _MAX_BLOCK_ROWS) if step is None else slice(step, step + 1)
     part = AttentionMap(attention.weights[chosen], attention.rows[chosen], attention.columns, attention.title)
-    lines = list(render_map_terminal(part, max(width, 24)).split("\n"))[:-1]  # the caller prints a caption
-    if found := _MORE_COLUMNS.match(lines[-1].plain):
-        lines[-1] = Text(trace_string("more_columns", language, found[1]), "yellow")
+    lines, hidden = render_map_lines(part, max(width, 24))  # the caller prints a caption
+    if hidden:
+        lines.append(Text(trace_string("more_columns", language, hidden), "yellow"))
     if step is None and len(attention.rows) > _MAX_BLOCK_ROWS:
         lines.append(Text(trace_string("more_rows", language, len(attention.rows) - _MAX_BLOCK_ROWS), "yellow"))
-    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+    return join_lines(lines)
 
 
 def _line(weights: Float64[np.ndarray, "H T S"], heads: range, row: int, columns: int, block: int) -> Text:
@@ -282,7 +277,7 @@ def _line(weights: Float64[np.ndarray, "H T S"], heads: range, row: int, columns
     for head in heads:
         line.append("  ")
         for weight in weights[head, row, :columns].tolist():
-            shade = _SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)]
+            shade = SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]
             colour = DARK[colour_level(weight)]
             # The shade has the colour of its background: invisible with colour, visible without.
             line.append(shade * 2, Style(color=colour, bgcolor=colour))

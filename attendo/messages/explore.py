@@ -56,10 +56,6 @@ MESSAGES: dict[str, Message] = {
         "这些训练没有指标 {metric}{suggestion}；可用的指标：{metrics}",
         {"metrics": {"none": "无"}},
     ),
-    "plot_needs_matplotlib": Message(
-        "attendo plot needs matplotlib: pip install 'attendo[plot]'",
-        "attendo plot 需要 matplotlib：pip install 'attendo[plot]'",
-    ),
     "no_sentences_for_heads": Message(
         "heads are measured on sentences, and there are none: give lines that are not empty",
         "没有可用来测量注意力头的句子：请给出非空的行",
@@ -75,9 +71,6 @@ MESSAGES: dict[str, Message] = {
         "{place} has {tokens} tokens; the model reads at most {limit}: leave the line out",
         "{place}有 {tokens} 个词元，模型最多读 {limit} 个：请去掉这一行",
         {"place": {"a sentence": "某个句子"}},
-    ),
-    "sentence_unreadable_by_model": Message(
-        "{place} has {reason}", "{place}有 {reason}", {"place": {"a sentence": "某个句子"}}
     ),
     "token_word_length_mismatch": Message(
         "{place}: the model's tokens have {token_characters} characters and the words of the line {word_characters}, so that links between words cannot be used: give links between its tokens (--links tokens)",
@@ -133,9 +126,6 @@ MESSAGES: dict[str, Message] = {
     "attention_maps_not_comparable": Message(
         "a picture is of one or several maps over the same tokens: got {count} maps",
         "一张图片需要一张或多张基于相同词元的注意力图：实际有 {count} 张",
-    ),
-    "no_attention_maps": Message(
-        "a page of heat maps needs at least one attention map: got 0", "热图页面至少需要一张注意力图：实际有 0 张"
     ),
     "matplotlib_missing": Message(
         "{command} needs matplotlib: pip install 'attendo[plot]'",

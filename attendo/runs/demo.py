@@ -12,8 +12,8 @@ from attendo.data.batch import Example, collate
 from attendo.demo_task import STUDY_SENTENCES, AlignedPair, BuiltinTask
 from attendo.explore.attention_map import AttentionMap
 from attendo.explore.gold_alignment import HeadScore, HeadScores
-from attendo.explore.heatmap_html import render_maps_html
 from attendo.explore.heatmap_svg import render_map_svg
+from attendo.explore.trace_html import OpenMap, render_trace_html
 from attendo.runs.config import RunConfig
 from attendo.text_model import TextModel, Trace, eval_mode
 
@@ -138,14 +138,11 @@ def select_best_map(trace: Trace, head: HeadScore) -> AttentionMap:
 
 
 def write_pictures(folder: Path, trace: Trace, head: HeadScore, facts: Sequence[tuple[str, str]]) -> list[Path]:
-    """Write the best head as an SVG, and all heads as a standalone HTML page."""
-    best, maps = select_best_map(trace, head), make_attention_maps(trace)
-    heading = f"{EXAMPLE_SENTENCE} → {' '.join(trace.target_pieces[:-1])}"
+    """Write the best head as an SVG, and the trace as a standalone HTML page that shows this head first."""
+    first = OpenMap(f"decoder.{head.layer}.cross", head.head)
     pictures = {
-        folder / "attention.svg": render_map_svg(best),
-        folder / "attention.html": render_maps_html(
-            [best, *(each for each in maps if each.title != best.title)], heading, facts
-        ),
+        folder / "attention.svg": render_map_svg(select_best_map(trace, head)),
+        folder / "attention.html": render_trace_html(trace, facts=facts, first=first),
     }
     for path, content in pictures.items():
         path.write_text(content, "utf-8")

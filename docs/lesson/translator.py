@@ -115,7 +115,12 @@ def keep(made: Translator, folder: Path) -> None:
 def made_from() -> str:
     """A fingerprint of everything that a trained network depends on."""
     grammar = Path(demo_task.__file__).parent
-    files = [Path(__file__), *sorted((HERE / "code").glob("*.py")), *sorted(grammar.glob("*.py"))]
+    files = [
+        Path(__file__),
+        *sorted((HERE / "code").glob("*.py")),
+        *sorted(grammar.glob("*.py")),
+        grammar / "lexicon.toml",
+    ]
     whole = hashlib.sha256(torch.__version__.encode())
     for file in files:
         whole.update(file.read_bytes())

@@ -15,13 +15,14 @@ class Formula:
     """A computation step, or a fact about it with numbers from a run."""
 
     name: str  # key in the catalogue and in a trace
-    spec_ids: tuple[str, ...]  # ids in the specification, A1 to K8
+    spec_ids: Sequence[str]  # ids in the specification, A1 to K8
     text: str  # one line; {x} is the letter of the input
     en: str  # explanation in one sentence
     zh: str
     symbols: str = ""  # keys of the glossary, separated by spaces
     shapes: str = ""  # format of the operand shapes: "{0}·{1} + {2}"
     numbers: Callable[[Trace], str] | None = None  # numbers of a run; "" if the model lacks it
+    training_only: bool = False  # a trace has no numbers for it
 
     def render(self, letter: str = "X") -> str:
         return self.text.replace("{x}", letter)
@@ -60,5 +61,5 @@ def entropies(weights: Tensor) -> Tensor:
     return -torch.special.xlogy(weights, weights).sum(dim=-1).mean(dim=-1)
 
 
-def format_row(numbers: list[float]) -> str:
-    return ", ".join(f"{each:.2f}" for each in numbers)
+def format_first(numbers: list[float], count: int = 4) -> str:
+    return ", ".join(f"{each:.2f}" for each in numbers[:count]) + (" …" if len(numbers) > count else "")

@@ -8,7 +8,7 @@ import pytest
 from late_import import needs
 from tiny import Command, tiny_model, without_source
 
-from attendo.explore import heatmap_figure
+from attendo.explore import figure_style
 from attendo.text_model import load
 
 pytestmark = needs("matplotlib")
@@ -96,7 +96,7 @@ def test_the_map_is_that_of_the_trace(model_folder: Path) -> None:
 
 
 def test_letters_without_a_font_are_told(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
     done = attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "-o", "x.png")
     assert done.code == 0
     assert done.errors.startswith("warning: no font that is installed here has 猫 (\\u732B)")
@@ -140,7 +140,7 @@ def test_the_picture_and_its_message_are_in_chinese(attendo: Command, model_fold
 def test_without_a_chinese_font_the_words_are_english_and_it_is_said(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
     asked = ["plot-attention", model_folder, "the cat", "--target", "NLP", "--lang", "zh"]
     done = attendo(*asked, "-o", "x.png")
     assert "警告：本机没有中文字体：图中的说明改用英文" in done.errors

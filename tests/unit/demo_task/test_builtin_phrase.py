@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from attendo.demo_task.lexicon import CLASSES, Matches, nouns
 from attendo.demo_task.noun_phrases import a, several, that, the, those
-from attendo.demo_task.nouns import CLASSES, Matches, nouns
 from attendo.demo_task.phrase import name_combination, phrase, weave
 from attendo.demo_task.words import adjective, article, verb, with_ed, with_ing, with_s
 
@@ -53,7 +53,7 @@ def test_determiners_and_numbers_take_the_measure_word_of_the_noun() -> None:
     assert that(BOOK).chinese == ("那本", "书")
     assert those(BOOK).chinese == ("那些", "书")
     assert a(BOOK, adjective("old older", "旧")).english == ("an", "old", "book")
-    three = several(("three", "三"), BOOK)
+    three = several(phrase("three", "三"), BOOK)
     assert (three.english, three.chinese, three.links) == (
         ("three", "books"),
         ("三", "本", "书"),

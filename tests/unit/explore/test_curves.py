@@ -13,19 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.errors import DataError, UsageError
-from attendo.explore import curves_figure as curves_style
+from attendo.explore import figure_style
 from attendo.explore.curves import History, read_histories
 from attendo.explore.curves_figure import (
     COLOURS,
     MAX_POINTS,
     build_curves_figure,
-    choose_fonts,
     downsample,
     draw_curves,
-    plot_style,
     run_style,
     smoothing_window,
 )
+from attendo.explore.figure_style import choose_fonts, plot_style
 
 
 def step_line(number: int, **changes: Any) -> dict[str, Any]:
@@ -215,7 +214,7 @@ def test_every_metric_has_a_panel_with_its_name_and_its_unit(tmp_path: Path) -> 
 
 def test_the_chosen_metrics_are_drawn_in_their_order(tmp_path: Path) -> None:
     run = history(tmp_path, LINES)
-    with plot_style(""):
+    with plot_style(["DejaVu Sans"]):
         titles = [
             panel.get_title(loc="left") for panel in build_curves_figure([run], ["bleu", "loss", "bleu"], "step").axes
         ]
@@ -327,7 +326,7 @@ def test_chinese_names_are_drawn_with_a_font_that_has_them(tmp_path: Path) -> No
 
     assert choose_fonts("plain text, é") == ["DejaVu Sans"]
     chosen = choose_fonts("base 英译中")
-    if curves_style._choose_known_fonts("英译中")[1]:
+    if figure_style._choose_known_fonts("英译中")[1]:
         pytest.skip("no Chinese font is installed")
     charmaps = [FT2Font(findfont(name)).get_charmap().keys() for name in chosen[1:]]
     assert set(map(ord, "英译中")) <= set().union(*charmaps)
@@ -339,7 +338,7 @@ def test_letters_that_no_font_has_make_no_noise(tmp_path: Path, monkeypatch: pyt
 
     own = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
     monkeypatch.setattr(fontManager, "ttflist", own)
-    monkeypatch.setattr(curves_style, "_register_new_fonts", lambda: 0)
+    monkeypatch.setattr(figure_style, "_register_new_fonts", lambda: 0)
     assert choose_fonts("中") == ["DejaVu Sans"]
     assert draw_curves([history(tmp_path, LINES, "中")], ["lr"], "step", "png")
 
@@ -356,15 +355,15 @@ def test_a_font_that_was_installed_after_matplotlib_was_first_used_is_found(monk
     monkeypatch.setattr(manager.fontManager, "ttflist", [entry])
     monkeypatch.setattr(manager, "findfont", lambda _name: known)
     monkeypatch.setattr(manager, "findSystemFonts", lambda: [known, new, "/nowhere.ttf"])
-    curves_style._register_new_fonts.cache_clear()
+    figure_style._register_new_fonts.cache_clear()
     assert choose_fonts(chr(lacking)) == ["DejaVu Sans", "STIXNonUnicode"]
-    curves_style._register_new_fonts.cache_clear()
+    figure_style._register_new_fonts.cache_clear()
 
 
 def test_without_matplotlib_the_way_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = history(tmp_path, LINES)
     monkeypatch.setitem(sys.modules, "matplotlib.style", None)
-    with pytest.raises(UsageError, check=has_code("plot_needs_matplotlib")):
+    with pytest.raises(UsageError, check=has_code("matplotlib_missing", command="attendo plot")):
         draw_curves([run], [], "step", "png")
 
 

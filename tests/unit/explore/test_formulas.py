@@ -10,12 +10,12 @@ from attendo.explore.formulas.catalogue import (
     CATALOGUE,
     FACTS,
     GLOSSARY,
+    STEPS,
     bind_formula,
     catalogue_json,
     evaluate_facts,
     explain_symbols,
 )
-from attendo.explore.formulas.steps import STEPS
 from attendo.explore.i18n import LANGUAGES
 
 # How many rows the list of what must be seen has of each kind.

@@ -147,7 +147,7 @@ def test_the_error_rate_is_against_gold_and_the_best_head_has_the_lowest(
     assert (report.alignment_metric, report.gold_links) == ("error_rate", 2)
     # The last layer looks half at 0 2 2 and half at the end: of equal weights the first counts.
     assert report.last_layer_error_rate == pytest.approx(0)
-    assert (report.alignment_head.layer, report.alignment_head.head) == (1, 0)
+    assert (report.best.layer, report.best.head) == (1, 0)
 
 
 def test_a_head_that_rests_on_the_end_agrees_with_nobody(model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,9 @@ def test_what_cannot_be_measured_is_told(model: TextModel) -> None:
     ):
         measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", GoldLinks(frozenset({(9, 0)})))])
     learned = tiny_model(positions="learned", max_length=5)
-    with pytest.raises(DataError, check=has_code("sentence_unreadable_by_model", place="dev line 2")):
+    with pytest.raises(
+        DataError, check=has_code("sentence_exceeds_model_length", place="dev line 2", tokens=5, limit=4)
+    ):
         measure_heads(learned, [Sentence("I love NLP"), Sentence("I saw the small cat", location="dev line 2")])
     with pytest.raises(
         DataError, check=has_code("sentence_exceeds_model_length", place="dev line 2", tokens=5, limit=4)

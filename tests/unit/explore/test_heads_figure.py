@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 import pytest
 from late_import import needs
 
+from attendo.explore.figure_style import plot_style
 from attendo.explore.head_report import build_heads_figure, draw_heads
 from attendo.explore.head_stats import HeadOrder, HeadReport, HeadStats
-from attendo.explore.heatmap_figure import paper_style
 
 pytestmark = needs("matplotlib")
 
@@ -48,7 +48,7 @@ def test_alignment_is_shown_where_there_is_any() -> None:
 
 
 def test_the_frame_is_around_the_best_head() -> None:
-    with paper_style(["DejaVu Sans"]):
+    with plot_style(["DejaVu Sans"], maps=True):
         figure = build_heads_figure(report(), "entropy")
     (frame,) = figure.axes[2].patches
     assert (int(frame.get_x()), int(frame.get_y())) == (2, 1)
@@ -57,13 +57,13 @@ def test_the_frame_is_around_the_best_head() -> None:
 
 @pytest.mark.parametrize(("order", "top"), [("entropy", 1.5), ("distance", 10.0), ("diagonality", 1.0)])
 def test_shares_end_at_one_and_the_rest_at_the_largest(order: HeadOrder, top: float) -> None:
-    with paper_style(["DejaVu Sans"]):
+    with plot_style(["DejaVu Sans"], maps=True):
         figure = build_heads_figure(report(), order)
     assert figure.axes[0].collections[0].get_clim() == pytest.approx((0, top))
 
 
 def test_many_heads_stand_below_each_other() -> None:
-    with paper_style(["DejaVu Sans"]):
+    with plot_style(["DejaVu Sans"], maps=True):
         wide, tall = (build_heads_figure(report(heads=heads), "entropy").get_size_inches() for heads in (8, 16))
     assert wide[0] > wide[1]
     assert tall[0] < wide[0]

@@ -9,16 +9,10 @@ from error_codes import has_code
 from late_import import needs
 
 from attendo.errors import UsageError
-from attendo.explore import curves_figure, heatmap_figure
+from attendo.explore import figure_style
 from attendo.explore.attention_map import AttentionMap
-from attendo.explore.heatmap_figure import (
-    FontChooser,
-    MapAxisLabels,
-    build_maps_figure,
-    draw_maps,
-    paper_style,
-    require_matplotlib,
-)
+from attendo.explore.figure_style import FontChooser, plot_style, require_matplotlib
+from attendo.explore.heatmap_figure import MapAxisLabels, build_maps_figure, draw_maps
 
 pytestmark = needs("matplotlib")
 
@@ -78,7 +72,7 @@ def test_every_map_of_a_grid_has_its_title_and_tokens_stand_at_the_edges() -> No
 @pytest.mark.parametrize("count", [3, 30, 90])
 def test_the_picture_grows_with_the_tokens_and_labels_fit_their_cells(count: int) -> None:
     tokens = tuple(f"token{n}" for n in range(count))
-    with paper_style(["DejaVu Sans"]):
+    with plot_style(["DejaVu Sans"], maps=True):
         figure = build_maps_figure([attention(tokens, tokens)], AXIS, 1, FontChooser(("DejaVu Sans",), ""))
         panel = figure.axes[0]
         figure.draw_without_rendering()
@@ -98,7 +92,7 @@ def test_a_large_grid_is_not_drawn_cell_by_cell(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
     letters = FontChooser.for_texts(["猫", "cat", "\U00012345", "▁猫"])
     assert letters.missing == "猫\U00012345"
     assert letters.escape_missing("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
@@ -107,28 +101,28 @@ def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(mo
     picture, warning = draw_maps([attention()], AXIS, 1, "png")
     assert picture.startswith(b"\x89PNG")
     assert "我 (\\u6211) 爱 (\\u7231): written as codes" in warning
-    with paper_style(["DejaVu Sans"]):
+    with plot_style(["DejaVu Sans"], maps=True):
         figure = build_maps_figure([attention()], AXIS, 1, FontChooser.for_texts(ROWS))
     assert [each.get_text() for each in figure.axes[0].get_yticklabels()] == ["\\u6211", "\\u7231", "</s>"]
 
 
 def test_an_svg_keeps_even_letters_that_no_font_here_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heatmap_figure, "choose_fonts", lambda text: ["DejaVu Sans"])
+    monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
     picture, warning = draw_maps([attention()], AXIS, 1, "svg")
     assert (warning, "我" in texts(picture)) == ("", True)
 
 
 def test_installed_fonts_are_found_for_chinese() -> None:
-    if not set(curves_figure.choose_fonts("我 爱 自然 语言 处理")) & set(curves_figure.CHINESE_FONTS):
+    if not set(figure_style.choose_fonts("我 爱 自然 语言 处理")) & set(figure_style.CHINESE_FONTS):
         pytest.skip("no Chinese font is installed")
     letters = FontChooser.for_texts(["我 爱 自然 语言 处理"])
     assert (letters.missing, letters.warning()) == ("", "")
-    assert set(letters.families) & set(curves_figure.CHINESE_FONTS)
+    assert set(letters.families) & set(figure_style.CHINESE_FONTS)
 
 
 def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:
     def top(*weights: float) -> float:
-        with paper_style(["DejaVu Sans"]):
+        with plot_style(["DejaVu Sans"], maps=True):
             one = AttentionMap([list(weights)], ["a"], [str(n) for n in range(len(weights))], "x")
             figure = build_maps_figure([one], AXIS, 1, FontChooser(("DejaVu Sans",), ""))
         return float(figure.axes[-1].get_ylim()[1])
@@ -140,7 +134,7 @@ def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:
 def test_maps_over_other_tokens_do_not_share_a_picture() -> None:
     for maps in ([], [attention(), attention(("x",))]):
         with (
-            paper_style(["DejaVu Sans"]),
+            plot_style(["DejaVu Sans"], maps=True),
             pytest.raises(UsageError, check=has_code("attention_maps_not_comparable", count=len(maps))),
         ):
             build_maps_figure(maps, AXIS, 2, FontChooser(("DejaVu Sans",), ""))

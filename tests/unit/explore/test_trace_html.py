@@ -52,10 +52,13 @@ def test_maps_have_the_weights() -> None:
 def test_tokens_stay_text() -> None:
     words = Words.build(["a b c"], symbols=[HOSTILE])
     model = TextModel(StoredModel(Transformer(ModelConfig(**SIZES, vocab_size=words.vocab_size)), words, words))
-    text = render_trace_html(model.trace(f"a {HOSTILE}", f"{HOSTILE} b"))
+    text = render_trace_html(model.trace(f"a {HOSTILE}", f"{HOSTILE} b"), facts=[(HOSTILE, HOSTILE)])
     assert "<img" not in text
     assert "<bdi>&lt;/script&gt;&lt;img/src=x/onerror=alert(1)&gt;&amp;amp;</bdi>" in text
     assert text.count("<script") == text.count("</script>") == 2
+    data = text.split('id="data">')[1].split("</script>")[0]
+    assert not set("<>&") & set(data)
+    assert HOSTILE in json.loads(data)["sites"]["decoder.0.cross"]["rows"]
 
 
 def test_nothing_is_loaded_and_only_this_script_runs() -> None:

@@ -11,8 +11,9 @@ from rich.console import Console
 from tiny import tiny_model
 
 from attendo.errors import UsageError
+from attendo.explore.i18n import read_strings
 from attendo.explore.trace_terminal import TraceView, render_trace
-from attendo.explore.trace_text import TRACE_STRINGS, format_number, make_value_table, token_labels
+from attendo.explore.trace_text import format_number, make_value_table, token_labels
 from attendo.text_model import Trace
 
 LONG = " ".join(["the cat sat"] * 22)
@@ -105,7 +106,8 @@ def test_a_reader_of_chinese_reads_chinese() -> None:
     model = tiny_model()
     trace = model.trace("the xylophone sat", "猫 坐", heads={"decoder.0.cross": {1: 0.0}}, masked=False)
     text = told(trace, language="zh")
-    english = [words[0] for words in TRACE_STRINGS.values() if len(words[0]) > 12 and words[0] != words[1]]
+    strings = read_strings()["trace"].values()
+    english = [each["en"] for each in strings if len(each["en"]) > 12 and each["en"] != each["zh"]]
     assert not [words for words in english if words in text]
     assert "词表中没有，按 <unk> 读入: xylophone" in text
     assert "解码器的掩码已关闭" in text

@@ -121,8 +121,11 @@ def test_pictures_are_written_and_named(model: TextModel, tmp_path: Path) -> Non
     assert [path.name for path in pictures] == ["attention.svg", "attention.html"]
     assert pictures[0].read_text("utf-8").startswith("<svg")
     page = pictures[1].read_text("utf-8")
-    for title in ("decoder layer 0, head 0", "decoder layer 0, head 1", "decoder layer 1, head 1", "exact match"):
-        assert title in page
+    assert '<th scope="row">exact match</th><td>1%</td>' in page
+    for layer in (0, 1):
+        assert f'data-site="decoder.{layer}.cross" data-first="{1 - layer}"' in page
+    (opened,) = (section for section in page.split("<details")[1:] if section.startswith(" open") and "maps" in section)
+    assert 'data-site="decoder.0.cross" data-first="1"' in opened
 
 
 def test_another_seed_draws_other_sentences() -> None:
