@@ -9,7 +9,6 @@ in the manifest before it is used.
 
 import hashlib
 import json
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,15 +52,10 @@ def save_model(folder: Path, model: StoredModel) -> None:
     folder = folder.resolve()
     if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("not_a_model_folder", folder=folder)
-    new = folder.with_name(f".tmp-{folder.name}")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    try:
+    size = sum(weight.nbytes for weight in model.network.parameters())
+    with atomic_files.temporary_folder(folder, size) as new:
         _write_model(new, model)
-        _replace_folder(new, folder)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
+        atomic_files.replace_folder(folder, new)
 
 
 def _write_model(new: Path, model: StoredModel) -> None:
@@ -84,8 +78,6 @@ def _write_model(new: Path, model: StoredModel) -> None:
         model.source_tokenizer.save(new, "source")
         model.target_tokenizer.save(new, "target")
     write_manifest(new, FORMAT, VERSION)
-    for path in (*new.iterdir(), new):
-        atomic_files.sync(path)
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
@@ -158,8 +150,7 @@ def write_manifest(folder: Path, format_name: str, version: int, facts: dict[str
 def check_manifest(folder: Path, format_name: str, version: int) -> dict[str, Any]:
     """Return the manifest of a folder after checking that every file is present and unchanged."""
     path = folder / "manifest.json"
-    if not folder.exists() and _backup_path(folder).is_dir():  # a save was killed between its two renames
-        _backup_path(folder).rename(folder)
+    atomic_files.restore_folder(folder)
     if not folder.is_dir():
         raise ModelError("model_folder_not_found", folder=folder)
     if format_name == FORMAT and not path.exists() and not (folder / "weights.safetensors").exists():
@@ -241,30 +232,6 @@ def tensor_mismatches(expected: Mapping[str, Tensor], found: Mapping[str, Tensor
         if there.shape != meant.shape:
             faults.append(f"{name} is {list(there.shape)}, the network needs {list(meant.shape)}")
     return sorted(faults)
-
-
-def _replace_folder(new: Path, folder: Path) -> None:
-    old = _backup_path(folder)
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-    new.rename(folder)
-    atomic_files.sync(folder.parent)
-    remove_backup(folder)
-
-
-def remove_backup(folder: Path) -> None:
-    """Remove the earlier folder if the new one is in place.
-
-    A process may be killed after the rename and before this removal.
-    """
-    if folder.exists():
-        shutil.rmtree(_backup_path(folder), ignore_errors=True)
-
-
-def _backup_path(folder: Path) -> Path:
-    """Return the path of the earlier folder until the new one is in place."""
-    return folder.with_name(f".old-{folder.name}")
 
 
 def _format_value(value: object) -> str:

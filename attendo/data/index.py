@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from attendo import atomic_files
 from attendo.data.shards import DamagedDataError, ShardRecord
 from attendo.errors import DataError, UsageError
 from attendo.settings import Settings
@@ -72,6 +73,7 @@ def write_index(folder: Path, index: Index) -> None:
 def read_index(folder: Path) -> tuple[Index, str]:
     """Return the index and its checksum. Raise `DataError` if it is missing, damaged or of another version."""
     path = folder / INDEX_FILE
+    atomic_files.restore_folder(folder)
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:

@@ -29,20 +29,13 @@ def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
     if not isinstance(before, dict) or (before.get("layer"), before.get("head")) != (best.layer, best.head):
         scores.pop(_DEMO_ACCURACY, None)
     scores[ALIGNMENT_HEAD] = entry
-    new = folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
-    atomic_files.remove(new)
-    try:
-        with atomic_files.explain_disk_full(new, sum(path.stat().st_size for path in folder.iterdir())):
-            _copy(folder, new, listed, scores)
-    except BaseException:
-        atomic_files.remove(new)
-        raise
-    _swap_folders(new, folder)
+    with atomic_files.temporary_folder(folder, sum(path.stat().st_size for path in folder.iterdir())) as new:
+        _copy(folder, new, listed, scores)
+        atomic_files.replace_folder(folder, new)
     return entry
 
 
 def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any]) -> None:
-    new.mkdir()
     for name in listed:
         shutil.copy2(folder / name, new / name)
     atomic_files.write(new / _SCORES, (json.dumps(scores, indent=2, ensure_ascii=False) + "\n").encode())
@@ -51,19 +44,3 @@ def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any
     for path in folder.iterdir():
         if path.name not in (*listed, _MANIFEST):
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
-    for path in (*(each for each in new.iterdir() if each.is_file()), new):
-        atomic_files.sync(path)
-
-
-def _swap_folders(new: Path, folder: Path) -> None:
-    """Replace `folder` by `new`. After a kill between the two moves, `check_manifest` restores the old folder."""
-    old = folder.with_name(f".old-{folder.name}")
-    atomic_files.remove(old)
-    atomic_files.move(folder, old)
-    try:
-        atomic_files.move(new, folder)
-    except OSError:
-        atomic_files.move(old, folder)
-        raise
-    atomic_files.sync(folder.parent)
-    atomic_files.remove(old)

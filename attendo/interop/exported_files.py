@@ -25,11 +25,10 @@ def new_export(goal: Path) -> Iterator[Path]:
     """Yield a staging folder. On success it becomes `goal` and replaces an earlier export."""
     goal = goal.resolve()
     _check_folder(goal)
-    with _staging_folder(goal) as place:
-        yield place
-        _sync_folder(place)
+    with atomic_files.exclusive_target(goal), atomic_files.temporary_folder(goal) as new:
+        yield new
         _check_folder(goal)  # again: `goal` may have changed during the write
-        _replace(place, goal)
+        atomic_files.replace_folder(goal, new)
 
 
 @contextmanager
@@ -37,24 +36,10 @@ def new_package(goal: Path) -> Iterator[Path]:
     """Yield a staging folder. On success its file with the name of `goal` replaces an earlier package."""
     goal = goal.resolve()
     _check_file(goal)
-    with _staging_folder(goal) as place:
-        yield place
-        atomic_files.sync(place / goal.name)
+    with atomic_files.exclusive_target(goal), atomic_files.temporary_folder(goal) as new:
+        yield new
         _check_file(goal)
-        atomic_files.move(place / goal.name, goal)
-        atomic_files.sync(goal.parent)
-
-
-@contextmanager
-def _staging_folder(goal: Path) -> Iterator[Path]:
-    place = goal.with_name(f"{atomic_files.TEMPORARY_PREFIX}{goal.name}")
-    with atomic_files.explain_disk_full(goal, 0), atomic_files.exclusive_target(goal):
-        atomic_files.remove(place)
-        try:
-            place.mkdir()
-            yield place
-        finally:
-            atomic_files.remove(place)
+        atomic_files.move_into_place(new / goal.name, goal)
 
 
 def _check_folder(goal: Path) -> None:
@@ -77,27 +62,6 @@ def _check_file(goal: Path) -> None:
         if any(Path(name).name == "certificate.json" for name in package.namelist()):
             return
     raise UsageError("output_not_exported_package", path=goal)
-
-
-def _sync_folder(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        atomic_files.sync(path)
-    atomic_files.sync(folder)
-
-
-def _replace(staged: Path, goal: Path) -> None:
-    old = goal.with_name(f".old-{goal.name}")  # the path that `check_manifest` looks for
-    if goal.exists():
-        atomic_files.remove(old)
-        atomic_files.move(goal, old)
-    try:
-        atomic_files.move(staged, goal)
-    except BaseException:  # also on a signal
-        if old.exists() and not goal.exists():
-            atomic_files.move(old, goal)
-        raise
-    atomic_files.sync(goal.parent)
-    atomic_files.remove(old)
 
 
 def model_max_length(model: TextModel) -> int:
