@@ -7,7 +7,6 @@ The folder contains no code. It is written to a temporary folder and renamed. Ev
 in the manifest before it is used.
 """
 
-import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,14 +16,14 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from attendo import atomic_files
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.model_files import parse_json, read_bytes, read_json
-from attendo.text import Tokenizer, load_tokenizer
+from attendo.model_files import checksum_file, json_sha256, parse_json, read_bytes, read_json, write_json
+from attendo.text import Tokenizer, load_tokenizer, save_tokenizers
 from attendo.text.model_card import TrainedModelCard
 
 FORMAT = "attendo.model"
@@ -59,24 +58,20 @@ def save_model(folder: Path, model: StoredModel) -> None:
 
 
 def _write_model(new: Path, model: StoredModel) -> None:
-    _write_json(new / "config.json", model.network.config.model_dump(mode="json"))
-    _write_json(new / "generation.json", model.generation)
-    _write_json(new / "scores.json", model.scores)
+    write_json(new / "config.json", model.network.config.model_dump(mode="json"))
+    write_json(new / "generation.json", model.generation)
+    write_json(new / "scores.json", model.scores)
     if model.sample:
         _write_sample(new / SAMPLE, model.sample)
     if model.about:
-        _write_json(new / ABOUT, model.about)
+        write_json(new / ABOUT, model.about)
     # named_parameters lists a tied embedding once, so it is stored once.
     weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
     try:
         save_file(weights, new / "weights.safetensors")
     except SafetensorError as error:
         raise AttendoError("weights_write_failed", path=new / "weights.safetensors", reason=error) from None
-    if model.source_tokenizer is model.target_tokenizer:
-        model.source_tokenizer.save(new, "joint")
-    else:
-        model.source_tokenizer.save(new, "source")
-        model.target_tokenizer.save(new, "target")
+    save_tokenizers(new, model.source_tokenizer, model.target_tokenizer)
     write_manifest(new, FORMAT, VERSION)
 
 
@@ -142,9 +137,9 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, format_name: str, version: int, facts: dict[str, Any] | None = None) -> None:
     """Write the size and SHA-256 of every file in the folder, and optional `facts`."""
-    files = {path.name: _checksum_file(path) for path in sorted(folder.iterdir())}
+    files = {path.name: checksum_file(path) for path in sorted(folder.iterdir())}
     content = {"format": format_name, "version": version, **({"facts": facts} if facts else {}), "files": files}
-    _write_json(folder / "manifest.json", {**content, "sha256": _digest(content)})
+    write_json(folder / "manifest.json", {**content, "sha256": json_sha256(content)})
 
 
 def check_manifest(folder: Path, format_name: str, version: int) -> dict[str, Any]:
@@ -158,7 +153,7 @@ def check_manifest(folder: Path, format_name: str, version: int) -> dict[str, An
         raise ModelError("model_manifest_missing", folder=folder, reason=found)
     manifest = read_json(path)
     content = {key: value for key, value in manifest.items() if key != "sha256"}
-    if manifest.get("sha256") != _digest(content):
+    if manifest.get("sha256") != json_sha256(content):
         raise ModelError("manifest_checksum_mismatch", path=path)
     if content.get("format") != format_name or content.get("version") != version:
         found = f"{_format_value(content.get('format'))} version {_format_value(content.get('version'))}"
@@ -179,7 +174,7 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
     if path.stat().st_size != expected.get("bytes"):
         found, meant = path.stat().st_size, expected.get("bytes")
         raise ModelError("file_size_mismatch", path=path, size=found, expected=_format_value(meant))
-    if _checksum_file(path) != expected:
+    if checksum_file(path) != expected:
         raise ModelError("file_checksum_mismatch", path=path)
 
 
@@ -201,15 +196,24 @@ def _load_network(config: ModelConfig, path: Path) -> Transformer:
     numbers, least = sum(weight.numel() for weight in weights.values()), _min_parameters(config)
     if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(weights), needed=min(least, 10**18))
-    with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
-        network = Transformer(config)
-    expected = dict(network.named_parameters())
-    if faults := tensor_mismatches(expected, weights):
+    network = allocate_network(config)
+    if faults := tensor_mismatches(dict(network.named_parameters()), weights):
         raise ModelError("weights_do_not_fit", path=path, faults=list_names(faults, 5, "; "), count=len(faults))
-    with torch.no_grad():
-        for name, weight in expected.items():
-            weight.copy_(weights[name])
+    load_weights(network, weights)
     return network
+
+
+def allocate_network(config: ModelConfig) -> Transformer:
+    """Return a network whose initial weights are replaced later. The caller's random state does not change."""
+    with torch.random.fork_rng(devices=[]):
+        return Transformer(config)
+
+
+@torch.no_grad()
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a network by their names. A tied weight has one name."""
+    for name, weight in network.named_parameters():
+        weight.copy_(weights[name])
 
 
 def _min_parameters(config: ModelConfig) -> int:
@@ -239,10 +243,6 @@ def _format_value(value: object) -> str:
     return cut_text(value) if isinstance(value, str) else shorten(value)
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
 def _write_sample(path: Path, pairs: list[tuple[str, str]]) -> None:
     lines = (json.dumps({"source": source, "target": target}, ensure_ascii=False) for source, target in pairs)
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
@@ -257,12 +257,3 @@ def _read_sample(path: Path) -> list[tuple[str, str]]:
     if pairs is None or not all(isinstance(text, str) for pair in pairs for text in pair):
         raise ModelError("sample_file_damaged", path=path)
     return pairs
-
-
-def _checksum_file(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

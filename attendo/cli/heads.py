@@ -56,8 +56,10 @@ def heads(
 
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
+    from attendo.explore.heatmap_figure import check_picture_file
+
     with localised_errors(lang):
-        form = _check_format(output)
+        form = "" if output is None else check_picture_file(output, "attendo heads --output")
         sentences = _load_sentences(file, target, gold, links)
         from attendo.explore.head_stats import measure_heads
         from attendo.interop.load import load, require_model_folder
@@ -75,19 +77,6 @@ def heads(
                 report_string("picture", lang, statistic_name(report.sort_field(sort), lang), output), file=sys.stderr
             )
         _store_head(model, report, store, lang)
-
-
-def _check_format(output: Path | None) -> str:
-    """Check that the picture can be drawn, and return its format."""
-    if output is None:
-        return ""
-    from attendo.explore.heatmap_figure import FORMATS, require_matplotlib
-
-    form = output.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise UsageError("unknown_picture_format", path=output)
-    require_matplotlib("attendo heads --output")
-    return form
 
 
 def _draw(report: "HeadReport", order: "HeadOrder", output: Path, file_format: str, language: Language) -> str:

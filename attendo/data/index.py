@@ -1,14 +1,13 @@
 """The index of a folder of prepared data: its contents, its settings and a checksum of every file."""
 
-import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Literal
 
 from attendo import atomic_files
 from attendo.data.shards import DamagedDataError, ShardRecord
 from attendo.errors import DataError, UsageError
+from attendo.model_files import checksum_file, json_sha256
 from attendo.settings import Settings
 
 INDEX_FILE = "index.json"
@@ -95,9 +94,7 @@ def read_index(folder: Path) -> tuple[Index, str]:
 
 
 def make_file_record(path: Path) -> FileRecord:
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return FileRecord(bytes=size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+    return FileRecord(**checksum_file(path))
 
 
 def check_file(path: Path, expected: FileRecord) -> None:
@@ -107,7 +104,3 @@ def check_file(path: Path, expected: FileRecord) -> None:
         raise DamagedDataError("prepared_file_read_failed", path=path, reason=error.strerror) from None
     if found != expected:
         raise DamagedDataError("prepared_file_checksum_mismatch", path=path)
-
-
-def json_sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

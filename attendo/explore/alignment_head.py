@@ -1,12 +1,12 @@
 """Crash-safe storage of the best alignment head in scores.json of a model folder."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from attendo import atomic_files
 from attendo.explore.head_stats import HeadReport
+from attendo.model_files import read_json, write_json
 from attendo.model_folder import FORMAT, VERSION, check_manifest, write_manifest
 from attendo.text_model.alignment import ALIGNMENT_HEAD
 
@@ -24,7 +24,7 @@ def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
     listed = check_manifest(folder, FORMAT, VERSION)["files"]
     best = report.best
     entry = {"layer": best.layer, "head": best.head, report.alignment_metric: getattr(best, report.alignment_metric)}
-    scores = json.loads((folder / _SCORES).read_text("utf-8"))
+    scores = read_json(folder / _SCORES)
     before = scores.get(ALIGNMENT_HEAD)
     if not isinstance(before, dict) or (before.get("layer"), before.get("head")) != (best.layer, best.head):
         scores.pop(_DEMO_ACCURACY, None)
@@ -38,7 +38,7 @@ def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
 def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any]) -> None:
     for name in listed:
         shutil.copy2(folder / name, new / name)
-    atomic_files.write(new / _SCORES, (json.dumps(scores, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(new / _SCORES, scores)
     write_manifest(new, FORMAT, VERSION)
     # Files outside the manifest are not part of the model. They are copied too.
     for path in folder.iterdir():

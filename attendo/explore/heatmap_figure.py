@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
 from attendo.errors import UsageError
 from attendo.explore.attention_map import LIGHT, AttentionMap, make_visible
-from attendo.explore.curves_figure import CHINESE_FONTS, FAINT, INK, RC_PARAMS, choose_fonts
+from attendo.explore.curves_figure import CHINESE_FONTS, FAINT, FORMATS, INK, RC_PARAMS, choose_fonts
 from attendo.explore.i18n import Language, localise
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
 FONT_STRINGS: dict[str, tuple[str, str]] = {
     "lacking": (
         "no font that is installed here has {0}: written as codes in the picture; install one that has them (Debian, "
@@ -98,6 +98,15 @@ def choose_language_and_fonts(
     if not letters.missing or image_format == "svg":
         return language, letters.families, ""
     return "en", ("DejaVu Sans",), localise(FONT_STRINGS, "english", language)
+
+
+def check_picture_file(path: Path, command: str) -> str:
+    """Check that a picture can be drawn to this file, and return its format."""
+    form = path.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        raise UsageError("unknown_picture_format", path=path)
+    require_matplotlib(command)
+    return form
 
 
 def require_matplotlib(command: str) -> None:

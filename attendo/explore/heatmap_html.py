@@ -244,14 +244,14 @@ def _page_header(maps: Sequence[AttentionMap], heading: str, facts: Sequence[tup
 
 def _page_end(data: dict[str, Any]) -> str:
     return f"""</main>
-<script type="application/json" id="data">{_escape_json(data)}</script>
+<script type="application/json" id="data">{escape_json(data)}</script>
 <script>{SCRIPT}</script>
 </body>
 </html>
 """
 
 
-def _escape_json(data: dict[str, Any]) -> str:
+def escape_json(data: dict[str, Any]) -> str:
     """Return JSON that cannot close its enclosing script element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

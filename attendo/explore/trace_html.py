@@ -2,13 +2,13 @@
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
 from attendo.explore.attention_map import DARK, LIGHT, make_visible
 from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, explain_symbols, find_formula
+from attendo.explore.heatmap_html import escape_json
 from attendo.explore.i18n import LANGUAGES, Language
 from attendo.explore.trace_text import ELLIPSIS, heading, make_value_table, origin, token_labels, trace_string
 from attendo.model.trace_layers import TracedTensor
@@ -213,7 +213,7 @@ def render_trace_html(trace: Trace, language: Language = "en") -> str:
 <main>
 {body}
 </main>
-<script type="application/json" id="data">{_escape_json(_maps(trace))}</script>
+<script type="application/json" id="data">{escape_json(_maps(trace))}</script>
 <script>{SCRIPT}</script>
 </body>
 </html>
@@ -398,9 +398,3 @@ def _render_string(key: str, *values: object) -> str:
 def _language_spans(texts: Iterable[str]) -> str:
     pairs = zip(LANGUAGES, texts, strict=True)
     return "".join(f'<span lang="{language}">{escape(text)}</span>' for language, text in pairs)
-
-
-def _escape_json(data: dict[str, Any]) -> str:
-    """Return JSON that cannot close its enclosing script element."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,14 +1,14 @@
 """Files of an export: written to a staging folder, and moved to the target only after the certificate passes."""
 
-import json
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attendo import atomic_files
 from attendo.errors import ModelError, UsageError, shorten
+from attendo.interop.certificate import CERTIFICATE_FILE
 from attendo.model_files import read_json
 from attendo.model_folder import check_manifest
 from attendo.text_model import TextModel
@@ -59,14 +59,21 @@ def _check_file(goal: Path) -> None:
     if not goal.exists():
         return
     with suppress(zipfile.BadZipFile, ValueError, NotImplementedError, OSError), zipfile.ZipFile(goal) as package:
-        if any(Path(name).name == "certificate.json" for name in package.namelist()):
+        if any(Path(name).name == CERTIFICATE_FILE for name in package.namelist()):
             return
     raise UsageError("output_not_exported_package", path=goal)
 
 
-def model_max_length(model: TextModel) -> int:
+def require_empty(folder: Path) -> None:
+    """Raise a `UsageError` unless the folder is missing or empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError("output_folder_not_empty", folder=folder)
+
+
+def model_max_length(model: TextModel, limit: int = MAX_SEQUENCE_LENGTH) -> int:
+    """Return the maximum length of a sequence in tokens: the limit, or fewer with learned positions."""
     config = model.network.config
-    return min(MAX_SEQUENCE_LENGTH, config.max_length) if config.positions == "learned" else MAX_SEQUENCE_LENGTH
+    return min(limit, config.max_length) if config.positions == "learned" else limit
 
 
 def check_export(folder: Path, engine: str, precisions: Collection[str]) -> tuple[Collection[str], dict[str, Any]]:
@@ -84,15 +91,3 @@ def check_export(folder: Path, engine: str, precisions: Collection[str]) -> tupl
             precisions=", ".join(precisions),
         )
     return manifest["files"], facts
-
-
-def save_tokenizers(model: TextModel, folder: Path) -> None:
-    if model.source_tokenizer is model.target_tokenizer:
-        model.source_tokenizer.save(folder, "joint")
-    else:
-        model.source_tokenizer.save(folder, "source")
-        model.target_tokenizer.save(folder, "target")
-
-
-def write_json(path: Path, content: dict[str, Any] | Sequence[Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")

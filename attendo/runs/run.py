@@ -20,7 +20,7 @@ from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
-from attendo.model_folder import load_model
+from attendo.model_folder import load_model, load_weights
 from attendo.nn.cpu_threads import available_cores, keep_threads, requested_threads
 from attendo.nn.devices import is_out_of_memory
 from attendo.runs.config import RunConfig, check_metrics, load_run_config, make_paths_absolute, to_toml
@@ -264,9 +264,7 @@ class Run:
         self._model_fault = found.fault or self._model_fault
         if found.weights is None:
             return  # the network has the last weights
-        with torch.no_grad():
-            for name, weight in self.model.network.named_parameters():
-                weight.copy_(found.weights[name])
+        load_weights(self.model.network, found.weights)
 
     def _write_model(self) -> None:
         standing, best = self.trainer.state, self.config.train.best

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from attendo import __version__, atomic_files
-from attendo.data.index import json_sha256
 from attendo.errors import UsageError
+from attendo.model_files import json_sha256
 from attendo.runs.config import RunConfig, resolve_config
 from attendo.train.distributed import Distributed
 

@@ -22,14 +22,12 @@ from attendo.interop.exported_files import (
     ExportPrecision,
     check_export,
     model_max_length,
-    save_tokenizers,
-    write_json,
 )
 from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
-from attendo.model_files import parse_json, read_bytes, read_json
+from attendo.model_files import parse_json, read_bytes, read_json, write_json
 from attendo.model_folder import ABOUT, load_tokenizers, require_listed
 from attendo.nn.devices import int8_saturates
-from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer
+from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer, save_tokenizers
 from attendo.text_model import TextModel
 
 _SATURATION_NOTE = (
@@ -60,7 +58,7 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision
     tokenizers = model.source_tokenizer, model.target_tokenizer
     names = vocabulary_names(tokenizers[0]), vocabulary_names(tokenizers[1])
     to_ctranslate2(model.network, folder, precision, model_max_length(model), names)
-    save_tokenizers(model, folder)
+    save_tokenizers(folder, model.source_tokenizer, model.target_tokenizer)
     write_json(folder / "generation.json", model.stored_model.generation)
     if model.about:
         write_json(folder / ABOUT, model.about)

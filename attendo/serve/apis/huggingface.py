@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ from attendo.serve.apis import openai
 from attendo.serve.apis.continuations import add_prompt_length, prompt_tokens, strip_prompt
 from attendo.serve.apis.openai.requests import ChatRequest
 from attendo.serve.apis.openai.responses import ChatResponse
-from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.auth import bearer_token, key_dependency, require_key
 from attendo.serve.http.bodies import ResponseModel, StrictRoute, read_json_object
 from attendo.serve.http.errors import ApiError, api_for_path, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
@@ -110,10 +110,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 def _chat_routes(gateway: ModelGateway) -> APIRouter:
     """Serve OpenAI's chat completions under every base URL of this API."""
 
-    async def with_key(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
-
-    router = APIRouter(route_class=StrictRoute, dependencies=[Depends(with_key)])
+    router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway)])
     answered: ChatHandler = next(
         each.endpoint
         for each in openai.routes(gateway).routes
