@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from attendo.errors import ModelError, UsageError, cut_text, require_package, shorten
+from attendo.errors import ModelError, UsageError, cut_line, require_package, shorten
 from attendo.interop.certificate import ComparedSystem
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.compared_systems import CTranslate2System, TorchSystem
@@ -118,7 +118,7 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
             intra_threads=torch.get_num_threads() if threads is None else threads,
         )
     except (RuntimeError, ValueError, MemoryError) as error:
-        reason = cut_text(" ".join(str(error).split()), 200)
+        reason = cut_line(str(error), 200)
         raise ModelError("ctranslate2_load_failed", folder=folder, reason=reason) from None
     return CTranslate2Model(translator, source, target, generation, longest)
 
