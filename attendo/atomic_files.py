@@ -19,6 +19,7 @@ except ImportError:  # Windows has no fcntl: there the lock does not exclude oth
     fcntl = None  # type: ignore[assignment]
 
 TEMPORARY_PREFIX = ".tmp-"
+BACKUP_PREFIX = ".old-"
 LOCK_SUFFIX = ".lock"
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -34,20 +35,62 @@ def new_folder(folder: Path, bytes_needed: int = 0) -> Iterator[Path]:
     `folder` must not exist yet.
     """
     check_free_space(folder.parent, bytes_needed)
-    place = folder.with_name(f"{TEMPORARY_PREFIX}{folder.name}")
-    remove(place)
+    with temporary_folder(folder, bytes_needed) as new:
+        yield new
+        move_into_place(new, folder)
+
+
+@contextmanager
+def temporary_folder(path: Path, bytes_needed: int = 0) -> Iterator[Path]:
+    """Yield an empty folder next to `path`. What is not moved elsewhere is removed at the end."""
+    new = temporary_path(path)
+    remove(new)
     try:
-        with explain_disk_full(folder, bytes_needed):
-            place.mkdir(parents=True)
-            yield place
-            for path in place.iterdir():
-                sync(path)
-            sync(place)
-            move(place, folder)
-            sync(folder.parent)
-    except BaseException:
-        remove(place)
+        with explain_disk_full(path, bytes_needed):
+            new.mkdir(parents=True)
+            yield new
+    finally:
+        remove(new)
+
+
+def replace_folder(folder: Path, new: Path) -> None:
+    """Move the finished folder `new` to `folder`. An earlier folder is kept until the new one is durable.
+
+    After a kill between the two renames, `restore_folder` moves the earlier folder back.
+    """
+    _sync_tree(new)
+    old = _backup_path(folder)
+    try:
+        if folder.exists():
+            remove(old)
+            move(folder, old)
+        move(new, folder)
+        sync(folder.parent)
+    except BaseException:  # also on a signal
+        restore_folder(folder)
         raise
+    remove(old)
+
+
+def restore_folder(folder: Path) -> None:
+    """Move the backup of a folder back if an interrupted `replace_folder` left only that."""
+    if not folder.exists() and _backup_path(folder).is_dir():
+        move(_backup_path(folder), folder)
+
+
+def remove_backup(folder: Path) -> None:
+    """Remove the backup that a killed `replace_folder` left, if the new folder is in place."""
+    if folder.exists():
+        remove(_backup_path(folder))
+
+
+def temporary_path(path: Path) -> Path:
+    """Return the path where new content is written before it is renamed to `path`."""
+    return path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
+
+
+def _backup_path(folder: Path) -> Path:
+    return folder.with_name(f"{BACKUP_PREFIX}{folder.name}")
 
 
 def check_free_space(folder: Path, bytes_needed: int) -> None:
@@ -143,13 +186,30 @@ def remove_leftovers(folder: Path) -> list[Path]:
     return left
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Replace one file atomically."""
-    place = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
-    write(place, content)
-    sync(place)
-    move(place, path)
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace one file atomically. On an error, `path` is unchanged."""
+    new = temporary_path(path)
+    try:
+        write(new, content)
+        move_into_place(new, path)
+    except BaseException:
+        with suppress(OSError):
+            remove(new)
+        raise
+
+
+def move_into_place(new: Path, path: Path) -> None:
+    """Rename a finished file or folder to `path` durably."""
+    _sync_tree(new)
+    move(new, path)
     sync(path.parent)
+
+
+def _sync_tree(path: Path) -> None:
+    """Sync a file, or a folder and everything in it."""
+    for each in path.rglob("*"):
+        sync(each)
+    sync(path)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -27,6 +27,11 @@ def cut_text(text: str, max_length: int = MAX_VALUE_LENGTH) -> str:
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
+def cut_line(text: str, max_length: int = 60) -> str:
+    """Return a text on one line, without repeated spaces, cut to `max_length` characters."""
+    return cut_text(" ".join(text.split()), max_length)
+
+
 def list_names(names: Iterable[str], max_names: int = 8, separator: str = ", ") -> str:
     """Join the first `max_names` names, each cut to a short length. `…` replaces the others."""
     shown = [cut_text(name) for name in islice(names, max_names + 1)]

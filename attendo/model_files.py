@@ -1,5 +1,6 @@
-"""Readers for the files of model folders. Every fault raises a `ModelError` that names the file."""
+"""Reads and writes files of model folders. Every fault in a file raises a `ModelError` that names it."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -42,6 +43,27 @@ def read_json(path: Path, fix: str = RESTORE) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelError("json_not_an_object", path=path, fix=fix)
     return content
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON value as `format_json` formats it."""
+    path.write_text(format_json(content), "utf-8")
+
+
+def format_json(content: Any) -> str:
+    """Format a JSON value with an indent of 2 and a final newline. Letters of all scripts stay readable."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def json_sha256(content: Any) -> str:
+    """Return the SHA-256 of a JSON value. The order of its keys does not matter."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def checksum_file(path: Path) -> dict[str, Any]:
+    """Return the size and SHA-256 of a file, as manifests list them."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def parse_json(content: bytes) -> Any:

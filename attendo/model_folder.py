@@ -7,9 +7,7 @@ The folder contains no code. It is written to a temporary folder and renamed. Ev
 in the manifest before it is used.
 """
 
-import hashlib
 import json
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,14 +16,14 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from attendo import atomic_files
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.model_files import parse_json, read_bytes, read_json
-from attendo.text import Tokenizer, load_tokenizer
+from attendo.model_files import checksum_file, json_sha256, parse_json, read_bytes, read_json, write_json
+from attendo.text import Tokenizer, load_tokenizer, save_tokenizers
 from attendo.text.model_card import TrainedModelCard
 
 FORMAT = "attendo.model"
@@ -53,39 +51,28 @@ def save_model(folder: Path, model: StoredModel) -> None:
     folder = folder.resolve()
     if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("not_a_model_folder", folder=folder)
-    new = folder.with_name(f".tmp-{folder.name}")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    try:
+    size = sum(weight.nbytes for weight in model.network.parameters())
+    with atomic_files.temporary_folder(folder, size) as new:
         _write_model(new, model)
-        _replace_folder(new, folder)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
+        atomic_files.replace_folder(folder, new)
 
 
 def _write_model(new: Path, model: StoredModel) -> None:
-    _write_json(new / "config.json", model.network.config.model_dump(mode="json"))
-    _write_json(new / "generation.json", model.generation)
-    _write_json(new / "scores.json", model.scores)
+    write_json(new / "config.json", model.network.config.model_dump(mode="json"))
+    write_json(new / "generation.json", model.generation)
+    write_json(new / "scores.json", model.scores)
     if model.sample:
         _write_sample(new / SAMPLE, model.sample)
     if model.about:
-        _write_json(new / ABOUT, model.about)
+        write_json(new / ABOUT, model.about)
     # named_parameters lists a tied embedding once, so it is stored once.
     weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
     try:
         save_file(weights, new / "weights.safetensors")
     except SafetensorError as error:
         raise AttendoError("weights_write_failed", path=new / "weights.safetensors", reason=error) from None
-    if model.source_tokenizer is model.target_tokenizer:
-        model.source_tokenizer.save(new, "joint")
-    else:
-        model.source_tokenizer.save(new, "source")
-        model.target_tokenizer.save(new, "target")
+    save_tokenizers(new, model.source_tokenizer, model.target_tokenizer)
     write_manifest(new, FORMAT, VERSION)
-    for path in (*new.iterdir(), new):
-        atomic_files.sync(path)
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
@@ -150,16 +137,15 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, format_name: str, version: int, facts: dict[str, Any] | None = None) -> None:
     """Write the size and SHA-256 of every file in the folder, and optional `facts`."""
-    files = {path.name: _checksum_file(path) for path in sorted(folder.iterdir())}
+    files = {path.name: checksum_file(path) for path in sorted(folder.iterdir())}
     content = {"format": format_name, "version": version, **({"facts": facts} if facts else {}), "files": files}
-    _write_json(folder / "manifest.json", {**content, "sha256": _digest(content)})
+    write_json(folder / "manifest.json", {**content, "sha256": json_sha256(content)})
 
 
 def check_manifest(folder: Path, format_name: str, version: int) -> dict[str, Any]:
     """Return the manifest of a folder after checking that every file is present and unchanged."""
     path = folder / "manifest.json"
-    if not folder.exists() and _backup_path(folder).is_dir():  # a save was killed between its two renames
-        _backup_path(folder).rename(folder)
+    atomic_files.restore_folder(folder)
     if not folder.is_dir():
         raise ModelError("model_folder_not_found", folder=folder)
     if format_name == FORMAT and not path.exists() and not (folder / "weights.safetensors").exists():
@@ -167,7 +153,7 @@ def check_manifest(folder: Path, format_name: str, version: int) -> dict[str, An
         raise ModelError("model_manifest_missing", folder=folder, reason=found)
     manifest = read_json(path)
     content = {key: value for key, value in manifest.items() if key != "sha256"}
-    if manifest.get("sha256") != _digest(content):
+    if manifest.get("sha256") != json_sha256(content):
         raise ModelError("manifest_checksum_mismatch", path=path)
     if content.get("format") != format_name or content.get("version") != version:
         found = f"{_format_value(content.get('format'))} version {_format_value(content.get('version'))}"
@@ -188,7 +174,7 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
     if path.stat().st_size != expected.get("bytes"):
         found, meant = path.stat().st_size, expected.get("bytes")
         raise ModelError("file_size_mismatch", path=path, size=found, expected=_format_value(meant))
-    if _checksum_file(path) != expected:
+    if checksum_file(path) != expected:
         raise ModelError("file_checksum_mismatch", path=path)
 
 
@@ -210,15 +196,24 @@ def _load_network(config: ModelConfig, path: Path) -> Transformer:
     numbers, least = sum(weight.numel() for weight in weights.values()), _min_parameters(config)
     if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(weights), needed=min(least, 10**18))
-    with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
-        network = Transformer(config)
-    expected = dict(network.named_parameters())
-    if faults := tensor_mismatches(expected, weights):
+    network = allocate_network(config)
+    if faults := tensor_mismatches(dict(network.named_parameters()), weights):
         raise ModelError("weights_do_not_fit", path=path, faults=list_names(faults, 5, "; "), count=len(faults))
-    with torch.no_grad():
-        for name, weight in expected.items():
-            weight.copy_(weights[name])
+    load_weights(network, weights)
     return network
+
+
+def allocate_network(config: ModelConfig) -> Transformer:
+    """Return a network whose initial weights are replaced later. The caller's random state does not change."""
+    with torch.random.fork_rng(devices=[]):
+        return Transformer(config)
+
+
+@torch.no_grad()
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a network by their names. A tied weight has one name."""
+    for name, weight in network.named_parameters():
+        weight.copy_(weights[name])
 
 
 def _min_parameters(config: ModelConfig) -> int:
@@ -243,37 +238,9 @@ def tensor_mismatches(expected: Mapping[str, Tensor], found: Mapping[str, Tensor
     return sorted(faults)
 
 
-def _replace_folder(new: Path, folder: Path) -> None:
-    old = _backup_path(folder)
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-    new.rename(folder)
-    atomic_files.sync(folder.parent)
-    remove_backup(folder)
-
-
-def remove_backup(folder: Path) -> None:
-    """Remove the earlier folder if the new one is in place.
-
-    A process may be killed after the rename and before this removal.
-    """
-    if folder.exists():
-        shutil.rmtree(_backup_path(folder), ignore_errors=True)
-
-
-def _backup_path(folder: Path) -> Path:
-    """Return the path of the earlier folder until the new one is in place."""
-    return folder.with_name(f".old-{folder.name}")
-
-
 def _format_value(value: object) -> str:
     """Format a value without quotes, for a message."""
     return cut_text(value) if isinstance(value, str) else shorten(value)
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def _write_sample(path: Path, pairs: list[tuple[str, str]]) -> None:
@@ -290,12 +257,3 @@ def _read_sample(path: Path) -> list[tuple[str, str]]:
     if pairs is None or not all(isinstance(text, str) for pair in pairs for text in pair):
         raise ModelError("sample_file_damaged", path=path)
     return pairs
-
-
-def _checksum_file(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

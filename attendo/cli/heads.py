@@ -55,8 +55,10 @@ def heads(
 
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
+    from attendo.explore.figure_style import check_picture_file
+
     with localised_errors(lang):
-        form = _check_format(output)
+        form = "" if output is None else check_picture_file(output, "attendo heads --output")
         sentences = _load_sentences(file, target, gold, links)
         from attendo.explore.head_stats import measure_heads
         from attendo.interop.load import load, require_model_folder
@@ -74,19 +76,6 @@ def heads(
             name = field.replace("_", " ") if lang == "en" else report_string(f"scale_{field}", lang)
             print(report_string("picture", lang, name, output), file=sys.stderr)
         _store_head(model, report, store, lang)
-
-
-def _check_format(output: Path | None) -> str:
-    """Check that the picture can be drawn, and return its format."""
-    if output is None:
-        return ""
-    from attendo.explore.figure_style import FORMATS, require_matplotlib
-
-    form = output.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise UsageError("unknown_picture_format", path=output)
-    require_matplotlib("attendo heads --output")
-    return form
 
 
 def _draw(report: "HeadReport", order: "HeadOrder", output: Path, file_format: str, language: Language) -> str:

@@ -67,7 +67,7 @@ def format_split_summary(sentences: Sequence[int], lines: int, by_default: bool)
 
 def format_unknown_words(words: Sequence[str]) -> str:
     """Name the first 20 unknown words and count the rest."""
-    from attendo.text_model.options import shorten
+    from attendo.errors import shorten
 
     more = f" and {len(words) - _MAX_WORDS:,} more" if len(words) > _MAX_WORDS else ""
     return f"not in the vocabulary: {', '.join(map(shorten, words[:_MAX_WORDS]))}{more}"

@@ -74,8 +74,10 @@ def plot_attention(
     A decoder-only model has no cross-attention, so its decoder self-attention is drawn.
     Prints the path of the picture.
     """
+    from attendo.explore.figure_style import check_picture_file
+
     with localised_errors(lang):
-        form = _check_format(output)
+        form = check_picture_file(output, "attendo plot-attention")
         if every and head is not None:
             raise UsageError("all_heads_with_head", heads=head)
         if not text.strip():
@@ -98,14 +100,3 @@ def plot_attention(
             print(localise("maps", "warning", lang, warning), file=sys.stderr)
         print(localise("maps", "written", lang, chosen.describe(lang), output), file=sys.stderr)
         print(output)
-
-
-def _check_format(output: Path) -> str:
-    """Check that the picture can be drawn, and return its format."""
-    from attendo.explore.figure_style import FORMATS, require_matplotlib
-
-    form = output.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise UsageError("unknown_picture_format", path=output)
-    require_matplotlib("attendo plot-attention")
-    return form

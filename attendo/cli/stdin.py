@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TextIO
 
+from attendo import atomic_files
 from attendo.errors import DataError, ModelError, UsageError
 
 FIRST_LINES = 16  # lines in the first block; small, so that the first results appear soon
@@ -49,17 +50,17 @@ def read_input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str
 @contextmanager
 def replace_text_file(path: Path) -> Iterator[TextIO]:
     """Yield a text file that replaces `path` when it is complete. On an error, `path` is unchanged."""
-    place = path.with_name(f".tmp-{path.name}")
+    new = atomic_files.temporary_path(path)
     try:
-        with place.open("w", encoding="utf-8", newline="\n") as file:
+        with new.open("w", encoding="utf-8", newline="\n") as file:
             yield file
-        place.replace(path)
+        atomic_files.move_into_place(new, path)
     except OSError as error:
-        if error.filename in (str(place), str(path)):
+        if error.filename in (str(new), str(path)):
             raise UsageError("output_file_not_writable", path=path, reason=error.strerror) from None
         raise
     finally:
-        place.unlink(missing_ok=True)
+        atomic_files.remove(new)
 
 
 def to_single_line(text: str) -> str:

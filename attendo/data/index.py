@@ -1,13 +1,13 @@
 """The index of a folder of prepared data: its contents, its settings and a checksum of every file."""
 
-import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Literal
 
+from attendo import atomic_files
 from attendo.data.shards import DamagedDataError, ShardRecord
 from attendo.errors import DataError, UsageError
+from attendo.model_files import checksum_file, json_sha256
 from attendo.settings import Settings
 
 INDEX_FILE = "index.json"
@@ -72,6 +72,7 @@ def write_index(folder: Path, index: Index) -> None:
 def read_index(folder: Path) -> tuple[Index, str]:
     """Return the index and its checksum. Raise `DataError` if it is missing, damaged or of another version."""
     path = folder / INDEX_FILE
+    atomic_files.restore_folder(folder)
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -93,9 +94,7 @@ def read_index(folder: Path) -> tuple[Index, str]:
 
 
 def make_file_record(path: Path) -> FileRecord:
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return FileRecord(bytes=size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+    return FileRecord(**checksum_file(path))
 
 
 def check_file(path: Path, expected: FileRecord) -> None:
@@ -105,7 +104,3 @@ def check_file(path: Path, expected: FileRecord) -> None:
         raise DamagedDataError("prepared_file_read_failed", path=path, reason=error.strerror) from None
     if found != expected:
         raise DamagedDataError("prepared_file_checksum_mismatch", path=path)
-
-
-def json_sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

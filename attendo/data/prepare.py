@@ -11,16 +11,17 @@ from typing import Any, Literal, TypeVar
 
 from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus, collect_symbols
-from attendo.data.index import Index, json_sha256, make_file_record, write_index
+from attendo.data.index import Index, make_file_record, write_index
 from attendo.data.lm_text import WindowWriter, sample_lines, scan_text
 from attendo.data.prepared import VALID_FILE
 from attendo.data.scan_pass import ReservoirSample, scan
 from attendo.data.staging import StagingFolder
 from attendo.data.write_pass import ShardedWriter, WriterOutputs
 from attendo.errors import DataError, UsageError
+from attendo.model_files import json_sha256
 from attendo.text import Tokenizer
 from attendo.text.config import TokenizerConfig
-from attendo.text.factory import build_tokenizers
+from attendo.text.factory import build_tokenizers, save_tokenizers
 from attendo.text.newlines import add_newline_symbol
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
@@ -76,7 +77,7 @@ def prepare(
                 yield from _report_progress(writing.write_valid_corpus(valid), "writing", sum(survey.lines))
         if not any(corpus.pairs for corpus in writing.corpora):
             raise DataError("no_training_pairs_left")
-        _save_tokenizers(tokenizers, place.path)
+        save_tokenizers(place.path, *tokenizers)
         place.move_bad_lines()
         write_index(
             place.path, _make_index(place.path, writing, tokenizers, len(survey.sample), (settings, asked, seed))
@@ -104,7 +105,7 @@ def _prepare_text(
             tokenizers = tokenizer
         writing = WindowWriter(settings, tokenizers[1], place.path)
         yield from _report_progress(writing.write(survey, place.path / VALID_FILE), "writing", survey.lines)
-        _save_tokenizers(tokenizers, place.path)
+        save_tokenizers(place.path, *tokenizers)
         place.bad_lines.touch()
         place.move_bad_lines()
         write_index(place.path, _make_index(place.path, writing, tokenizers, len(lines), (settings, asked, seed)))
@@ -165,15 +166,6 @@ def _load_tokenizer_files(tokenizer: TokenizerConfig | Tokenizers) -> TokenizerC
     if isinstance(tokenizer, TokenizerConfig) and tokenizer.file is not None:
         return build_tokenizers((), (), tokenizer)
     return tokenizer
-
-
-def _save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
-    source, target = tokenizers
-    if source is target:
-        source.save(folder, "joint")
-    else:
-        source.save(folder, "source")
-        target.save(folder, "target")
 
 
 def _tokenizer_digest(tokenizer: Tokenizer) -> str:

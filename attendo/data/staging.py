@@ -14,7 +14,7 @@ class StagingFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
+        self.path = atomic_files.temporary_path(folder)
         # Next to the folder: if there are too many bad lines, the list is kept and the folder is not.
         self.bad_lines = folder.with_name(f"{folder.name}.bad-lines.tsv")
         self.bytes_needed = 0  # estimate
@@ -54,18 +54,4 @@ class StagingFolder:
 
     def publish(self) -> None:
         """Make the folder durable and move it into place."""
-        for path in self.path.iterdir():
-            atomic_files.sync(path)
-        atomic_files.sync(self.path)
-        old = self.folder.with_name(f".old-{self.folder.name}")
-        atomic_files.remove(old)
-        if self.folder.exists():
-            atomic_files.move(self.folder, old)
-        try:
-            atomic_files.move(self.path, self.folder)
-        except OSError:
-            if old.exists():
-                atomic_files.move(old, self.folder)
-            raise
-        atomic_files.remove(old)
-        atomic_files.sync(self.folder.parent)
+        atomic_files.replace_folder(self.folder, self.path)

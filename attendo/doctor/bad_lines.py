@@ -12,8 +12,8 @@ from attendo.data.config import DataConfig
 from attendo.data.filtering import suggest_remedy
 from attendo.data.index import Index, read_index
 from attendo.data.prepared import PreparedData
-from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share, shorten
-from attendo.errors import AttendoError
+from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share
+from attendo.errors import AttendoError, cut_line
 from attendo.runs.corpora import make_corpora
 
 BAD_LINES = "bad-lines.tsv"
@@ -91,8 +91,8 @@ class LineLocator:
     def quote(self, corpus: int, pair: int) -> str:
         """Return the location and the texts of a pair."""
         ids = self._data.corpora[corpus].shards.example(pair)
-        source = shorten(self._data.source_tokenizer.decode(ids.source))
-        target = shorten(self._data.target_tokenizer.decode(ids.target))
+        source = cut_line(self._data.source_tokenizer.decode(ids.source))
+        target = cut_line(self._data.target_tokenizer.decode(ids.target))
         return f"{self.describe(corpus, pair)}: {source} → {target}"
 
     def _corpus_prefix(self, corpus: int) -> str:

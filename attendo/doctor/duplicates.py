@@ -13,7 +13,8 @@ from attendo.data.corpus_files import read_rows
 from attendo.data.prepared import PreparedData
 from attendo.doctor.bad_lines import LineLocator
 from attendo.doctor.data_sampling import PairBlock
-from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_count, format_share, shorten
+from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_count, format_share
+from attendo.errors import cut_line
 from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import make_test_corpus
 from attendo.text import UNK
@@ -168,7 +169,7 @@ class DuplicateFinder:
     def _format_leak(self, name: str, text: str, number: int, sources: Hashes) -> str:
         wanted = _hash_each([_ids_to_bytes(self._data.source_tokenizer.encode(text))])[0]
         place = self._locate(int(np.flatnonzero(sources == wanted)[0]))
-        return f"{name} pair {number + 1:,} is {self._locator.describe(*place)}: {shorten(text)}"
+        return f"{name} pair {number + 1:,} is {self._locator.describe(*place)}: {cut_line(text)}"
 
     def _encode(self, texts: Sequence[TextPair]) -> list[tuple[list[int], list[int]]]:
         sources = self._data.source_tokenizer.encode_many([source for source, _ in texts])

@@ -8,7 +8,6 @@ from attendo.errors import AttendoError, DataError, ModelError
 
 Level = Literal["ok", "note", "warning", "fault"]
 MAX_EXAMPLES = 3
-_MAX_TEXT_CHARACTERS = 60  # characters of a quoted sentence
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,6 @@ class Finding:
     def to_error(self) -> AttendoError:
         """Return the error that reports this finding as a fault."""
         return (DataError if self.about == "data" else ModelError)("doctor_fault", line=self.line)
-
-
-def shorten(text: str) -> str:
-    """Collapse white space and cut a text to 60 characters."""
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[: _MAX_TEXT_CHARACTERS - 1]}…"
 
 
 def format_count(count: int, things: str) -> str:

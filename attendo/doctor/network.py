@@ -13,7 +13,8 @@ from attendo.data.batch import Batch, Example, collate
 from attendo.data.prepared import PreparedData
 from attendo.data.sampler import BatchStream
 from attendo.doctor.data_sampling import read_pair
-from attendo.doctor.finding import MAX_EXAMPLES, Finding, shorten
+from attendo.doctor.finding import MAX_EXAMPLES, Finding
+from attendo.errors import cut_line
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
 from attendo.train.update import Updater
@@ -235,7 +236,7 @@ def _find_misread_texts(data: PreparedData) -> Iterator[str]:
         sides = (batch.source_ids[number].tolist(), batch.labels[number].tolist())
         for tokenizer, text, ids in zip(tokenizers, (source, target), sides, strict=True):
             if not _reads_back(tokenizer, text, _remove_pad_and_eos(ids)):
-                yield f"validation pair {number + 1}: read back it is not {shorten(text)!r}"
+                yield f"validation pair {number + 1}: read back it is not {cut_line(text)!r}"
 
 
 def _reads_back(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> bool:

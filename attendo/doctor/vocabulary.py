@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from attendo.data.batch import Batch
 from attendo.data.prepared import PreparedData
 from attendo.doctor.data_sampling import PairBlock, read_blocks, read_pair
-from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_share, shorten
+from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_share
+from attendo.errors import cut_line
 from attendo.text import BOS, CONTROL_PIECES, PAD, UNK, SentencePiece, Tokenizer
 
 UNKNOWN_WARNING_SHARE = 0.01
@@ -94,7 +95,7 @@ class VocabularyUse:
         level: Level = "warning" if shares[worst] >= UNUSED_WARNING_SHARE else "note"
         needed = tokenizers[worst].vocab_size - len(unused[worst])
         examples = tokenizers[worst].pieces(unused[worst][:MAX_EXAMPLES].tolist())
-        shown = tuple(f"{shorten(piece)!r} is never used" for piece in examples)
+        shown = tuple(f"{cut_line(piece)!r} is never used" for piece in examples)
         return Finding("unused pieces", level, found, f"lower tokenizer.size, to about {needed:,}", shown, values)
 
     def _find_unused(
@@ -132,9 +133,9 @@ def _list_trained_pieces(tokenizer: Tokenizer) -> NDArray[np.int64]:
 
 def _format_most_common(side: str, unknown: Counter[str]) -> list[str]:
     return [
-        f"{shorten(part)!r}, {count:,} times in the {side} of the validation text"
+        f"{cut_line(part)!r}, {count:,} times in the {side} of the validation text"
         if count > 1
-        else f"{shorten(part)!r} in the {side} of the validation text"
+        else f"{cut_line(part)!r} in the {side} of the validation text"
         for part, count in unknown.most_common(2)
     ]
 

@@ -1,12 +1,12 @@
 """Crash-safe storage of the best alignment head in scores.json of a model folder."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from attendo import atomic_files
 from attendo.explore.head_stats import HeadReport
+from attendo.model_files import read_json, write_json
 from attendo.model_folder import FORMAT, VERSION, check_manifest, write_manifest
 from attendo.text_model.alignment import ALIGNMENT_HEAD
 
@@ -24,46 +24,23 @@ def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
     listed = check_manifest(folder, FORMAT, VERSION)["files"]
     best = report.best
     entry = {"layer": best.layer, "head": best.head, report.alignment_metric: getattr(best, report.alignment_metric)}
-    scores = json.loads((folder / _SCORES).read_text("utf-8"))
+    scores = read_json(folder / _SCORES)
     before = scores.get(ALIGNMENT_HEAD)
     if not isinstance(before, dict) or (before.get("layer"), before.get("head")) != (best.layer, best.head):
         scores.pop(_DEMO_ACCURACY, None)
     scores[ALIGNMENT_HEAD] = entry
-    new = folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
-    atomic_files.remove(new)
-    try:
-        with atomic_files.explain_disk_full(new, sum(path.stat().st_size for path in folder.iterdir())):
-            _copy(folder, new, listed, scores)
-    except BaseException:
-        atomic_files.remove(new)
-        raise
-    _swap_folders(new, folder)
+    with atomic_files.temporary_folder(folder, sum(path.stat().st_size for path in folder.iterdir())) as new:
+        _copy(folder, new, listed, scores)
+        atomic_files.replace_folder(folder, new)
     return entry
 
 
 def _copy(folder: Path, new: Path, listed: dict[str, Any], scores: dict[str, Any]) -> None:
-    new.mkdir()
     for name in listed:
         shutil.copy2(folder / name, new / name)
-    atomic_files.write(new / _SCORES, (json.dumps(scores, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(new / _SCORES, scores)
     write_manifest(new, FORMAT, VERSION)
     # Files outside the manifest are not part of the model. They are copied too.
     for path in folder.iterdir():
         if path.name not in (*listed, _MANIFEST):
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
-    for path in (*(each for each in new.iterdir() if each.is_file()), new):
-        atomic_files.sync(path)
-
-
-def _swap_folders(new: Path, folder: Path) -> None:
-    """Replace `folder` by `new`. After a kill between the two moves, `check_manifest` restores the old folder."""
-    old = folder.with_name(f".old-{folder.name}")
-    atomic_files.remove(old)
-    atomic_files.move(folder, old)
-    try:
-        atomic_files.move(new, folder)
-    except OSError:
-        atomic_files.move(old, folder)
-        raise
-    atomic_files.sync(folder.parent)
-    atomic_files.remove(old)

@@ -12,8 +12,9 @@ from attendo.errors import ModelError, UsageError, require_package
 from attendo.interop.backends import drop_machine_settings
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.ctranslate2.converter import to_ctranslate2
-from attendo.interop.exported_files import ARGOS_SUFFIX, ExportPrecision, model_max_length, write_json
+from attendo.interop.exported_files import ARGOS_SUFFIX, ExportPrecision, model_max_length
 from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
+from attendo.model_files import write_json
 from attendo.text import BOS, PAD
 from attendo.text_model import TextModel
 
@@ -35,7 +36,7 @@ class LanguagePair:
                 raise UsageError("language_code_invalid", language_code=code)
 
 
-def check_argos_package(model: TextModel, goal: Path, languages: LanguagePair) -> None:
+def check_argos_package(model: TextModel, goal: Path) -> None:
     """Raise an error if a package cannot hold the model. Argos needs SentencePiece tokenizers and no prefixes."""
     if goal.suffix != ARGOS_SUFFIX:
         raise UsageError("argos_file_name_invalid", suffix=ARGOS_SUFFIX, name=goal.name)

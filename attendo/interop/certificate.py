@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+CERTIFICATE_FILE = "certificate.json"
 _MIN_MEANINGFUL_BLEU = 5.0  # BLEU
 _NOT_AVAILABLE = "not told"
 

@@ -264,15 +264,20 @@ def random_sources(vocab_size: int, count: int) -> list[list[int]]:
 
 
 def _usable_source_length(model: TextModel) -> int:
-    """Return the longest source, in tokens, whose output limit in `certify` (10 + 3/2 of it) fits the positions."""
+    """Return the longest source of a certificate in tokens."""
     config = model.network.config
     if config.positions != "learned":
         return _MAX_SOURCE_LENGTH
     before, begin = model_prefix_ids(model)
-    room = min(_MAX_SOURCE_LENGTH, (config.max_length - len(before) - len(begin) - 12) * 2 // 3)
+    room = min(_MAX_SOURCE_LENGTH, fit_source_length(config.max_length, len(before) + len(begin)))
     if room < 1:
         raise ModelError("max_length_too_short", max_length=config.max_length, needed=len(before) + len(begin) + 14)
     return room
+
+
+def fit_source_length(positions: int, prefix_length: int) -> int:
+    """Return the longest source, in tokens, whose output limit in `certify` (10 + 3/2 of it) fits the positions."""
+    return (positions - prefix_length - 12) * 2 // 3
 
 
 def model_prefix_ids(model: TextModel) -> tuple[list[int], list[int]]:

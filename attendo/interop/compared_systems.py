@@ -15,7 +15,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import CachedEngine, Engine
 from attendo.decode.presets import preset
 from attendo.decode.requests import DecodeRequest, FinishedBatch
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError, UsageError, cut_line
 from attendo.interop.certificate import SystemOutput
 from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.huggingface.load_pretrained import open_model
@@ -273,7 +273,7 @@ def _load_original(imported: ImportedModel) -> Any:
     try:
         return open_model(imported.folder)
     except Exception as error:  # transformers reads more settings and raises errors of many classes
-        reason = " ".join(str(error).split())[:_MAX_ERROR_CHARS]
+        reason = cut_line(str(error), _MAX_ERROR_CHARS)
         raise ModelError(
             "transformers_load_failed", path=imported.folder.path, error_type=type(error).__name__, reason=reason
         ) from None

@@ -1,21 +1,21 @@
 """Export of a text model to another system's files, which are kept only if the certificate passes."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from attendo.errors import ModelError, UsageError, require_package
+from attendo.errors import ModelError, UsageError, list_names, require_package
 from attendo.interop import argos, exported_files
 from attendo.interop.argos import LanguagePair
 from attendo.interop.backends import check_onnx_defaults, describe_ctranslate2_changes
-from attendo.interop.certificate import Bounds, Certificate, ComparedSystem
+from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate, ComparedSystem
 from attendo.interop.certify import CertificateSentences, certify, collect_sentences, model_prefix_ids
 from attendo.interop.compared_systems import OnnxSystem, TorchSystem
 from attendo.interop.ctranslate2 import folder as ctranslate2_folder
-from attendo.interop.exported_files import ExportPrecision, model_max_length, write_json
+from attendo.interop.exported_files import ExportPrecision, model_max_length
 from attendo.interop.huggingface import write_folder
+from attendo.model_files import read_json, write_json
 from attendo.model_folder import write_manifest
 from attendo.text_model import TextModel
 
@@ -90,7 +90,7 @@ def export(
     if len(model.networks) > 1:
         raise UsageError("ensemble_export_unsupported", count=len(model.networks))
     if faulty := [name for name, each in model.network.named_parameters() if not bool(each.isfinite().all())]:
-        raise ModelError("weights_not_finite", parameters=", ".join(faulty))
+        raise ModelError("weights_not_finite", parameters=list_names(faulty))
     if (to == "argos") != (languages is not None):
         raise UsageError("export_languages_mismatch")
     goal, sentences = Path(out), sentences or collect_sentences(model)
@@ -118,7 +118,7 @@ def _write_and_certify(
     with exported_files.new_export(certifier.goal) as folder:
         notes = [*method.write(model, folder, precision), *notes]
         certificate = certifier.certify(method.load_systems(model, folder), notes)
-        write_json(folder / "certificate.json", certificate.as_json())
+        write_json(folder / CERTIFICATE_FILE, certificate.as_json())
         _write_manifest(folder, {"to": to, "precision": precision, "longest": model_max_length(model)})
     return certificate
 
@@ -138,7 +138,7 @@ def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write the manifest of all files, the certificate included. Facts in an existing manifest are kept."""
     path = folder / "manifest.json"
     if path.exists():
-        facts = {**facts, **json.loads(path.read_text("utf-8"))["facts"]}
+        facts = {**facts, **read_json(path)["facts"]}
         path.unlink()
     write_manifest(folder, exported_files.MANIFEST_FORMAT, exported_files.MANIFEST_VERSION, facts)
 
@@ -146,12 +146,12 @@ def _write_manifest(folder: Path, facts: dict[str, Any]) -> None:
 def _export_argos(
     model: TextModel, goal: Path, precision: ExportPrecision, certifier: "_Certifier", languages: LanguagePair
 ) -> Certificate:
-    argos.check_argos_package(model, goal, languages)
+    argos.check_argos_package(model, goal)
     with exported_files.new_package(goal) as folder:
         tree, notes = argos.write_package_tree(model, folder, precision, languages)
         parties = ctranslate2_folder.load_ctranslate2_systems(model, tree / "model")
         certificate = certifier.certify(parties, notes)
-        write_json(tree / "certificate.json", certificate.as_json())
+        write_json(tree / CERTIFICATE_FILE, certificate.as_json())
         argos.pack_tree(tree, folder / goal.name)
     return certificate
 

@@ -1,14 +1,14 @@
 """Files of an export: written to a staging folder, and moved to the target only after the certificate passes."""
 
-import json
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attendo import atomic_files
 from attendo.errors import ModelError, UsageError, shorten
+from attendo.interop.certificate import CERTIFICATE_FILE
 from attendo.model_files import read_json
 from attendo.model_folder import check_manifest
 from attendo.text_model import TextModel
@@ -25,11 +25,10 @@ def new_export(goal: Path) -> Iterator[Path]:
     """Yield a staging folder. On success it becomes `goal` and replaces an earlier export."""
     goal = goal.resolve()
     _check_folder(goal)
-    with _staging_folder(goal) as place:
-        yield place
-        _sync_folder(place)
+    with atomic_files.exclusive_target(goal), atomic_files.temporary_folder(goal) as new:
+        yield new
         _check_folder(goal)  # again: `goal` may have changed during the write
-        _replace(place, goal)
+        atomic_files.replace_folder(goal, new)
 
 
 @contextmanager
@@ -37,24 +36,10 @@ def new_package(goal: Path) -> Iterator[Path]:
     """Yield a staging folder. On success its file with the name of `goal` replaces an earlier package."""
     goal = goal.resolve()
     _check_file(goal)
-    with _staging_folder(goal) as place:
-        yield place
-        atomic_files.sync(place / goal.name)
+    with atomic_files.exclusive_target(goal), atomic_files.temporary_folder(goal) as new:
+        yield new
         _check_file(goal)
-        atomic_files.move(place / goal.name, goal)
-        atomic_files.sync(goal.parent)
-
-
-@contextmanager
-def _staging_folder(goal: Path) -> Iterator[Path]:
-    place = goal.with_name(f"{atomic_files.TEMPORARY_PREFIX}{goal.name}")
-    with atomic_files.explain_disk_full(goal, 0), atomic_files.exclusive_target(goal):
-        atomic_files.remove(place)
-        try:
-            place.mkdir()
-            yield place
-        finally:
-            atomic_files.remove(place)
+        atomic_files.move_into_place(new / goal.name, goal)
 
 
 def _check_folder(goal: Path) -> None:
@@ -74,35 +59,21 @@ def _check_file(goal: Path) -> None:
     if not goal.exists():
         return
     with suppress(zipfile.BadZipFile, ValueError, NotImplementedError, OSError), zipfile.ZipFile(goal) as package:
-        if any(Path(name).name == "certificate.json" for name in package.namelist()):
+        if any(Path(name).name == CERTIFICATE_FILE for name in package.namelist()):
             return
     raise UsageError("output_not_exported_package", path=goal)
 
 
-def _sync_folder(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        atomic_files.sync(path)
-    atomic_files.sync(folder)
+def require_empty(folder: Path) -> None:
+    """Raise a `UsageError` unless the folder is missing or empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError("output_folder_not_empty", folder=folder)
 
 
-def _replace(staged: Path, goal: Path) -> None:
-    old = goal.with_name(f".old-{goal.name}")  # the path that `check_manifest` looks for
-    if goal.exists():
-        atomic_files.remove(old)
-        atomic_files.move(goal, old)
-    try:
-        atomic_files.move(staged, goal)
-    except BaseException:  # also on a signal
-        if old.exists() and not goal.exists():
-            atomic_files.move(old, goal)
-        raise
-    atomic_files.sync(goal.parent)
-    atomic_files.remove(old)
-
-
-def model_max_length(model: TextModel) -> int:
+def model_max_length(model: TextModel, limit: int = MAX_SEQUENCE_LENGTH) -> int:
+    """Return the maximum length of a sequence in tokens: the limit, or fewer with learned positions."""
     config = model.network.config
-    return min(MAX_SEQUENCE_LENGTH, config.max_length) if config.positions == "learned" else MAX_SEQUENCE_LENGTH
+    return min(limit, config.max_length) if config.positions == "learned" else limit
 
 
 def check_export(folder: Path, engine: str, precisions: Collection[str]) -> tuple[Collection[str], dict[str, Any]]:
@@ -120,15 +91,3 @@ def check_export(folder: Path, engine: str, precisions: Collection[str]) -> tupl
             precisions=", ".join(precisions),
         )
     return manifest["files"], facts
-
-
-def save_tokenizers(model: TextModel, folder: Path) -> None:
-    if model.source_tokenizer is model.target_tokenizer:
-        model.source_tokenizer.save(folder, "joint")
-    else:
-        model.source_tokenizer.save(folder, "source")
-        model.target_tokenizer.save(folder, "target")
-
-
-def write_json(path: Path, content: dict[str, Any] | Sequence[Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -1,31 +1,23 @@
 """Import of a Hugging Face folder as a model folder, which is kept only if its certificate passes."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attendo import atomic_files, model_folder
 from attendo.errors import ModelError, UsageError, cut_text, list_names
-from attendo.interop.certificate import Bounds, Certificate
-from attendo.interop.certify import certify, collect_sentences, model_prefix_ids
+from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
+from attendo.interop.certify import certify, collect_sentences, fit_source_length, model_prefix_ids
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
 from attendo.interop.export import ModelMismatchError
 from attendo.interop.huggingface.folder import read_folder
-from attendo.interop.huggingface.imported import MULTILINGUAL_MODEL_TYPES, ImportedModel
+from attendo.interop.huggingface.imported import MULTILINGUAL_MODEL_TYPES, SUPPORTED, ImportedModel
 from attendo.interop.huggingface.read_models import from_bart, from_m2m100, from_marian
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
+from attendo.model_files import write_json
 from attendo.text_model import TextModel, load
 
-CERTIFICATE = "certificate.json"
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
-SUPPORTED = {
-    "marian": "Marian and OPUS-MT",
-    "bart": "BART",
-    "m2m_100": "M2M100 and NLLB",
-    "mbart": "mBART",
-    "pegasus": "with a MarianTokenizer, as attendo exports it",
-}
 
 
 def import_model(
@@ -76,7 +68,7 @@ def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
     """Return the longest source, in tokens, whose output limit (10 + 3/2 of it) fits the original's positions."""
     field = imported.folder.setting("max_position_embeddings")
     positions = field.count() or _DEFAULT_POSITIONS
-    room = (positions - prefix_length - 12) * 2 // 3
+    room = fit_source_length(positions, prefix_length)
     if room < 1:
         raise field.make_error(f"at least {prefix_length + 14} for a proof (--no-proof leaves it out)")
     return room
@@ -84,8 +76,7 @@ def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
 
 def _write_certificate(folder: Path, certificate: Certificate) -> None:
     """Write certificate.json into the model folder and add it to the manifest."""
-    text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False)
-    (folder / CERTIFICATE).write_text(f"{text}\n", "utf-8")
+    write_json(folder / CERTIFICATE_FILE, certificate.as_json())
     (folder / "manifest.json").unlink()
     model_folder.write_manifest(folder, model_folder.FORMAT, model_folder.VERSION)
 

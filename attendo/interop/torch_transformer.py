@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from attendo.errors import ModelError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
+from attendo.model_folder import allocate_network
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
-
-Layer = nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 
 _ACTIVATIONS: dict[Any, str] = {F.relu: "relu", torch.relu: "relu", F.gelu: "gelu", F.silu: "silu"}
 _ACTIVATION_MODULES = {nn.ReLU: "relu", nn.GELU: "gelu", nn.SiLU: "silu"}
@@ -76,8 +75,7 @@ def from_torch(
         output_bias=output.bias is not None,
         **_position_settings(positions, output.in_features),
     )
-    with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
-        network = Transformer(config)
+    network = allocate_network(config)
     for ours, theirs in _module_pairs(network, transformer, (source_embedding, target_embedding, output)):
         _copy_module(ours, theirs)
     _set_positions(network, positions)

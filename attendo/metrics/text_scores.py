@@ -54,15 +54,21 @@ def longest_common_subsequence(output: Sequence[str], reference: Sequence[str]) 
     A row of the length table rises by at most 1 per word. One integer stores where it does not rise, one bit per word.
     An addition carries each match to the rise that it moves (Hyyrö 2004).
     """
-    places: dict[str, int] = {}
-    for n, word in enumerate(output):
-        places[word] = places.get(word, 0) | 1 << n
+    positions = _word_positions(output)
     every = (1 << len(output)) - 1
     level = every
     for word in reference:
-        matches = level & places.get(word, 0)
+        matches = level & positions.get(word, 0)
         level = ((level + matches) | (level - matches)) & every
     return len(output) - level.bit_count()
+
+
+def _word_positions(words: Sequence[str]) -> dict[str, int]:
+    """Return the positions of each word as an integer with one bit per position."""
+    positions: dict[str, int] = {}
+    for n, word in enumerate(words):
+        positions[word] = positions.get(word, 0) | 1 << n
+    return positions
 
 
 def _f1(shared: int, output: int, reference: int) -> float:
@@ -164,13 +170,11 @@ def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
     """
     if not output:
         return len(reference)
-    places: dict[str, int] = {}
-    for n, word in enumerate(output):
-        places[word] = places.get(word, 0) | 1 << n
+    positions = _word_positions(output)
     every, last = (1 << len(output)) - 1, 1 << len(output) - 1
     rises, falls, distance = every, 0, len(output)
     for word in reference:
-        equal = places.get(word, 0)
+        equal = positions.get(word, 0)
         # Bit n: the diagonal step to word n is free. The addition carries a match along the rises above it.
         free = (((equal & rises) + rises) ^ rises) | equal | falls
         rises_right = falls | (every & ~(free | rises))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from attendo.decode.config import GenerationConfig
-from attendo.errors import UsageError
+from attendo.errors import UsageError, shorten
 from attendo.interop.load import load
 from attendo.pipelines.options import (
     NEW_TOKEN_OPTIONS,
@@ -25,7 +25,6 @@ from attendo.pipelines.options import (
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
 from attendo.text.newlines import strip_line_end
 from attendo.text_model import GenerateOptions, Hypothesis, Result, TextModel
-from attendo.text_model.options import shorten
 
 CallOptions = dict[str, Any]
 Record = dict[str, Any]
@@ -83,7 +82,7 @@ class Pipeline:
             return True, [inputs]
         if not isinstance(inputs, list) or not all(map(is_one, inputs)):
             what = "a list of messages" if takes_messages else "a text"
-            raise UsageError("invalid_pipeline_input", task=self.task, expected=what, value=short_repr(inputs))
+            raise UsageError("invalid_pipeline_input", task=self.task, expected=what, value=shorten(inputs))
         return False, inputs
 
     def _check_options(self, given: Mapping[str, Any], call_options: CallOptions) -> GenerationConfig:
@@ -179,7 +178,7 @@ def pipeline(
         _check_device(model, device)
         return Pipeline(asked, model, batch_size, defaults)
     if not isinstance(model, str | Path):
-        raise UsageError("invalid_pipeline_model", value=short_repr(model))
+        raise UsageError("invalid_pipeline_model", value=shorten(model))
     return Pipeline(asked, load(model, _device_name(device)), batch_size, defaults)
 
 
@@ -216,18 +215,12 @@ def append_response(messages: Sequence[ChatMessage], text: str) -> list[ChatMess
     return [*messages, {"role": "assistant", "content": text}]
 
 
-def short_repr(value: Any) -> str:
-    """Return the repr of a value, cut to 80 characters, for an error message."""
-    whole = repr(value)
-    return whole if len(whole) <= 80 else f"{whole[:77]}..."
-
-
 def _message_text(message: ChatMessage) -> str:
     role, content = message.get("role"), message.get("content")
     if role == "system":
         raise UsageError("system_message_unsupported")
     if role not in ("user", "assistant") or not isinstance(content, str):
-        raise UsageError("invalid_message", message=short_repr(message))
+        raise UsageError("invalid_message", message=shorten(message))
     return strip_line_end(content)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from attendo import atomic_files
@@ -80,9 +79,6 @@ def write_text_file(path: Path, text: str) -> None:
     try:
         with atomic_files.explain_disk_full(path, len(content)):
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_files.replace(path, content)
+            atomic_files.replace_file(path, content)
     except OSError as error:
         raise UsageError("reproduce_file_not_writable", path=path, reason=error.strerror) from None
-    finally:
-        with suppress(OSError):
-            atomic_files.remove(path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{path.name}"))

@@ -1,6 +1,5 @@
 """Results of a recipe: scores by seed and variant, expected values and a verdict."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from attendo.model_files import format_json
 from attendo.recipes.files import compute_checksums, list_test_files, write_text_file
 from attendo.recipes.recipe import PlannedRun, Recipe
 from attendo.recipes.run_state import read_run_facts
@@ -130,7 +130,7 @@ def write_results(
         "runs": runs,
     }
     path = out / (PARTIAL_RESULTS_FILE if recipe.is_partial else RESULTS_FILE)
-    write_text_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text_file(path, format_json(content))
     return path
 
 

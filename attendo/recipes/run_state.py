@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attendo.errors import ModelError, UsageError
 from attendo.explore.curves import METRICS_FILE, read_histories
+from attendo.model_files import format_json, read_json
 from attendo.recipes.files import write_text_file
 from attendo.runs.config import RunConfig, list_differences, load_run_config, make_paths_absolute
 from attendo.runs.recipe_config import Expectation
@@ -34,7 +35,7 @@ def read_run_state(folder: Path, config: RunConfig, checksums: Checksums) -> Run
 
 def write_text_checksums(folder: Path, checksums: Checksums) -> None:
     """Write the checksums of the training files when a run begins. Older runs without them are accepted."""
-    write_text_file(folder / TEXTS_FILE, json.dumps(dict(checksums), indent=2, ensure_ascii=False) + "\n")
+    write_text_file(folder / TEXTS_FILE, format_json(dict(checksums)))
 
 
 def read_run_facts(folder: Path) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def _has_stopped_early(folder: Path, step: int) -> bool:
 def _read_scores(folder: Path) -> dict[str, Any]:
     """Return the scores, or nothing if they are damaged: the run is then incomplete and writes them again."""
     try:
-        return _read_json_object(folder / "model" / "scores.json")
+        return read_json(folder / "model" / "scores.json")
     except ModelError:
         return {}
 
@@ -105,12 +106,9 @@ def _read_text_checksums(folder: Path) -> dict[str, Any] | None:
 
 def _read_json_object(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise ModelError("run_record_damaged", path=path, folder=path.parent)
-    return content
+        return read_json(path)
+    except ModelError:
+        raise ModelError("run_record_damaged", path=path, folder=path.parent) from None
 
 
 def _comparable_config(config: RunConfig) -> RunConfig:

@@ -9,7 +9,7 @@ from attendo.data.prepared import open_prepared
 from attendo.errors import AttendoError, ModelError
 from attendo.interop import load as opening
 from attendo.model_files import read_json
-from attendo.model_folder import StoredModel, load_model, tensor_mismatches
+from attendo.model_folder import StoredModel, load_model, load_weights, tensor_mismatches
 from attendo.runs.config import load_run_config
 from attendo.runs.weights import initial_model
 from attendo.text_model import TextModel, pick_device
@@ -45,14 +45,11 @@ def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
         raise ModelError("checkpoint_outside_run", folder=folder)
     weights = eval_weights(checkpoints.load(steps[folder.name]))
     stored = _load_run_model(run)
-    expected = dict(stored.network.named_parameters())
-    if faults := tensor_mismatches(expected, weights):
+    if faults := tensor_mismatches(dict(stored.network.named_parameters()), weights):
         raise ModelError(
             "checkpoint_model_mismatch", folder=folder, run=run, faults="; ".join(faults[:5]), count=len(faults)
         )
-    with torch.no_grad():
-        for name, weight in expected.items():
-            weight.copy_(weights[name])
+    load_weights(stored.network, weights)
     # The stored scores are those of the best checkpoint, which may be another one.
     return TextModel(replace(stored, network=stored.network.to(pick_device(device)).eval(), scores={}))
 

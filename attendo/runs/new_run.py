@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.config import DataConfig, as_tuple, detect_format
+from attendo.errors import shorten
 from attendo.runs.auto_config import DataStats, SettingChoice, apply_choices, are_settings_open, choose_settings
 from attendo.runs.config import (
     RunConfig,
@@ -86,7 +87,7 @@ def describe_files(data: DataConfig) -> list[str]:
     told = []
     for corpus in data.training:
         first = next((row for row in read_rows(corpus) if row.fault is None), None)
-        pair = "" if first is None else f"; the first pair is {_shorten(first.source)} → {_shorten(first.target)}"
+        pair = "" if first is None else f"; the first pair is {shorten(first.source, 40)} → {shorten(first.target, 40)}"
         told.append(f"{corpus.name}: {describe_fields(corpus)}{pair}")
     return told
 
@@ -104,10 +105,6 @@ def _choose_open_settings(config: RunConfig, preset: str, stats: DataStats) -> l
     steps = max(1, round(epochs * stats.tokens / (batch[0] * batch[1])))
     given["train"] = {**train, "steps": steps}
     return [choice for choice in choose_settings(given, stats) if choice.name != "train.steps"]
-
-
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 _BATCH_SETTINGS = ("batch_tokens", "accumulate")  # per update

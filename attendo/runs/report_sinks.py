@@ -53,7 +53,7 @@ class MetricsFile:
             content = self._path.read_bytes() if self._path.exists() else b""
             kept = b"".join(line + b"\n" for line in content.split(b"\n") if _parse_step(line) <= step)
             if kept != content:
-                _replace_file(self._path, kept)
+                atomic_files.replace_file(self._path, kept)
             self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise AttendoError("metrics_file_not_writable", path=self._path, reason=error.strerror) from None
@@ -115,7 +115,7 @@ class SampleFile:
         try:
             self._folder.mkdir(exist_ok=True)
             # The output of an untrained model may contain invalid UTF-8.
-            _replace_file(path, _format_samples(report).encode(errors="backslashreplace"))
+            atomic_files.replace_file(path, _format_samples(report).encode(errors="backslashreplace"))
         except OSError as error:
             self.fault = f"{path}: {error.strerror}"
         else:
@@ -209,19 +209,6 @@ def _format_samples(report: Validation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _replace_file(path: Path, content: bytes) -> None:
-    """Write a temporary file and rename it to `path`."""
-    new = path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{path.name}")
-    try:
-        atomic_files.write(new, content)
-        atomic_files.sync(new)
-        atomic_files.move(new, path)
-    except OSError:
-        with suppress(OSError):
-            atomic_files.remove(new)
-        raise
-
-
 class SkippedStepsFile:
     """A sink for skipped steps. The file exists once a step was skipped, and is rewritten each time, which is rare."""
 
@@ -249,7 +236,7 @@ class SkippedStepsFile:
     def _write(self) -> None:
         content = "".join(json.dumps(asdict(each)) + "\n" for each in self._steps.values())
         try:
-            atomic_files.replace(self._path, content.encode())
+            atomic_files.replace_file(self._path, content.encode())
         except OSError as error:
             self.fault = f"{self._path}: {error.strerror}"
         else:

@@ -20,7 +20,7 @@ from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
-from attendo.model_folder import load_model, remove_backup
+from attendo.model_folder import load_model, load_weights
 from attendo.nn.cpu_threads import available_cores, keep_threads, requested_threads
 from attendo.nn.devices import is_out_of_memory
 from attendo.runs.config import RunConfig, check_metrics, load_run_config, make_paths_absolute, to_toml
@@ -100,7 +100,7 @@ class Run:
             with run._lock_folder():
                 for place in (run.checkpoints.folder, folder, folder / "validation"):
                     atomic_files.remove_leftovers(place)
-                remove_backup(folder / "model")
+                atomic_files.remove_backup(folder / "model")
         run.world.barrier()
         return run
 
@@ -132,7 +132,7 @@ class Run:
         steps = max(1, math.ceil(train.epochs * batches / train.accumulate))
         self.config = self.config.replace(train=train.replace(epochs=None, steps=steps))
         if self.world.is_main and (self.folder / "run.toml").exists():
-            atomic_files.replace(self.folder / "run.toml", to_toml(self.config).encode())
+            atomic_files.replace_file(self.folder / "run.toml", to_toml(self.config).encode())
 
     def _check_data_settings(self) -> None:
         if self.config.data.prepared is not None or self.config.start_from is not None:
@@ -188,7 +188,7 @@ class Run:
         threads, cores = checkpoint_threads or stored.get("threads"), available_cores()
         if threads is None:
             threads = choose_threads(updater, cores) if updater.compile_mode == "off" else cores
-            atomic_files.replace(path, f"{json.dumps({**stored, 'threads': threads}, indent=2)}\n".encode())
+            atomic_files.replace_file(path, f"{json.dumps({**stored, 'threads': threads}, indent=2)}\n".encode())
         elif threads > cores:
             self.warnings.append(
                 f"the run has {threads} threads and this machine {cores} cores: it stays the same bit for bit and is "
@@ -204,7 +204,7 @@ class Run:
             self.trainer.restart_pool()
             self.warnings.append(f"train.{other[0]} is another: some pairs of this epoch come a second time")
         if self.world.is_main:
-            atomic_files.replace(self.folder / "run.toml", to_toml(self.config).encode())
+            atomic_files.replace_file(self.folder / "run.toml", to_toml(self.config).encode())
 
     def _make_valid_windows(self) -> WindowBatches | None:
         """Return validation batches of language-model text, if the run uses it."""
@@ -264,26 +264,14 @@ class Run:
         self._model_fault = found.fault or self._model_fault
         if found.weights is None:
             return  # the network has the last weights
-        with torch.no_grad():
-            for name, weight in self.model.network.named_parameters():
-                weight.copy_(found.weights[name])
+        load_weights(self.model.network, found.weights)
 
     def _write_model(self) -> None:
         standing, best = self.trainer.state, self.config.train.best
         if standing.best is not None:
             scores = {"step": self.trainer.step, "best_step": standing.best_step, f"valid_{best}": standing.best}
             self.model.scores.update(scores)
-        folder = self.folder / "model"
-        try:
-            with atomic_files.explain_disk_full(
-                folder, sum(weight.nbytes for weight in self.model.network.parameters())
-            ):
-                self.model.save(folder)
-        except BaseException:
-            atomic_files.remove(
-                folder.with_name(f"{atomic_files.TEMPORARY_PREFIX}{folder.name}")
-            )  # a partial model only uses space
-            raise
+        self.model.save(self.folder / "model")
 
     def _save_if_best(self, report: Report) -> None:
         """Save the best model so far. If the disk is full the run continues, and `finish` tries again."""

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from attendo import __version__, atomic_files
-from attendo.data.index import json_sha256
 from attendo.errors import UsageError
+from attendo.model_files import json_sha256
 from attendo.runs.config import RunConfig, resolve_config
 from attendo.train.distributed import Distributed
 
@@ -46,7 +46,7 @@ def init_run_folder(folder: Path, settings: bytes, environment: bytes) -> None:
             for name in _RUN_FILES:
                 atomic_files.remove(folder / name)
             atomic_files.write(folder / "run.json", environment)
-            atomic_files.replace(folder / "run.toml", settings)
+            atomic_files.replace_file(folder / "run.toml", settings)
     except OSError as error:
         raise UsageError("run_folder_not_writable", folder=folder, reason=error.strerror) from None
 

@@ -14,7 +14,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.model_folder import StoredModel, load_model
+from attendo.model_folder import StoredModel, load_model, load_weights
 from attendo.runs.config import RunConfig, derive_generation_settings, load_run_config
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
@@ -148,7 +148,5 @@ def average_model(run: Path, steps: Sequence[int]) -> TextModel:
     config = load_run_config(run)
     model = initial_model(config, open_prepared(config.data.prepared or run / "data"))
     weights = average_checkpoints(Checkpoints(run / "checkpoints"), steps)
-    with torch.no_grad():
-        for name, weight in model.network.named_parameters():
-            weight.copy_(weights[name])
+    load_weights(model.network, weights)
     return TextModel(model)

@@ -17,12 +17,12 @@ from attendo.text.tokenizer import (
     EOS,
     UNK,
     UNKNOWN_TEXT,
+    BaseTokenizer,
     display_piece,
     replace_newlines,
     require_unicode,
-    split_at_symbols,
+    split_between_symbols,
     strip_special_ids,
-    validate_ids,
     validate_special_tokens,
 )
 from attendo.text.tokenizer_files import header_path, parse_pieces, parse_symbols, write_header
@@ -34,14 +34,13 @@ _CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")
 _WORD = re.compile(r" ?L+| ?N+| ?P+|[ S]+(?=[ S])|[ S]+")
 
 
-class FixedVocabulary:
+class FixedVocabulary(BaseTokenizer):
     """Base class of tokenizers with a fixed vocabulary. `entries` follow the control pieces, symbols first.
 
     Symbols are tokens that have an id but no text.
     """
 
     entries: tuple[str, ...]
-    symbols: tuple[str, ...]
     _ids: dict[str, int]
 
     @property
@@ -52,10 +51,6 @@ class FixedVocabulary:
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text. A line break is read as a space."""
         return [self._ids.get(piece, UNK) for piece in self._split(text)]
-
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
-        return [self.encode(text) for text in texts]
 
     @abstractmethod
     def _split(self, text: str) -> Iterable[str]:
@@ -106,10 +101,6 @@ class ByteLevelBPE(FixedVocabulary):
             b"".join(self._to_bytes(each) for each in self._text_ids(ids)).decode("utf-8", errors="replace")
         )
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return pieces without their space, partial characters as U+FFFD, control pieces and symbols by name."""
-        return [self._display(each) for each in validate_ids(ids, self.vocab_size)]
-
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""
         missing = [piece for piece in self._split(text) if piece not in self._ids]
@@ -123,14 +114,13 @@ class ByteLevelBPE(FixedVocabulary):
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
         return [header, path]
 
-    def _split(self, text: str) -> Iterator[str]:
+    def _split(self, text: str) -> list[str]:
         require_unicode(text)
-        for place, part in enumerate(split_at_symbols(replace_newlines(text), self.symbols)):
-            if place % 2:
-                yield part
-                continue
-            for word in _split_words(part):
-                yield from self._merge([_BYTE_TO_CHARACTER[byte] for byte in word.encode("utf-8")])
+        return split_between_symbols(replace_newlines(text), self.symbols, self._split_text)
+
+    def _split_text(self, text: str) -> Iterator[str]:
+        for word in _split_words(text):
+            yield from self._merge([_BYTE_TO_CHARACTER[byte] for byte in word.encode("utf-8")])
 
     def _merge(self, pieces: list[str]) -> list[str]:
         """Apply the best possible merge at every position, and repeat until none is possible."""
@@ -152,12 +142,9 @@ class ByteLevelBPE(FixedVocabulary):
     def _to_bytes(self, piece_id: int) -> bytes:
         return UNKNOWN_TEXT.encode() if piece_id == UNK else _piece_to_bytes(self._entry(piece_id))
 
-    def _display(self, piece_id: int) -> str:
-        if piece_id <= EOS:
-            return CONTROL_PIECES[piece_id]
-        if piece_id <= EOS + len(self.symbols):
-            return self.symbols[piece_id - EOS - 1]
-        return display_piece(self._to_bytes(piece_id).decode("utf-8", errors="replace"))
+    def _piece_text(self, piece_id: int) -> str:
+        """Return the text of a piece, a partial character as U+FFFD."""
+        return self._to_bytes(piece_id).decode("utf-8", errors="replace")
 
 
 def read_merges(path: Path) -> tuple[Merge, ...]:

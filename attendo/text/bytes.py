@@ -7,22 +7,20 @@ from typing import ClassVar
 
 from attendo.text.tokenizer import (
     CONTROL_PIECES,
-    EOS,
     UNK,
     UNKNOWN_TEXT,
-    display_piece,
+    BaseTokenizer,
     replace_newlines,
     require_unicode,
     split_at_symbols,
     strip_special_ids,
-    validate_ids,
     validate_special_tokens,
 )
 from attendo.text.tokenizer_files import parse_symbols, write_header
 
 
 @dataclass(frozen=True)
-class Bytes:
+class Bytes(BaseTokenizer):
     """Ids are control pieces, symbols, then 256 bytes. A text without line breaks is restored exactly."""
 
     kind: ClassVar[str] = "bytes"
@@ -52,18 +50,10 @@ class Bytes:
                 ids.extend(self._first_byte + byte for byte in part.encode())
         return ids
 
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
-        return [self.encode(text) for text in texts]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids. Invalid UTF-8 becomes U+FFFD, line breaks become spaces."""
         content = b"".join(self._to_bytes(each) for each in strip_special_ids(ids, self.vocab_size))
         return replace_newlines(content.decode("utf-8", errors="replace"))
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return ASCII characters as they are, other bytes as `<0xE4>`, control pieces by name."""
-        return [self._display(each) for each in validate_ids(ids, self.vocab_size)]
 
     def unknown(self, text: str) -> list[str]:
         """Return an empty list: every character has bytes."""
@@ -80,13 +70,9 @@ class Bytes:
     def _to_bytes(self, piece_id: int) -> bytes:
         if piece_id >= self._first_byte:
             return bytes([piece_id - self._first_byte])
-        return (UNKNOWN_TEXT if piece_id == UNK else self._special_piece(piece_id)).encode()
+        return (UNKNOWN_TEXT if piece_id == UNK else self.symbols[piece_id - len(CONTROL_PIECES)]).encode()
 
-    def _display(self, piece_id: int) -> str:
-        if piece_id < self._first_byte:
-            return self._special_piece(piece_id)
+    def _piece_text(self, piece_id: int) -> str:
+        """Return an ASCII character as it is, another byte as `<0xE4>`."""
         byte = piece_id - self._first_byte
-        return display_piece(chr(byte)) if 0x20 <= byte < 0x7F else f"<0x{byte:02X}>"
-
-    def _special_piece(self, piece_id: int) -> str:
-        return CONTROL_PIECES[piece_id] if piece_id <= EOS else self.symbols[piece_id - len(CONTROL_PIECES)]
+        return chr(byte) if 0x20 <= byte < 0x7F else f"<0x{byte:02X}>"

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from attendo.text.tokenizer import (
-    CONTROL_PIECES,
-    EOS,
     UNK,
     UNKNOWN_TEXT,
-    display_piece,
-    split_at_symbols,
+    BaseTokenizer,
+    split_between_symbols,
     strip_special_ids,
-    validate_ids,
     validate_special_tokens,
 )
 from attendo.text.tokenizer_files import parse_pieces, parse_symbols, write_header
@@ -22,7 +19,7 @@ from attendo.text.words import Vocabulary, build_vocabulary
 
 
 @dataclass(frozen=True)
-class Characters:
+class Characters(BaseTokenizer):
     """One id per code point or symbol. Subclasses only change how text is split."""
 
     kind: ClassVar[str] = "characters"
@@ -52,19 +49,10 @@ class Characters:
         """Return one id per piece, UNK for a piece that is not in the vocabulary."""
         return self.vocabulary.ids(self._split(text, self.symbols))
 
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
-        return [self.encode(text) for text in texts]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text. It is exact if no id is UNK."""
         spoken = strip_special_ids(ids, self.vocab_size)
         return self.separator.join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in spoken)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return pieces with visible white space, and control pieces by name."""
-        checked = validate_ids(ids, self.vocab_size)
-        return [CONTROL_PIECES[each] if each <= EOS else display_piece(self.vocabulary.entry(each)) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""
@@ -76,10 +64,10 @@ class Characters:
 
     @classmethod
     def _split(cls, text: str, symbols: tuple[str, ...]) -> Iterable[str]:
-        if not symbols:
-            return cls._split_text(text)
-        parts = split_at_symbols(text, symbols)
-        return [piece for place, part in enumerate(parts) for piece in ([part] if place % 2 else cls._split_text(part))]
+        return split_between_symbols(text, symbols, cls._split_text) if symbols else cls._split_text(text)
+
+    def _piece_text(self, piece_id: int) -> str:
+        return self.vocabulary.entry(piece_id)
 
     @staticmethod
     def _split_text(text: str) -> Iterable[str]:

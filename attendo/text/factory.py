@@ -1,4 +1,4 @@
-"""Builds tokenizers from text and settings, and loads them from a model folder."""
+"""Builds tokenizers from text and settings, and saves and loads them in a model folder."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -14,6 +14,13 @@ from attendo.text.sentencepiece import SentencePiece
 from attendo.text.tokenizer import Tokenizer
 from attendo.text.tokenizer_files import header_path, read_header
 from attendo.text.words import Words
+
+
+def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
+    """Save both tokenizers in a folder. A joint vocabulary is saved once."""
+    sides = {"joint": source} if source is target else {"source": source, "target": target}
+    for name, tokenizer in sides.items():
+        tokenizer.save(folder, name)
 
 
 def load_tokenizer(folder: Path, name: str) -> Tokenizer:

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attendo.errors import ModelError
 from attendo.text.byte_level_bpe import FixedVocabulary, read_entries
-from attendo.text.sentencepiece import PieceType, iter_pieces, open_processor
+from attendo.text.sentencepiece import PieceType, iter_pieces, model_path, open_processor
 from attendo.text.tokenizer import (
-    CONTROL_PIECES,
-    EOS,
     MARK,
     UNK,
     UNKNOWN_TEXT,
     display_piece,
     replace_newlines,
     require_unicode,
-    split_at_symbols,
-    validate_ids,
+    split_between_symbols,
     validate_special_tokens,
 )
 from attendo.text.tokenizer_files import read_bytes, write_header
@@ -58,12 +55,12 @@ class ImportedSentencePiece(FixedVocabulary):
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ImportedSentencePiece":
         """Read `NAME.tokenizer.json` and `NAME.spm`. A fault raises a `ModelError`."""
-        model = read_bytes(_model_path(folder, name))
+        model = read_bytes(model_path(folder, name))
         entries, symbols = read_entries(folder, name, header)
         try:
             return cls(model, entries, symbols)
         except ModelError as error:
-            raise ModelError("sentencepiece_file_invalid", path=_model_path(folder, name), error=error) from None
+            raise ModelError("sentencepiece_file_invalid", path=model_path(folder, name), error=error) from None
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, on one line."""
@@ -72,14 +69,6 @@ class ImportedSentencePiece(FixedVocabulary):
         text: str = self._processor.decode_pieces(written)
         return replace_newlines(text.replace(MARK, " ")).strip()
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return pieces without their space, and control pieces by name."""
-        checked = validate_ids(ids, self.vocab_size)
-        return [
-            CONTROL_PIECES[each] if each <= EOS else display_piece(self._entry(each).replace(MARK, " "))
-            for each in checked
-        ]
-
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""
         return [display_piece(piece.replace(MARK, " ")) for piece in self._split(text) if piece not in self._ids]
@@ -87,18 +76,15 @@ class ImportedSentencePiece(FixedVocabulary):
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.spm`."""
         header = write_header(folder, name, self.kind, self.entries, self.symbols)
-        path = _model_path(folder, name)
+        path = model_path(folder, name)
         path.write_bytes(self.model)
         return [header, path]
 
     def _split(self, text: str) -> list[str]:
         require_unicode(text)
-        parts = split_at_symbols(replace_newlines(text), self.symbols)
-        cut: list[str] = []
-        for place, part in enumerate(parts):
-            cut += [part] if place % 2 else self._processor.encode(part, out_type=str)
-        return cut
+        return split_between_symbols(
+            replace_newlines(text), self.symbols, lambda part: self._processor.encode(part, out_type=str)
+        )
 
-
-def _model_path(folder: Path, name: str) -> Path:
-    return folder / f"{name}.spm"
+    def _piece_text(self, piece_id: int) -> str:
+        return self._entry(piece_id).replace(MARK, " ")

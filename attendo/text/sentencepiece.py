@@ -14,18 +14,16 @@ from attendo.errors import DataError, ModelError, UsageError, cut_text
 from attendo.model_files import COPY_AGAIN
 from attendo.text.tokenizer import (
     BOS,
-    CONTROL_PIECES,
     EOS,
     MARK,
     PAD,
     UNK,
-    display_piece,
+    BaseTokenizer,
     is_unicode,
     replace_newlines,
     require_unicode,
     split_at_symbols,
     strip_special_ids,
-    validate_ids,
     validate_special_tokens,
 )
 from attendo.text.tokenizer_files import header_path, parse_symbols, read_bytes, write_header
@@ -42,7 +40,7 @@ _MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 @dataclass(frozen=True)
-class SentencePiece:
+class SentencePiece(BaseTokenizer):
     """SentencePiece tokenizer. Any text without line breaks is restored exactly. `decode` never returns a line break.
 
     SentencePiece itself reads a `▁` in the text as a space. Here it is encoded as its three bytes, which every
@@ -79,7 +77,7 @@ class SentencePiece:
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "SentencePiece":
         """Read `NAME.spm`. A fault raises a `ModelError`."""
-        path = _model_path(folder, name)
+        path = model_path(folder, name)
         model = read_bytes(path)
         try:
             tokenizer = cls(model)
@@ -111,11 +109,6 @@ class SentencePiece:
         text: str = self._processor.decode(strip_special_ids(ids, self.vocab_size))
         return replace_newlines(text.removeprefix(" "))
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return pieces without their space, bytes as `<0xE4>`, control pieces by name."""
-        checked = validate_ids(ids, self.vocab_size)
-        return [CONTROL_PIECES[each] if each <= EOS else self._display(each) for each in checked]
-
     def unknown(self, text: str) -> list[str]:
         """Return an empty list: byte fallback covers every character."""
         return []
@@ -123,7 +116,7 @@ class SentencePiece:
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.spm`."""
         header = write_header(folder, name, self.kind, symbols=self.symbols)
-        path = _model_path(folder, name)
+        path = model_path(folder, name)
         path.write_bytes(self.model)
         return [header, path]
 
@@ -143,8 +136,8 @@ class SentencePiece:
             ids.extend(next(encoded))
         return ids
 
-    def _display(self, piece_id: int) -> str:
-        return display_piece(self._processor.id_to_piece(piece_id).replace(MARK, " "))
+    def _piece_text(self, piece_id: int) -> str:
+        return self._processor.id_to_piece(piece_id).replace(MARK, " ")
 
 
 def _load_processor(model: bytes) -> "SentencePieceProcessor":
@@ -235,7 +228,8 @@ def _explain(error: RuntimeError, size: int) -> UsageError | DataError:
     return DataError("sentencepiece_training_failed", reason=" ".join(str(error).split()))
 
 
-def _model_path(folder: Path, name: str) -> Path:
+def model_path(folder: Path, name: str) -> Path:
+    """Return the path of the SentencePiece model of the tokenizer `name`."""
     return folder / f"{name}.spm"
 
 

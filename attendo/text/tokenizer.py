@@ -2,7 +2,8 @@
 
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -48,6 +49,37 @@ class Tokenizer(Protocol):
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the files that `load_tokenizer(folder, name)` reads, and return their paths."""
+
+
+class BaseTokenizer(ABC):
+    """Methods that are the same in all tokenizers. Ids are control pieces, then symbols, then other pieces."""
+
+    symbols: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """The number of ids, control pieces included."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without bos and eos."""
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text."""
+        return [self.encode(text) for text in texts]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return one readable label per id: control pieces and symbols by name, other pieces without their space."""
+        special = (*CONTROL_PIECES, *self.symbols)
+        return [
+            special[each] if each < len(special) else display_piece(self._piece_text(each))
+            for each in validate_ids(ids, self.vocab_size)
+        ]
+
+    @abstractmethod
+    def _piece_text(self, piece_id: int) -> str:
+        """Return the text of a piece that is neither a control piece nor a symbol."""
 
 
 def validate_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
@@ -109,6 +141,12 @@ def validate_special_tokens(symbols: Sequence[str]) -> tuple[str, ...]:
 def split_at_symbols(text: str, symbols: tuple[str, ...]) -> list[str]:
     """Return text and symbols in alternation, text first. Texts may be empty. The longest symbol matches first."""
     return _pattern(symbols).split(text) if symbols else [text]
+
+
+def split_between_symbols(text: str, symbols: tuple[str, ...], split: Callable[[str], Iterable[str]]) -> list[str]:
+    """Return the symbols of a text and the pieces of the text between them, in order."""
+    parts = split_at_symbols(text, symbols)
+    return [piece for n, part in enumerate(parts) for piece in ([part] if n % 2 else split(part))]
 
 
 def _find_fault(symbol: str) -> str:

@@ -12,15 +12,13 @@ from typing import ClassVar
 from attendo.errors import DataError, UsageError
 from attendo.text.tokenizer import (
     CONTROL_PIECES,
-    EOS,
     MARK,
     UNK,
     UNKNOWN_TEXT,
-    display_piece,
+    BaseTokenizer,
     is_unicode,
     split_at_symbols,
     strip_special_ids,
-    validate_ids,
     validate_special_tokens,
 )
 from attendo.text.tokenizer_files import parse_pieces, parse_symbols, write_header
@@ -72,7 +70,7 @@ def build_vocabulary(pieces: Iterable[str], max_size: int | None, required: tupl
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(BaseTokenizer):
     """Word tokenizer. A piece is a word or a punctuation mark with the space before it, or one white-space character.
 
     A text is read with one extra space at its start, so that `cat` is the same entry in every position. A symbol has no
@@ -105,20 +103,11 @@ class Words:
         """Return one id per piece, UNK for a piece that is not in the vocabulary."""
         return self.vocabulary.ids(split_pieces(text, self.symbols))
 
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
-        return [self.encode(text) for text in texts]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return the exact text if no id is UNK. UNK becomes ` ⁇`."""
         spoken = strip_special_ids(ids, self.vocab_size)
         pieces = (f" {UNKNOWN_TEXT}" if each == UNK else self.vocabulary.entry(each) for each in spoken)
         return "".join(pieces).removeprefix(" ")
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return words without their space, and control pieces by name."""
-        checked = validate_ids(ids, self.vocab_size)
-        return [CONTROL_PIECES[each] if each <= EOS else display_piece(self.vocabulary.entry(each)) for each in checked]
 
     def unknown(self, text: str) -> list[str]:
         """Return the words and punctuation marks that are not in the vocabulary."""
@@ -128,6 +117,9 @@ class Words:
         """Write `NAME.tokenizer.json`."""
         entries = [_to_disk(piece) for piece in self.vocabulary.entries]
         return [write_header(folder, name, self.kind, entries, self.symbols)]
+
+    def _piece_text(self, piece_id: int) -> str:
+        return self.vocabulary.entry(piece_id)
 
 
 def split_pieces(text: str, symbols: tuple[str, ...] = ()) -> list[str]:

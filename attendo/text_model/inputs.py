@@ -11,11 +11,11 @@ import torch
 
 from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
 from attendo.decode.requests import DecodeRequest
-from attendo.errors import UsageError
+from attendo.errors import UsageError, shorten
 from attendo.text import EOS, Tokenizer
 from attendo.text.newlines import strip_line_end
 from attendo.text_model.constraints import Ids, contains, encode_prefix, encode_prompt, required_token_sequences
-from attendo.text_model.options import GenerateOptions, TooLongError, shorten
+from attendo.text_model.options import GenerateOptions, TooLongError
 from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, empty_result
 from attendo.text_model.search_setup import make_ranking
 from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments

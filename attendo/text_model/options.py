@@ -13,7 +13,6 @@ from attendo.text_model.constraints import contains, validate_phrases
 
 _SAMPLING_OPTIONS = ("seed", "temperature", "top_k", "top_p", "min_p", "typical")
 _BEAM_OPTIONS = ("stop", "patience", "groups", "diversity")
-_MAX_QUOTED_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
@@ -206,8 +205,3 @@ def has_nan(log_probabilities: Iterable[float]) -> bool:
 def message_without_position(error: TooLongError | NotANumberError) -> str:
     """Return the message without "text 2 of 3" at its start. Some callers name the text differently."""
     return str(error).partition(" of ")[2].lstrip("0123456789")
-
-
-def shorten(text: str, max_characters: int = _MAX_QUOTED_CHARACTERS) -> str:
-    """Return the start of a text in quotes."""
-    return repr(text if len(text) <= max_characters else f"{text[: max_characters - 3]}...")

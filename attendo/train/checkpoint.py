@@ -22,7 +22,7 @@ from attendo import atomic_files
 from attendo.data.sampler import Position
 from attendo.errors import ModelError, UsageError
 from attendo.model_files import read_json
-from attendo.model_folder import check_manifest, read_tensors, tensor_mismatches, write_manifest
+from attendo.model_folder import check_manifest, load_weights, read_tensors, tensor_mismatches, write_manifest
 from attendo.train.optimizer import expected_optimizer_tensors, load_optimizer_tensors, optimizer_tensors
 from attendo.train.random_state import random_state_tensors, restore_random_state
 from attendo.train.update import Updater
@@ -205,14 +205,11 @@ def restore(updater: Updater, snapshot: Snapshot) -> tuple[TrainState, bool]:
     Raise `ModelError` if tensors do not fit.
     """
     holding = updater.placement
-    weights = dict(holding.network.named_parameters())
-    _check_tensors("model.safetensors", weights, snapshot.model)
+    _check_tensors("model.safetensors", dict(holding.network.named_parameters()), snapshot.model)
     moments = expected_optimizer_tensors(holding.network) if snapshot.step else {}
     _check_tensors("optimizer.safetensors", {**moments, **_extra_tensors(updater)}, snapshot.optimizer)
     model, optimizer = holding.local_shards(snapshot.model), holding.local_shards(snapshot.optimizer)
-    with torch.no_grad():
-        for name, weight in weights.items():
-            weight.copy_(model[name])
+    load_weights(holding.network, model)
     if moments:
         load_optimizer_tensors(updater.optimizer, holding.network, optimizer)
     for name, tensor in _extra_tensors(updater).items():

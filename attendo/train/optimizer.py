@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attendo.errors import UsageError
+from attendo.model_folder import load_weights
 from attendo.train.config import DEFAULT_PEAK_LR, NetworkPart, TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -144,14 +145,8 @@ class EMA:
         try:
             yield
         finally:
-            _copy_weights(self.network, now)
+            load_weights(self.network, now)
 
     def apply_permanently(self) -> None:
         """Replace the network's weights by the averaged ones."""
-        _copy_weights(self.network, self.weights)
-
-
-@torch.no_grad()
-def _copy_weights(network: nn.Module, weights: dict[str, Tensor]) -> None:
-    for name, weight in network.named_parameters():
-        weight.copy_(weights[name])
+        load_weights(self.network, self.weights)

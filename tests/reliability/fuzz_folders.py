@@ -27,7 +27,7 @@ from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E
 from sealed_folders import replaced  # noqa: E402
 from tiny import SIZES, SOURCES, TARGETS  # noqa: E402
 
-from attendo import model_folder  # noqa: E402
+from attendo import model_files  # noqa: E402
 from attendo.errors import AttendoError  # noqa: E402
 from attendo.interop import exported_files  # noqa: E402
 from attendo.interop.argos import LanguagePair  # noqa: E402
@@ -190,7 +190,7 @@ def _other_value(content: bytes, dice: random.Random) -> tuple[bytes, str]:
     inside, key = dice.choice(places)
     inside[key] = value = dice.choice(STRANGE)
     if isinstance(whole, dict) and "sha256" in whole and key != "sha256":  # a manifest that fits itself
-        whole["sha256"] = model_folder._digest({name: each for name, each in whole.items() if name != "sha256"})
+        whole["sha256"] = model_files.json_sha256({name: each for name, each in whole.items() if name != "sha256"})
     return json.dumps(whole).encode(), f"{str(key)[:30]} is {str(value)[:30]!r}"
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from replaced_folders import WRITERS
 from serving_faults import hold_steps, serving_fault, slow_steps
 from small_run import CPU, begin, built
 from snapshots import snapshot
@@ -22,7 +23,7 @@ from snapshots import snapshot
 import attendo.cli.main
 import attendo.train.checkpoint
 import attendo.train.update
-from attendo import atomic_files
+from attendo import atomic_files, model_folder
 from attendo.cli.progress import TrainingProgress
 from attendo.runs.config import RunConfig, load_run_config, read_run_file
 from attendo.runs.run import Run
@@ -39,7 +40,7 @@ MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 DISK_CALLS = [
     *((atomic_files, name) for name in ("write", "sync", "move", "remove")),
-    *((checkpoint, name) for name in ("save_file", "write_manifest")),
+    *((module, name) for module in (checkpoint, model_folder) for name in ("save_file", "write_manifest")),
 ]
 
 
@@ -213,6 +214,10 @@ def save_and_prune(folder: str, step: int, keep_last: int, best: int) -> None:
     checkpoints = Checkpoints(Path(folder))
     checkpoints.save(snapshot(step))
     checkpoints.prune(keep_last, best)
+
+
+def write_folder(kind: str, folder: str, version: int) -> None:
+    WRITERS[kind](Path(folder), version)
 
 
 def _do_half(name: str, original: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

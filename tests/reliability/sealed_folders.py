@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny import tiny_model
 
-from attendo import model_folder
+from attendo import model_files
 from attendo.errors import ModelError
 from attendo.interop.import_model import from_folder
 from attendo.text_model import load
@@ -55,7 +55,7 @@ def replaced(folder: Path, name: str, content: bytes | Path) -> None:
         told["files"][name] = {"bytes": place.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
     manifest.unlink()
     known = {key: value for key, value in told.items() if key != "sha256"}
-    manifest.write_text(json.dumps({**known, "sha256": model_folder._digest(known)}), "utf-8")
+    manifest.write_text(json.dumps({**known, "sha256": model_files.json_sha256(known)}), "utf-8")
 
 
 def read_model(folder: Path) -> None:

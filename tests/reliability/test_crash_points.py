@@ -1,13 +1,17 @@
 """R4: the process dies before, in the middle of and after every single change that saving makes to the disk."""
 
+import errno
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from children import Children
+from replaced_folders import READERS, WRITERS
 from snapshots import equal, snapshot
 
 from attendo import atomic_files
+from attendo.errors import AttendoError
 from attendo.train.checkpoint import Checkpoints
 
 NEW, KEEP_LAST, BEST = 40, 2, 10
@@ -66,3 +70,100 @@ def check_that_it_goes_on(checkpoints: Checkpoints, finished: bool, damaged: set
     checkpoints.prune(KEEP_LAST, BEST)
     assert checkpoints.steps() == [BEST, 30, NEW]
     assert equal(checkpoints.load(NEW), snapshot(NEW))
+
+
+Content = dict[str, bytes]
+
+
+def read_content(folder: Path) -> Content:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write_versions(kind: str, folder: Path) -> list[Content]:
+    """Write both versions one after the other. Return the files of each."""
+    contents = []
+    for version in (1, 2):
+        WRITERS[kind](folder, version)
+        contents.append(read_content(folder))
+    assert contents[0] != contents[1]
+    return contents
+
+
+def check_replaced(kind: str, folder: Path, versions: list[Content], finished: bool) -> None:
+    """The folder is complete: in its new version if the writer finished. The next writer leaves nothing else."""
+    READERS[kind](folder)
+    assert read_content(folder) in (versions[1:] if finished else versions)
+    WRITERS[kind](folder, 2)
+    assert read_content(folder) == versions[1]
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize(
+    ("how", "call", "every"),
+    [
+        *(("before", 1, 4), ("half", 2, 4), ("after", 3, 4)),
+        *(pytest.param(how, 1, 1, marks=pytest.mark.slow) for how in ("before", "half", "after")),
+    ],
+)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_R4_a_folder_is_complete_wherever_its_writer_is_killed(
+    children: Children, tmp_path: Path, kind: str, how: str, call: int, every: int
+) -> None:
+    versions = write_versions(kind, tmp_path / "finished" / "folder")
+    killed = True
+    while killed:
+        folder = tmp_path / f"{call}" / "folder"
+        WRITERS[kind](folder, 1)
+        write = {"kind": kind, "folder": str(folder), "version": 2}
+        ended = children.start([("die_at_disk_call", {"call": call, "how": how}), ("write_folder", write)]).wait()
+        killed = ended.code == -9
+        assert killed or ended.code == 0, ended.errors
+        check_replaced(kind, folder, versions, finished=not killed)
+        call += every
+    assert call > 8
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()], ids=["disk", "user"])
+def test_R4_a_folder_is_complete_whichever_change_to_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException
+) -> None:
+    versions = write_versions(kind, tmp_path / "finished" / "folder")
+    call, failed = 0, True
+    while failed:
+        call += 1
+        folder = tmp_path / f"{call}" / "folder"
+        WRITERS[kind](folder, 1)
+        with monkeypatch.context() as patch:
+            fail_at_disk_call(patch, call, error)
+            failed = is_interrupted(lambda folder=folder: WRITERS[kind](folder, 2))
+        assert failed or not list(folder.parent.glob(".*"))
+        assert read_content(folder) in (versions if failed else versions[1:])
+        check_replaced(kind, folder, versions, finished=not failed)
+    assert call > 8
+
+
+def fail_at_disk_call(patch: pytest.MonkeyPatch, call: int, error: BaseException) -> None:
+    """Let one of the changes to the disk raise an error."""
+    made = 0
+
+    def failing(original: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(*arguments: object) -> None:
+            nonlocal made
+            made += 1
+            if made == call:
+                raise error
+            original(*arguments)
+
+        return wrapped
+
+    for name in ("write", "sync", "move", "remove"):
+        patch.setattr(atomic_files, name, failing(getattr(atomic_files, name)))
+
+
+def is_interrupted(write: Callable[[], None]) -> bool:
+    try:
+        write()
+    except (OSError, AttendoError, KeyboardInterrupt):
+        return True
+    return False

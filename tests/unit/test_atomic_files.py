@@ -56,7 +56,7 @@ def test_a_folder_is_written_beside_its_place_and_moved_there_when_it_is_durable
     moved = verbs.index(("move", ".tmp-new"))
     assert set(verbs[:moved]) == {("remove", ".tmp-new"), ("sync", "a"), ("sync", "b"), ("sync", ".tmp-new")}
     assert verbs[moved - 1] == ("sync", ".tmp-new")
-    assert verbs[moved + 1 :] == [("sync", "er")]
+    assert verbs[moved + 1 :] == [("sync", "er"), ("remove", ".tmp-new")]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
@@ -131,7 +131,7 @@ def test_sweeping_removes_what_interrupted_writers_left_and_nothing_else(tmp_pat
 def test_a_file_is_replaced_whole(tmp_path: Path, verbs: list[Verb]) -> None:
     path = tmp_path / "run.toml"
     for content in (b"first", b"second"):
-        atomic_files.replace(path, content)
+        atomic_files.replace_file(path, content)
         assert path.read_bytes() == content
     assert names(tmp_path) == ["run.toml"]
     once = [("write", ".tmp-run.toml"), ("sync", ".tmp-run.toml"), ("move", ".tmp-run.toml"), ("sync", tmp_path.name)]
@@ -150,7 +150,7 @@ def test_a_file_is_as_it_was_wherever_replacing_it_stops(
 
     monkeypatch.setattr(atomic_files, verb, dies)
     with pytest.raises(KeyboardInterrupt):
-        atomic_files.replace(path, b"second")
+        atomic_files.replace_file(path, b"second")
     assert path.read_bytes() == b"first"
 
 

@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attendo.errors import ModelError, UsageError
+from attendo.errors import ModelError
+from attendo.interop.exported_files import require_empty
+from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
@@ -28,7 +30,6 @@ CTranslate2Quantization = Literal[
     "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
 ]
 
-_SUPPRESS_BIAS = -1e4  # fits in float16
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
 
@@ -63,8 +64,7 @@ def to_ctranslate2(
     if reasons := incompatibilities(network.config):
         raise ModelError("ctranslate2_network_unsupported", reasons="; ".join(reasons))
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError("output_folder_not_empty", folder=folder)
+    require_empty(folder)
     spec = _build_spec(network, max_length)
     if suppress_tokens:
         _set_linear(spec.decoder.projection, network.output.weight, _add_suppression(network.output, suppress_tokens))
@@ -84,7 +84,7 @@ def placeholder_pieces(vocab_size: int) -> list[str]:
 
 def _add_suppression(output: nn.Linear, suppress_tokens: Sequence[int]) -> Tensor:
     bias = torch.zeros(output.out_features) if output.bias is None else output.bias.detach().clone()
-    bias[list(suppress_tokens)] = _SUPPRESS_BIAS
+    bias[list(suppress_tokens)] = SUPPRESS_BIAS
     return bias
 
 

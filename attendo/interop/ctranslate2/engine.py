@@ -9,7 +9,7 @@ import torch
 from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.requests import DecodeRequest, FinishedBatch, limit_tensors
 from attendo.decode.search import Rule, Strategy
-from attendo.errors import ModelError, UsageError, cut_text
+from attendo.errors import ModelError, UsageError, cut_line
 from attendo.interop.ctranslate2.folder import CTranslate2Model
 from attendo.interop.ctranslate2.options import CTranslate2Options, make_options
 from attendo.interop.huggingface.vocabulary import name_to_id
@@ -112,7 +112,7 @@ class CTranslate2Engine:
         except (RuntimeError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
-            reason = cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
+            reason = cut_line(str(error), _MAX_ERROR_CHARS)
             raise ModelError("ctranslate2_inference_failed", reason=reason) from None
 
     def _source_pieces(self, request: DecodeRequest) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from attendo.errors import ModelError, UsageError, cut_text, require_package, shorten
+from attendo.errors import ModelError, UsageError, cut_line, require_package, shorten
 from attendo.interop.certificate import ComparedSystem
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.compared_systems import CTranslate2System, TorchSystem
@@ -22,14 +22,12 @@ from attendo.interop.exported_files import (
     ExportPrecision,
     check_export,
     model_max_length,
-    save_tokenizers,
-    write_json,
 )
 from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
-from attendo.model_files import parse_json, read_bytes, read_json
+from attendo.model_files import parse_json, read_bytes, read_json, write_json
 from attendo.model_folder import ABOUT, load_tokenizers, require_listed
 from attendo.nn.devices import int8_saturates
-from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer
+from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer, save_tokenizers
 from attendo.text_model import TextModel
 
 _SATURATION_NOTE = (
@@ -60,7 +58,7 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision
     tokenizers = model.source_tokenizer, model.target_tokenizer
     names = vocabulary_names(tokenizers[0]), vocabulary_names(tokenizers[1])
     to_ctranslate2(model.network, folder, precision, model_max_length(model), names)
-    save_tokenizers(model, folder)
+    save_tokenizers(folder, model.source_tokenizer, model.target_tokenizer)
     write_json(folder / "generation.json", model.stored_model.generation)
     if model.about:
         write_json(folder / ABOUT, model.about)
@@ -120,7 +118,7 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
             intra_threads=torch.get_num_threads() if threads is None else threads,
         )
     except (RuntimeError, ValueError, MemoryError) as error:
-        reason = cut_text(" ".join(str(error).split()), 200)
+        reason = cut_line(str(error), 200)
         raise ModelError("ctranslate2_load_failed", folder=folder, reason=reason) from None
     return CTranslate2Model(translator, source, target, generation, longest)
 

@@ -55,7 +55,6 @@ class CTranslate2Options:
     """Search options of `translate_batch`, without the lengths."""
 
     settings: dict[str, Any]
-    num_hypotheses: int
     length_penalty: float
     free_end: bool
     renormalised: bool  # probabilities are renormalised after tokens are suppressed
@@ -83,7 +82,6 @@ def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]
         settings["patience"] = strategy.patience
     return CTranslate2Options(
         settings={**settings, "length_penalty": length_penalty, "num_hypotheses": hypotheses},
-        num_hypotheses=hypotheses,
         length_penalty=length_penalty,
         free_end=strategy.free_end,
         renormalised=_has(rules, Renormalise),

@@ -14,7 +14,7 @@ from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.text import BOS, EOS, PAD, UNK
 
 _STOP_BY_EARLY_STOPPING = {False: "settled", True: "first", "never": "exhaustive"}
-_FROM_HF_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical"}
+_HF_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical"}
 _HF_DEFAULT_TOP_K = 50  # default of transformers
 # Settings of transformers that attendo does not support, with their neutral values.
 _UNSUPPORTED: dict[str, Any] = {
@@ -39,8 +39,7 @@ _UNSUPPORTED: dict[str, Any] = {
 _UNSUPPORTED_SAMPLING: dict[str, Any] = {"top_h": None, "epsilon_cutoff": 0, "eta_cutoff": 0, "num_beams": 1}
 _MAX_VALUE_CHARS = 60  # of a value in a note
 _MAX_OUTPUT_LENGTH = 512  # tokens, if attendo's limit depends on the source length
-_EARLY_STOPPING_BY_STOP: dict[str, bool | str] = {"settled": False, "first": True, "exhaustive": "never"}
-_TO_HF_SAMPLING = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "typical": "typical_p"}
+_EARLY_STOPPING_BY_STOP = {stop: early_stopping for early_stopping, stop in _STOP_BY_EARLY_STOPPING.items()}
 _LENGTH_PENALTY_NOTE = "they are compared by log p / |y| ** length_penalty, with a length_penalty of 1"
 # Settings that transformers lacks, with its behaviour: in any search, and in beam search only.
 _MISSING_IN_HF = {
@@ -116,7 +115,7 @@ def _beam_options(folder: HuggingFaceFolder) -> dict[str, Any]:
 
 def _sampling_options(folder: HuggingFaceFolder) -> dict[str, Any]:
     top_k = folder.generation_setting("top_k").count()
-    told = {ours: folder.generation_setting(theirs).number() for theirs, ours in _FROM_HF_SAMPLING.items()}
+    told = {ours: folder.generation_setting(theirs).number() for theirs, ours in _HF_SAMPLING.items()}
     return {"sample": True, "top_k": _HF_DEFAULT_TOP_K if top_k is None else top_k, **told}
 
 
@@ -224,8 +223,8 @@ def export_generation(
     """
     told: dict[str, Any] = {"num_beams": 1 if config.sample else config.beam}
     if config.sample:
-        told |= {"do_sample": True, **{theirs: getattr(config, ours) for ours, theirs in _TO_HF_SAMPLING.items()}}
-        told["min_p"] = config.min_p or None
+        told |= {"do_sample": True, "top_k": config.top_k, "min_p": config.min_p or None}
+        told |= {theirs: getattr(config, ours) for theirs, ours in _HF_SAMPLING.items() if theirs != "min_p"}
     elif config.beam > 1:
         told["length_penalty"] = _length_penalty(config)
         told["early_stopping"] = _EARLY_STOPPING_BY_STOP.get(config.stop, False)

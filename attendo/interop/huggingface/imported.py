@@ -11,6 +11,13 @@ from attendo.model_folder import StoredModel
 from attendo.text import Tokenizer
 from attendo.text_model import TextModel
 
+SUPPORTED = {  # model types, with the models that have them
+    "marian": "Marian and OPUS-MT",
+    "bart": "BART",
+    "m2m_100": "M2M100 and NLLB",
+    "mbart": "mBART",
+    "pegasus": "with a MarianTokenizer, as attendo exports it",
+}
 MULTILINGUAL_MODEL_TYPES = ("m2m_100", "mbart")
 
 

@@ -12,6 +12,7 @@ from attendo.interop.huggingface.folder import HuggingFaceFolder
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
+from attendo.model_folder import allocate_network
 
 SHARED, ENCODER, DECODER, OUTPUT = (
     "shared.weight",
@@ -215,8 +216,7 @@ def build_network(
         raise ModelError(
             "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=error
         ) from None
-    with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
-        network = Transformer(config)
+    network = allocate_network(config)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(tables[name] if name in tables else found.take_parameter(name, parameter.shape))

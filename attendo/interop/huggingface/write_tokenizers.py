@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attendo.interop.certify import model_prefix_ids, random_sources
-from attendo.interop.exported_files import model_max_length, write_json
+from attendo.interop.exported_files import model_max_length
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
 from attendo.interop.huggingface.read_models import IMPORTED_BOS, LANGUAGE_CODES, SENTENCEPIECE_BPE_FILE
 from attendo.interop.huggingface.read_tokenizers import TOKENIZER_JSON, compare_tokenizations, language_code
@@ -23,6 +23,7 @@ from attendo.interop.huggingface.vocabulary import (
     vocabulary_names,
 )
 from attendo.model.transformer import Transformer
+from attendo.model_files import write_json
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
 from attendo.text.byte_level_bpe import ByteLevelBPE
 from attendo.text.imported_sentencepiece import ImportedSentencePiece

@@ -13,16 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attendo.data.batch import Example
-from attendo.errors import AttendoError, ModelError, UsageError, require_package
+from attendo.errors import AttendoError, ModelError, require_package
 from attendo.interop.certify import model_prefix_ids
-from attendo.interop.exported_files import MANIFEST_FORMAT, MANIFEST_VERSION, check_export, save_tokenizers, write_json
+from attendo.interop.exported_files import (
+    MANIFEST_FORMAT,
+    MANIFEST_VERSION,
+    check_export,
+    model_max_length,
+    require_empty,
+)
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.model_files import read_json
+from attendo.model_files import read_json, write_json
 from attendo.model_folder import ABOUT, load_tokenizers, require_listed, write_manifest
 from attendo.nn.devices import int8_saturates
-from attendo.text import Tokenizer
+from attendo.text import Tokenizer, save_tokenizers
 from attendo.text_model import TextModel
 
 if TYPE_CHECKING:
@@ -34,7 +40,6 @@ OnnxPrecision = Literal["fp32", "int8"]
 
 _MAX_CALIBRATION_EXAMPLES = 200  # of the model's sample
 _MAX_CALIBRATION_LENGTH = 256
-_POSITIONS = 4096  # per batch
 _PAIR_SUMS_FIT = "pairs_fit_16_bits"  # fact: int8 products do not overflow on any processor (graph_builder.py)
 _MAX_FILE_BYTES = 2**31 - 2**20  # limit of a protocol buffer file
 
@@ -74,15 +79,14 @@ def to_onnx(
     from attendo.interop.onnx.graphs import encoder_graph, step_graph
 
     folder, network, rounding = Path(folder), model.network, QuantizationPlan()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError("output_folder_not_empty", folder=folder)
+    require_empty(folder)
     if precision == "int8":
         network, rounding = _plan_quantization(network, examples or _calibration_examples(model), float32_share)
     graphs = {name: make(network, rounding.ranges) for name, make in (("encoder", encoder_graph), ("step", step_graph))}
     folder.mkdir(parents=True, exist_ok=True)
     for name, graph in graphs.items():
         _save(graph, folder, name)
-    save_tokenizers(model, folder)
+    save_tokenizers(folder, model.source_tokenizer, model.target_tokenizer)
     write_json(folder / "config.json", network.config.model_dump(mode="json"))
     write_json(folder / "generation.json", model.stored_model.generation)
     if model.about:
@@ -138,10 +142,7 @@ def _calibration_examples(model: TextModel) -> list[Example]:
     before, begin = model_prefix_ids(model)
     sources = model.source_tokenizer.encode_many([source for source, _ in pairs])
     targets = model.target_tokenizer.encode_many([target for _, target in pairs])
-    config = model.network.config
-    longest = (
-        min(_MAX_CALIBRATION_LENGTH, config.max_length) if config.positions == "learned" else _MAX_CALIBRATION_LENGTH
-    )
+    longest = model_max_length(model, _MAX_CALIBRATION_LENGTH)
     examples = [Example([*before, *source], [*begin, *target]) for source, target in zip(sources, targets, strict=True)]
     return [each for each in examples if each.length <= longest] or random_examples(model.network)
 

@@ -7,7 +7,7 @@ So the scale of a column follows from its largest weight and from its largest su
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch.nn.functional as F
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
-Precision = Literal["fp32", "int8"]
 ActivationRanges = Mapping[Any, float]  # largest absolute input of each site
 Array = NDArray[Any]
 OnnxShape = list[int | str]

@@ -8,7 +8,9 @@ product before a ReLU.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +120,25 @@ MATMULS: Mapping[Callable[..., Any], MatmulSignature] = {
 }
 
 
+class _MatmulMode(TorchFunctionMode, ABC):
+    """Calls `intercept` before every matmul. Matrices are identified by their address in memory."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func in MATMULS:
+            args = self.intercept(MATMULS[func], args)
+        return func(*args, **(kwargs or {}))
+
+    @abstractmethod
+    def intercept(self, product: MatmulSignature, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments for the matmul."""
+
+
 def activation_ranges(network: Transformer, examples: Sequence[Example]) -> ActivationRanges:
     """Return the largest absolute input of every quantization site."""
     return {site: float(each.max()) for site, each in max_abs(network, examples).items()}
@@ -126,16 +147,24 @@ def activation_ranges(network: Transformer, examples: Sequence[Example]) -> Acti
 @torch.no_grad()
 def max_abs(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tensor]:
     """Return the largest absolute value of every input component, by site."""
-    watch, was_training = _MaxAbsObserver(quantization_sites(network)), network.training
-    try:
-        network.eval()
+    observer = _MaxAbsObserver(quantization_sites(network))
+    with _eval_mode(network):
         for first in range(0, len(examples), _BATCH_SIZE):
             batch = collate(examples[first : first + _BATCH_SIZE]).to(network.device)
-            with watch:
+            with observer:
                 network(batch.source_ids, batch.target_ids, batch.source_mask)
+    return observer.max_abs
+
+
+@contextmanager
+def _eval_mode(network: Transformer) -> Iterator[None]:
+    """Switch to evaluation mode temporarily."""
+    was_training = network.training
+    try:
+        network.eval()
+        yield
     finally:
         network.train(was_training)
-    return watch.max_abs
 
 
 def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
@@ -150,30 +179,20 @@ def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
     return [Example(source, target) for source, target in zip(*sides, strict=True)]
 
 
-class _MaxAbsObserver(TorchFunctionMode):
-    """Records the inputs of every matmul. Matrices are identified by their address in memory."""
+class _MaxAbsObserver(_MatmulMode):
+    """Records the largest inputs of every matmul."""
 
     def __init__(self, sites: Mapping[int, object]) -> None:
         super().__init__()
         self.max_abs: dict[Any, Tensor] = {}
         self._sites = sites
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if func in MATMULS:
-            product = MATMULS[func]
-            self._update(self._sites.get(args[product.weight_index].data_ptr()), args[product.input_index])
-        return func(*args, **(kwargs or {}))
-
-    def _update(self, site: object, x: Tensor) -> None:
+    def intercept(self, product: MatmulSignature, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        site = self._sites.get(args[product.weight_index].data_ptr())
         if site is not None:
-            found = x.abs().flatten(0, -2).amax(0)
+            found = args[product.input_index].abs().flatten(0, -2).amax(0)
             self.max_abs[site] = torch.maximum(found, self.max_abs.get(site, found))
+        return args
 
 
 def quantization_sites(network: Transformer) -> dict[int, object]:
@@ -194,17 +213,13 @@ def quantization_sensitivity(
     network: Transformer, ranges: ActivationRanges, examples: Sequence[Example]
 ) -> dict[Any, float]:
     """Return for each site the KL divergence of next-token probabilities, summed over the examples."""
-    was_training, sites = network.training, quantization_sites(network)
+    sites, found = quantization_sites(network), {}
     batch = collate(examples[:_NUM_SENSITIVITY_EXAMPLES]).to(network.device)
-    try:
-        network.eval()
+    with _eval_mode(network):
         exact = _log_probs(network, batch)
-        found = {}
         for site, size in ranges.items():
-            with _FakeQuantize({place for place, owner in sites.items() if owner is site}, size):
+            with _FakeQuantize({address for address, owner in sites.items() if owner is site}, size):
                 found[site] = float((exact.exp() * (exact - _log_probs(network, batch))).sum())
-    finally:
-        network.train(was_training)
     return found
 
 
@@ -214,33 +229,25 @@ def _log_probs(network: Transformer, batch: Batch) -> Tensor:
     return logits[batch.labels != PAD].log_softmax(-1)
 
 
-class _FakeQuantize(TorchFunctionMode):
-    """Rounds inputs and weights of some matmuls as the graph does. Matrices are identified by their address."""
+class _FakeQuantize(_MatmulMode):
+    """Rounds inputs and weights of some matmuls as the graph does."""
 
     def __init__(self, matrices: set[int], max_abs: float) -> None:
         super().__init__()
         self._matrices, self._max_abs = matrices, max_abs
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if func in MATMULS:
-            product = MATMULS[func]
-            x, matrix = args[product.input_index], args[product.weight_index]
-            if matrix.data_ptr() in self._matrices:
-                changed = list(args)
-                most = 127 if bool((x < 0).any()) else 255
-                step = max(self._max_abs, 1e-30) / most
-                changed[product.input_index] = (x / step).round().clamp(-most, most) * step
-                changed[product.weight_index] = (
-                    _fake_quantize_weight(matrix) if product.reduced_dim else _fake_quantize_weight(matrix.T).T
-                )
-                args = tuple(changed)
-        return func(*args, **(kwargs or {}))
+    def intercept(self, product: MatmulSignature, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, matrix = args[product.input_index], args[product.weight_index]
+        if matrix.data_ptr() not in self._matrices:
+            return args
+        changed = list(args)
+        most = 127 if bool((x < 0).any()) else 255
+        step = max(self._max_abs, 1e-30) / most
+        changed[product.input_index] = (x / step).round().clamp(-most, most) * step
+        changed[product.weight_index] = (
+            _fake_quantize_weight(matrix) if product.reduced_dim else _fake_quantize_weight(matrix.T).T
+        )
+        return tuple(changed)
 
 
 def _fake_quantize_weight(matrix: Tensor) -> Tensor:

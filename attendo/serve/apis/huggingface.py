@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from attendo.errors import shorten
 from attendo.serve.apis import openai
 from attendo.serve.apis.continuations import add_prompt_length, prompt_tokens, strip_prompt
 from attendo.serve.apis.openai.requests import ChatRequest
 from attendo.serve.apis.openai.responses import ChatResponse
-from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.auth import bearer_token, key_dependency, require_key
 from attendo.serve.http.bodies import ResponseModel, StrictRoute, read_json_object
 from attendo.serve.http.errors import ApiError, api_for_path, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
@@ -110,10 +111,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 def _chat_routes(gateway: ModelGateway) -> APIRouter:
     """Serve OpenAI's chat completions under every base URL of this API."""
 
-    async def with_key(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
-
-    router = APIRouter(route_class=StrictRoute, dependencies=[Depends(with_key)])
+    router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway)])
     answered: ChatHandler = next(
         each.endpoint
         for each in openai.routes(gateway).routes
@@ -284,7 +282,7 @@ def _get_object(values: dict[str, Any], name: str) -> dict[str, Any]:
 def _pop_language(values: dict[str, Any], name: str) -> str | None:
     found = values.pop(name, None)
     if found is not None and not isinstance(found, str):
-        raise ApiError("hf_value", name=name, value=_shorten(found))
+        raise ApiError("hf_value", name=name, value=shorten(found, 40))
     return found or None
 
 
@@ -292,19 +290,15 @@ def _get_number(values: dict[str, Any], name: str, number_type: type) -> Any:
     value = values[name]
     fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
     if not fits or (number_type is int and value != int(value)):
-        raise ApiError("hf_value", name=name, value=_shorten(value))
+        raise ApiError("hf_value", name=name, value=shorten(value, 40))
     return number_type(value)
 
 
 def _get_bool(values: dict[str, Any], name: str) -> bool:
     value = values[name]
     if not isinstance(value, bool):
-        raise ApiError("hf_value", name=name, value=_shorten(value))
+        raise ApiError("hf_value", name=name, value=shorten(value, 40))
     return value
-
-
-def _shorten(value: Any) -> str:
-    return repr(value)[:40]
 
 
 class HFTaskResponse(ResponseModel):

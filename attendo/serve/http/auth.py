@@ -3,8 +3,9 @@
 import hmac
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fastapi import Depends
 from starlette.requests import Request
 
 from attendo.errors import UsageError
@@ -30,6 +31,15 @@ def require_key(gateway: "ModelGateway", key: str | None) -> None:
     fitting = [hmac.compare_digest(given, each.encode()) for each in keys]
     if not any(fitting):
         raise ApiError("bad_key")
+
+
+def key_dependency(gateway: "ModelGateway") -> Any:
+    """Return a FastAPI dependency that requires a valid key in the headers of a request."""
+
+    async def check_key(request: Request) -> None:
+        require_key(gateway, bearer_token(request))
+
+    return Depends(check_key)
 
 
 def bearer_token(request: Request) -> str | None:

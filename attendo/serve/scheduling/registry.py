@@ -11,8 +11,7 @@ import torch
 
 from attendo.errors import AttendoError, UsageError
 from attendo.interop.load import load
-from attendo.model.transformer import Transformer
-from attendo.model_folder import StoredModel, tensor_mismatches
+from attendo.model_folder import StoredModel, allocate_network, load_weights, tensor_mismatches
 from attendo.serve.http.errors import ApiError
 from attendo.serve.languages import language_code
 from attendo.serve.scheduling.scheduler import BatchLimits
@@ -91,14 +90,11 @@ class ServedModel:
         except AttendoError as error:
             raise ApiError("bad_checkpoint", detail=str(error)) from None
         stored = self.model.stored_model
-        with torch.random.fork_rng(devices=[]):
-            network = Transformer(stored.network.config)
+        network = allocate_network(stored.network.config)
         expected = dict(network.named_parameters())
         if faults := tensor_mismatches(expected, {name: weights[name] for name in expected.keys() & weights.keys()}):
             raise ApiError("bad_checkpoint", detail="; ".join(faults[:3]))
-        with torch.no_grad():
-            for name, weight in expected.items():
-                weight.copy_(weights[name])
+        load_weights(network, weights)
         network = network.to(self.model.device).eval()
         source, target = stored.source_tokenizer, stored.target_tokenizer
         return TextModel(StoredModel(network, source, target, stored.generation, about=stored.about))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from prepared_data import ListCorpus, prepare_all, sentences
 
-from attendo.data.index import INDEX_FILE, json_sha256
+from attendo.data.index import INDEX_FILE
 from attendo.data.prepared import open_prepared
 from attendo.errors import DataError
+from attendo.model_files import json_sha256
 
 
 @pytest.fixture(scope="module")

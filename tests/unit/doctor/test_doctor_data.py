@@ -14,8 +14,9 @@ from attendo.doctor import Finding
 from attendo.doctor.bad_lines import LineLocator, check_bad_lines, report_too_many_bad_lines
 from attendo.doctor.checks import examine_data
 from attendo.doctor.data_sampling import read_blocks, read_pair, take_middle
-from attendo.doctor.finding import format_count, format_share, shorten
+from attendo.doctor.finding import format_count, format_share
 from attendo.doctor.lengths import PairLengths
+from attendo.errors import cut_line
 from attendo.runs.run import Run
 
 CLEAN = parallel_text(320)
@@ -372,4 +373,4 @@ def test_a_pair_is_found_by_its_number_through_all_corpora(tmp_path: Path) -> No
 def test_numbers_are_told_as_people_say_them() -> None:
     assert (format_count(1, "pairs"), format_count(2000, "pairs")) == ("1 pair", "2,000 pairs")
     assert [format_share(part) for part in (0, 0.00012, 0.034, 0.5)] == ["0%", "0.012%", "3.4%", "50%"]
-    assert shorten("a\tb " * 30) == shorten("a b " * 30) == ("a b " * 30)[:59] + "…"
+    assert cut_line("a\tb " * 30) == cut_line("a b " * 30) == ("a b " * 30)[:59] + "…"

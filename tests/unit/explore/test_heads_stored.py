@@ -77,7 +77,7 @@ def test_a_damaged_folder_gets_no_new_checksum(model_folder: Path) -> None:
     assert content(model_folder) == before
 
 
-@pytest.mark.parametrize("verb", ["write", "sync", "move"])
+@pytest.mark.parametrize("verb", ["sync", "move"])
 def test_a_model_that_cannot_be_written_stays_as_it_was(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
@@ -102,13 +102,14 @@ def test_one_that_is_killed_between_the_moves_leaves_the_old_model(
     real, before = atomic_files.move, content(model_folder)
 
     def killed(path: Path, place: Path) -> None:
-        if path.name.startswith(".tmp-"):
-            raise KeyboardInterrupt
+        if path != model_folder:
+            raise KeyboardInterrupt  # also when the old folder is moved back
         real(path, place)
 
     monkeypatch.setattr(atomic_files, "move", killed)
     with pytest.raises(KeyboardInterrupt):
         store_alignment_head(model_folder, report())
+    monkeypatch.undo()
     assert not model_folder.exists()
     load_model(model_folder)
     assert content(model_folder) == before

@@ -378,14 +378,12 @@ def test_a_model_that_cannot_be_written_is_told_and_the_run_goes_on(
     save = run.model.save
 
     def refuse(folder: Path) -> None:
-        (run.folder / ".tmp-model").mkdir()
         raise OSError("no room for a model")
 
     monkeypatch.setattr(run.model, "save", refuse)
     reports = list(run.train())
     assert [report.step for report in reports if isinstance(report, Saved)] == [2, 4]
     assert run.faults == {"model": "no room for a model"}
-    assert not (run.folder / ".tmp-model").exists()
     monkeypatch.setattr(run.model, "save", save)
     run.finish()
     assert load(run.folder / "model", "cpu").generate(SOURCES)
@@ -417,11 +415,10 @@ def test_skipped_pairs_that_cannot_be_written_are_kept_until_they_can(
 ) -> None:
     run = begun(config(tmp_path), tmp_path / "run")
     monkeypatch.setattr(run.trainer, "train", lambda stop_at: iter([Skipped(2, (5,)), Skipped(3, (6,))]))
-    (run.folder / ".tmp-skipped.jsonl").mkdir()
+    (run.folder / ".tmp-skipped.jsonl").mkdir()  # in the way of the first write, and removed after it
     for report in run.train():
         if report.step == 2:
             assert "skipped.jsonl" in run.faults["SkippedStepsFile"]
-            (run.folder / ".tmp-skipped.jsonl").rmdir()
     assert run.faults == {}
     assert len((run.folder / "skipped.jsonl").read_text().splitlines()) == 2
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from attendo.serve.apis.openai.completion import CompletionRunner, make_completion_options
@@ -18,7 +18,7 @@ from attendo.serve.apis.openai.responses import (
     count_usage,
     stream_completion,
 )
-from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.auth import key_dependency
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
@@ -35,10 +35,7 @@ _PLACEHOLDER_MODEL = "dummy"  # model name sent by Hugging Face's client if none
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    async def with_key(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
-
-    router = APIRouter(prefix="/v1", route_class=StrictRoute, dependencies=[Depends(with_key)], tags=["OpenAI"])
+    router = APIRouter(prefix="/v1", route_class=StrictRoute, dependencies=[key_dependency(gateway)], tags=["OpenAI"])
     begun = int(time.time())
 
     @router.get("/models")
