@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from attendo.messages.message import Language
 
+_LARGEST_SHOWN = 10**30  # integers above this are cut in messages
 MAX_VALUE_LENGTH = 80  # characters of a value in a message
 _MAX_MESSAGE_LENGTH = 2000  # characters of a message: enough for a command with two long paths
 _MAX_LIST_LENGTH = 300  # characters of an error list, unless the first error alone is longer
@@ -100,14 +101,12 @@ def render_message(code: str, values: Mapping[str, object], language: "Language"
     """Return the text of a code. Errors, error lists and message parts use the same language."""
     from attendo.messages import render
 
-    return render(
-        code,
-        {
-            name: each.text(language) if isinstance(each, AttendoError | Localized) else each
-            for name, each in values.items()
-        },
-        language,
-    )
+    def to_text(value: object) -> object:
+        if isinstance(value, AttendoError | Localized):
+            return value.text(language)
+        return shorten(value) if isinstance(value, int) and abs(value) > _LARGEST_SHOWN else value
+
+    return render(code, {name: to_text(value) for name, value in values.items()}, language)
 
 
 class UsageError(AttendoError, ValueError):
