@@ -14,10 +14,12 @@ from typing import Any, get_args
 import torch
 
 from attendo import __version__
+from attendo.bench import Progress
 from attendo.bench.systems import (
     BASELINES,
     PACKAGES,
     AttendoRunner,
+    Ids,
     Precision,
     SystemRunner,
     Workload,
@@ -33,7 +35,6 @@ from attendo.model.transformer import Transformer
 from attendo.settings import suggest_name
 from attendo.text import CONTROL_PIECES, Tokenizer
 
-Ids = list[list[int]]
 _WARM_UP = 4  # additional untimed calls per system on a GPU, which allocate memory and capture CUDA graphs
 
 
@@ -72,13 +73,6 @@ class BenchmarkPlan:
     rounds: int
     device: torch.device
     scorer: BleuScorer | None = None
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A description of the next step."""
-
-    text: str
 
 
 @dataclass(frozen=True)

@@ -49,17 +49,17 @@ def read_input_blocks(errors: Literal["strict", "replace"]) -> Iterator[list[str
 @contextmanager
 def replace_text_file(path: Path) -> Iterator[TextIO]:
     """Yield a text file that replaces `path` when it is complete. On an error, `path` is unchanged."""
-    place = path.with_name(f".tmp-{path.name}")
+    temporary = path.with_name(f".tmp-{path.name}")
     try:
-        with place.open("w", encoding="utf-8", newline="\n") as file:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
             yield file
-        place.replace(path)
+        temporary.replace(path)
     except OSError as error:
-        if error.filename in (str(place), str(path)):
+        if error.filename in (str(temporary), str(path)):
             raise UsageError("output_file_not_writable", path=path, reason=error.strerror) from None
         raise
     finally:
-        place.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def to_single_line(text: str) -> str:
@@ -77,10 +77,10 @@ def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequenc
         yield
     except (TooLongError, NotANumberError) as error:
         line = lines_before + (error.number if line_indices is None else line_indices[error.number]) + 1
-        what = message_without_position(error)
+        problem = message_without_position(error)
         if isinstance(error, NotANumberError):
-            raise ModelError("line_log_probability_nan", path=file, line=line, problem=what) from None
-        raise DataError("input_line_too_long", path=file, line=line, problem=what.partition(":")[0]) from None
+            raise ModelError("line_log_probability_nan", path=file, line=line, problem=problem) from None
+        raise DataError("input_line_too_long", path=file, line=line, problem=problem.rpartition(":")[0]) from None
 
 
 class LineCounter:

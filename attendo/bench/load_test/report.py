@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from attendo.bench import Progress
 from attendo.bench.load_test.apis import Api, ApiAdapter, make_adapter
 from attendo.bench.load_test.http_client import Address, HttpClient, HttpClientError, HttpRequest
 from attendo.bench.load_test.load import Load, RequestOutcome, request_all, run_load
@@ -98,13 +99,6 @@ class LoadTestPlan:
 
 
 @dataclass(frozen=True)
-class LoadProgress:
-    """A description of the next step."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class LoadMeasurement:
     """One server under one load, over all rounds."""
 
@@ -131,7 +125,7 @@ class ConsistencyResult:
         return not self.unanswered and not self.different
 
 
-LoadReport = LoadProgress | LoadMeasurement
+LoadReport = Progress | LoadMeasurement
 
 
 async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
@@ -141,12 +135,12 @@ async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
         shapes = {name: await make_adapter(plan.api, wire, plan.fields) for name, wire in wires.items()}
         found: dict[tuple[str, int], list[list[RequestOutcome]]] = {}
         for name, wire in wires.items() if plan.warm_up else ():
-            yield LoadProgress(f"{name}: warming up")
+            yield Progress(f"{name}: warming up")
             await run_load(wire, shapes[name], plan.texts, replace(plan.loads[0], seconds=plan.warm_up, leaving=0.0))
         for turn in range(plan.rounds):
             for number, load in enumerate(plan.loads):
                 for name in _rotate(list(wires), turn):  # rotate the order in every round
-                    yield LoadProgress(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
+                    yield Progress(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
                     told = await run_load(wires[name], shapes[name], plan.texts, replace(load, seed=load.seed + turn))
                     found.setdefault((name, number), []).append(told)
         for each in _combine_rounds(plan, found):
