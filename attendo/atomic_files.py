@@ -145,10 +145,15 @@ def remove_leftovers(folder: Path) -> list[Path]:
 
 def replace(path: Path, content: bytes) -> None:
     """Replace one file atomically."""
-    place = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
-    write(place, content)
-    sync(place)
-    move(place, path)
+    new = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
+    try:
+        write(new, content)
+        sync(new)
+        move(new, path)
+    except OSError:
+        with suppress(OSError):
+            remove(new)
+        raise
     sync(path.parent)
 
 

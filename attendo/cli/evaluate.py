@@ -333,17 +333,17 @@ def _describe_decoding(model: "TextModel", output: _SystemOutput, request: _Eval
 
 
 def _translate(model: "TextModel", data: EvaluationSet, options: dict[str, Any]) -> "list[Result]":
-    """Translate all sources and return results in their order. Similar lengths share a batch to reduce padding."""
+    """Translate all sources and return results in their order."""
     from rich.console import Console
     from rich.progress import Progress
 
+    from attendo.data.bucketing import split_by_length
+
     console, sources = Console(stderr=True), data.sources
-    order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
     results: dict[int, Result] = {}
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("translating", total=len(sources))
-        for first in range(0, len(order), LINES_AT_ONCE):
-            group = order[first : first + LINES_AT_ONCE]
+        for group in split_by_length(sources, LINES_AT_ONCE):
             with name_line_in_errors(data.source_path, line_indices=group):
                 found = model.generate([sources[n] for n in group], **options)
             results.update(zip(group, found, strict=True))

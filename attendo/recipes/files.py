@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from attendo import atomic_files
@@ -23,10 +22,12 @@ def list_training_files(data: DataConfig) -> NamedFiles:
 
 def list_test_files(config: RunConfig) -> NamedFiles:
     """Return the test files of a recipe."""
-    nowhere = config.replace(data=config.data.replace(folder=None))
-    return _map_names_to_paths(
-        *([path for each in list_test_corpora(of) for path in _corpus_paths(each)] for of in (nowhere, config))
+    without_folder = config.replace(data=config.data.replace(folder=None))
+    names, paths = (
+        [path for corpus in list_test_corpora(each) for path in _corpus_paths(corpus)]
+        for each in (without_folder, config)
     )
+    return _map_names_to_paths(names, paths)
 
 
 def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:
@@ -83,6 +84,3 @@ def write_text_file(path: Path, text: str) -> None:
             atomic_files.replace(path, content)
     except OSError as error:
         raise UsageError("reproduce_file_not_writable", path=path, reason=error.strerror) from None
-    finally:
-        with suppress(OSError):
-            atomic_files.remove(path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{path.name}"))

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attendo import atomic_files
 from attendo.errors import AttendoError, UsageError
+from attendo.explore.curves import METRICS_FILE
+from attendo.runs.run_folder import SKIPPED_FILE
 from attendo.train.loop import Report, Saved, Skipped, Step, Validation
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-METRICS_FILE = "metrics.jsonl"
 MAX_QUEUED_LINES = 10_000  # lines buffered while the disk is full; then the oldest are dropped
-SKIPPED_FILE = "skipped.jsonl"
 
 
 @runtime_checkable
@@ -53,7 +53,7 @@ class MetricsFile:
             content = self._path.read_bytes() if self._path.exists() else b""
             kept = b"".join(line + b"\n" for line in content.split(b"\n") if _parse_step(line) <= step)
             if kept != content:
-                _replace_file(self._path, kept)
+                atomic_files.replace(self._path, kept)
             self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise AttendoError("metrics_file_not_writable", path=self._path, reason=error.strerror) from None
@@ -115,7 +115,7 @@ class SampleFile:
         try:
             self._folder.mkdir(exist_ok=True)
             # The output of an untrained model may contain invalid UTF-8.
-            _replace_file(path, _format_samples(report).encode(errors="backslashreplace"))
+            atomic_files.replace(path, _format_samples(report).encode(errors="backslashreplace"))
         except OSError as error:
             self.fault = f"{path}: {error.strerror}"
         else:
@@ -207,19 +207,6 @@ def _format_samples(report: Validation) -> str:
         lines += ["", f"{number}", f"source     {sample.source}", f"output     {sample.output}"]
         lines += [f"reference  {sample.reference}"]
     return "\n".join(lines) + "\n"
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    """Write a temporary file and rename it to `path`."""
-    new = path.with_name(f"{atomic_files.TEMPORARY_PREFIX}{path.name}")
-    try:
-        atomic_files.write(new, content)
-        atomic_files.sync(new)
-        atomic_files.move(new, path)
-    except OSError:
-        with suppress(OSError):
-            atomic_files.remove(new)
-        raise
 
 
 class SkippedStepsFile:
