@@ -279,8 +279,8 @@ def _parse_metrics(metric: str) -> list[str]:
         raise UsageError("metric_list_empty")
     for name in names:
         if name not in known:
-            meant = suggest_name(_METRIC_ALIASES.get(name.lower(), name), known)
-            raise UsageError("unknown_metric", name=name, suggestion=meant, known=", ".join(known))
+            suggestion = suggest_name(_METRIC_ALIASES.get(name.lower(), name), known)
+            raise UsageError("unknown_metric", name=name, suggestion=suggestion, known=", ".join(known))
         if name not in PERPLEXITIES:
             check_metric(name)
     return names

@@ -122,16 +122,19 @@ def _load_command(name: str, module: str, function: str) -> Any:
     return typer.main.get_command(alone)
 
 
-class Command(TyperCommand):
-    """A command with light parameter conversion and plain help."""
+class _LightParameters:
+    """Converts the values of all parameters, --help included, without pydantic."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self.params = list(map(_convert_lightly, self.params))
+        self.params: list[Any] = list(map(_convert_lightly, self.params))
 
     def get_help_option(self, context: Any) -> Any:
-        """Return the --help option."""
-        return _convert_lightly(super().get_help_option(context))
+        return _convert_lightly(super().get_help_option(context))  # type: ignore[misc]
+
+
+class Command(_LightParameters, TyperCommand):
+    """A command with light parameter conversion and plain help."""
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         """Return the parts of the usage line after the command name."""
@@ -156,7 +159,7 @@ class Command(TyperCommand):
             raise
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(_LightParameters, TyperGroup):
     """A group whose commands are imported when they are called."""
 
     table: CommandTable
@@ -164,11 +167,6 @@ class LazyGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands(self.table)  # type: ignore[assignment]
-        self.params = list(map(_convert_lightly, self.params))
-
-    def get_help_option(self, context: Any) -> Any:
-        """Return the --help option."""
-        return _convert_lightly(super().get_help_option(context))
 
     def list_commands(self, context: Any) -> list[str]:
         """Return the names of all commands."""

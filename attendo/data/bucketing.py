@@ -25,8 +25,8 @@ def make_batches(
     """
     if sort_within is not None:
         firsts = range(0, len(source_lengths), sort_within)
-        stretches = [slice(first, first + sort_within) for first in firsts]
-        parts = [make_batches(source_lengths[each], target_lengths[each], batch_tokens) for each in stretches]
+        slices = [slice(first, first + sort_within) for first in firsts]
+        parts = [make_batches(source_lengths[each], target_lengths[each], batch_tokens) for each in slices]
         return [rows + first for first, groups in zip(firsts, parts, strict=True) for rows in groups]
     longest = np.maximum(source_lengths, target_lengths)
     # Sort by the longer side, then by the length difference, in alternating direction. Neighbours then differ little on

@@ -296,10 +296,10 @@ def _split_csv(text: str) -> list[str]:
 
 
 def _select_columns(names: Sequence[str], columns: list[str]) -> list[str]:
-    places = [int(name) - 1 for name in names]
-    if max(places) >= len(columns):
+    indices = [int(name) - 1 for name in names]
+    if max(indices) >= len(columns):
         raise BadLineError("no such column")
-    return [columns[place] for place in places]
+    return [columns[index] for index in indices]
 
 
 def _parse_jsonl(names: Sequence[str], text: str) -> list[str]:

@@ -111,15 +111,9 @@ class SampleFile:
     def write(self, report: Report) -> None:
         if not isinstance(report, Validation) or not report.samples:
             return
-        path = self._folder / f"step-{report.step:08d}.txt"
-        try:
-            self._folder.mkdir(exist_ok=True)
-            # The output of an untrained model may contain invalid UTF-8.
-            atomic_files.replace(path, _format_samples(report).encode(errors="backslashreplace"))
-        except OSError as error:
-            self.fault = f"{path}: {error.strerror}"
-        else:
-            self.fault = None
+        # The output of an untrained model may contain invalid UTF-8.
+        content = _format_samples(report).encode(errors="backslashreplace")
+        self.fault = _write_file(self._folder / f"step-{report.step:08d}.txt", content)
 
     def close(self) -> None:
         pass
@@ -235,9 +229,14 @@ class SkippedStepsFile:
 
     def _write(self) -> None:
         content = "".join(json.dumps(asdict(each)) + "\n" for each in self._steps.values())
-        try:
-            atomic_files.replace(self._path, content.encode())
-        except OSError as error:
-            self.fault = f"{self._path}: {error.strerror}"
-        else:
-            self.fault = None
+        self.fault = _write_file(self._path, content.encode())
+
+
+def _write_file(path: Path, content: bytes) -> str | None:
+    """Write or replace a file. Return the fault if that fails."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        atomic_files.replace(path, content)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return None
