@@ -66,8 +66,6 @@ def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
             print_line(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
             return RunOutcome(run.folder / "model", run.trainer.state.seconds, True, 0, print_line)
         _report_start(run, print_line)
-        for finding in check_before_training(run):
-            print_line(f"{finding.level}: {finding.line}")
         stopped, faults = False, set(run.faults)
         run.stop_requested = lambda: bool(interrupt)
         try:
@@ -159,6 +157,8 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
         print_line(f"going on from step {run.trainer.step}")
     elif run.world.size > 1:
         print_line("with several processes the first look at data and network is left out: attendo doctor has it")
+    for finding in check_before_training(run):
+        print_line(f"{finding.level}: {finding.line}")
 
 
 def describe_plan(config: TrainConfig, data: PreparedData) -> str:
