@@ -151,8 +151,9 @@ def replace(path: Path, content: bytes) -> None:
         sync(new)
         move(new, path)
     except OSError:
-        with suppress(OSError):
-            remove(new)
+        if new.is_file():
+            with suppress(OSError):
+                remove(new)
         raise
     sync(path.parent)
 

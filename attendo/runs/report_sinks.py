@@ -113,7 +113,7 @@ class SampleFile:
             return
         # The output of an untrained model may contain invalid UTF-8.
         content = _format_samples(report).encode(errors="backslashreplace")
-        self.fault = _write_file(self._folder / f"step-{report.step:08d}.txt", content)
+        self.fault = _write_file(self._folder / f"step-{report.step:08d}.txt", content, make_folder=True)
 
     def close(self) -> None:
         pass
@@ -232,10 +232,11 @@ class SkippedStepsFile:
         self.fault = _write_file(self._path, content.encode())
 
 
-def _write_file(path: Path, content: bytes) -> str | None:
+def _write_file(path: Path, content: bytes, make_folder: bool = False) -> str | None:
     """Write or replace a file. Return the fault if that fails."""
     try:
-        path.parent.mkdir(exist_ok=True)
+        if make_folder:
+            path.parent.mkdir(exist_ok=True)
         atomic_files.replace(path, content)
     except OSError as error:
         return f"{path}: {error.strerror}"
