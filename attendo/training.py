@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.prepare import Preparing
-from attendo.doctor import run_quick_checks
+from attendo.doctor import Finding, run_quick_checks
 from attendo.errors import AttendoError, UsageError
 from attendo.runs.auto_config import SettingChoice
 from attendo.runs.config import RunConfig, load_run_config
@@ -60,10 +60,10 @@ def train(
     folder = Path(out)
     check_free(folder, overwrite)
     given = _group_by_table(settings, folder)
-    place = None if run_file is None else Path(run_file)
-    if place is not None and is_data_file(place):
-        given.setdefault("data", {})["file"], place = place, None
-    new = resolve_settings(read_settings(place, {}), (), place, given)
+    path = None if run_file is None else Path(run_file)
+    if path is not None and is_data_file(path):
+        given.setdefault("data", {})["file"], path = path, None
+    new = resolve_settings(read_settings(path, {}), (), path, given)
     return Training(folder, new.config, new.choices, device, metrics, overwrites=overwrite)
 
 
@@ -97,7 +97,7 @@ class Training:
             self.config = run.config
             run.build()
             self.step = run.trainer.step
-            self._run_quick_checks(run)
+            self.warnings += [*run.warnings, *(finding.line for finding in check_before_training(run))]
             yield from self._train(run)
 
     def run(self) -> TextModel:
@@ -112,8 +112,8 @@ class Training:
         return load(self.folder / "model", str(self._device))
 
     def __repr__(self) -> str:
-        of = f"step {self.step} of {self.config.train.steps}"
-        return f"<attendo.train into {self.folder}: {of}; loop over it, or call run()>"
+        position = f"step {self.step} of {self.config.train.steps}"
+        return f"<attendo.train into {self.folder}: {position}; loop over it, or call run()>"
 
     def _open(self, device: Any, world: Distributed) -> Run:
         if self._resumes:
@@ -124,16 +124,6 @@ class Training:
         self._resumes = True
         return run
 
-    def _run_quick_checks(self, run: Run) -> None:
-        """Run the checks of `attendo train`. A fault in data or network ends the run before step 1."""
-        self.warnings += run.warnings
-        if run.trainer.step or run.world.size > 1:
-            return
-        for finding in run_quick_checks(run):
-            if finding.level == "fault" and finding.stops:
-                raise finding.to_error()
-            self.warnings.append(finding.line)
-
     def _train(self, run: Run) -> Iterator[Report]:
         try:
             for report in run.train():
@@ -143,10 +133,31 @@ class Training:
         except DivergedError:
             raise
         except BaseException:  # includes GeneratorExit, when the loop is left
-            if run.trainer.all_reported and run.world.size == 1:
-                with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # keep the first error
-                    run.save()
+            save_after_error(run)
             raise
+
+
+def check_before_training(run: Run) -> list[Finding]:
+    """Run the quick checks of a new run. A fault that would waste the run raises its error; return other findings.
+
+    With several ranks nothing is checked: a check on one rank would block the others.
+    """
+    findings = [] if run.trainer.step or run.world.size > 1 else run_quick_checks(run)
+    for finding in findings:
+        if finding.level == "fault" and finding.stops:
+            raise finding.to_error()
+    return findings
+
+
+def save_after_error(run: Run) -> None:
+    """Save a checkpoint after an error, so that the training progress is not lost.
+
+    In the middle of an update nothing is saved, because a resumed run would differ. With several ranks nothing is
+    saved, because saving needs all ranks and the others do not know of the error.
+    """
+    if run.trainer.all_reported and run.world.size == 1:
+        with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # the first error is the one to report
+            run.save()
 
 
 def _group_by_table(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -163,12 +174,12 @@ def _group_by_table(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]
             table, _, name = name.rpartition(".")
         if "." in table:
             raise UsageError("setting_name_too_deep", table=table, name=name)
-        place = values.setdefault(table, {}) if table else values
+        section = values.setdefault(table, {}) if table else values
         if not table and isinstance(value, Mapping):
-            place, name, value = values, name, {**values.get(name, {}), **value}
-        if name in place and not isinstance(value, Mapping):
+            value = {**values.get(name, {}), **value}
+        if name in section and not isinstance(value, Mapping):
             raise UsageError("training_setting_duplicate", name=name)
-        place[name] = value
+        section[name] = value
     return values
 
 

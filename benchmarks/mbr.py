@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from attendo.data.bucketing import split_by_length
 from attendo.data.corpus_files import read_lines
 from attendo.metrics import Comparison, compare
 from attendo.text_model import TextModel, load
@@ -63,11 +64,9 @@ def ways(utility: str, candidates: int) -> Iterator[tuple[str, Options]]:
 
 
 def answers(model: TextModel, sources: Sequence[str], options: Options) -> list[str]:
-    """In the order of the sources; like lengths together, so that little is padded."""
-    order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
+    """In the order of the sources."""
     texts: dict[int, str] = {}
-    for first in range(0, len(order), AT_ONCE):
-        group = order[first : first + AT_ONCE]
+    for group in split_by_length(sources, AT_ONCE):
         results = model.generate([sources[n] for n in group], **options)
         texts |= {n: result.text for n, result in zip(group, results, strict=True)}
     return [texts[n] for n in range(len(sources))]

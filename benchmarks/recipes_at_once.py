@@ -71,9 +71,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets")
     parser.add_argument("--out", type=Path, default=Path("runs/all"))
     parser.add_argument("--at-once", type=int, default=13, help="trainings, each a process")
-    asked = parser.parse_args()
-    jobs = [Job(*each.rsplit(":", 1)) if ":" in each else Job(each, "1") for each in asked.jobs]
-    if failed := run(jobs, asked.data, asked.out, asked.at_once):
+    arguments = parser.parse_args()
+    jobs = [Job(*each.rsplit(":", 1)) if ":" in each else Job(each, "1") for each in arguments.jobs]
+    if failed := run(jobs, arguments.data, arguments.out, arguments.at_once):
         sys.exit(f"not as expected: {', '.join(failed)}")
 
 

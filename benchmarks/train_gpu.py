@@ -128,7 +128,7 @@ def _plain_loop(
         smoothing = settings.label_smoothing
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=0, label_smoothing=smoothing)
 
-    def loss_of(batch: Batch) -> torch.Tensor:
+    def compute_loss(batch: Batch) -> torch.Tensor:
         if not settings.r_drop:
             return cross_entropy(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels)
         if one_pass:
@@ -141,7 +141,7 @@ def _plain_loop(
         apart = sum(F.kl_div(x, y, log_target=True, reduction="none").sum(-1) for x, y in ((p, q), (q, p)))
         return (both + settings.r_drop * apart[batch.labels != 0].mean() / 2) / 2
 
-    forward = torch.compile(loss_of) if compiled else loss_of
+    forward = torch.compile(compute_loss) if compiled else compute_loss
 
     def step(batch: Batch) -> None:
         batch = batch.to("cuda")

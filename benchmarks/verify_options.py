@@ -144,12 +144,12 @@ def _line(options: Options, found: Sequence[PathComparison], seconds: float) -> 
         (
             f"{'DIFFERENT' if different else 'same     '} {name}: ",
             f"{len(found)} comparisons, largest difference {largest:.0e}, {ties} ties, {seconds:.1f} s",
-            *(f"\n    {each.path}, {each.what}: {_told(each)}" for each in different),
+            *(f"\n    {each.path}, {each.what}: {_describe(each)}" for each in different),
         )
     )
 
 
-def _told(each: PathComparison) -> str:
+def _describe(each: PathComparison) -> str:
     if each.different > each.ties:
         return f"{each.different} of {each.count} answers, such as {each.example}"
     return f"off by {each.largest:.1e}, where {each.allowed:.0e} is allowed"

@@ -2,3 +2,12 @@
 
 Import from the modules: the load test must not import torch.
 """
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A description of the next step of a benchmark."""
+
+    text: str

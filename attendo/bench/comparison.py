@@ -14,10 +14,12 @@ from typing import Any, get_args
 import torch
 
 from attendo import __version__
+from attendo.bench import Progress
 from attendo.bench.systems import (
     BASELINES,
     PACKAGES,
     AttendoRunner,
+    Ids,
     Precision,
     SystemRunner,
     Workload,
@@ -33,7 +35,6 @@ from attendo.model.transformer import Transformer
 from attendo.settings import suggest_name
 from attendo.text import CONTROL_PIECES, Tokenizer
 
-Ids = list[list[int]]
 _WARM_UP = 4  # additional untimed calls per system on a GPU, which allocate memory and capture CUDA graphs
 
 
@@ -75,13 +76,6 @@ class BenchmarkPlan:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """A description of the next step."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class SkippedSystem:
     """A baseline that cannot run."""
 
@@ -120,32 +114,33 @@ def compare(plan: BenchmarkPlan, clock: Callable[[], float] = time.perf_counter)
     systems: list[SystemRunner] = [AttendoRunner(plan.network, plan.precision, plan.device)]
     longest = max(work.max_positions for work in plan.workloads)
     with TemporaryDirectory(prefix="attendo-bench-") as folder:
-        for n, rival in enumerate(plan.baselines):
-            yield Progress(f"loading {rival.name} {rival.precision}")
-            place = Path(folder, str(n))
+        for n, baseline in enumerate(plan.baselines):
+            name, precision = baseline.name, baseline.precision
+            yield Progress(f"loading {name} {precision}")
             try:
-                systems.append(load_baseline(rival.name, rival.precision, plan.network, plan.device, longest, place))
+                path = Path(folder, str(n))
+                systems.append(load_baseline(name, precision, plan.network, plan.device, longest, path))
             except ModelError as error:
-                yield SkippedSystem(f"{rival.name} {rival.precision}", str(error))
+                yield SkippedSystem(f"{name} {precision}", str(error))
         for work in plan.workloads:
             yield from _measure(systems, work, plan, clock)
 
 
 def token_agreement(one: Ids, other: Ids) -> float:
     """Return the share of positions with equal tokens, over all positions of the longer sequences."""
-    places = sum(max(len(a), len(b)) for a, b in zip(one, other, strict=True))
-    alike = sum(x == y for a, b in zip(one, other, strict=True) for x, y in zip(a, b, strict=False))
-    return alike / places if places else 1.0
+    positions = sum(max(len(a), len(b)) for a, b in zip(one, other, strict=True))
+    equal = sum(x == y for a, b in zip(one, other, strict=True) for x, y in zip(a, b, strict=False))
+    return equal / positions if positions else 1.0
 
 
 def _measure(
     systems: Sequence[SystemRunner], workload: Workload, plan: BenchmarkPlan, clock: Callable[[], float]
 ) -> Iterator[BenchmarkReport]:
     calls = [system.prepare(workload) for system in systems]
-    said: list[Ids] = []
+    outputs: list[Ids] = []
     for system, call in zip(systems, calls, strict=True):
         yield Progress(f"beam {workload.beam}, batch {workload.batch}: {system.name} answers")
-        said.append(system.extract_ids(call()))
+        outputs.append(system.extract_ids(call()))
         for _ in range(_WARM_UP if plan.device.type == "cuda" else 0):
             call()
     times: list[list[float]] = [[] for _ in systems]
@@ -156,10 +151,11 @@ def _measure(
             times[which].append(_time_call(calls[which], clock))
     ours = statistics.median(times[0])
     for n, system in enumerate(systems):
-        rival = {"ratio": statistics.median(times[n]) / ours, "same": token_agreement(said[0], said[n])} if n else {}
-        tokens = sum(len(answer) + (len(answer) < workload.max_tokens) for answer in said[n])
-        bleu = plan.scorer.bleu(said[n]) if plan.scorer is not None else None
-        yield Measurement(system.name, workload.beam, workload.batch, tokens, tuple(times[n]), **rival, bleu=bleu)
+        ratio = statistics.median(times[n]) / ours if n else None
+        same = token_agreement(outputs[0], outputs[n]) if n else None
+        tokens = sum(len(answer) + (len(answer) < workload.max_tokens) for answer in outputs[n])
+        bleu = plan.scorer.bleu(outputs[n]) if plan.scorer is not None else None
+        yield Measurement(system.name, workload.beam, workload.batch, tokens, tuple(times[n]), ratio, same, bleu)
 
 
 def _time_call(call: Callable[[], Any], clock: Callable[[], float]) -> float:

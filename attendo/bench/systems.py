@@ -146,13 +146,13 @@ class TransformersRunner:
         groups = workload.batches()
         inputs = [self._make_inputs(workload, group) for group in groups]
 
-        def answer() -> dict[int, list[int]]:
-            answers: dict[int, list[int]] = {}
+        def generate() -> dict[int, list[int]]:
+            outputs: dict[int, list[int]] = {}
             for group, given in zip(groups, inputs, strict=True):
-                answers |= zip(group, self._model.generate(**given, **settings).tolist(), strict=True)
-            return answers
+                outputs |= zip(group, self._model.generate(**given, **settings).tolist(), strict=True)
+            return outputs
 
-        return answer
+        return generate
 
     def extract_ids(self, output: Any) -> list[list[int]]:
         return [[each for each in output[n] if each not in (PAD, BOS, EOS)] for n in range(len(output))]
@@ -211,16 +211,16 @@ class CTranslate2Runner:
             "max_input_length": 0,
         }
 
-        def batched(kind: str, size: int) -> Callable[[], Any]:
+        def make_call(kind: str, size: int) -> Callable[[], Any]:
             return lambda: self._translator.translate_batch(sources, max_batch_size=size, batch_type=kind, **settings)
 
         self.name = self._plain_name
-        by_sentences = batched("examples", math.ceil(workload.batch / self._workers))
+        by_sentences = make_call("examples", math.ceil(workload.batch / self._workers))
         if workload.forced or len(sources) <= workload.batch:
             return by_sentences
         ways = {
             "sentences": by_sentences,
-            "tokens": batched("tokens", math.ceil(_count_source_tokens(workload) / self._workers)),
+            "tokens": make_call("tokens", math.ceil(_count_source_tokens(workload) / self._workers)),
         }
         best = pick_faster(ways)
         self.name = f"{self._plain_name} by {best}"
@@ -282,15 +282,15 @@ def prepare_generation(engine: Engine, workload: Workload) -> Callable[[], Ids]:
         for group in workload.batches()
     ]
 
-    def answer() -> Ids:
-        answers: dict[int, list[int]] = {}
+    def generate() -> Ids:
+        outputs: dict[int, list[int]] = {}
         with without_cudnn_attention():
             for group in groups:
                 found = engine.generate(group, strategy, RULES)
-                answers |= {number: ids for some in found for number, ids in _best_hypotheses(some)}
-        return [answers[n] for n in range(len(workload.sources))]
+                outputs |= {number: ids for some in found for number, ids in _best_hypotheses(some)}
+        return [outputs[n] for n in range(len(workload.sources))]
 
-    return answer
+    return generate
 
 
 class AttendoRunner:

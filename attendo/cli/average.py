@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from attendo.cli.output import print_stderr
+
 DEFAULT_CHECKPOINTS = 5  # maximum number of checkpoints to average without --last
 
 
@@ -30,4 +32,4 @@ def average(
         raise UsageError("too_few_checkpoints", folder=run, count=len(kept), last=last or 1)
     steps = kept[-(last or DEFAULT_CHECKPOINTS) :]
     average_model(run, steps).save(out)
-    typer.echo(f"mean of steps {', '.join(map(str, steps))} written to {out}", err=True)
+    print_stderr(f"mean of steps {', '.join(map(str, steps))} written to {out}")

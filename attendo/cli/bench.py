@@ -1,7 +1,6 @@
 """The `attendo bench generate` and `attendo bench serve` commands: decoding speed and server load tests."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.options import Device, JsonLines
+from attendo.cli.output import align_columns, print_stderr
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def generate(
     ] = None,
     precision: Annotated[Literal["fp32", "fp16", "bf16"], typer.Option(help="Precision of the computation.")] = "fp32",
     rounds: Annotated[int, typer.Option(min=1, help="Rounds over all systems; medians are reported.")] = 5,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    device: Device = "auto",
+    as_json: JsonLines = False,
 ) -> None:
     """Compare generation speed of attendo, transformers and CTranslate2 with the same weights.
 
@@ -78,19 +79,19 @@ def generate(
 
     if references is not None:
         check_metric("bleu")
-    entrants, where = parse_baselines(rivals, precision), pick_device(device)
+    baselines, where = parse_baselines(rivals, precision), pick_device(device)
     loaded = load(model, "cpu") if model is not None else None
     network = loaded.network if loaded else make_random_network(preset or "base", vocabulary or 32_000)
     scoring = None
     if natural is not None and loaded is not None:
         sentences, scoring = _read_natural(natural, references, loaded)
-        works = make_natural_workloads(sentences, network.config, beams, batches)
+        workloads = make_natural_workloads(sentences, network.config, beams, batches)
     else:
-        works = make_forced_workloads(
+        workloads = make_forced_workloads(
             network.config, source_length or DEFAULT_LENGTH, steps or DEFAULT_LENGTH, beams, batches
         )
-    of = str(model) if model else f"random weights, preset {preset or 'base'}"
-    _run_benchmark(BenchmarkPlan(network, precision, entrants, works, rounds, where, scoring), of, as_json)
+    name = str(model) if model else f"random weights, preset {preset or 'base'}"
+    _run_benchmark(BenchmarkPlan(network, precision, baselines, workloads, rounds, where, scoring), name, as_json)
 
 
 def _read_natural(
@@ -112,28 +113,28 @@ def _parse_integers(option: str, text: str) -> list[int]:
 
 
 def _run_benchmark(plan: "BenchmarkPlan", network_name: str, as_json: bool) -> None:
-    from attendo.bench.comparison import Measurement, Progress, SkippedSystem, collect_environment, compare
+    from attendo.bench import Progress
+    from attendo.bench.comparison import Measurement, SkippedSystem, collect_environment, compare
 
     known = {**collect_environment(plan.device), **_describe_task(plan, network_name)}
-    _print_now(json.dumps({"facts": known}) if as_json else _format_benchmark_header(known))
+    print(json.dumps({"facts": known}) if as_json else _format_benchmark_header(known), flush=True)
     if not as_json:
         bleu = "" if plan.scorer is None else f"  {'BLEU':>6}"
-        _print_now(
+        print(
             f"{'beam':>4} {'batch':>5}  {'system':{_SYSTEM_WIDTH}} {'tokens/s':>10}  {'attendo / it':>12}  "
-            f"same tokens{bleu}"
+            f"same tokens{bleu}",
+            flush=True,
         )
     for report in compare(plan):
         match report:
             case Progress():
-                print(report.text, file=sys.stderr, flush=True)
+                print_stderr(report.text)
             case SkippedSystem():
-                _print_now(json.dumps(asdict(report)) if as_json else f"left out: {report.name}: {report.reason}")
+                line = f"left out: {report.name}: {report.reason}"
+                print(json.dumps(asdict(report)) if as_json else line, flush=True)
             case Measurement():
-                _print_now(
-                    json.dumps({**asdict(report), "tokens_per_second": report.speed})
-                    if as_json
-                    else _format_benchmark_row(report)
-                )
+                content = {**asdict(report), "tokens_per_second": report.speed}
+                print(json.dumps(content) if as_json else _format_benchmark_row(report), flush=True)
 
 
 def _describe_task(plan: "BenchmarkPlan", network_name: str) -> dict[str, Any]:
@@ -176,11 +177,6 @@ def _format_benchmark_row(measurement: "Measurement") -> str:
     return f"{start}  {ratio:>12}  {same:>11}  {bleu:>6}".rstrip()
 
 
-def _print_now(line: str) -> None:
-    """Print a line and flush, so that an interrupted run keeps its results."""
-    print(line, flush=True)
-
-
 def serve(
     url: Annotated[str | None, typer.Argument(metavar="[URL]", help="URL of a running server, such as :8800.")] = None,
     model: Annotated[
@@ -218,7 +214,7 @@ def serve(
     languages: Annotated[
         str | None, typer.Option(metavar="SOURCE-TARGET", help="Languages, if the model folder does not name them.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Load-test a server: throughput, latency and rejections as clients see them.
 
@@ -235,7 +231,7 @@ def serve(
 
     from attendo.bench.load_test import Load, LoadTestPlan, load_texts
 
-    several = _parse_numbers("--clients", clients or ("" if rate else f"1,{_DEFAULT_CLIENTS}"))
+    client_counts = _parse_numbers("--clients", clients or ("" if rate else f"1,{_DEFAULT_CLIENTS}"))
     common: dict[str, Any] = {
         "seconds": seconds,
         "deadline": deadline,
@@ -243,16 +239,16 @@ def serve(
         "leave_within": leave_within,
         "seed": seed,
     }
-    loads = [Load(clients=round(each), **common) for each in several]
+    loads = [Load(clients=round(each), **common) for each in client_counts]
     loads += [Load(rate=each, **common) for each in _parse_numbers("--rate", rate or "")]
     fields, headers = _parse_body_fields(body, key)
-    asked = load_texts(texts, count)
+    requests = load_texts(texts, count)
     options = [] if device == "auto" else ["--device", device]
     options += ["--languages", languages] if languages else []
     import asyncio
 
     with _start_servers(url, model, rival, options) as servers:
-        plan = LoadTestPlan(servers, loads, asked, api, fields, headers, rounds, warm_up)
+        plan = LoadTestPlan(servers, loads, requests, api, fields, headers, rounds, warm_up)
         if check_equal:
             raise typer.Exit(asyncio.run(_check_equal_texts(plan, _max_clients(loads), as_json)))
         raise typer.Exit(asyncio.run(_measure_load(plan, as_json)))
@@ -273,25 +269,26 @@ def _start_servers(
     with ExitStack() as stack:
         folders = {"attendo": model}
         if baseline in ("ctranslate2", "onnx"):
-            _report(f"exporting to {baseline}")
+            print_stderr(f"exporting to {baseline}")
             folders[baseline] = stack.enter_context(export_temporarily(model, baseline))
         elif baseline is not None:
             folders[Path(baseline).name] = Path(baseline)
         servers = {}
         for name, folder in folders.items():
-            _report(f"starting {name}")
+            print_stderr(f"starting {name}")
             servers[name] = stack.enter_context(start_server([folder], *options)).url
             asyncio.run(wait_until_ready(servers[name]))
         yield servers
 
 
 async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
-    from attendo.bench.load_test import LoadProgress, run_load_test
+    from attendo.bench import Progress
+    from attendo.bench.load_test import run_load_test
 
     found: list[LoadMeasurement] = []
     async for report in run_load_test(plan):
-        if isinstance(report, LoadProgress):
-            _report(report.text)
+        if isinstance(report, Progress):
+            print_stderr(report.text)
         else:
             found.append(report)
     if as_json:
@@ -300,21 +297,16 @@ async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
     else:
         print(_format_load_header(plan), *_format_load_table(found), sep="\n", flush=True)
     for reason in dict.fromkeys(why for each in found for why in _list_reasons(each)):
-        _report(reason)
-    answered, unwanted = (sum(map(count, found)) for count in (_count_answered, _count_unsuccessful))
-    if unwanted and not answered:
-        _report("not one request was answered: there is nothing to measure")
-    return int(unwanted > 0 and answered == 0)
+        print_stderr(reason)
+    if all_failed := not any(each.summary.answered for each in found) and any(map(_count_unsuccessful, found)):
+        print_stderr("not one request was answered: there is nothing to measure")
+    return int(all_failed)
 
 
 def _list_reasons(each: "LoadMeasurement") -> Iterator[str]:
     """Yield the reasons of failures and of rejections, except status 429."""
     yield from (f"failed: {why}" for why in each.summary.failures)
-    yield from (f"rejected with {status}: {told}" for status, told in each.summary.told.items() if status != 429)
-
-
-def _count_answered(each: "LoadMeasurement") -> int:
-    return each.summary.answered
+    yield from (f"rejected with {status}: {text}" for status, text in each.summary.told.items() if status != 429)
 
 
 def _count_unsuccessful(each: "LoadMeasurement") -> int:
@@ -339,7 +331,7 @@ def _format_consistency(found: "ConsistencyResult") -> str:
     ]
     if found.unanswered:
         lines.append(f"{found.unanswered} were not answered")
-    lines += [f"{source!r}: alone {alone!r}, under load {crowded!r}" for source, alone, crowded in found.different[:5]]
+    lines += [f"{source!r}: alone {alone!r}, under load {loaded!r}" for source, alone, loaded in found.different[:5]]
     return "\n".join(lines)
 
 
@@ -353,15 +345,9 @@ def _format_load_header(plan: "LoadTestPlan") -> str:
 
 
 def _format_load_table(found: list["LoadMeasurement"]) -> Iterator[str]:
-    """Yield the table with one column per rejection status and without empty columns."""
+    """Yield the table with one column per rejection status."""
     statuses = sorted({status for each in found for status in each.summary.rejected})
-    rows = [dict(_format_load_cells(each, statuses)) for each in found]
-    names = [name for name in rows[0] if any(row[name] for row in rows)]
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
-    for row in (dict(zip(names, names, strict=True)), *rows):
-        first, second, *rest = names
-        words = [f"{row[first]:{widths[first]}}", f"{row[second]:{widths[second]}}"]
-        yield "  ".join([*words, *(f"{row[name]:>{widths[name]}}" for name in rest)]).rstrip()
+    return align_columns([dict(_format_load_cells(each, statuses)) for each in found], ("server", "load"))
 
 
 def _format_load_cells(each: "LoadMeasurement", statuses: list[int]) -> Iterator[tuple[str, str]]:
@@ -399,11 +385,6 @@ def _parse_numbers(option: str, text: str) -> list[float]:
         found = [float(word) for word in text.split(",")] if text else []
     except ValueError:
         found = [0.0]
-    whole = option == "--clients"
-    if not all(0 < each < 1e6 and (not whole or each.is_integer()) for each in found):
+    if not all(0 < each < 1e6 and (option != "--clients" or each.is_integer()) for each in found):
         raise UsageError("option_not_positive_numbers", option=option, value=text)
     return found
-
-
-def _report(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

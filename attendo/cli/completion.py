@@ -45,7 +45,7 @@ def completion(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD]", help="With --words: the words typed so far.", hidden=True)
     ] = None,
-    asked: Annotated[bool, typer.Option("--words", hidden=True)] = False,
+    suggests: Annotated[bool, typer.Option("--words", hidden=True)] = False,
 ) -> None:
     """Print the script that completes commands and options in a shell.
 
@@ -55,7 +55,7 @@ def completion(
 
     fish: attendo completion fish > ~/.config/fish/completions/attendo.fish
     """
-    if not asked:
+    if not suggests:
         print({"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell], end="")
         return
     for name, text in suggest(context.find_root().command, words or [""]):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.threads import Threads
+from attendo.cli.options import Device, Threads
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ def demo(
         int, typer.Option(min=0, max=2**63 - 1, help="Seed of the sentences and of the initial weights.")
     ] = 1,
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo"),
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Train a small English → Chinese Transformer and show its attention.
@@ -37,15 +37,15 @@ def demo(
     from attendo.text_model import pick_device
 
     run = Run.begin(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
-    done = run_training(run)
-    if done.stopped:
-        done.print_line(f"stopped early; the model as far as it has come: attendo generate {done.model_folder}")
-        raise typer.Exit(done.exit_code)
-    done.print_line("translating 1,000 sentence pairs it never saw ...")
+    outcome = run_training(run)
+    if outcome.stopped:
+        outcome.print_line(f"stopped early; the model as far as it has come: attendo generate {outcome.model_folder}")
+        raise typer.Exit(outcome.exit_code)
+    outcome.print_line("translating 1,000 sentence pairs it never saw ...")
     scores = evaluate(run.model, BuiltinTask(seed))
     run.model.scores.update(scores.summary())
-    run.model.save(done.model_folder)
-    _show(Console(), run, scores, _collect_facts(run, scores, done.seconds))
+    run.model.save(outcome.model_folder)
+    _show(Console(), run, scores, _collect_facts(run, scores, outcome.seconds))
 
 
 def _is_demo(folder: Path) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.train import Source, Target
+from attendo.cli.options import Changes, Data, Device, Source, Target
+from attendo.cli.output import print_stderr
 from attendo.errors import DataError, ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ def doctor(
         Path | None, typer.Option(help="Source text of a test set, to find test pairs in the training text.")
     ] = None,
     test_target: Annotated[Path | None, typer.Option(help="Target text of the test set, line by line.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
-    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    data: Data = None,
+    change: Changes = None,
     quick: Annotated[bool, typer.Option("--quick", help="Run only the checks that attendo train runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per finding.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Also print the settings chosen from the data.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Check a run's network and data for problems, without training.
 
@@ -61,7 +62,7 @@ def doctor(
     if not as_json:
         _print_findings(findings)
     for line in chosen if show else ():
-        typer.echo(line, err=True)
+        print_stderr(line)
     raise typer.Exit(_exit_code(findings))
 
 
@@ -69,7 +70,7 @@ def _examine(
     config: "RunConfig", device: str, quick: bool, test: tuple[Path | None, Path | None]
 ) -> Iterator["Finding"]:
     """Prepare the text in a temporary folder and yield all findings."""
-    from attendo.cli.progress import prepare_with_progress
+    from attendo.cli.progress import show_preparation
     from attendo.data.config import CorpusConfig
     from attendo.data.filtering import TooManyBadLinesError
     from attendo.doctor import examine, report_too_many_bad_lines
@@ -80,7 +81,7 @@ def _examine(
     with TemporaryDirectory(prefix="attendo-doctor-") as folder:
         run = Run(config, Path(folder), pick_device(device))
         try:
-            prepare_with_progress(run)
+            show_preparation(run.prepare())
         except TooManyBadLinesError:
             listing = run.data_folder.with_name(f"{run.data_folder.name}.bad-lines.tsv")
             yield report_too_many_bad_lines(listing, config.data.max_bad_ratio)

@@ -12,11 +12,11 @@ def main() -> None:
     catch_signals()
     theirs = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *location: Any, **more: Any) -> None:
         if category.__module__.startswith("attendo."):
             print(f"attendo: {message}", file=sys.stderr)
         else:
-            theirs(message, category, *place, **more)
+            theirs(message, category, *location, **more)
 
     warnings.showwarning = show
     try:

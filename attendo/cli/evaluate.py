@@ -1,7 +1,6 @@
 """The `attendo evaluate` command: translates a text, scores it against references and compares two systems."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attendo.cli.generate import Beam, LengthPenalty, Like
+from attendo.cli.options import Device, ModelOrExport, Threads
+from attendo.cli.output import align_columns, print_stderr
 from attendo.cli.stdin import name_line_in_errors, to_single_line
-from attendo.cli.threads import Threads
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -99,8 +99,11 @@ def print_scores(scores: "Sequence[Score]", by: ScoresByLabel, facts: Facts | No
     for each in scores:
         print(f"{each.name} {each.value:.2f} {each.signature}")
     if by:
-        rows = [(label or "(none)", str(lines), *_format_values(found)) for label, (lines, found) in by.items()]
-        _print_table([("label", "lines", *(each.name for each in scores)), *rows])
+        rows = [
+            {"label": label or "(none)", "lines": str(lines), **{each.name: f"{each.value:.2f}" for each in found}}
+            for label, (lines, found) in by.items()
+        ]
+        print(*align_columns(rows, ("label",)), sep="\n")
 
 
 def print_comparisons(comparisons: "Sequence[Comparison]", names: tuple[object, object], facts: Facts | None) -> None:
@@ -109,30 +112,23 @@ def print_comparisons(comparisons: "Sequence[Comparison]", names: tuple[object, 
         compared = {each.one.name: _comparison_to_dict(each) for each in comparisons}
         print(json.dumps({**facts, "scores": scores, "other": str(names[1]), "comparisons": compared}))
         return
-    _print_table(
-        [("score", "model", "other", "difference", "95% interval", "p"), *map(_format_comparison, comparisons)]
-    )
+    print(*align_columns(list(map(_format_comparison, comparisons)), ("score",)), sep="\n")
     for each in comparisons:
         print(f"{each.one.name}: {_describe_comparison(each, *names)}")
     for each in comparisons:
         print(f"{each.one.name} {each.signature}")
 
 
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *rest in rows:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        print("  ".join([first.ljust(widths[0]), *cells]))
-
-
-def _format_values(scores: "Sequence[Score]") -> list[str]:
-    return [f"{each.value:.2f}" for each in scores]
-
-
-def _format_comparison(each: "Comparison") -> tuple[str, ...]:
+def _format_comparison(each: "Comparison") -> dict[str, str]:
     low, high = each.interval
-    values = (f"{each.one.value:.2f}", f"{each.other.value:.2f}", f"{each.difference:+.2f}")
-    return (each.one.name, *values, f"{low:+.2f} to {high:+.2f}", f"{each.p_value:.3f}")
+    return {
+        "score": each.one.name,
+        "model": f"{each.one.value:.2f}",
+        "other": f"{each.other.value:.2f}",
+        "difference": f"{each.difference:+.2f}",
+        "95% interval": f"{low:+.2f} to {high:+.2f}",
+        "p": f"{each.p_value:.3f}",
+    }
 
 
 def _describe_comparison(each: "Comparison", model: object, other: object) -> str:
@@ -160,9 +156,7 @@ def _comparison_to_dict(each: "Comparison") -> dict[str, Any]:
 
 
 def evaluate(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported folder.")
-    ],
+    model: ModelOrExport,
     source: Annotated[Path, typer.Option(help="Text to translate, one sentence per line (plain, .gz or .xz).")],
     reference: Annotated[
         list[Path],
@@ -179,7 +173,7 @@ def evaluate(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     like: Like = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     threads: Threads = None,
     output: Annotated[Path | None, typer.Option(help="File for the translations.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -190,10 +184,9 @@ def evaluate(
     has the scores of each label. With --compare, a table has both scores, their difference and its significance.
     """
     options = {"beam": beam, "length_penalty": length_penalty, "like": like}
-    asked = _EvaluationRequest(
-        _parse_metrics(metric), {name: value for name, value in options.items() if value is not None}, output
-    )
-    asked.check(by, compare)
+    options = {name: value for name, value in options.items() if value is not None}
+    request = _EvaluationRequest(_parse_metrics(metric), options, output)
+    request.check(by, compare)
     lines = read_evaluation_set(source, reference, by)
     others = read_translations(compare, source, lines.sources)
     check_output(output, [source, *reference, by, compare])
@@ -203,22 +196,21 @@ def evaluate(
     text_model = load(model, device)
     other_model = load(compare, device) if compare is not None and others is None else None
     for each in filter(None, (text_model, other_model)):
-        asked.check_model(each)
-    one = _run_system(text_model, lines, asked, f"{model}: " if other_model else "")
+        request.check_model(each)
+    one = _run_system(text_model, lines, request, f"{model}: " if other_model else "")
     if output is not None:
         output.write_text("".join(f"{to_single_line(text)}\n" for text in one.texts), "utf-8")
-    facts = {"model": str(model), "lines": len(lines.sources), **_describe_decoding(text_model, one, asked)}
-    told = facts if as_json else None
+    facts = {"model": str(model), "lines": len(lines.sources), **_describe_decoding(text_model, one, request)}
+    shown_facts = facts if as_json else None
     if compare is None:
-        found = [_score(name, one, lines) for name in asked.names]
-        print_scores([each.score for each in found], _group_by_label(found, lines.labels), told)
+        found = [_score(name, one, lines) for name in request.names]
+        print_scores([each.score for each in found], _group_by_label(found, lines.labels), shown_facts)
     else:
-        other = (
-            _SystemOutput(others or ())
-            if other_model is None
-            else _run_system(other_model, lines, asked, f"{compare}: ")
-        )
-        print_comparisons([_compare(name, one, other, lines) for name in asked.names], (model, compare), told)
+        other = _SystemOutput(others or ())
+        if other_model is not None:
+            other = _run_system(other_model, lines, request, f"{compare}: ")
+        compared = [_compare(name, one, other, lines) for name in request.names]
+        print_comparisons(compared, (model, compare), shown_facts)
 
 
 @dataclass(frozen=True)
@@ -287,8 +279,8 @@ def _parse_metrics(metric: str) -> list[str]:
         raise UsageError("metric_list_empty")
     for name in names:
         if name not in known:
-            meant = suggest_name(_METRIC_ALIASES.get(name.lower(), name), known)
-            raise UsageError("unknown_metric", name=name, suggestion=meant, known=", ".join(known))
+            suggestion = suggest_name(_METRIC_ALIASES.get(name.lower(), name), known)
+            raise UsageError("unknown_metric", name=name, suggestion=suggestion, known=", ".join(known))
         if name not in PERPLEXITIES:
             check_metric(name)
     return names
@@ -341,17 +333,17 @@ def _describe_decoding(model: "TextModel", output: _SystemOutput, request: _Eval
 
 
 def _translate(model: "TextModel", data: EvaluationSet, options: dict[str, Any]) -> "list[Result]":
-    """Translate all sources and return results in their order. Similar lengths share a batch to reduce padding."""
+    """Translate all sources and return results in their order."""
     from rich.console import Console
     from rich.progress import Progress
 
+    from attendo.data.bucketing import split_by_length
+
     console, sources = Console(stderr=True), data.sources
-    order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
     results: dict[int, Result] = {}
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("translating", total=len(sources))
-        for first in range(0, len(order), LINES_AT_ONCE):
-            group = order[first : first + LINES_AT_ONCE]
+        for group in split_by_length(sources, LINES_AT_ONCE):
             with name_line_in_errors(data.source_path, line_indices=group):
                 found = model.generate([sources[n] for n in group], **options)
             results.update(zip(group, found, strict=True))
@@ -362,6 +354,6 @@ def _translate(model: "TextModel", data: EvaluationSet, options: dict[str, Any])
 def _report_faults(results: "Sequence[Result]", model: str, ends: bool) -> None:
     cut, unknown = sum(result.cut for result in results), sum(bool(result.unknown) for result in results)
     if unknown:
-        print(f"{model}{unknown} of {len(results)} lines have words that the vocabulary does not have", file=sys.stderr)
+        print_stderr(f"{model}{unknown} of {len(results)} lines have words that the vocabulary does not have")
     if cut and ends:
-        print(f"{model}{cut} of {len(results)} answers were cut at the length limit", file=sys.stderr)
+        print_stderr(f"{model}{cut} of {len(results)} answers were cut at the length limit")

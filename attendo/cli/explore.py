@@ -1,12 +1,12 @@
 """The `attendo explore` command: serves the explorer page for a model."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attendo.cli.threads import Threads
+from attendo.cli.options import Device, Threads
+from attendo.cli.output import print_stderr
 
 
 def explore(
@@ -18,7 +18,7 @@ def explore(
         str, typer.Option(help="Address to listen on; other machines can connect unless it is a loopback address.")
     ] = "127.0.0.1",
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Inspect a model in the browser: attention, steps, beams, masks, formulas with their numbers.
@@ -27,7 +27,7 @@ def explore(
     """
     from attendo.serve.server import bind, open_browser, serve
 
-    with bind(host, port) as place:  # fail on a used port before loading a model
+    with bind(host, port) as socket:  # fail on a used port before loading a model
         from attendo.serve.app import create_app
         from attendo.serve.scheduling.registry import make_model_specs
         from attendo.serve.settings import LOOPBACK, ServeSettings
@@ -38,7 +38,7 @@ def explore(
             ServeSettings(allowed_hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
         )
         if host not in LOOPBACK:
-            print(f"whoever reaches {host} can use this page: there is no password", file=sys.stderr)
-        print(place.address, flush=True)
-        code = serve(app, place, on_ready=lambda: None if no_open else open_browser(place.address), quiet=True)
+            print_stderr(f"whoever reaches {host} can use this page: there is no password")
+        print(socket.address, flush=True)
+        code = serve(app, socket, on_ready=lambda: None if no_open else open_browser(socket.address), quiet=True)
     raise typer.Exit(code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.output import print_stderr
 from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import DataError, UsageError
 
@@ -65,10 +66,10 @@ def export(
     try:
         certificate = write(text_model, out, to, precision, sentences, languages, max_loss)
     except ModelMismatchError as error:
-        _print_now(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table())
+        print(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table(), flush=True)
         raise
-    _print_now(json.dumps(certificate.as_json()) if as_json else certificate.as_table())
-    typer.echo(f"{precision} model for {to} written to {out}", err=True)
+    print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
+    print_stderr(f"{precision} model for {to} written to {out}")
 
 
 def _parse_languages(to: Format, from_lang: str, to_lang: str) -> "LanguagePair | None":
@@ -99,7 +100,3 @@ def _read_sentences(path: Path) -> list[str]:
     if not any(line.strip() for line in lines):
         raise DataError("comparison_file_without_sentences", path=path)
     return lines
-
-
-def _print_now(text: str) -> None:
-    print(text, flush=True)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.threads import Threads
-from attendo.cli.train import Source, Target
+from attendo.cli.options import Changes, Device, Overwrite, Source, Target, Threads
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,13 +24,13 @@ def finetune(
     text: Annotated[
         list[Path] | None, typer.Option(help="Running text for a decoder-only model, instead of source and target.")
     ] = None,
-    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    change: Changes = None,
     freeze: Annotated[
         list[str] | None,
         typer.Option(metavar="PART", help="Do not train this part: embeddings, encoder, decoder or output."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    overwrite: Overwrite = False,
+    device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Train a model further on your own text, with its tokenizer and network.
@@ -57,8 +56,8 @@ def finetune(
     changes = [*FINETUNE_DEFAULTS, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = make_config(None, {"source": source, "target": target, "text": text}, changes)
     with init_distributed(pick_device(device)) as (world, own_device):
-        done = run_training(Run.begin(config, out, own_device, overwrite, world))
-    report_end(done)
+        outcome = run_training(Run.begin(config, out, own_device, overwrite, world))
+    report_end(outcome)
 
 
 def _fit_to_network(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
+from attendo.cli.options import Threads
 from attendo.cli.stdin import LineCounter, read_input_blocks, replace_text_file
-from attendo.cli.threads import Threads
 from attendo.errors import DataError, ModelError
 
 if TYPE_CHECKING:

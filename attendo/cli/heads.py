@@ -1,12 +1,13 @@
 """The `attendo heads` command: statistics of every attention head as a ranked table and a picture."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.options import Device, ModelFolder
+from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
 from attendo.explore.i18n import Language, localised_errors, read_strings, report_string
 
@@ -19,7 +20,7 @@ _WIDTHS = {"distance": 6}  # columns for two digits before the decimal point; ot
 
 
 def heads(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    model: ModelFolder,
     file: Annotated[
         str,
         typer.Argument(
@@ -49,32 +50,31 @@ def heads(
         bool, typer.Option("--store", help="Store the best alignment head in MODEL, for generate --alignments.")
     ] = False,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of table, picture and messages.")] = "en",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Measure every attention head: entropy, distance, diagonality, alignment.
 
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
-    from attendo.explore.figure_style import check_picture_file
 
     with localised_errors(lang):
-        form = "" if output is None else check_picture_file(output, "attendo heads --output")
+        file_format = "" if output is None else check_picture_format(output, "attendo heads --output")
         sentences = _load_sentences(file, target, gold, links)
         from attendo.explore.head_stats import measure_heads
         from attendo.interop.load import load, require_model_folder
 
         report = measure_heads(load(require_model_folder(model), device), sentences)
-        warning = "" if output is None else _draw(report, sort, output, form, lang)
+        warning = "" if output is None else _draw(report, sort, output, file_format, lang)
         if as_json:
             print(json.dumps(report.as_json(sort), ensure_ascii=False))
         else:
             _show(report, sort, lang)
         if warning:
-            print(report_string("warning", lang, warning), file=sys.stderr)
+            print_stderr(report_string("warning", lang, warning))
         if output is not None:
             field = report.sort_field(sort)
             name = field.replace("_", " ") if lang == "en" else report_string(f"scale_{field}", lang)
-            print(report_string("picture", lang, name, output), file=sys.stderr)
+            print_stderr(report_string("picture", lang, name, output))
         _store_head(model, report, store, lang)
 
 
@@ -83,8 +83,7 @@ def _draw(report: "HeadReport", order: "HeadOrder", output: Path, file_format: s
     from attendo.explore.head_report import draw_heads
 
     picture, warning = draw_heads(report, order, file_format, language)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_bytes(picture)
+    write_picture(output, picture)
     return warning
 
 
@@ -136,11 +135,11 @@ def _format_table(report: "HeadReport", order: "HeadOrder", language: Language) 
     widths = {field: max(_WIDTHS.get(field, 5), cell_len(name)) for field, name in shown.items()}
     ranked = report.rank(order)
     widest = max(len(each.site) for each in ranked)
-    place, head = _pad(report_string("place", language), -widest), _pad(report_string("head", language), 4)
-    rows = [f"{place} {head}  {' '.join(_pad(name, widths[field]) for field, name in shown.items())}"]
+    site, head = _pad(report_string("place", language), -widest), _pad(report_string("head", language), 4)
+    rows = [f"{site} {head}  {' '.join(_pad(name, widths[field]) for field, name in shown.items())}"]
     for each in ranked:
-        found = ((getattr(each, field), width) for field, width in widths.items())
-        cells = [" " * width if value is None else f"{value:{width}.3f}" for value, width in found]
+        values = ((getattr(each, field), width) for field, width in widths.items())
+        cells = [" " * width if value is None else f"{value:{width}.3f}" for value, width in values]
         mark = "*" if each is report.best else " "
         rows.append(f"{each.site:{widest}} {each.head:4}{mark} {' '.join(cells)}".rstrip())
     return rows
@@ -156,14 +155,14 @@ def _pad(text: str, width: int) -> str:
 
 def _store_head(model: Path, report: "HeadReport", store: bool, language: Language) -> None:
     if not store:
-        print(report_string("not_kept", language), file=sys.stderr)
+        print_stderr(report_string("not_kept", language))
         return
     from attendo.explore.alignment_head import store_alignment_head
 
     entry = store_alignment_head(model, report)
     best, mean = report.best.error_rate, report.last_layer_error_rate
     if best is None or mean is None:
-        print(report_string("by_agreement", language), file=sys.stderr)
+        print_stderr(report_string("by_agreement", language))
     elif best >= mean:
-        print(report_string("no_better", language, best, mean), file=sys.stderr)
-    print(report_string("kept", language, model, entry["layer"], entry["head"]), file=sys.stderr)
+        print_stderr(report_string("no_better", language, best, mean))
+    print_stderr(report_string("kept", language, model, entry["layer"], entry["head"]))

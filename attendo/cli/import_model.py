@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from attendo.cli.output import print_stderr
 from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import UsageError, require_package
 
@@ -50,7 +51,7 @@ def import_model(
         raise
     if certificate is not None:
         print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
-    typer.echo(f"{imported.folder.model_type} model written to {out}", err=True)
+    print_stderr(f"{imported.folder.model_type} model written to {out}")
     if certificate is None or as_json:  # the table includes the remarks
         for remark in imported.remarks():
-            typer.echo(remark, err=True)
+            print_stderr(remark)

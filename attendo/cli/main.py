@@ -4,9 +4,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,7 +15,6 @@ from typer.core import TyperCommand, TyperGroup
 from attendo import __version__
 from attendo.cli.help import MAX_WIDTH, HelpRows, describe_argument, write_help
 from attendo.cli.signals import find_exit_code
-from attendo.cli.values import convert_lightly
 from attendo.errors import AttendoError, ModelError, UsageError
 
 # typer has its own copy of click and exports only leaf exception classes. This is their common base class.
@@ -26,28 +26,16 @@ CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 COMMANDS: CommandTable = {
     "Train": {
         "demo": ("demo:demo", "Train a small English → Chinese Transformer and show its attention."),
-        "prepare": (
-            "prepare:prepare",
-            "Convert text into memory-mapped shards of token ids, for any number of runs.",
-        ),
+        "prepare": ("prepare:prepare", "Convert text into memory-mapped shards of token ids, for any number of runs."),
         "train": ("train:train", "Train a model on parallel text, or on running text."),
-        "finetune": (
-            "finetune:finetune",
-            "Train a model further on your own text, with its tokenizer and network.",
-        ),
-        "average": (
-            "average:average",
-            "Average the weights of a run's last checkpoints.",
-        ),
+        "finetune": ("finetune:finetune", "Train a model further on your own text, with its tokenizer and network."),
+        "average": ("average:average", "Average the weights of a run's last checkpoints."),
         "reproduce": (
             "reproduce:reproduce",
             "Train a recipe, score it on its tests, and compare with the expected scores.",
         ),
         "plot": ("plot:plot", "Draw learning curves: training and validation loss, learning rate, scores."),
-        "doctor": (
-            "doctor:doctor",
-            "Check a run's network and data for problems, without training.",
-        ),
+        "doctor": ("doctor:doctor", "Check a run's network and data for problems, without training."),
         "verify-resume": (
             "verify:verify_resume",
             "Train some steps twice, once stopped and resumed several times, and compare both bit for bit.",
@@ -59,32 +47,20 @@ COMMANDS: CommandTable = {
         "evaluate": ("evaluate:evaluate", "Score a model on text that it was not trained on."),
         "tokenize": ("tokenize:tokenize", "Print the pieces of every line of standard input."),
         "detokenize": ("tokenize:detokenize", "Print the text of every line of ids on standard input."),
-        "verify": (
-            "verify:verify",
-            "Compare outputs and scores across engines, batch sizes, paddings and caches.",
-        ),
+        "verify": ("verify:verify", "Compare outputs and scores across engines, batch sizes, paddings and caches."),
         "serve": (
             "serve:serve",
             "Serve models over HTTP: LibreTranslate, DeepL, OpenAI, Hugging Face and native APIs, and the page.",
         ),
     },
     "Look inside": {
-        "describe": (
-            "describe:describe",
-            "Show every operation of a network with its shapes and parameters.",
-        ),
-        "trace": (
-            "trace:trace",
-            "Show one forward pass from tokens to text: each formula, its shapes, its numbers.",
-        ),
+        "describe": ("describe:describe", "Show every operation of a network with its shapes and parameters."),
+        "trace": ("trace:trace", "Show one forward pass from tokens to text: each formula, its shapes, its numbers."),
         "explore": (
             "explore:explore",
             "Inspect a model in the browser: attention, steps, beams, masks, formulas with their numbers.",
         ),
-        "heads": (
-            "heads:heads",
-            "Measure every attention head: entropy, distance, diagonality, alignment.",
-        ),
+        "heads": ("heads:heads", "Measure every attention head: entropy, distance, diagonality, alignment."),
         "plot-attention": (
             "plot:plot_attention",
             "Draw attention weights with tokens on both axes; rows are the predicted tokens.",
@@ -125,21 +101,9 @@ class _Commands(Mapping[str, Any]):
 
     def __init__(self, table: CommandTable) -> None:
         self._entries = {name: entry for section in table.values() for name, entry in section.items()}
-        self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            self._loaded[name] = self._load(name)
-        return self._loaded[name]
-
-    def _load(self, name: str) -> Any:
-        module, function = self._entries[name][0].split(":")
-        found = getattr(import_module(f"attendo.cli.{module}"), function)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        alone.command(name, cls=Command)(found)
-        return typer.main.get_command(alone)
+        return _load_command(name, *self._entries[name][0].split(":"))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -148,16 +112,29 @@ class _Commands(Mapping[str, Any]):
         return len(self._entries)
 
 
-class Command(TyperCommand):
-    """A command with light parameter conversion and plain help."""
+@cache
+def _load_command(name: str, module: str, function: str) -> Any:
+    found = getattr(import_module(f"attendo.cli.{module}"), function)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    alone.command(name, cls=Command)(found)
+    return typer.main.get_command(alone)
+
+
+class _LightParameters:
+    """Converts the values of all parameters, --help included, without pydantic."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self.params = list(map(convert_lightly, self.params))
+        self.params: list[Any] = list(map(_convert_lightly, self.params))
 
     def get_help_option(self, context: Any) -> Any:
-        """Return the --help option."""
-        return convert_lightly(super().get_help_option(context))
+        return _convert_lightly(super().get_help_option(context))  # type: ignore[misc]
+
+
+class Command(_LightParameters, TyperCommand):
+    """A command with light parameter conversion and plain help."""
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         """Return the parts of the usage line after the command name."""
@@ -182,7 +159,7 @@ class Command(TyperCommand):
             raise
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(_LightParameters, TyperGroup):
     """A group whose commands are imported when they are called."""
 
     table: CommandTable
@@ -190,11 +167,6 @@ class LazyGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands(self.table)  # type: ignore[assignment]
-        self.params = list(map(convert_lightly, self.params))
-
-    def get_help_option(self, context: Any) -> Any:
-        """Return the --help option."""
-        return convert_lightly(super().get_help_option(context))
 
     def list_commands(self, context: Any) -> list[str]:
         """Return the names of all commands."""
@@ -335,3 +307,61 @@ def _fail(message: str, code: int) -> int:
     if message:
         print("attendo:", " ".join(message.split()), file=sys.stderr)
     return code
+
+
+def _convert_lightly(parameter: Any) -> Any:
+    """Return the parameter. Simple types are not converted by pydantic, whose import is slower than the help."""
+    if _find_type(parameter) in (bool, int, float, str, Path) or parameter.type_descriptor.choices:
+        parameter.get_runtime_param = _Conversion
+    return parameter
+
+
+class _Conversion:
+    """The conversion interface that typer calls."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value in the parameter's type, or a list of values."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        try:
+            return [_convert(param, each) for each in value] if several else _convert(param, value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+
+
+def _convert(parameter: Any, value: Any) -> Any:
+    if choices := parameter.type_descriptor.choices:
+        return _choose(choices, value)
+    kind = _find_type(parameter)
+    if kind is bool:
+        return value if isinstance(value, bool) else _choose(("true", "false"), str(value).lower()) == "true"
+    if kind is int or kind is float:
+        return _convert_number(parameter, kind, value)
+    return kind(value)
+
+
+def _choose(choices: tuple[Any, ...], value: Any) -> Any:
+    for choice in choices:
+        if choice == value or str(choice) == value:
+            return choice
+    raise ValueError(f"{str(value)[:60]!r} is not one of {', '.join(repr(choice) for choice in choices)}")
+
+
+def _convert_number(parameter: Any, number_type: type[int] | type[float], value: Any) -> float:
+    try:
+        number = number_type(value)
+    except (ValueError, OverflowError):
+        what = "a whole number" if number_type is int else "a number"
+        raise ValueError(f"{str(value)[:60]!r} is not {what}") from None
+    least, most = parameter.min, parameter.max
+    if least is not None and not number >= least:  # NaN is not in any range
+        raise ValueError(f"{str(value)[:60]} is not in the range: {least} or more")
+    if most is not None and not number <= most:
+        raise ValueError(f"{str(value)[:60]} is not in the range: {most} or less")
+    return number
+
+
+def _find_type(parameter: Any) -> Any:
+    kind = parameter.type_descriptor.annotation
+    return get_args(kind)[0] if get_origin(kind) is list else kind

@@ -1,15 +1,17 @@
-"""Formats results as plain text, n-best lists or JSON lines, and makes a console on standard error."""
+"""Formats results as plain text, n-best lists, JSON lines or tables, and writes pictures and standard error."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
-
 from attendo.cli.stdin import to_single_line
+from attendo.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from attendo.text_model import Alignment, Result
 
 _MAX_WORDS = 20  # maximum number of unknown words in a warning
@@ -104,6 +106,38 @@ def _unwrap_stderr() -> TextIO:
     return found
 
 
-def make_stderr_console(quiet: bool = False) -> Console:
+def make_stderr_console(quiet: bool = False) -> "Console":
+    from rich.console import Console
+
     file: Any = BestEffortStderr()
     return Console(file=file, quiet=quiet)
+
+
+def print_stderr(line: str) -> None:
+    """Print a line on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def align_columns(rows: Sequence[Mapping[str, str]], left_aligned: Container[str]) -> Iterator[str]:
+    """Yield the lines of a table, headings first. Columns without any value are left out."""
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) for row in rows)]
+    lines = [dict(zip(names, names, strict=True)), *rows]
+    widths = {name: max(len(line.get(name, "")) for line in lines) for name in names}
+    for line in lines:
+        cells = (f"{line.get(name, ''):{'<' if name in left_aligned else '>'}{widths[name]}}" for name in names)
+        yield "  ".join(cells).rstrip()
+
+
+def check_picture_format(path: Path, command: str) -> str:
+    """Check that the picture can be drawn, and return its format."""
+    from attendo.explore.figure_style import FORMATS, require_matplotlib
+
+    if (file_format := path.suffix.removeprefix(".").lower()) not in FORMATS:
+        raise UsageError("unknown_picture_format", path=path)
+    require_matplotlib(command)
+    return file_format
+
+
+def write_picture(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

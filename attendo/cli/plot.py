@@ -1,11 +1,12 @@
 """The `attendo plot` and `attendo plot-attention` commands: pictures of learning curves and attention maps."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from attendo.cli.options import Device, ModelFolder
+from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
 from attendo.explore.i18n import localise, localised_errors
 
@@ -27,25 +28,20 @@ def plot(
     Prints the path of the picture: curves.png in the run folder, or in the current folder for several runs.
     """
     from attendo.explore.curves import metrics_path, read_histories
-    from attendo.explore.curves_figure import draw_curves
-    from attendo.explore.figure_style import FORMATS, require_matplotlib
 
-    require_matplotlib("attendo plot")
     path = output or (metrics_path(runs[0]).parent if len(runs) == 1 else Path()) / "curves.png"
-    form = path.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise UsageError("unknown_curves_format", path=path)
+    file_format = check_picture_format(path, "attendo plot")
+    from attendo.explore.curves_figure import draw_curves
+
     histories = read_histories(runs)
-    picture = draw_curves(histories, metric or [], x, form)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(picture)
-    told = f"{len(histories)} runs" if len(histories) > 1 else histories[0].name
-    print(f"learning curves of {told} written to {path}", file=sys.stderr)
+    write_picture(path, draw_curves(histories, metric or [], x, file_format))
+    name = f"{len(histories)} runs" if len(histories) > 1 else histories[0].name
+    print_stderr(f"learning curves of {name} written to {path}")
     print(path)
 
 
 def plot_attention(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    model: ModelFolder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Source text, or the text to continue.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="A .svg, .png or .pdf file.")] = Path(
         "attention.svg"
@@ -66,7 +62,7 @@ def plot_attention(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All heads, of all layers or of --layer.")] = False,
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the picture's words and messages.")] = "en",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Draw attention weights with tokens on both axes; rows are the predicted tokens.
 
@@ -74,10 +70,9 @@ def plot_attention(
     A decoder-only model has no cross-attention, so its decoder self-attention is drawn.
     Prints the path of the picture.
     """
-    from attendo.explore.figure_style import check_picture_file
 
     with localised_errors(lang):
-        form = check_picture_file(output, "attendo plot-attention")
+        file_format = check_picture_format(output, "attendo plot-attention")
         if every and head is not None:
             raise UsageError("all_heads_with_head", heads=head)
         if not text.strip():
@@ -91,12 +86,11 @@ def plot_attention(
         text_model = load(model, device)
         check_text_length(text_model, text)
         chosen = MapSelection.from_options(text_model, site, layer, head, every)
-        own, _, english = choose_language_and_fonts(picture_strings(lang), lang, form)
+        own, _, english = choose_language_and_fonts(picture_strings(lang), lang, file_format)
         maps, axis = chosen.compute_maps(text_model, text, target, own)
-        picture, lacking = draw_maps(maps, axis, chosen.columns, form, lang)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(picture)
+        picture, lacking = draw_maps(maps, axis, chosen.columns, file_format, lang)
+        write_picture(output, picture)
         for warning in filter(None, (english, lacking)):
-            print(localise("maps", "warning", lang, warning), file=sys.stderr)
-        print(localise("maps", "written", lang, chosen.describe(lang), output), file=sys.stderr)
+            print_stderr(localise("maps", "warning", lang, warning))
+        print_stderr(localise("maps", "written", lang, chosen.describe(lang), output))
         print(output)

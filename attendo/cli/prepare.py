@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.cli.train import (
-    Field,
-    File,
-    MaxBadRatio,
-    RunFile,
-    Source,
-    SourceField,
-    Target,
-    TargetField,
-    Text,
-    ValidSource,
-    ValidTarget,
-)
+from attendo.cli import options as shared
+from attendo.cli.output import print_stderr
 
 if TYPE_CHECKING:
     from attendo.data.prepare import Tokenizers
@@ -27,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    run_file: RunFile = None,
-    source: Source = None,
-    target: Target = None,
-    file: File = None,
-    source_field: SourceField = None,
-    target_field: TargetField = None,
-    valid_source: ValidSource = None,
-    valid_target: ValidTarget = None,
-    text: Text = None,
-    field: Field = None,
+    run_file: shared.RunFile = None,
+    source: shared.Source = None,
+    target: shared.Target = None,
+    file: shared.File = None,
+    source_field: shared.SourceField = None,
+    target_field: shared.TargetField = None,
+    valid_source: shared.ValidSource = None,
+    valid_target: shared.ValidTarget = None,
+    text: shared.Text = None,
+    field: shared.Field = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
-    max_bad_ratio: MaxBadRatio = None,
-    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    data: shared.Data = None,
+    max_bad_ratio: shared.MaxBadRatio = None,
+    change: shared.Changes = None,
     verify: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Verify every byte of prepared data, then exit.")
     ] = None,
@@ -54,8 +43,7 @@ def prepare(
     if verify is not None:
         from attendo.data.prepared import open_prepared
 
-        whole = open_prepared(verify, verify=True)
-        print(f"{verify} is whole: {_format_size(whole)}")
+        print(f"{verify} is whole: {_format_size(open_prepared(verify, verify=True))}")
         return
     if out is None:
         raise UsageError("prepared_folder_missing")
@@ -75,14 +63,14 @@ def prepare(
         raise UsageError("data_already_prepared", folder=config.data.prepared)
     training, valid = make_corpora(config.data, config.seed)
     show_preparation(prepare_data(training, valid, config.data, _choose_tokenizer(config), config.seed, out))
-    done = open_prepared(out)
-    print(f"{_format_size(done)}, written to {out}")
-    for corpus in done.corpora:
+    prepared = open_prepared(out)
+    print(f"{_format_size(prepared)}, written to {out}")
+    for corpus in prepared.corpora:
         if corpus.cut:
             print(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
         for reason, count in sorted(corpus.bad.items()):
             print(f"{corpus.name}: {count:,} lines left out: {reason} (listed in {out / 'bad-lines.tsv'})")
-    typer.echo(f"next: attendo train --set data.prepared={out} --out runs/NAME", err=True)
+    print_stderr(f"next: attendo train --set data.prepared={out} --out runs/NAME")
 
 
 def _format_size(data: "PreparedData") -> str:

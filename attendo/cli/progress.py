@@ -3,8 +3,8 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,16 +20,15 @@ from rich.text import Text
 from attendo.cli.output import make_stderr_console
 from attendo.cli.signals import defer_signals
 from attendo.data.prepared import PreparedData
-from attendo.doctor import run_quick_checks
 from attendo.errors import AttendoError
 from attendo.runs.run import Run
 from attendo.train.config import TrainConfig
 from attendo.train.loop import DivergedError, Report, Saved, SaveFailed, Step, Stopped, Validation
 from attendo.train.validation import ValidationStoppedError
+from attendo.training import check_before_training, save_after_error
 
 if TYPE_CHECKING:
     from attendo.data.prepare import Preparing
-    from attendo.runs.run import Run
 
 PrintLine = Callable[[str], None]
 NUM_PLAIN_LINES = 20  # progress lines per run without a terminal
@@ -54,20 +53,19 @@ class RunOutcome:
 
 def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
     """Prepare the data, train until the end, Ctrl-C or SIGTERM, and save."""
-    prepare_with_progress(run)
+    show_preparation(run.prepare())
     run.build()
-    standing, config = run.trainer.state, run.config.train
+    config = run.config.train
     console = make_stderr_console(quiet=not run.world.is_main)
     with (
         TrainingProgress(config.steps, config.best, _find_best(run), console) as progress,
         defer_signals() as interrupt,
     ):
-        say = progress.print_line
+        print_line = progress.print_line
         if stop_at is not None and stop_at <= run.trainer.step:
-            say(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
-            return RunOutcome(run.folder / "model", standing.seconds, True, 0, say)
-        _report_start(run, say)
-        _check_before_training(run, say)
+            print_line(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
+            return RunOutcome(run.folder / "model", run.trainer.state.seconds, True, 0, print_line)
+        _report_start(run, print_line)
         stopped, faults = False, set(run.faults)
         run.stop_requested = lambda: bool(interrupt)
         try:
@@ -75,31 +73,31 @@ def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
                 progress.show(run.trainer.validate())  # scores of the old model on old and new validation text
             for report in run.train(stop_at):
                 progress.show(report)
-                faults = _report_write_faults(run, faults, say)
+                faults = _report_write_faults(run, faults, print_line)
                 due = stop_at is not None and run.trainer.step >= stop_at
                 if stopped := run.world.any((bool(interrupt) or due) and run.trainer.all_reported):
                     break
             else:
                 run.finish()
-                _report_write_faults(run, faults, say)
+                _report_write_faults(run, faults, print_line)
         except ValidationStoppedError:
             stopped = True
         except DivergedError:
             raise
         except Exception:
-            _save_after_error(run)
+            save_after_error(run)
             raise
         if stopped:
-            _save_early(run, say)
-        return RunOutcome(run.folder / "model", run.trainer.state.seconds, stopped, interrupt.exit_code, say)
+            _save_early(run, print_line)
+        return RunOutcome(run.folder / "model", run.trainer.state.seconds, stopped, interrupt.exit_code, print_line)
 
 
-def _find_best(run: Run) -> "BestValidation | None":
-    """The best validation of a run that is resumed, if it is measured by the same metric."""
+def _find_best(run: Run) -> tuple[float, int] | None:
+    """Return value and step of the best validation of a resumed run, if it is measured by the same metric."""
     state, metric = run.trainer.state, run.config.train.best
     if state.best is None or not state.best_step or (state.best_by or metric) != metric:
         return None
-    return BestValidation(state.best, state.best_step)
+    return state.best, state.best_step
 
 
 def report_end(outcome: RunOutcome) -> None:
@@ -107,30 +105,6 @@ def report_end(outcome: RunOutcome) -> None:
     if outcome.stopped:
         raise typer.Exit(outcome.exit_code)
     outcome.print_line(f"model written to {outcome.model_folder}")
-
-
-def _check_before_training(run: Run, print_line: PrintLine) -> None:
-    """Run the quick checks. A fault that would waste the run raises its error; other findings are printed."""
-    if run.trainer.step:
-        return
-    if run.world.size > 1:  # a check on one rank would block the other ranks
-        print_line("with several processes the first look at data and network is left out: attendo doctor has it")
-        return
-    for finding in run_quick_checks(run):
-        if finding.level == "fault" and finding.stops:
-            raise finding.to_error()
-        print_line(f"{finding.level}: {finding.line}")
-
-
-def _save_after_error(run: Run) -> None:
-    """Save a checkpoint after an error, so that the training progress is not lost.
-
-    In the middle of an update nothing is saved, because a resumed run would differ. With several ranks nothing is
-    saved, because saving needs all ranks and the others do not know of the error.
-    """
-    if run.trainer.all_reported and run.world.size == 1:
-        with suppress(AttendoError, OSError, RuntimeError, MemoryError):  # the first error is the one to report
-            run.save()
 
 
 def _save_early(run: Run, print_line: PrintLine) -> None:
@@ -181,6 +155,10 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
         print_line('compiling: the first steps may take minutes (train.compile = "off" begins at once)')
     if run.trainer.step:
         print_line(f"going on from step {run.trainer.step}")
+    elif run.world.size > 1:
+        print_line("with several processes the first look at data and network is left out: attendo doctor has it")
+    for finding in check_before_training(run):
+        print_line(f"{finding.level}: {finding.line}")
 
 
 def describe_plan(config: TrainConfig, data: PreparedData) -> str:
@@ -205,22 +183,14 @@ def _describe_sharding(processes: int) -> str:
     return f"weights, gradients and moments are divided among {processes} processes; nothing is compiled"
 
 
-@dataclass(frozen=True)
-class BestValidation:
-    """The best validation so far."""
-
-    value: float
-    step: int
-
-
 class TrainingProgress:
-    """Shows the reports of a run on standard error. `best_before` is the best validation of a resumed run."""
+    """Shows the reports of a run on standard error. `best_before` is the best value of a resumed run and its step."""
 
     def __init__(
         self,
         steps: int,
         best: str = "loss",
-        best_before: BestValidation | None = None,
+        best_before: tuple[float, int] | None = None,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -233,7 +203,8 @@ class TrainingProgress:
         self._num_steps = 0
         self._skipped = 0
         self._saved: int | None = None
-        self._display_state = _DisplayState()
+        # Live display: steps done, remaining time, facts about recent steps, facts about the run.
+        self._shown: tuple[int, str, Sequence[str], Sequence[str]] = (0, "left –", (), ())
         live = self.console.is_terminal and not self.console.is_dumb_terminal
         # Standard output is not redirected, because results may be piped.
         self._live = Live(get_renderable=self._render, console=self.console, redirect_stdout=False) if live else None
@@ -266,9 +237,7 @@ class TrainingProgress:
             case Stopped():
                 self.print_line(f"step {report.step:,}: stopped: {report.reason}")
         if self._live:
-            self._display_state = _DisplayState(
-                self.done, self._format_time_left(), self._statistics.summarise(), self._summarise_run()
-            )
+            self._shown = self.done, self._format_time_left(), self._statistics.summarise(), self._summarise_run()
 
     def _show_step(self, step: Step) -> None:
         self.done = step.step
@@ -288,14 +257,15 @@ class TrainingProgress:
         if report.best:
             note = "  best so far"
             value = report.loss if self._best_name == "loss" else report.scores.get(self._best_name, math.nan)
-            self._best = BestValidation(value, report.step)
+            self._best = value, report.step
         self.print_line(f"step {report.step:,}: validation loss {report.loss:.4f}{scores}{note}")
 
     def _summarise_run(self) -> list[str]:
         """Return facts about the whole run: best score, last checkpoint, skipped steps."""
         facts = []
         if self._best is not None:
-            facts.append(f"best {_format_score(self._best_name, self._best.value)} at step {self._best.step:,}")
+            value, step = self._best
+            facts.append(f"best {_format_score(self._best_name, value)} at step {step:,}")
         if self._saved is not None:
             facts.append(f"saved at step {self._saved:,}")
         if self._skipped:
@@ -307,26 +277,16 @@ class TrainingProgress:
         return "left –" if seconds is None else f"left {_format_duration(seconds)}"
 
     def _render(self) -> Group:
-        """Render one immutable state, because the redraw thread calls this method."""
-        shown = self._display_state
+        """Render one immutable tuple, because the redraw thread calls this method."""
+        done, time_left, recent, totals = self._shown
         row = Table.grid(padding=(0, 2), expand=True)
         row.add_column(ratio=1)
         row.add_column(no_wrap=True)
         row.add_column(no_wrap=True)
-        bar = ProgressBar(self.steps, shown.done, complete_style="cyan", finished_style="cyan")
-        row.add_row(bar, f"{shown.done:,}/{self.steps:,}", shown.time_left)
-        lines = (*_wrap_facts(shown.recent, self.console.width), *_wrap_facts(shown.totals, self.console.width))
+        bar = ProgressBar(self.steps, done, complete_style="cyan", finished_style="cyan")
+        row.add_row(bar, f"{done:,}/{self.steps:,}", time_left)
+        lines = (*_wrap_facts(recent, self.console.width), *_wrap_facts(totals, self.console.width))
         return Group(row, *map(Text, lines))
-
-
-@dataclass(frozen=True)
-class _DisplayState:
-    """Values shown by the live display."""
-
-    done: int = 0
-    time_left: str = "left –"
-    recent: Sequence[str] = ()
-    totals: Sequence[str] = ()
 
 
 class _StepStatistics:
@@ -419,40 +379,14 @@ def _wrap_facts(facts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def prepare_with_progress(run: "Run", verify: bool = False) -> None:
-    """Prepare the data of a run and show the progress."""
-    with open_preparation_display() as tell:
-        for report in run.prepare(verify):
-            tell(report)
-
-
 def show_preparation(reports: Iterable["Preparing"]) -> None:
-    with open_preparation_display() as tell:
+    """Print each new stage once, or update one line on a terminal."""
+    console, stage = make_stderr_console(), ""
+    with console.status("preparing ...") if console.is_terminal else nullcontext() as status:
         for report in reports:
-            tell(report)
-
-
-@contextmanager
-def open_preparation_display() -> Iterator["PreparationDisplay"]:
-    console = make_stderr_console()
-    if not console.is_terminal:
-        yield PreparationDisplay(console)
-        return
-    with console.status("preparing ...") as status:
-        yield PreparationDisplay(console, status.update)
-
-
-class PreparationDisplay:
-    """Prints each new stage once, or updates one line on a terminal."""
-
-    def __init__(self, console: Console, update: object = None) -> None:
-        self._console, self._update = console, update
-        self._stage = ""
-
-    def __call__(self, report: "Preparing") -> None:
-        if callable(self._update):
-            of = "" if report.of is None else f" of {report.of:,}"
-            self._update(f"{report.stage}: {report.lines:,}{of} lines")
-        elif report.stage != self._stage:
-            self._stage = report.stage
-            self._console.print(f"{report.stage} ...", highlight=False, markup=False)
+            if status is not None:
+                total = "" if report.of is None else f" of {report.of:,}"
+                status.update(f"{report.stage}: {report.lines:,}{total} lines")
+            elif report.stage != stage:
+                stage = report.stage
+                console.print(f"{stage} ...", highlight=False, markup=False)

@@ -1,16 +1,17 @@
 """The `attendo reproduce` command: trains a recipe, scores it and compares it with the expected scores."""
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from itertools import chain, repeat
+from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.options import Device
+from attendo.cli.output import align_columns, print_stderr
 from attendo.cli.signals import defer_signals
 from attendo.errors import UsageError
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 _VERDICTS = {True: "pass", False: "fail", None: "not judged"}
 _LIST_WIDTH = 100  # columns of the recipe list
-_LEFT_ALIGNED = ("test", "score", "variant", "part", "expected", "published", "verdict")  # text columns
+# Text columns.
+_LEFT_ALIGNED = ("recipe", "test", "score", "variant", "part", "expected", "published", "verdict", "data")
 
 
 def reproduce(
@@ -42,7 +44,7 @@ def reproduce(
         str | None, typer.Option(metavar="A,B", help="Run only these variants, without a verdict.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Parallel trainings, each in a process with a log file.")] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     show: Annotated[bool, typer.Option("--list", help="Print all recipes with their scores, then exit.")] = False,
 ) -> None:
     """Train a recipe, score it on its tests, and compare with the expected scores.
@@ -52,25 +54,23 @@ def reproduce(
     if show:
         if recipe is not None:
             raise UsageError("list_with_recipe", recipe=recipe)
-        _print_recipes()
+        from attendo.recipes.recipe import list_recipes, read_recipe
+
+        print("\n".join(format_recipes([read_recipe(path) for path in list_recipes().values()])))
         return
     if recipe is None:
         raise UsageError("recipe_missing")
+    from attendo.cli.train import check_ahead
+
     chosen = _choose_recipe(recipe, seeds, variants)
     folder = chosen.data_folder(data)
-    _check_device(device)
+    check_ahead(device)
     chosen.check_files(folder)
-    place = out or Path("runs") / "reproduce" / chosen.name
-    runs = chosen.plan(place)
+    out = out or Path("runs") / "reproduce" / chosen.name
+    runs = chosen.plan(out)
     _train(chosen, runs, folder, device, jobs)
-    if not _judge(chosen, runs, folder, device, place):
+    if not _judge(chosen, runs, folder, device, out):
         raise typer.Exit(1)
-
-
-def _print_recipes() -> None:
-    from attendo.recipes.recipe import list_recipes, read_recipe
-
-    print("\n".join(format_recipes([read_recipe(path) for path in list_recipes().values()])))
 
 
 def _choose_recipe(name: str, seeds: str | None, variants: str | None) -> "Recipe":
@@ -96,26 +96,21 @@ def _parse_list(option: str, value: str | None, example: str) -> list[str]:
     return found
 
 
-def _check_device(device: str) -> None:
-    from attendo.text_model import pick_device
-
-    pick_device(device)
-
-
 def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, device: str, max_jobs: int) -> None:
     """Train the runs that are not complete."""
+    from attendo.cli.train import make_config
     from attendo.recipes.files import compute_checksums, list_training_files
     from attendo.recipes.run_state import read_run_state, write_text_checksums
 
     texts: dict[str | None, dict[str, str]] = {}  # checksums by variant; all seeds of a variant use the same text
     left: list[tuple[PlannedRun, RunConfig, bool]] = []
     for run in runs:
-        config = _make_config(recipe, run, folder)
+        config = make_config(recipe.path, {"folder": folder}, run.changes)
         if run.variant not in texts:
             texts[run.variant] = compute_checksums(list_training_files(config.data))
         state = read_run_state(run.folder, config, texts[run.variant])
         if state == "complete":
-            _report(f"{run.name}: complete, in {run.folder}")
+            print_stderr(f"{run.name}: complete, in {run.folder}")
         else:
             left.append((run, config, state == "begun"))
     if max_jobs > 1:
@@ -124,15 +119,8 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
         _train_in_parallel([_make_job(recipe, run, folder, device, begun) for run, _, begun in left], max_jobs)
         return
     for number, (run, config, begun) in enumerate(left, start=1):
-        _report(f"{run.name}: training {number} of {len(left)}, in {run.folder}")
+        print_stderr(f"{run.name}: training {number} of {len(left)}, in {run.folder}")
         _train_one(run, config, device, None if begun else texts[run.variant])
-
-
-def _make_config(recipe: "Recipe", run: "PlannedRun", folder: Path | None) -> "RunConfig":
-    """Return the config that `attendo train` would use."""
-    from attendo.cli.train import make_config
-
-    return make_config(recipe.path, {"source": None, "target": None, "folder": folder}, run.changes)
 
 
 def _train_one(run: "PlannedRun", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
@@ -142,10 +130,10 @@ def _train_one(run: "PlannedRun", config: "RunConfig", device: str, texts: dict[
     from attendo.text_model import pick_device
 
     own = pick_device(device)
-    done = run_training(Run.resume(run.folder, own) if texts is None else _start_run(run, config, own, texts))
-    if done.stopped:
-        _report("the same command goes on from here")
-        raise typer.Exit(done.exit_code)
+    outcome = run_training(Run.resume(run.folder, own) if texts is None else _start_run(run, config, own, texts))
+    if outcome.stopped:
+        print_stderr("the same command goes on from here")
+        raise typer.Exit(outcome.exit_code)
 
 
 def _start_run(run: "PlannedRun", config: "RunConfig", device: "torch.device", texts: dict[str, str]) -> "Run":
@@ -182,12 +170,12 @@ def _train_in_parallel(jobs: "Sequence[TrainingJob]", max_jobs: int) -> None:
     with defer_signals() as interrupt, closing(run_jobs(jobs, max_jobs)) as reports:
         for report in reports:
             if isinstance(report, TrainingJobStarted):
-                _report(f"{report.job.name}: training, told in {report.job.log}")
+                print_stderr(f"{report.job.name}: training, told in {report.job.log}")
             elif isinstance(report, TrainingJobFinished):
                 done += 1
-                _report(f"{report.job.name}: done after {report.seconds:,.0f} s, {done} of {len(jobs)}")
+                print_stderr(f"{report.job.name}: done after {report.seconds:,.0f} s, {done} of {len(jobs)}")
             elif interrupt:
-                _report("stopping: the trainings save, and the same command goes on from there")
+                print_stderr("stopping: the trainings save, and the same command goes on from there")
                 break
     if interrupt:
         raise typer.Exit(interrupt.exit_code)
@@ -204,14 +192,14 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     for report in score_tests(recipe, runs, folder, device):
         match report:
             case ScoringStarted():
-                _report(f"scoring {report.test}: {report.models}")
+                print_stderr(f"scoring {report.test}: {report.models}")
             case TruncatedOutputs():
-                _report(
+                print_stderr(
                     f"{report.models}: {report.truncated} of {report.lines} answers to {report.test} were cut "
                     "at the length limit"
                 )
             case OutputsNotSaved():
-                _report(report.reason)
+                print_stderr(report.reason)
                 kept = False
             case _:
                 found.append(report)
@@ -219,36 +207,26 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     seconds = time.monotonic() - begun
     print("\n".join(format_outcome(outcome)), flush=True)  # before writing the results, which may fail
     path = write_results(outcome, out, folder, collect_environment(pick_device(device)), seconds)
-    _report(f"written to {path}")
+    print_stderr(f"written to {path}")
     return outcome.passed is not False and kept
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def format_recipes(recipes: "Sequence[Recipe]") -> Iterator[str]:
     """Yield a table of recipes with tests, scores and data folder, each followed by its description."""
-    cells = [list(_format_recipe_rows(recipe)) for recipe in recipes]
-    head = ("recipe", "test", "expected", "published", "data")
-    widths = [max(map(len, column)) for column in zip(head, *chain.from_iterable(cells), strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-    yield line(head)
-    for recipe, rows in zip(recipes, cells, strict=True):
-        yield from ("", *map(line, rows))
+    lines = align_columns([row for recipe in recipes for row in _format_recipe_rows(recipe)], _LEFT_ALIGNED)
+    yield next(lines)
+    for recipe in recipes:
+        yield from ("", *islice(lines, len(recipe.criteria.test)))
         yield from wrap(_describe_recipe(recipe), _LIST_WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def format_outcome(outcome: "RecipeOutcome") -> Iterator[str]:
     """Yield one line per test, one line per variant or part of a test, and the verdict."""
     yield f"{outcome.recipe.name}: {outcome.recipe.criteria.about}"
-    yield from _align_columns([_format_cells(row) for row in outcome.rows])
+    yield from align_columns([_format_cells(row) for row in outcome.rows], _LEFT_ALIGNED)
     if apart := [cells for row in outcome.rows for cells in _format_variant_cells(row)]:
         yield ""
-        yield from _align_columns(apart)
+        yield from align_columns(apart, _LEFT_ALIGNED)
     if outcome.recipe.expected_scope is not None:
         yield f"not judged: what is expected is {outcome.recipe.expected_scope}"
     elif outcome.passed is None:
@@ -264,11 +242,15 @@ def _describe_recipe(recipe: "Recipe") -> str:
     return f"{judged.about}; {trainings} training{'s' if trainings > 1 else ''}{variants}"
 
 
-def _format_recipe_rows(recipe: "Recipe") -> Iterator[tuple[str, ...]]:
-    names = chain([(recipe.name, recipe.criteria.dataset or "")], repeat(("", "")))
-    for test, (name, data) in zip(recipe.criteria.test, names, strict=False):
-        published = "" if test.reference is None else f"{test.reference:g}"
-        yield (name, f"{test.name} {test.metric}", _format_expected(test) or "not measured", published, data)
+def _format_recipe_rows(recipe: "Recipe") -> Iterator[dict[str, str]]:
+    for number, test in enumerate(recipe.criteria.test):
+        yield {
+            "recipe": "" if number else recipe.name,
+            "test": f"{test.name} {test.metric}",
+            "expected": _format_expected(test) or "not measured",
+            "published": "" if test.reference is None else f"{test.reference:g}",
+            "data": "" if number else recipe.criteria.dataset or "",
+        }
 
 
 def _format_cells(row: "RecipeTestResult") -> dict[str, str]:
@@ -287,23 +269,12 @@ def _format_cells(row: "RecipeTestResult") -> dict[str, str]:
 def _format_variant_cells(row: "RecipeTestResult") -> Iterator[dict[str, str]]:
     name = "part" if row.test.parts else "variant"
     for variant in dict.fromkeys(each.variant for each in row.scores if each.variant is not None):
-        of = row.select_scores(variant=variant)
-        scores = {each.model_label: _format_number(each.score.value, row.test.metric) for each in of}
-        named = {who if who == "together" else f"seed {who}": text for who, text in scores.items()}
+        scores = {
+            each.model_label: _format_number(each.score.value, row.test.metric)
+            for each in row.select_scores(variant=variant)
+        }
+        named = {label if label == "together" else f"seed {label}": text for label, text in scores.items()}
         yield {"test": row.test.name, "score": row.test.metric, name: variant, **named}
-
-
-def _align_columns(rows: Sequence[dict[str, str]]) -> Iterator[str]:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    columns = [name for name in columns if any(row.get(name) for row in rows)]
-    lines = [dict(zip(columns, columns, strict=True)), *rows]
-    widths = {name: max(len(line.get(name, "")) for line in lines) for name in columns}
-    for line in lines:
-        cells = [
-            line.get(name, "").ljust(widths[name]) if name in _LEFT_ALIGNED else line.get(name, "").rjust(widths[name])
-            for name in columns
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def _format_expected(test: "Expectation") -> str:

@@ -1,7 +1,6 @@
 """The `attendo score` command: log-probabilities of given targets."""
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.options import Device, JsonLines, ModelOrExport, Threads
+from attendo.cli.output import format_unknown_words, print_stderr
 from attendo.cli.stdin import name_line_in_errors
-from attendo.cli.threads import Threads
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -21,17 +21,15 @@ PAIRS_AT_ONCE = 1024
 
 
 def score(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported folder.")
-    ],
+    model: ModelOrExport,
     source: Annotated[Path, typer.Option(help="Source text, one sentence per line (plain, .gz or .xz).")],
     target: Annotated[Path, typer.Option(help="Target text, line by line.")],
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Divide by the number of tokens, EOS included.")
     ] = False,
     words: Annotated[bool, typer.Option("--words", help="Also print the score of every token, EOS included.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: JsonLines = False,
+    device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Print the log-probability of every target line given its source line.
@@ -58,12 +56,11 @@ def score(
 
 
 def _report_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", lines_before: int) -> None:
-    from attendo.cli.output import format_unknown_words
     from attendo.text.newlines import strip_line_end
 
     for number, text in enumerate(texts, start=lines_before + 1):
         if words := tokenizer.unknown(strip_line_end(text)):
-            print(f"{file} line {number}: {format_unknown_words(words)}", file=sys.stderr)
+            print_stderr(f"{file} line {number}: {format_unknown_words(words)}")
 
 
 def _format_score(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from attendo.cli.threads import Threads
+from attendo.cli.options import Device, Threads
+from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Host name or address that requests may use.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16 or fp16.")] = None,
     threads: Threads = None,
     languages: Annotated[
@@ -110,16 +111,16 @@ def serve(
         "log_level": log_level,
     }
     settings = _make_settings(options, [host, *(allow_host or [])], key_file, change or [])
-    as_what = (device, precision, languages or (), task or (), threads)
+    load_options = (device, precision, languages or (), task or (), threads)
     if check:
         check_bindable(host, port)
-        _check(_make_app(models, as_what, settings))
+        _check(_make_app(models, load_options, settings))
         return
-    with bind(host, port, allow_wildcard=True) as place:  # fail on a used port before loading a model
-        app = _make_app(models, as_what, settings)
+    with bind(host, port, allow_wildcard=True) as socket:  # fail on a used port before loading a model
+        app = _make_app(models, load_options, settings)
         _report_models(app, sys.stderr)
         _warn(host, settings)
-        code = run(app, place, on_ready=lambda: print(place.address, flush=True))
+        code = run(app, socket, on_ready=lambda: print(socket.address, flush=True))
     raise typer.Exit(code)
 
 
@@ -158,12 +159,12 @@ def _check(app: "RequestGuard") -> None:
     """Run a warm-up generation on every model and report the models."""
     import asyncio
 
-    async def answers() -> None:
+    async def warm_up() -> None:
         await app.gateway.warm_up()
         for each in app.gateway.registry.all():
             await each.worker.drain()
 
-    asyncio.run(answers())
+    asyncio.run(warm_up())
     _report_models(app, sys.stdout)
 
 
@@ -172,12 +173,12 @@ def _report_models(app: "RequestGuard", stream: TextIO) -> None:
 
     for each in app.gateway.registry.all():
         print(describe(each), file=stream, flush=True)
-        if told := missing_language_warning(each):
-            print(f"warning: {told}", file=sys.stderr, flush=True)
+        if warning := missing_language_warning(each):
+            print_stderr(f"warning: {warning}")
 
 
 def _warn(host: str, settings: "ServeSettings") -> None:
     from attendo.serve.settings import LOOPBACK
 
     if host not in LOOPBACK and not settings.keys:
-        print(f"warning: whoever reaches {host} can use this server: give it a key (--key-file)", file=sys.stderr)
+        print_stderr(f"warning: whoever reaches {host} can use this server: give it a key (--key-file)")

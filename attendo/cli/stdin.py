@@ -78,10 +78,10 @@ def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequenc
         yield
     except (TooLongError, NotANumberError) as error:
         line = lines_before + (error.number if line_indices is None else line_indices[error.number]) + 1
-        what = message_without_position(error)
+        problem = message_without_position(error)
         if isinstance(error, NotANumberError):
-            raise ModelError("line_log_probability_nan", path=file, line=line, problem=what) from None
-        raise DataError("input_line_too_long", path=file, line=line, problem=what.partition(":")[0]) from None
+            raise ModelError("line_log_probability_nan", path=file, line=line, problem=problem) from None
+        raise DataError("input_line_too_long", path=file, line=line, problem=problem.rpartition(":")[0]) from None
 
 
 class LineCounter:

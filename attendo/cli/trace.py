@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from attendo.cli.threads import Threads
+from attendo.cli.options import Device, ModelFolder, Threads
+from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
 from attendo.explore.i18n import localised_errors, trace_string
 
@@ -18,7 +19,7 @@ MAX_NUMBERS = 20_000_000  # maximum numbers written, about 200 MB of JSON
 
 
 def trace(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")],
+    model: ModelFolder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Source sentence, or a text to continue.")],
     target: Annotated[str | None, typer.Option(help="Target text; default: the model's own greedy output.")] = None,
     layer: Annotated[int | None, typer.Option(help="Show all numbers of this layer, counted from 0.")] = None,
@@ -28,7 +29,7 @@ def trace(
     lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations and messages.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print all tensors and formulas as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained HTML page.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Show one forward pass from tokens to text: each formula, its shapes, its numbers.
@@ -38,9 +39,9 @@ def trace(
     with localised_errors(lang):
         if not text.strip():
             raise UsageError("trace_text_empty")
-        whole = "--json" if as_json else "--html" if html is not None else None
-        if whole and (head is not None or step is not None):
-            raise UsageError("view_options_with_full_output", option=whole)
+        full_output = "--json" if as_json else "--html" if html is not None else None
+        if full_output and (head is not None or step is not None):
+            raise UsageError("view_options_with_full_output", option=full_output)
         from attendo.explore.head_stats import check_text_length
         from attendo.explore.trace_terminal import TraceView
         from attendo.runs.load import load
@@ -50,8 +51,8 @@ def trace(
         found = text_model.trace(text, target, masked=not no_mask, layer=layer)
         view = TraceView(lang, layer, head, step)
         view.check(found)
-        if whole:
-            _check_size(found, whole, layer)
+        if full_output:
+            _check_size(found, full_output, layer)
         if html is not None:
             _write_page(found, html, lang)
         if as_json:
@@ -90,4 +91,4 @@ def _write_page(found: "Trace", file: Path, language: Literal["en", "zh"]) -> No
     from attendo.explore.trace_html import render_trace_html
 
     file.write_text(render_trace_html(found, language), "utf-8")
-    typer.echo(trace_string("written", language, file), err=True)
+    print_stderr(trace_string("written", language, file))

@@ -1,82 +1,50 @@
 """The `attendo train` command: trains a model on text, or resumes a run."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.cli.threads import Threads
+from attendo.cli import options as shared
+from attendo.cli.output import print_stderr
 from attendo.errors import UsageError, require_package
 
 if TYPE_CHECKING:
     from attendo.runs.config import RunConfig
 
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-
-
-RunFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="RUN.toml", help="Run file; or a .tsv, .csv or .jsonl file with source and target."),
-]
-Source = Annotated[list[Path] | None, typer.Option(help="Source text, one sentence per line (plain, .gz or .xz).")]
-Target = Annotated[
-    list[Path] | None, typer.Option(help="Target text, line by line; one file per --source, in the same order.")
-]
-File = Annotated[
-    list[Path] | None, typer.Option("--file", help="Instead of the two: a .tsv, .csv or .jsonl file with both sides.")
-]
-SourceField = Annotated[
-    str | None, typer.Option(help="Source column of --file by number or name, or .jsonl field; default: 1 or source.")
-]
-TargetField = Annotated[str | None, typer.Option(help="The same for the target; default: 2 or target.")]
-ValidSource = Annotated[
-    list[Path] | None, typer.Option(help="Source text for validation; default: some pairs are held out.")
-]
-ValidTarget = Annotated[list[Path] | None, typer.Option(help="Target text for validation, line by line.")]
-Text = Annotated[
-    list[Path] | None,
-    typer.Option(help="Instead of pairs: running text or .jsonl, for a decoder-only model."),
-]
-Field = Annotated[str | None, typer.Option(metavar="NAME", help="Field of a .jsonl file of --text; default: text.")]
-MaxBadRatio = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Largest share of bad lines to skip; default: 0.01.")
-]
-Preset = Annotated[
-    str | None, typer.Option(help="Network size: tiny, small, base, big, paper; default: chosen from the data.")
-]
-
 
 def train(
-    run_file: RunFile = None,
-    source: Source = None,
-    target: Target = None,
-    file: File = None,
-    source_field: SourceField = None,
-    target_field: TargetField = None,
-    valid_source: ValidSource = None,
-    valid_target: ValidTarget = None,
-    text: Text = None,
-    field: Field = None,
+    run_file: shared.RunFile = None,
+    source: shared.Source = None,
+    target: shared.Target = None,
+    file: shared.File = None,
+    source_field: shared.SourceField = None,
+    target_field: shared.TargetField = None,
+    valid_source: shared.ValidSource = None,
+    valid_target: shared.ValidTarget = None,
+    text: shared.Text = None,
+    field: shared.Field = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; the model is written to its model/ folder.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
-    max_bad_ratio: MaxBadRatio = None,
-    preset: Preset = None,
+    data: shared.Data = None,
+    max_bad_ratio: shared.MaxBadRatio = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Network size: tiny, small, base, big, paper; default: chosen from the data.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Total updates; default: chosen from the data.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Instead of --steps: passes over the data.")] = None,
-    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
+    change: shared.Changes = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume the run in this folder.")] = None,
     override: Annotated[
         bool, typer.Option("--override", help="With --resume: allow settings (--set) that differ from the run's.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")] = False,
+    overwrite: shared.Overwrite = False,
     stop_at: Annotated[int | None, typer.Option(min=1, help="Save and stop after this step, to resume later.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Print all resolved settings, then exit.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write event files for TensorBoard too.")] = False,
-    device: Device = "auto",
-    threads: Threads = None,
+    device: shared.Device = "auto",
+    threads: shared.Threads = None,
 ) -> None:
     """Train a model on parallel text, or on running text.
 
@@ -97,48 +65,50 @@ def train(
     changes = merge_changes(change, {**options, "--steps": ("train.steps", steps)})
     folder = out or Path("runs") / _stem(run_file or Path())
     if resume is not None:
-        refuse_with_resume(
-            {"RUN.toml": run_file, "--out": out, "--overwrite": overwrite, **to_option_names(names), **options}
+        _refuse_with_resume(
+            {"RUN.toml": run_file, "--out": out, "--overwrite": overwrite, **_to_option_names(names), **options}
         )
-        config = load_resumed_config(resume, changes, override)
+        config = _load_resumed_config(resume, changes, override)
     else:
         check_free(folder, overwrite or show)  # fail before reading the text
         config = make_config(run_file, names, changes, needs_out=out is None and not show)
     if show:
-        _print_settings(config or load_run_config(resume or Path()))
+        from attendo.runs.config_reference import format_resolved_config
+        from attendo.runs.new_run import load_text_settings
+
+        config = config or load_run_config(resume or Path())
+        print(format_resolved_config(config, load_text_settings(config.data)), end="")
         return
 
-    place = (resume, None) if resume is not None else (None, folder)
-    _train(config, place, device, overwrite, stop_at, tensorboard)
+    _train(config, resume, folder, device, overwrite, stop_at, tensorboard)
 
 
 def _train(
     config: "RunConfig | None",
-    run_folders: tuple[Path | None, Path | None],
+    resume: Path | None,
+    folder: Path,
     device: str,
     overwrite: bool,
     stop_at: int | None,
     tensorboard: bool,
 ) -> None:
-    """Train. `run_folders` is the folder of the run to resume, and the folder of a new run; one is None."""
+    """Resume the run in `resume`, or begin one in `folder`."""
     from attendo.cli.progress import report_end, run_training
     from attendo.runs.report_sinks import TensorBoard
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
     from attendo.train.distributed import init_distributed
 
-    old, new = run_folders
     with init_distributed(pick_device(device)) as (world, own_device):
-        if old is not None:
-            run = Run.resume(old, own_device, world, config)
+        if resume is not None:
+            run = Run.resume(resume, own_device, world, config)
         else:
             assert config is not None
-            assert new is not None
-            run = Run.begin(config, new, own_device, overwrite, world)
+            run = Run.begin(config, folder, own_device, overwrite, world)
         run.sinks += [TensorBoard()] if tensorboard else []
-        done = run_training(run, stop_at)
-    report_end(done)
-    done.print_line(f"next: attendo generate {done.model_folder} < text")
+        outcome = run_training(run, stop_at)
+    report_end(outcome)
+    outcome.print_line(f"next: attendo generate {outcome.model_folder} < text")
 
 
 def make_config(
@@ -166,15 +136,11 @@ def make_config(
     new = resolve_settings(read_settings(run_file, files), changes, run_file)
     speaks = os.environ.get("RANK", "0") == "0"  # only rank 0 prints
     for line in describe_files(new.config.data) if speaks and files.get("file") else ():
-        print(line, file=sys.stderr)
+        print_stderr(line)
     for choice in new.choices if speaks else ():
         if choice.name.startswith(shown_prefix):
-            (report or _report)(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}")
+            (report or print_stderr)(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}")
     return new.config
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def check_ahead(device: str, tensorboard: bool = False) -> None:
@@ -187,13 +153,6 @@ def check_ahead(device: str, tensorboard: bool = False) -> None:
         require_package("tensorboard", "tensorboard", "writing for TensorBoard")
 
 
-def _print_settings(config: "RunConfig") -> None:
-    from attendo.runs.config_reference import format_resolved_config
-    from attendo.runs.new_run import load_text_settings
-
-    print(format_resolved_config(config, load_text_settings(config.data)), end="")
-
-
 def merge_changes(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]]) -> list[str]:
     """Return the changes of --set and of options that change one setting. `options`: option → setting and value."""
     changes = changes or []
@@ -204,13 +163,13 @@ def merge_changes(changes: Sequence[str] | None, options: Mapping[str, tuple[str
     return [*changes, *(f"{name}={value}" for name, value in given.values())]
 
 
-def to_option_names(files: Mapping[str, Any]) -> dict[str, Any]:
+def _to_option_names(files: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of [data] by option name."""
     other = {"text_field": "--field", "folder": "--data"}
     return {other.get(name, f"--{name.replace('_', '-')}"): value for name, value in files.items()}
 
 
-def refuse_with_resume(options: Mapping[str, Any]) -> None:
+def _refuse_with_resume(options: Mapping[str, Any]) -> None:
     given = [name for name, value in options.items() if (value[1] is not None if isinstance(value, tuple) else value)]
     if given:
         raise UsageError("options_with_resume", options=", ".join(given))
@@ -221,7 +180,7 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix("".join(path.suffixes[-2:] if path.suffix in (".gz", ".xz") else path.suffixes[-1:]))
 
 
-def load_resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":
+def _load_resumed_config(folder: Path, changes: Sequence[str], override: bool) -> "RunConfig | None":
     """Return the settings that replace the run's own, or None if they do not change."""
     from attendo.runs.config import list_differences, load_run_config
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from attendo.cli.threads import Threads
+from attendo.cli.options import Changes, Data, Device, Threads
+from attendo.cli.output import print_stderr
 from attendo.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def verify(
     ] = None,
     lines: Annotated[int, typer.Option(min=1, help="Maximum number of sentences.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per comparison.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     threads: Threads = None,
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"],
@@ -42,7 +43,7 @@ def verify(
     Exit code 0: all are equal. 1: a difference, which is printed.
     """
     from attendo.interop.load import load
-    from attendo.runs.verify import verify as of_model_folder
+    from attendo.runs.verify import verify as verify_stored
     from attendo.runs.verify import verify_exported
     from attendo.text_model.backends import EXTERNAL_ENGINES
 
@@ -55,12 +56,12 @@ def verify(
     if not texts:
         raise DataError("verify_without_sentences", path=source or model)
     found = []
-    for each in verify_exported(text_model, texts) if exported else of_model_folder(text_model, texts, precision):
+    for each in verify_exported(text_model, texts) if exported else verify_stored(text_model, texts, precision):
         found.append(each)
         if as_json:
             print(json.dumps(_to_json(each), ensure_ascii=False), flush=True)
         elif typer.get_text_stream("stderr").isatty():
-            typer.echo(f"{'same     ' if each.equal else 'DIFFERENT'} {each.path}, {each.what}", err=True)
+            print_stderr(f"{'same     ' if each.equal else 'DIFFERENT'} {each.path}, {each.what}")
     if not as_json:
         _print_comparisons(found)
     raise typer.Exit(0 if all(each.equal for each in found) else 1)
@@ -77,10 +78,8 @@ def _drop_long_texts(model: "TextModel", texts: list[str]) -> list[str]:
 
     short = [text for text in texts if not is_too_long(model, text)]
     if left_out := len(texts) - len(short):
-        told = (
-            f"{left_out} of {len(texts)} sentences have more than {max_sentence_tokens(model)} tokens and are left out"
-        )
-        typer.echo(told, err=True)
+        limit = max_sentence_tokens(model)
+        print_stderr(f"{left_out} of {len(texts)} sentences have more than {limit} tokens and are left out")
     return short
 
 
@@ -132,8 +131,8 @@ def _format_cell(each: "PathComparison") -> "Text":
     if not each.count:
         return Text("nothing", "yellow")
     if not each.equal:
-        told = f"{each.different:,} of {each.count:,} differ" if each.different else f"off by {each.largest:.1e}"
-        return Text(told, "red")
+        text = f"{each.different:,} of {each.count:,} differ" if each.different else f"off by {each.largest:.1e}"
+        return Text(text, "red")
     ties = f", {each.ties} ties" if each.ties else ""
     return Text(f"same {each.largest:.0e}{ties}", "green")
 
@@ -141,9 +140,9 @@ def _format_cell(each: "PathComparison") -> "Text":
 def verify_resume(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.toml", help="Settings of the run.")],
     steps: Annotated[int, typer.Option(min=2, help="Steps to train.")] = 20,
-    data: Annotated[Path | None, typer.Option(help="Folder of the files named in the run file.")] = None,
-    change: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data: Data = None,
+    change: Changes = None,
+    device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Train some steps twice, once stopped and resumed several times, and compare both bit for bit.
@@ -154,13 +153,12 @@ def verify_resume(
     from tempfile import TemporaryDirectory
 
     from attendo.cli.train import make_config
-    from attendo.errors import UsageError
     from attendo.runs.verify_resume import ResumeVerification, TrialStep, suggest_fix
     from attendo.text_model import pick_device
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("verify_resume_under_torchrun")
-    config = make_config(run_file, {"source": None, "target": None, "folder": data}, change or [])
+    config = make_config(run_file, {"folder": data}, change or [])
     kind = pick_device(device).type
     with TemporaryDirectory(prefix="attendo-") as name:
         folder = Path(name)
@@ -168,7 +166,7 @@ def verify_resume(
         compared = []
         for report in verification.run(folder):
             if isinstance(report, TrialStep):
-                typer.echo(f"{report.description} ...", err=True)
+                print_stderr(f"{report.description} ...")
             else:
                 compared.append(report)
     _print_resume_comparisons(compared, verification.stops)
@@ -182,11 +180,11 @@ def _prepare_data(config: "RunConfig", folder: Path) -> Path:
     """Prepare the data that all runs share, and return its folder."""
     import torch
 
-    from attendo.cli.progress import prepare_with_progress
+    from attendo.cli.progress import show_preparation
     from attendo.runs.run import Run
 
     run = Run.begin(config, folder / "prepared", torch.device("cpu"))
-    prepare_with_progress(run)
+    show_preparation(run.prepare())
     return run.data_folder.absolute()
 
 

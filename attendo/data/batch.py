@@ -49,8 +49,8 @@ class RaggedArray:
         lengths = self.lengths[rows]
         offsets = _offsets_from_lengths(lengths)
         # Index of each id of the result in `self.ids`: the start of its sequence plus its position in it.
-        places = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return RaggedArray(self.ids[places], offsets)
+        positions = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return RaggedArray(self.ids[positions], offsets)
 
     def slice_rows(self, first: int, last: int) -> "RaggedArray":
         """Return the sequences from `first` up to but not including `last`."""

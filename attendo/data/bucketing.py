@@ -25,8 +25,8 @@ def make_batches(
     """
     if sort_within is not None:
         firsts = range(0, len(source_lengths), sort_within)
-        stretches = [slice(first, first + sort_within) for first in firsts]
-        parts = [make_batches(source_lengths[each], target_lengths[each], batch_tokens) for each in stretches]
+        slices = [slice(first, first + sort_within) for first in firsts]
+        parts = [make_batches(source_lengths[each], target_lengths[each], batch_tokens) for each in slices]
         return [rows + first for first, groups in zip(firsts, parts, strict=True) for rows in groups]
     longest = np.maximum(source_lengths, target_lengths)
     # Sort by the longer side, then by the length difference, in alternating direction. Neighbours then differ little on
@@ -45,18 +45,24 @@ def group_by_length(examples: Sequence[Example], batch_tokens: int) -> Iterator[
         yield [examples[row] for row in rows]
 
 
+def split_by_length(texts: Sequence[str], size: int) -> list[list[int]]:
+    """Return text indices in groups of at most `size`, shortest first. Similar lengths in a batch reduce padding."""
+    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+    return [order[first : first + size] for first in range(0, len(order), size)]
+
+
 def _batch_starts(sources: list[int], targets: list[int], batch_tokens: int) -> list[int]:
     """Return the start of each batch, given pairs in sorted order."""
     starts = [0]
-    place, widths = 0, (0, 0)
-    while place < len(sources):
-        rows = place - starts[-1]
-        wider = (max(widths[0], sources[place]), max(widths[1], targets[place]))
+    index, widths = 0, (0, 0)
+    while index < len(sources):
+        rows = index - starts[-1]
+        wider = (max(widths[0], sources[index]), max(widths[1], targets[index]))
         if rows == 0 or (rows + 1) * max(wider) <= batch_tokens:
             widths = wider
-            place += 1
+            index += 1
             continue
-        place = starts[-1] + (rows // ROW_MULTIPLE * ROW_MULTIPLE or rows)  # the remaining rows start the next batch
-        starts.append(place)
+        index = starts[-1] + (rows // ROW_MULTIPLE * ROW_MULTIPLE or rows)  # the remaining rows start the next batch
+        starts.append(index)
         widths = (0, 0)
     return starts

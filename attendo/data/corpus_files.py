@@ -238,9 +238,11 @@ def _read_header(corpus: CorpusConfig) -> list[str]:
     line = next(_read_file_lines(corpus))[0]
     try:
         text = line.decode("utf-8")
+        return [name.strip() for name in (_split_csv(text) if corpus.format == "csv" else text.split("\t"))]
     except UnicodeError:
         raise DataError("header_not_utf8", path=corpus.file) from None
-    return [name.strip() for name in (_split_csv(text) if corpus.format == "csv" else text.split("\t"))]
+    except BadLineError:
+        raise DataError("header_not_csv", path=corpus.file) from None
 
 
 def _check_fields(corpus: CorpusConfig, names: Sequence[str]) -> None:
@@ -294,10 +296,10 @@ def _split_csv(text: str) -> list[str]:
 
 
 def _select_columns(names: Sequence[str], columns: list[str]) -> list[str]:
-    places = [int(name) - 1 for name in names]
-    if max(places) >= len(columns):
+    indices = [int(name) - 1 for name in names]
+    if max(indices) >= len(columns):
         raise BadLineError("no such column")
-    return [columns[place] for place in places]
+    return [columns[index] for index in indices]
 
 
 def _parse_jsonl(names: Sequence[str], text: str) -> list[str]:

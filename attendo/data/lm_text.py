@@ -118,14 +118,15 @@ class TextFile:
 
 
 def _split_blocks(texts: Iterable[str], path: Path, line: int = 1) -> Iterator[TextBlock]:
-    rest, whole = "", True
+    rest, starts_at_line = "", True
     for text in chain(texts, ("",)):
         rest += text
         while rest and (len(rest) > BLOCK_CHARACTERS or not text):
             end = len(rest) if len(rest) <= BLOCK_CHARACTERS else rest.rfind("\n", 1, BLOCK_CHARACTERS + 1)
             end = end if end > 0 else BLOCK_CHARACTERS
-            yield TextBlock(rest[:end], line, whole, path)
-            line, whole, rest = line + rest.count("\n", 0, end), rest[end : end + 1] in ("\n", DOCUMENT_END), rest[end:]
+            yield TextBlock(rest[:end], line, starts_at_line, path)
+            line += rest.count("\n", 0, end)
+            starts_at_line, rest = rest[end : end + 1] in ("\n", DOCUMENT_END), rest[end:]
 
 
 def _decode_file(path: Path) -> Iterator[str]:
@@ -220,15 +221,15 @@ class TextSpan:
 
     def read_texts(self, split_anywhere: bool) -> Iterator[str]:
         """Yield the text of the range in blocks. Unless `split_anywhere`, blocks consist of whole lines."""
-        place, read = 0, 0
+        position, read = 0, 0
         for block in self.text.read_blocks():
             if not (block.starts_at_line or split_anywhere):
                 raise DataError("line_too_long_to_tokenize", path=block.path, line=block.line)
-            text = block.text[max(0, self.first - place) : max(0, self.last - place)]
-            place, read = place + len(block.text), read + len(text)
+            text = block.text[max(0, self.first - position) : max(0, self.last - position)]
+            position, read = position + len(block.text), read + len(text)
             if text:
                 yield text
-            if place >= self.last:
+            if position >= self.last:
                 break
         if read < self.last - self.first:
             raise DataError("text_shrank_while_reading", name=self.text.name)
@@ -246,15 +247,15 @@ class TextScan:
 def scan_text(settings: DataConfig, kind: str) -> TextScan:
     """Measure all text. The end is held out for validation, unless there is a validation file."""
     text, valid = make_text_files(settings)
-    extent = text.measure()
+    size = text.measure()
     if valid is not None:
-        its_extent = valid.measure()
-        parts = TextSpan(text, 0, extent.characters), TextSpan(valid, 0, its_extent.characters)
-        return TextScan(*parts, extent.lines + its_extent.lines)
-    border = int(extent.characters * (1 - settings.valid_share))
+        valid_size = valid.measure()
+        parts = TextSpan(text, 0, size.characters), TextSpan(valid, 0, valid_size.characters)
+        return TextScan(*parts, size.lines + valid_size.lines)
+    border = int(size.characters * (1 - settings.valid_share))
     if kind not in _SPLITTABLE_KINDS:
         border = _find_next_break(text, border)
-    return TextScan(TextSpan(text, 0, border), TextSpan(text, border, extent.characters), extent.lines)
+    return TextScan(TextSpan(text, 0, border), TextSpan(text, border, size.characters), size.lines)
 
 
 def make_text_files(settings: DataConfig) -> tuple[TextFile, TextFile | None]:
@@ -333,8 +334,8 @@ class WindowWriter:
             for number in numbers.tolist():
                 ids = list(windows.example(number).target)
                 count = min(MAX_PROMPT_TOKENS, len(ids) // 2)
-                beginning, whole = self._tokenizer.decode(ids[:count]), self._tokenizer.decode(ids)
-                rest = whole[len(beginning) :] if whole.startswith(beginning) else self._tokenizer.decode(ids[count:])
+                beginning, text = self._tokenizer.decode(ids[:count]), self._tokenizer.decode(ids)
+                rest = text[len(beginning) :] if text.startswith(beginning) else self._tokenizer.decode(ids[count:])
                 file.write(json.dumps({"source": beginning, "target": rest}, ensure_ascii=False) + "\n")
 
 

@@ -55,61 +55,54 @@ def prepare(
     if settings.text is not None:
         yield from _prepare_text(settings, tokenizer, seed, folder)
         return
-    asked, tokenizer = tokenizer, _load_tokenizer_files(_add_symbols(tokenizer, settings))
-    with StagingFolder(folder.absolute()) as place:
+    inputs, tokenizer = (settings, tokenizer, seed), _load_tokenizer_files(_add_symbols(tokenizer, settings))
+    with StagingFolder(folder.absolute()) as staging:
         sample = ReservoirSample(seed) if isinstance(tokenizer, TokenizerConfig) else ReservoirSample(seed, max_pairs=0)
-        reading = scan(training, valid, settings, seed, place, sample)
-        survey = yield from _report_progress(reading, "reading", None)
+        reading = scan(training, valid, settings, seed, staging, sample)
+        corpus_scan = yield from _report_progress(reading, "reading", None)
         if isinstance(tokenizer, TokenizerConfig):
-            yield Preparing("building the vocabulary", 0, len(survey.sample))
-            sources, targets = [source for source, _ in survey.sample], [target for _, target in survey.sample]
+            yield Preparing("building the vocabulary", 0, len(corpus_scan.sample))
+            sources, targets = ([pair[side] for pair in corpus_scan.sample] for side in (0, 1))
             tokenizers = build_tokenizers(sources, targets, tokenizer)
         else:
             tokenizers = tokenizer
         with (
-            place.bad_lines.open("w", encoding="utf-8") as listing,
-            (place.path / VALID_FILE).open("w", encoding="utf-8") as valid_texts,
+            staging.bad_lines.open("w", encoding="utf-8") as listing,
+            (staging.path / VALID_FILE).open("w", encoding="utf-8") as valid_texts,
         ):
-            writing = ShardedWriter(settings, tokenizers, survey, seed, WriterOutputs(place, listing, valid_texts))
+            outputs = WriterOutputs(staging, listing, valid_texts)
+            writing = ShardedWriter(settings, tokenizers, corpus_scan, seed, outputs)
             for corpus in training:
-                yield from _report_progress(writing.write_training_corpus(corpus), "writing", sum(survey.lines))
+                yield from _report_progress(writing.write_training_corpus(corpus), "writing", sum(corpus_scan.lines))
             if valid is not None:
-                yield from _report_progress(writing.write_valid_corpus(valid), "writing", sum(survey.lines))
+                yield from _report_progress(writing.write_valid_corpus(valid), "writing", sum(corpus_scan.lines))
         if not any(corpus.pairs for corpus in writing.corpora):
             raise DataError("no_training_pairs_left")
-        save_tokenizers(place.path, *tokenizers)
-        place.move_bad_lines()
-        write_index(
-            place.path, _make_index(place.path, writing, tokenizers, len(survey.sample), (settings, asked, seed))
-        )
-        place.publish()
+        _finish(staging, writing, tokenizers, len(corpus_scan.sample), inputs)
 
 
 def _prepare_text(
     settings: DataConfig, tokenizer: TokenizerConfig | Tokenizers, seed: int, folder: Path
 ) -> Iterator[Preparing]:
     """Prepare plain text for a language model. A bad line is an error."""
-    asked = tokenizer
+    inputs = (settings, tokenizer, seed)
     if isinstance(tokenizer, TokenizerConfig):
         tokenizer = _load_tokenizer_files(add_newline_symbol(tokenizer))
     kind = tokenizer.kind if isinstance(tokenizer, TokenizerConfig) else tokenizer[1].kind
-    with StagingFolder(folder.absolute()) as place:
+    with StagingFolder(folder.absolute()) as staging:
         yield Preparing("reading", 0, None)
-        survey = scan_text(settings, kind)
+        text_scan = scan_text(settings, kind)
         lines: list[str] = []
         if isinstance(tokenizer, TokenizerConfig):
-            yield Preparing("building the vocabulary", 0, survey.lines)
-            lines = sample_lines(survey.training, kind, seed)
+            yield Preparing("building the vocabulary", 0, text_scan.lines)
+            lines = sample_lines(text_scan.training, kind, seed)
             tokenizers = build_tokenizers((), lines, tokenizer)
         else:
             tokenizers = tokenizer
-        writing = WindowWriter(settings, tokenizers[1], place.path)
-        yield from _report_progress(writing.write(survey, place.path / VALID_FILE), "writing", survey.lines)
-        save_tokenizers(place.path, *tokenizers)
-        place.bad_lines.touch()
-        place.move_bad_lines()
-        write_index(place.path, _make_index(place.path, writing, tokenizers, len(lines), (settings, asked, seed)))
-        place.publish()
+        writing = WindowWriter(settings, tokenizers[1], staging.path)
+        yield from _report_progress(writing.write(text_scan, staging.path / VALID_FILE), "writing", text_scan.lines)
+        staging.bad_lines.touch()
+        _finish(staging, writing, tokenizers, len(lines), inputs)
 
 
 def _describe_inputs(inputs: PreparationInputs, include_defaults: bool = True) -> dict[str, Any]:
@@ -173,17 +166,20 @@ def _tokenizer_digest(tokenizer: Tokenizer) -> str:
         return json_sha256([make_file_record(path).sha256 for path in tokenizer.save(Path(folder), "tokenizer")])
 
 
-def _make_index(
-    folder: Path,
+def _finish(
+    staging: StagingFolder,
     writer: ShardedWriter | WindowWriter,
     tokenizers: Tokenizers,
     sample_pairs: int,
     inputs: PreparationInputs,
-) -> Index:
-    corpora = writer.corpora
+) -> None:
+    """Write tokenizers, the list of bad lines and the index, and publish the folder."""
+    folder, corpora = staging.path, writer.corpora
+    save_tokenizers(folder, *tokenizers)
+    staging.move_bad_lines()
     shards = {shard.file for corpus in corpora for shard in corpus.shards}
     shards |= {shard.file for shard in writer.valid.shards}
-    return Index(
+    index = Index(
         pairs=sum(corpus.pairs for corpus in corpora),
         source_tokens=sum(corpus.source_tokens for corpus in corpora),
         target_tokens=sum(corpus.target_tokens for corpus in corpora),
@@ -198,3 +194,5 @@ def _make_index(
         settings=_describe_inputs(inputs),
         settings_sha256=settings_hash(*inputs),
     )
+    write_index(folder, index)
+    staging.publish()

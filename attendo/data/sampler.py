@@ -164,9 +164,9 @@ class BufferReader:
 
 
 def _make_blocks(number: int, corpus: PreparedCorpus) -> Blocks:
-    pairs, whole = len(corpus.shards), int(corpus.weight)
+    pairs, copies = len(corpus.shards), int(corpus.weight)
     first = np.arange(0, pairs, BLOCK_PAIRS)
-    shares = [1.0] * whole + ([corpus.weight - whole] if corpus.weight > whole else [])
+    shares = [1.0] * copies + ([corpus.weight - copies] if corpus.weight > copies else [])
     blocks = np.zeros((len(shares), len(first)), BLOCK_DTYPE)
     blocks["corpus"], blocks["first"], blocks["last"] = number, first, np.minimum(first + BLOCK_PAIRS, pairs)
     blocks["copy"] = np.arange(len(shares))[:, None]
@@ -220,14 +220,14 @@ class BatchStream:
         sort_within: int = BUFFER_PAIRS,
     ) -> None:
         """`dropout` is the rate of BPE-dropout. For `sort_within` see `make_batches`."""
-        recut = None
+        resegmenters = None
         if dropout:
             source = _make_merge_dropout(prepared.source_tokenizer, dropout)
             joint = prepared.target_tokenizer is prepared.source_tokenizer
-            recut = (source, source if joint else _make_merge_dropout(prepared.target_tokenizer, dropout))
+            resegmenters = (source, source if joint else _make_merge_dropout(prepared.target_tokenizer, dropout))
         self._corpora, self._seed = prepared.corpora, seed
         self._folder = prepared.folder
-        self._reader = BufferReader(prepared, batch_tokens, seed, recut, sort_within)
+        self._reader = BufferReader(prepared, batch_tokens, seed, resegmenters, sort_within)
 
     def batches(
         self, position: Position = START_POSITION, workers: int = 0, pin: bool = False
@@ -238,14 +238,14 @@ class BatchStream:
         """
         placed = partial(_make_batch, pin and torch.cuda.is_available())
         if workers == 0:
-            yield from map(placed, self._jobs(position, lambda place: _LazyBuffer(partial(self._reader.read, place))))
+            yield from map(placed, self._jobs(position, lambda each: _LazyBuffer(partial(self._reader.read, each))))
             return
         stop = Event()
         # Two executors: reading a buffer may take long, and batches must not queue behind it.
         readers, makers = ThreadPoolExecutor(workers, "pools"), ThreadPoolExecutor(workers, "batches")
 
-        def start(place: BufferPosition) -> Future[ShuffleBuffer]:
-            return readers.submit(self._reader.read, place, stop.is_set)
+        def start(buffer_position: BufferPosition) -> Future[ShuffleBuffer]:
+            return readers.submit(self._reader.read, buffer_position, stop.is_set)
 
         try:
             waiting: deque[Future[BatchWithPosition]] = deque()
@@ -265,12 +265,11 @@ class BatchStream:
         buffers_ahead: int = 1,
     ) -> Iterator[_BatchJob]:
         """Yield all remaining batches. The next buffers are read while one is in use."""
-        places = self._buffer_positions(position)
         first = position.batch
         found = position != Position(position.epoch)  # whether the epoch has a batch; unknown at its start
         coming: deque[tuple[BufferPosition, Future[ShuffleBuffer] | _LazyBuffer]] = deque()
-        for place in places:
-            coming.append((place, start(place)))
+        for buffer_position in self._buffer_positions(position):
+            coming.append((buffer_position, start(buffer_position)))
             if len(coming) <= buffers_ahead:
                 continue
             here, reading = coming.popleft()
@@ -291,11 +290,11 @@ class BatchStream:
     def _buffer_positions(self, position: Position) -> Iterator[BufferPosition]:
         epoch, first = position.epoch, position.pool
         while True:
-            places = epoch_buffers(self._corpora, self._seed, epoch)
-            self._require_batches(bool(places), epoch)
-            if first >= len(places):
+            positions = epoch_buffers(self._corpora, self._seed, epoch)
+            self._require_batches(bool(positions), epoch)
+            if first >= len(positions):
                 raise _position_error(position)
-            yield from places[first:]
+            yield from positions[first:]
             epoch, first = epoch + 1, 0
 
     def _require_batches(self, found: bool, epoch: int) -> None:
@@ -316,7 +315,7 @@ def _make_merge_dropout(tokenizer: Tokenizer, rate: float) -> BPEDropout:
 def count_batches(prepared: PreparedData, batch_tokens: int, seed: int, sort_within: int = BUFFER_PAIRS) -> int:
     """Return the number of batches of the first epoch, without BPE-dropout. Reads all data."""
     reader = BufferReader(prepared, batch_tokens, seed, None, sort_within)
-    return sum(len(reader.read(place).batch_rows) for place in epoch_buffers(prepared.corpora, seed, 0))
+    return sum(len(reader.read(position).batch_rows) for position in epoch_buffers(prepared.corpora, seed, 0))
 
 
 def _make_batch(pin: bool, job: _BatchJob) -> BatchWithPosition:

@@ -85,10 +85,10 @@ class ReservoirSample:
         numbers = np.arange(self._offered, self._offered + len(pairs), dtype=np.uint64)
         self._offered += len(pairs)
         drawn = keyed_random.uniform(keyed_random.make_keys(self._seed, "sample", numbers))
-        for place in np.flatnonzero(drawn < self._threshold).tolist():
-            if drawn[place] < self._threshold:  # earlier pairs may have lowered it
-                heapq.heappush(self._heap, (-float(drawn[place]), int(numbers[place]), pairs[place]))
-                self._characters += _count_characters(pairs[place])
+        for index in np.flatnonzero(drawn < self._threshold).tolist():
+            if drawn[index] < self._threshold:  # earlier pairs may have lowered it
+                heapq.heappush(self._heap, (-float(drawn[index]), int(numbers[index]), pairs[index]))
+                self._characters += _count_characters(pairs[index])
                 self._evict()
 
     def pairs(self) -> list[TextPair]:

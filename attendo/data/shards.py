@@ -145,9 +145,9 @@ class ShardSet:
             raise IndexError(f"pairs {first} to {last} of {len(self)}")
         parts: list[RaggedPair] = []
         while first < last:
-            place = int(np.searchsorted(self._starts, first, side="right")) - 1
-            start, end = int(self._starts[place]), int(self._starts[place + 1])
-            parts.append(self._shards[place].read(first - start, min(last, end) - start))
+            index = int(np.searchsorted(self._starts, first, side="right")) - 1
+            start, end = int(self._starts[index]), int(self._starts[index + 1])
+            parts.append(self._shards[index].read(first - start, min(last, end) - start))
             first = min(last, end)
         return RaggedArray.concatenate([source for source, _ in parts]), RaggedArray.concatenate(
             [target for _, target in parts]
@@ -225,17 +225,17 @@ def _map_file(path: Path, size: int) -> mmap.mmap:
 
 
 def _sample_chunks(chunks: int) -> list[int]:
-    return sorted({round(place * (chunks - 1) / (SAMPLED_CHUNKS - 1)) for place in range(SAMPLED_CHUNKS)})
+    return sorted({round(number * (chunks - 1) / (SAMPLED_CHUNKS - 1)) for number in range(SAMPLED_CHUNKS)})
 
 
 def _compute_checksums(path: Path) -> tuple[str, tuple[str, ...]]:
     """Return the SHA-256 of the file and of each chunk."""
-    whole, chunks = hashlib.sha256(), []
+    digest, chunks = hashlib.sha256(), []
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
-            whole.update(chunk)
+            digest.update(chunk)
             chunks.append(hashlib.sha256(chunk).hexdigest())
-    return whole.hexdigest(), tuple(chunks)
+    return digest.hexdigest(), tuple(chunks)
 
 
 class DamagedDataError(DataError):

@@ -15,11 +15,12 @@ from attendo.doctor.network import (
     check_padding,
     check_shift,
     check_tying,
+    check_window_shift,
     pick_pairs,
     preserve_state,
     take_batches,
 )
-from attendo.doctor.vocabulary import VocabularyUse, check_unknown_tokens, check_window_shift
+from attendo.doctor.vocabulary import VocabularyUse, check_unknown_tokens
 from attendo.errors import AttendoError
 from attendo.runs.run import Run
 
@@ -43,22 +44,22 @@ def examine(run: Run, quick: bool = False, tests: Mapping[str, Sequence[TextPair
 
 def run_quick_checks(run: Run) -> list[Finding]:
     """Return warnings and faults of the quick checks, for use before the first training step."""
-    meant = ("repeated pairs",) if run.config.data.task == "builtin" else ()  # its grammar repeats some pairs
-    found = (finding for finding in examine(run, quick=True) if finding.check not in meant)
+    expected = ("repeated pairs",) if run.config.data.task == "builtin" else ()  # its grammar repeats some pairs
+    found = (finding for finding in examine(run, quick=True) if finding.check not in expected)
     return [finding for finding in found if finding.level in ("warning", "fault")]
 
 
 def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
     """Yield findings on the network, on its device, with batches of the run's data."""
-    learner, data = run.trainer.updater, run.data
-    tables = check_tying(learner.network, data)
+    updater, data = run.trainer.updater, run.data
+    tables = check_tying(updater.network, data)
     yield tables
     if tables.level == "fault":  # ids outside an embedding table would raise, on a GPU kill the process
         return
     some = take_middle(data, _STREAMED_PAIRS)
     dropout = run.config.tokenizer.dropout
     batches = take_batches(BatchStream(some, run.config.train.batch_tokens, run.config.seed, dropout))
-    pairs = pick_pairs(batches, learner.network)
+    pairs = pick_pairs(batches, updater.network)
     trained = run.config.start_from is not None
     checks: dict[str, Callable[[], Finding]] = {
         "shift": lambda: (
@@ -66,17 +67,17 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
             if some.window is None
             else check_window_shift(batches[:2], some)
         ),
-        "causal leak": lambda: check_causal_leak(learner, pairs),
-        "padding": lambda: check_padding(learner, pairs),
-        "first loss": lambda: check_first_loss(learner, pairs, trained),
-        "memory": lambda: check_memory(learner, data, measure=not quick),
+        "causal leak": lambda: check_causal_leak(updater, pairs),
+        "padding": lambda: check_padding(updater, pairs),
+        "first loss": lambda: check_first_loss(updater, pairs, trained),
+        "memory": lambda: check_memory(updater, data, measure=not quick),
     }
     if run.trainer.step:  # a resumed run is past its first loss
         del checks["first loss"]
     if not quick:
-        checks["overfitting one batch"] = lambda: check_overfitting(learner, pairs)
+        checks["overfitting one batch"] = lambda: check_overfitting(updater, pairs)
     for name, check in checks.items():
-        with preserve_state(learner):
+        with preserve_state(updater):
             try:
                 finding = check()
             except AttendoError as error:  # for example a sentence too long for learned positions
@@ -95,15 +96,15 @@ def examine_data(
     if data.window is not None:
         yield check_unknown_tokens(data)
         return
-    places = LineLocator(data, lines=not quick)
+    locator = LineLocator(data, lines=not quick)
     as_text = _QUICK_TEXT_PAIRS if quick else MAX_TEXT_PAIRS
-    repeats = DuplicateFinder(data, places, tests, as_text, config.data.allow_copies)
+    repeats = DuplicateFinder(data, locator, tests, as_text, config.data.allow_copies)
     lengths, use = PairLengths(), VocabularyUse(data, config.tokenizer.dropout)
-    for stretch in read_blocks(data, _QUICK_PAIRS if quick else MAX_PAIRS):
-        for tally in (lengths, repeats, use):
-            tally.add(stretch)
-    yield check_misaligned_lines(lengths, places, config.about.task not in ("summarization", "conversation"))
-    yield check_length_ratios(lengths, places)
-    yield check_long_sentences(lengths, places, config.train.batch_tokens)
+    for block in read_blocks(data, _QUICK_PAIRS if quick else MAX_PAIRS):
+        for counter in (lengths, repeats, use):
+            counter.add(block)
+    yield check_misaligned_lines(lengths, locator, config.about.task not in ("summarization", "conversation"))
+    yield check_length_ratios(lengths, locator)
+    yield check_long_sentences(lengths, locator, config.train.batch_tokens)
     yield from repeats.check()
     yield from use.check()

@@ -1,16 +1,17 @@
 """Reads prepared data for the checks in blocks, evenly sampled if the data is large."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attendo.data.batch import RaggedArray
+from attendo.data.batch import Example, RaggedArray
 from attendo.data.prepared import PreparedData
 from attendo.data.shards import RaggedPair, ShardSet
 
 MAX_PAIRS = 1_000_000
 BLOCK_PAIRS = 16_384
+PairSpan = tuple[int, int, int]  # corpus, index of its first pair, number of pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class MiddleSlice(ShardSet):
     """Pairs from the middle of a shard set, because its ends may have headings or only short sentences."""
 
     def __init__(self, shards: ShardSet, max_pairs: int) -> None:
-        self._whole_set = shards
+        self._all_shards = shards
         self._count = min(max_pairs, len(shards))
         self._first = (len(shards) - self._count) // 2
 
@@ -49,7 +50,7 @@ class MiddleSlice(ShardSet):
         return self._count
 
     def read(self, first: int, last: int) -> RaggedPair:
-        return self._whole_set.read(self._first + first, self._first + last)
+        return self._all_shards.read(self._first + first, self._first + last)
 
 
 def take_middle(data: PreparedData, max_pairs: int) -> PreparedData:
@@ -58,11 +59,16 @@ def take_middle(data: PreparedData, max_pairs: int) -> PreparedData:
     return replace(data, corpora=corpora, pairs=sum(len(corpus.shards) for corpus in corpora))
 
 
-def read_pair(data: PreparedData, number: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the pair with this number, counted over all corpora as in `Batch.numbers`."""
-    for corpus in data.corpora:
-        if number < len(corpus.shards):
-            pair = corpus.shards.example(number)
-            return pair.source, pair.target
-        number -= len(corpus.shards)
+def locate(spans: Iterable[PairSpan], number: int) -> tuple[int, int]:
+    """Return corpus and pair index of the number-th pair of all spans."""
+    for corpus, first, count in spans:
+        if number < count:
+            return corpus, first + number
+        number -= count
     raise IndexError(f"there is no pair {number}")
+
+
+def read_pair(data: PreparedData, number: int) -> Example:
+    """Return the pair with this number, counted over all corpora as in `Batch.numbers`."""
+    corpus, pair = locate(((n, 0, len(each.shards)) for n, each in enumerate(data.corpora)), number)
+    return data.corpora[corpus].shards.example(pair)

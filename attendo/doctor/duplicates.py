@@ -12,7 +12,7 @@ from attendo.data.config import CorpusConfig
 from attendo.data.corpus_files import read_rows
 from attendo.data.prepared import PreparedData
 from attendo.doctor.bad_lines import LineLocator
-from attendo.doctor.data_sampling import PairBlock
+from attendo.doctor.data_sampling import PairBlock, PairSpan, locate
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_count, format_share
 from attendo.errors import cut_line
 from attendo.runs.config import RunConfig
@@ -26,7 +26,6 @@ REPEATED_NOTE_SHARE, REPEATED_WARNING_SHARE = 0.01, 0.2
 COPIED_WARNING_SHARE, COPIED_FAULT_SHARE = 0.01, 0.99
 LEAKED_WARNING_SHARE, LEAKED_FAULT_SHARE = 0.01, 0.5
 MAX_TEXT_PAIRS = 200_000  # pairs compared as text; with separate vocabularies, ids do not show a copy
-HeldOutPair = tuple[str, str]
 
 
 class DuplicateFinder:
@@ -43,16 +42,12 @@ class DuplicateFinder:
         max_text_pairs: int = MAX_TEXT_PAIRS,
         allow_copies: bool = False,
     ) -> None:
-        self._data, self._locator, self._allow_copies, self._max_text_pairs = (
-            data,
-            locator,
-            allow_copies,
-            max_text_pairs,
-        )
+        self._data, self._locator = data, locator
+        self._allow_copies, self._max_text_pairs = allow_copies, max_text_pairs
         self._heldout_sets = {"validation": data.valid, **(tests or {})}  # must not be in the training data
         self._sources: list[Hashes] = []
         self._pairs: list[Hashes] = []
-        self._block_starts: list[PairPosition] = []
+        self._spans: list[PairSpan] = []
         self._copies: list[PairPosition] = []
         self._num_compared = 0
 
@@ -60,7 +55,7 @@ class DuplicateFinder:
         sources, targets = _sequences_to_bytes(block.source), _sequences_to_bytes(block.target)
         self._sources.append(_hash_each(sources))
         self._pairs.append(_hash_each(map(_join_pair, sources, targets)))
-        self._block_starts.append((block.corpus, block.first))
+        self._spans.append((block.corpus, block.first, len(block)))
         if self._data.source_tokenizer is self._data.target_tokenizer:
             self._num_compared += len(sources)
             same = (
@@ -88,16 +83,10 @@ class DuplicateFinder:
         found = f"{more:,} of {format_count(len(pairs), 'pairs')} ({format_share(more / len(pairs))}) occur earlier"
         if more < REPEATED_NOTE_SHARE * len(pairs):
             return Finding("repeated pairs", "ok", found, values=values)
-        often = [n for n in np.argsort(-counts, kind="stable")[:MAX_EXAMPLES] if counts[n] > 1]
         level: Level = "warning" if more >= REPEATED_WARNING_SHARE * len(pairs) else "note"
-        return Finding(
-            "repeated pairs",
-            level,
-            found,
-            "a pair counts as often as it occurs: take repeated lines out unless that is meant",
-            tuple(f"{counts[n]:,} times: {self._quote(int(firsts[n]))}" for n in often),
-            values,
-        )
+        advice = "a pair counts as often as it occurs: take repeated lines out unless that is meant"
+        examples = tuple(f"{counts[n]:,} times: {self._quote(int(firsts[n]))}" for n in _most_frequent(counts))
+        return Finding("repeated pairs", level, found, advice, examples, values)
 
     def _check_several_targets(self, sources: Hashes, pairs: Hashes) -> Finding:
         """Find sources with several targets, among which the network can only guess."""
@@ -111,8 +100,7 @@ class DuplicateFinder:
         )
         if several < REPEATED_NOTE_SHARE * len(counts):
             return Finding("several targets", "ok", found, values=values)
-        often = [n for n in np.argsort(-counts, kind="stable")[:MAX_EXAMPLES] if counts[n] > 1]
-        examples = tuple(f"{counts[n]:,} targets: {self._quote(int(once[firsts[n]]))}" for n in often)
+        examples = tuple(f"{counts[n]:,} targets: {self._quote(int(once[firsts[n]]))}" for n in _most_frequent(counts))
         return Finding("several targets", "note", found, "leave them, if all are right answers", examples, values)
 
     def _check_copies(self) -> Finding:
@@ -129,7 +117,7 @@ class DuplicateFinder:
             return Finding("copied sources", "fault", found, advice, values=values)
         many = count >= COPIED_WARNING_SHARE * compared
         advice = "take such lines out: a network soon learns to copy, unless that is the task"
-        examples = tuple(self._locator.quote(*place) for place in self._copies[:MAX_EXAMPLES])
+        examples = tuple(self._locator.quote(*position) for position in self._copies[:MAX_EXAMPLES])
         return Finding("copied sources", "warning" if many else "note", found, advice, examples, values)
 
     def _check_leak(self, name: str, texts: Sequence[TextPair], sources: Hashes, pairs: Hashes) -> Finding:
@@ -139,12 +127,12 @@ class DuplicateFinder:
         raw = [(_ids_to_bytes(ids[number][0]), _ids_to_bytes(ids[number][1])) for number in known]
         by_source = np.isin(_hash_each(source for source, _ in raw), sources)
         by_pair = np.isin(_hash_each(_join_pair(*pair) for pair in raw), pairs)
-        count, whole, of, left = int(by_source.sum()), int(by_pair.sum()), max(1, len(known)), len(ids) - len(known)
-        values = {name: len(ids), "sources": count, "pairs": whole, "not_compared": left}
+        count, exact, of, left = int(by_source.sum()), int(by_pair.sum()), max(1, len(known)), len(ids) - len(known)
+        values = {name: len(ids), "sources": count, "pairs": exact, "not_compared": left}
         found = (
             f"{count:,} of {format_count(len(known), f'{name} sources')} ({format_share(count / of)}) are in "
             "the training data, "
-            f"{whole:,} of them with the same target"
+            f"{exact:,} of them with the same target"
         )
         if left:
             found += f"; {left:,} with unknown tokens cannot be compared"
@@ -153,9 +141,9 @@ class DuplicateFinder:
             return Finding(f"{name} leak", "note", found, advice, values=values)
         if not count:
             return Finding(f"{name} leak", "ok", found, values=values)
-        mostly, many = whole >= LEAKED_FAULT_SHARE * len(ids), count >= LEAKED_WARNING_SHARE * of
+        mostly, many = exact >= LEAKED_FAULT_SHARE * len(ids), count >= LEAKED_WARNING_SHARE * of
         level: Level = "fault" if mostly else "warning" if many else "note"
-        leaked = [known[place] for place in np.flatnonzero(by_pair if whole else by_source)[:MAX_EXAMPLES]]
+        leaked = [known[index] for index in np.flatnonzero(by_pair if exact else by_source)[:MAX_EXAMPLES]]
         return Finding(
             f"{name} leak",
             level,
@@ -168,8 +156,8 @@ class DuplicateFinder:
 
     def _format_leak(self, name: str, text: str, number: int, sources: Hashes) -> str:
         wanted = _hash_each([_ids_to_bytes(self._data.source_tokenizer.encode(text))])[0]
-        place = self._locate(int(np.flatnonzero(sources == wanted)[0]))
-        return f"{name} pair {number + 1:,} is {self._locator.describe(*place)}: {cut_line(text)}"
+        position = locate(self._spans, int(np.flatnonzero(sources == wanted)[0]))
+        return f"{name} pair {number + 1:,} is {self._locator.describe(*position)}: {cut_line(text)}"
 
     def _encode(self, texts: Sequence[TextPair]) -> list[tuple[list[int], list[int]]]:
         sources = self._data.source_tokenizer.encode_many([source for source, _ in texts])
@@ -181,19 +169,17 @@ class DuplicateFinder:
         return source.decode(block.source[number]) == target.decode(block.target[number])
 
     def _quote(self, number: int) -> str:
-        return self._locator.quote(*self._locate(number))
+        return self._locator.quote(*locate(self._spans, number))
 
-    def _locate(self, number: int) -> PairPosition:
-        for (corpus, first), hashes in zip(self._block_starts, self._sources, strict=True):
-            if number < len(hashes):
-                return corpus, first + number
-            number -= len(hashes)
-        raise IndexError(number)
+
+def _most_frequent(counts: NDArray[np.int64]) -> list[int]:
+    """Return the indices of the largest counts above 1."""
+    return [int(n) for n in np.argsort(-counts, kind="stable")[:MAX_EXAMPLES] if counts[n] > 1]
 
 
 def _sequences_to_bytes(sequences: RaggedArray) -> list[bytes]:
-    whole, ends = sequences.ids.astype("<i4").tobytes(), (4 * sequences.offsets).tolist()
-    return [whole[begin:end] for begin, end in pairwise(ends)]
+    content, ends = sequences.ids.astype("<i4").tobytes(), (4 * sequences.offsets).tolist()
+    return [content[begin:end] for begin, end in pairwise(ends)]
 
 
 def _ids_to_bytes(ids: Sequence[int]) -> bytes:
@@ -209,7 +195,7 @@ def _hash_each(contents: Iterable[bytes]) -> Hashes:
     return np.frombuffer(digests, "<u8")
 
 
-def read_test_pairs(config: RunConfig, test_corpus: CorpusConfig | None = None) -> dict[str, list[HeldOutPair]]:
+def read_test_pairs(config: RunConfig, test_corpus: CorpusConfig | None = None) -> dict[str, list[TextPair]]:
     """Return test pairs by set name. Bad lines are skipped without a report."""
     corpora: dict[str, CorpusConfig | None] = {} if test_corpus is None else {"test": test_corpus}
     for test in () if config.reproduce is None else config.reproduce.test:

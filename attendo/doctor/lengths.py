@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attendo.doctor.bad_lines import LineLocator
-from attendo.doctor.data_sampling import PairBlock
+from attendo.doctor.data_sampling import PairBlock, locate
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share
 
 MAX_RATIO_FACTOR = 3.0  # largest factor above or below the median ratio
@@ -76,11 +76,7 @@ class PairLengths:
 
     def locate(self, number: int) -> tuple[int, int]:
         """Return corpus and pair index of the number-th pair that was read."""
-        for part in self._blocks:
-            if number < len(part):
-                return part.corpus, part.first + number
-            number -= len(part)
-        raise IndexError(number)
+        return locate(((block.corpus, block.first, len(block)) for block in self._blocks), number)
 
 
 def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_related: bool = True) -> Finding:
@@ -89,7 +85,7 @@ def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_r
     `lengths_related`: True if long sources usually have long targets, as in translation.
     """
     parts = lengths.contiguous_blocks
-    slipped: list[tuple[int, int, int, MisalignedSpan]] = []
+    spans: list[tuple[int, int, int, MisalignedSpan]] = []
     gains = {}
     for corpus in sorted({part.corpus for part in parts}):
         own = [part for part in parts if part.corpus == corpus]
@@ -97,19 +93,19 @@ def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_r
         gains[corpus] = alignment.gain if alignment.is_informative else 0.0
         for each in alignment.spans:
             start = own[each.block].first
-            slipped.append((corpus, start + each.first, start + each.last - 1, each))
+            spans.append((corpus, start + each.first, start + each.last - 1, each))
     pairs = sum(len(part) for part in parts)
-    wrong = sum(last - first + 1 for _, first, last, _ in slipped)
-    values = {"pairs": pairs, "slipped": wrong, "spans": len(slipped)}
+    wrong = sum(last - first + 1 for _, first, last, _ in spans)
+    values = {"pairs": pairs, "slipped": wrong, "spans": len(spans)}
     if not any(gains.values()):
         return _report_unrelated_lengths(lengths, locator, values, lengths_related)
-    if not slipped:
+    if not spans:
         return Finding("misaligned lines", "ok", f"none in {format_count(pairs, 'pairs')}", values=values)
-    largest = sorted(slipped, key=lambda found: -found[3].sum)[:MAX_EXAMPLES]
+    largest = sorted(spans, key=lambda found: -found[3].sum)[:MAX_EXAMPLES]
     return Finding(
         "misaligned lines",
         "fault" if wrong >= MISALIGNED_FAULT_SHARE * pairs else "warning",
-        f"{format_count(len(slipped), 'spans')} with {format_count(wrong, 'pairs')} "
+        f"{format_count(len(spans), 'spans')} with {format_count(wrong, 'pairs')} "
         f"({format_share(wrong / pairs)}) where the target "
         "belongs to another line",
         "look for a line too many or too few near the ends of a span (found to within a few lines), and mend the files",
@@ -229,9 +225,9 @@ def find_misaligned_spans(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> 
     if gain < MIN_INFORMATIVE_GAIN:
         return MisalignmentResult(gain, ())
     found = [
-        slipped
+        span
         for number, (source, target) in enumerate(classes)
-        for slipped in _find_in_block(number, source, target, table, gain)
+        for span in _find_in_block(number, source, target, table, gain)
     ]
     return MisalignmentResult(gain, tuple(found))
 
@@ -240,10 +236,10 @@ def _bin_lengths(blocks: Sequence[tuple[LengthArray, LengthArray]]) -> list[tupl
     """Replace lengths by the indices of bins with about equal counts."""
     sides = []
     for side in range(2):
-        lengths = np.concatenate([stretch[side] for stretch in blocks])
+        lengths = np.concatenate([block[side] for block in blocks])
         classes = int(np.clip(len(lengths) ** (1 / 3), 2, MAX_CLASSES))
         edges = np.unique(np.quantile(lengths, np.linspace(0, 1, classes + 1)[1:-1]))
-        sides.append([np.searchsorted(edges, stretch[side], side="right") for stretch in blocks])
+        sides.append([np.searchsorted(edges, block[side], side="right") for block in blocks])
     return list(zip(*sides, strict=True))
 
 
@@ -256,7 +252,7 @@ def _choose_table(classes: Sequence[tuple[LengthArray, LengthArray]]) -> tuple[N
 
 def _fit_table(classes: Sequence[tuple[LengthArray, LengthArray]], lag: int) -> tuple[NDArray[np.float64], float]:
     """Return log p(target | source) at a lag, and its mean excess of pairs over random source-target combinations."""
-    shape = tuple(1 + max(int(stretch[side].max()) for stretch in classes) for side in range(2))
+    shape = tuple(1 + max(int(block[side].max()) for block in classes) for side in range(2))
     counts = np.zeros(shape)
     for source, target in classes:
         here, there = _lag_slices(len(source), lag)

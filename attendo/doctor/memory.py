@@ -141,15 +141,15 @@ def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
     weights = {weight.untyped_storage().data_ptr() for weight in updater.network.parameters()}
     kept: dict[int, Tensor] = {}  # references, so that the allocator does not reuse an address
 
-    def keep(tensor: Tensor) -> Tensor:
+    def save(tensor: Tensor) -> Tensor:
         # Detach: an operation that saves its own output would otherwise form a reference cycle.
         kept[tensor.untyped_storage().data_ptr()] = tensor.detach()
         return tensor.detach()
 
     updater.network.train()
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         _forward(updater, batch.to(updater.device))
-    return sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in weights)
+    return sum(tensor.untyped_storage().nbytes() for address, tensor in kept.items() if address not in weights)
 
 
 def _forward(updater: Updater, batch: Batch) -> Tensor:
@@ -193,10 +193,7 @@ def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
     try:
         network = Transformer(updater.network.config, torch.Generator().manual_seed(0)).to(device)
         student = Updater(network, updater.config.replace(compile="off", capture="off"))
-        student.update(
-            [TrainingBatchShape(1, shape.source, shape.target).make_batch()]
-        )  # the first update allocates the moments
-        student.update([shape.make_batch()])
+        run_updates(student, shape)
         return torch.cuda.max_memory_allocated(device) - before
     except torch.OutOfMemoryError:
         return None
@@ -204,9 +201,15 @@ def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
         torch.cuda.empty_cache()
 
 
+def run_updates(updater: Updater, shape: TrainingBatchShape) -> None:
+    """Run two updates: the first, with one row, allocates the moments, the second has the batch to measure."""
+    updater.update([replace(shape, rows=1).make_batch()])
+    updater.update([shape.make_batch()])
+
+
 def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | None:
     """Measure in a new process, because the peak of this process may be higher."""
-    asked = {
+    request = {
         "model": updater.network.config.model_dump(mode="json", exclude_unset=True),
         "train": updater.config.replace(compile="off").model_dump(mode="json", exclude_unset=True),
         "shape": asdict(shape),
@@ -218,7 +221,7 @@ def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | No
         with TemporaryDirectory() as folder:
             subprocess.run(
                 [sys.executable, "-P", "-m", "attendo.doctor.memory_probe", f"{folder}/answer"],
-                input=json.dumps(asked),
+                input=json.dumps(request),
                 capture_output=True,
                 text=True,
                 timeout=_TIMEOUT_SECONDS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from attendo.doctor.memory import TrainingBatchShape
+from attendo.doctor.memory import TrainingBatchShape, run_updates
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
@@ -20,15 +20,10 @@ def measure_update(request: str) -> str:
     wanted = json.loads(request)
     torch.set_num_threads(wanted["threads"])
     shape, train = TrainingBatchShape(**wanted["shape"]), TrainConfig(**wanted["train"])
-    _make_updater(_TINY_MODEL, train).update(
-        [TrainingBatchShape(1, 2, 2).make_batch()]
-    )  # load libraries first, so that their memory is not counted
+    # Load libraries first, so that their memory is not counted.
+    _make_updater(_TINY_MODEL, train).update([TrainingBatchShape(1, 2, 2).make_batch()])
     before = _read_resident_bytes("VmRSS")
-    learner = _make_updater(ModelConfig(**wanted["model"]), train)
-    learner.update(
-        [TrainingBatchShape(1, shape.source, shape.target).make_batch()]
-    )  # the first update allocates the moments
-    learner.update([shape.make_batch()])
+    run_updates(_make_updater(ModelConfig(**wanted["model"]), train), shape)
     return json.dumps({"bytes": _read_resident_bytes("VmHWM") - before})
 
 

@@ -42,7 +42,7 @@ def check_causal_leak(updater: Updater, pairs: Sequence[Example]) -> Finding:
         others = replace(batch, target_ids=_replace_after(batch.target_ids, cut, before.size(-1)))
         difference = (_compute_seeded_logits(updater, others) - before)[:, : cut + 1]
         changes[cut] = float(difference.abs().max()) / spread
-    cut = max(changes, key=lambda place: changes[place])
+    cut = max(changes, key=lambda position: changes[position])
     values = {"change": changes[cut], "position": cut}
     if changes[cut] <= TOLERANCE[updater.precision]:
         found = f"no logit depends on a later target token (largest change {changes[cut]:.1g})"
@@ -155,17 +155,29 @@ def check_shift(batches: Sequence[Batch], data: PreparedData, resegmented: bool)
         for fault in (*_find_shift_faults(batch), *_find_mismatched_rows(batch, data, resegmented))
     ]
     faults += _find_misread_texts(data)
-    rows = sum(len(batch.labels) for batch in batches)
+    return _report_shift(batches, faults, ("rows", "the target", "a target"), ", and the ids those of the text")
+
+
+def check_window_shift(batches: Sequence[Batch], data: PreparedData) -> Finding:
+    """Check that labels are the window, and inputs are BOS and the window without its last token."""
+    faults = [fault for batch in batches for fault in _find_window_faults(batch, data)]
+    return _report_shift(batches, faults, ("windows", "the text", "the text"))
+
+
+def _report_shift(
+    batches: Sequence[Batch], faults: Sequence[str], words: tuple[str, str, str], more: str = ""
+) -> Finding:
+    (rows, expected, meant), count = words, sum(len(batch.labels) for batch in batches)
     if not faults:
-        found = f"labels of {rows:,} rows are the target one step ahead, and the ids those of the text"
-        return Finding("shift", "ok", found, values={"rows": rows}, about="network")
+        found = f"labels of {count:,} {rows} are {expected} one step ahead{more}"
+        return Finding("shift", "ok", found, values={"rows": count}, about="network")
     return Finding(
         "shift",
         "fault",
-        f"{len(faults):,} of {rows:,} rows are not a target and the same one step ahead",
+        f"{len(faults):,} of {count:,} {rows} are not {meant} and the same one step ahead",
         "the network would learn something else than to go on: mend how batches are made (data/batch.py)",
         tuple(faults[:MAX_EXAMPLES]),
-        {"rows": rows, "faults": len(faults)},
+        {"rows": count, "faults": len(faults)},
         "network",
     )
 
@@ -217,12 +229,24 @@ def _find_mismatched_rows(batch: Batch, data: PreparedData, resegmented: bool) -
     sides = zip(batch.source_ids.tolist(), batch.labels.tolist(), strict=True)
     for row, (number, ids) in enumerate(zip(batch.numbers, sides, strict=False)):
         pair = read_pair(data, number)
-        for name, tokenizer, found, stored in zip(("source", "target"), tokenizers, ids, pair, strict=True):
-            plain = _remove_pad_and_eos(found)
+        stored_ids = (pair.source, pair.target)
+        for name, tokenizer, found, stored in zip(("source", "target"), tokenizers, ids, stored_ids, strict=True):
+            plain = _strip_pad_and_eos(found)
             same = tokenizer.decode(plain) == tokenizer.decode(stored) if resegmented else plain == list(stored)
             if not same:
                 yield f"{_name_row(batch, row)}: the {name} is not that of the pair in the prepared data"
                 break
+
+
+def _find_window_faults(batch: Batch, data: PreparedData) -> Iterator[str]:
+    rows = zip(batch.numbers, batch.target_ids.tolist(), batch.labels.tolist(), strict=True)
+    for number, inputs, labels in rows:
+        window = read_pair(data, number).target
+        kept = [each for each in labels if each != PAD]
+        if kept != list(window):
+            yield f"window {number + 1:,}: the labels are not that of the prepared data"
+        elif inputs[: len(kept)] != [BOS, *kept[:-1]]:
+            yield f"window {number + 1:,}: the labels {labels[:6]} are not the input {inputs[:6]} one step ahead"
 
 
 def _find_misread_texts(data: PreparedData) -> Iterator[str]:
@@ -235,17 +259,13 @@ def _find_misread_texts(data: PreparedData) -> Iterator[str]:
         assert batch is not None
         sides = (batch.source_ids[number].tolist(), batch.labels[number].tolist())
         for tokenizer, text, ids in zip(tokenizers, (source, target), sides, strict=True):
-            if not _reads_back(tokenizer, text, _remove_pad_and_eos(ids)):
+            if not _reads_back(tokenizer, text, _strip_pad_and_eos(ids)):
                 yield f"validation pair {number + 1}: read back it is not {cut_line(text)!r}"
 
 
 def _reads_back(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> bool:
     """Compare by words, because some tokenizers normalise white space and have no line breaks."""
     return UNK in ids or tokenizer.decode(ids).split() == text.split()
-
-
-def _remove_pad_and_eos(ids: Sequence[int]) -> list[int]:
-    return [each for each in ids if each not in (PAD, EOS)]
 
 
 def _name_row(batch: Batch, row: int) -> str:

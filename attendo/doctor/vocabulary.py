@@ -1,4 +1,4 @@
-"""Vocabulary checks: unknown tokens, unused pieces, characters per token, and labels of running text."""
+"""Vocabulary checks: unknown tokens, unused pieces, characters per token."""
 
 import re
 from collections import Counter
@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attendo.data.batch import Batch
 from attendo.data.prepared import PreparedData
-from attendo.doctor.data_sampling import PairBlock, read_blocks, read_pair
+from attendo.doctor.data_sampling import PairBlock, read_blocks
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_share
 from attendo.errors import cut_line
-from attendo.text import BOS, CONTROL_PIECES, PAD, UNK, SentencePiece, Tokenizer
+from attendo.text import CONTROL_PIECES, UNK, SentencePiece, Tokenizer
 
 UNKNOWN_WARNING_SHARE = 0.01
 UNUSED_NOTE_SHARE, UNUSED_WARNING_SHARE = 0.2, 0.5
@@ -20,7 +19,6 @@ MIN_TOKEN_CHARACTERS = 1.2  # mean characters per token
 _DECODED_PAIRS = 200  # pairs decoded per block to count characters
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 SIDES = ("source", "target")
-UNKNOWN_TEXT_WARNING_SHARE = 0.01
 
 
 class VocabularyUse:
@@ -53,16 +51,11 @@ class VocabularyUse:
         for side, name in enumerate(SIDES):
             rates[f"{name}_training"] = int(self._counts[side][UNK]) / max(1, int(self._counts[side].sum()))
             rates[f"{name}_validation"] = validation[side][0]
-        parts = [f"{name.replace('_', ' of ')} {format_share(rate)}" for name, rate in rates.items()]
-        worst = max(rates.values())
-        if not worst:
-            return Finding("unknown tokens", "ok", "none", values=rates)
-        level: Level = "warning" if worst >= UNKNOWN_WARNING_SHARE else "note"
         advice = "raise tokenizer.size, or use tokenizer.kind bpe, which cuts rare words into known pieces"
         examples = [
             example for side, name in enumerate(SIDES) for example in _format_most_common(name, validation[side][1])
         ]
-        return Finding("unknown tokens", level, ", ".join(parts), advice, tuple(examples[:MAX_EXAMPLES]), rates)
+        return _report_unknown(rates, advice, examples)
 
     def _count_unknown_in_validation(self, side: int) -> tuple[float, Counter[str]]:
         """Return the share of unknown tokens, and the unknown words with their counts."""
@@ -140,46 +133,23 @@ def _format_most_common(side: str, unknown: Counter[str]) -> list[str]:
     ]
 
 
-def check_window_shift(batches: Sequence[Batch], data: PreparedData) -> Finding:
-    """Check that labels are the window, and inputs are BOS and the window without its last token."""
-    faults = [fault for batch in batches for fault in _find_window_faults(batch, data)]
-    rows = sum(len(batch.labels) for batch in batches)
-    if not faults:
-        found = f"labels of {rows:,} windows are the text one step ahead"
-        return Finding("shift", "ok", found, values={"rows": rows}, about="network")
-    return Finding(
-        "shift",
-        "fault",
-        f"{len(faults):,} of {rows:,} windows are not the text and the same one step ahead",
-        "the network would learn something else than to go on: mend how batches are made (data/batch.py)",
-        tuple(faults[:MAX_EXAMPLES]),
-        {"rows": rows, "faults": len(faults)},
-        "network",
-    )
-
-
 def check_unknown_tokens(data: PreparedData) -> Finding:
     """Report the share of unknown tokens in training and validation text."""
     parts = {"training": [each.target.ids for each in read_blocks(data)], "validation": [_read_validation_ids(data)]}
     rates = {name: float(np.mean(np.concatenate(ids) == UNK)) for name, ids in parts.items()}
-    found = ", ".join(f"{name} {format_share(rate)}" for name, rate in rates.items())
+    return _report_unknown(
+        rates, "raise tokenizer.size, or use tokenizer.kind bpe or bytes, which can write everything"
+    )
+
+
+def _report_unknown(rates: dict[str, float], advice: str, examples: Sequence[str] = ()) -> Finding:
+    """Report the shares of unknown tokens, by text."""
     worst = max(rates.values())
     if not worst:
         return Finding("unknown tokens", "ok", "none", values=rates)
-    level: Level = "warning" if worst >= UNKNOWN_TEXT_WARNING_SHARE else "note"
-    advice = "raise tokenizer.size, or use tokenizer.kind bpe or bytes, which can write everything"
-    return Finding("unknown tokens", level, found, advice, values=rates)
-
-
-def _find_window_faults(batch: Batch, data: PreparedData) -> Iterator[str]:
-    rows = zip(batch.numbers, batch.target_ids.tolist(), batch.labels.tolist(), strict=True)
-    for number, inputs, labels in rows:
-        _, window = read_pair(data, number)
-        kept = [each for each in labels if each != PAD]
-        if kept != list(window):
-            yield f"window {number + 1:,}: the labels are not that of the prepared data"
-        elif inputs[: len(kept)] != [BOS, *kept[:-1]]:
-            yield f"window {number + 1:,}: the labels {labels[:6]} are not the input {inputs[:6]} one step ahead"
+    level: Level = "warning" if worst >= UNKNOWN_WARNING_SHARE else "note"
+    found = ", ".join(f"{name.replace('_', ' of ')} {format_share(rate)}" for name, rate in rates.items())
+    return Finding("unknown tokens", level, found, advice, tuple(examples[:MAX_EXAMPLES]), rates)
 
 
 def _read_validation_ids(data: PreparedData) -> NDArray[np.int32]:

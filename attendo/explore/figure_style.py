@@ -30,15 +30,6 @@ CHINESE_FONTS = (
 _FALLBACK_FONTS = ("Helvetica Neue", "Arial", *CHINESE_FONTS)
 
 
-def check_picture_file(path: Path, command: str) -> str:
-    """Check that a picture can be drawn to this file, and return its format."""
-    form = path.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise UsageError("unknown_picture_format", path=path)
-    require_matplotlib(command)
-    return form
-
-
 def require_matplotlib(command: str) -> None:
     """Raise a `UsageError` if matplotlib is not installed."""
     try:

@@ -160,10 +160,6 @@ MESSAGES: dict[str, Message] = {
     "run_file_not_found": Message(
         "run file {path} cannot be read: No such file or directory", "无法读取运行设置文件 {path}：没有这个文件或文件夹"
     ),
-    "unknown_curves_format": Message(
-        "{path}: a picture is a .png, .svg or .pdf file, by the end of its name",
-        "{path}：图片须是 .png、.svg 或 .pdf 文件，由文件名的结尾决定",
-    ),
     "all_heads_with_head": Message(
         "--all and --head {heads} exclude each other: all heads are drawn, or those that are named",
         "--all 和 --head {heads} 不能同时使用：要么画所有的头，要么画指定的头",

@@ -142,6 +142,10 @@ MESSAGES: dict[str, Message] = {
         "{path} has no column {column!r}: its first line names {columns}",
         "{path} 没有列 {column!r}：请从第一行的列名中选择：{columns}",
     ),
+    "header_not_csv": Message(
+        "{path} line 1 is not CSV: mend the quotation marks of the header",
+        "{path} 第 1 行不是 CSV：请更正表头中的引号",
+    ),
     "header_not_utf8": Message(
         "{path} line 1 is not UTF-8: convert the file", "{path} 第 1 行不是 UTF-8：请转换文件编码"
     ),

@@ -205,7 +205,6 @@ MESSAGES: dict[str, Message] = {
     "training_job_failed": Message(
         "{job} failed: {reason} (all of it in {log})",
         "{job} 失败：{reason}（完整日志：{log}）",
-        {"reason": {"it said nothing": "没有输出"}},
     ),
     "reproduce_file_not_writable": Message(
         "{path} cannot be written: {reason}; see to it, or name another folder (--out)",

@@ -55,24 +55,25 @@ class Pipeline:
 
     def __call__(self, inputs: Any, *, batch_size: int | None = None, **options: Any) -> list[Any]:
         """Run the task on a text or a list of texts, or on a conversation or a list of conversations."""
-        asked = merge_options(self._defaults, from_hf_options(options, self._task))
-        config = self._check_options(options, asked)
+        call_options = merge_options(self._defaults, from_hf_options(options, self._task))
+        config = self._check_options(options, call_options)
         one, several = self._normalise_inputs(inputs)
         texts = (
             [build_conversation_source(each, self.model, config) for each in several]
             if self._task.takes_messages
             else several
         )
-        results = self._generate(texts, asked, _check_batch_size(batch_size) or self._batch_size)
-        warn_incomplete(results, expects_end=not self._task.continues, limited=not _LENGTH_LIMITS.isdisjoint(asked))
-        pairs = zip(several, results, strict=True)
-        told = [
-            [self._make_record(given, result, each, asked) for each in result.hypotheses] for given, result in pairs
+        results = self._generate(texts, call_options, _check_batch_size(batch_size) or self._batch_size)
+        limited = not _LENGTH_LIMITS.isdisjoint(call_options)
+        warn_incomplete(results, expects_end=not self._task.continues, limited=limited)
+        records = [
+            [self._make_record(given, result, each, call_options) for each in result.hypotheses]
+            for given, result in zip(several, results, strict=True)
         ]
         if one:
-            return told[0]
-        flat = asked.get("n_best", 1) == 1 and not (self._task.continues or self._task.takes_messages)
-        return [records[0] for records in told] if flat else told
+            return records[0]
+        flat = call_options.get("n_best", 1) == 1 and not (self._task.continues or self._task.takes_messages)
+        return [of_text[0] for of_text in records] if flat else records
 
     def _normalise_inputs(self, inputs: Any) -> tuple[bool, list[Any]]:
         """Return whether there is a single input, and the list of inputs."""
@@ -98,28 +99,30 @@ class Pipeline:
     def _generate(self, texts: Sequence[str], call_options: CallOptions, batch_size: int | None) -> list[Result]:
         """Return the results in the order of the texts. At most `batch_size` texts are decoded together."""
         found: dict[int, Result] = {}
-        wishes = GenerateOptions(prefix=call_options.get("prefix", ""), constraints=call_options.get("constraints", ()))
-        prefixes, phrases = wishes.expand_prefixes(len(texts)), wishes.expand_constraints(len(texts))
-        for options, places in self._group_texts(texts, call_options):
-            for first in range(0, len(places), batch_size or len(places)):
-                part = places[first : first + (batch_size or len(places))]
-                of_each: CallOptions = {"prefix": [prefixes[n] for n in part]} if wishes.prefix else {}
-                of_each |= {"constraints": [phrases[n] for n in part]} if wishes.constraints else {}
+        per_text = GenerateOptions(
+            prefix=call_options.get("prefix", ""), constraints=call_options.get("constraints", ())
+        )
+        prefixes, phrases = per_text.expand_prefixes(len(texts)), per_text.expand_constraints(len(texts))
+        for options, numbers in self._group_texts(texts, call_options):
+            for first in range(0, len(numbers), batch_size or len(numbers)):
+                part = numbers[first : first + (batch_size or len(numbers))]
+                of_each: CallOptions = {"prefix": [prefixes[n] for n in part]} if per_text.prefix else {}
+                of_each |= {"constraints": [phrases[n] for n in part]} if per_text.constraints else {}
                 answers = self.model.generate([texts[n] for n in part], **{**options, **of_each})
                 found.update(zip(part, answers, strict=True))
-        return [found[place] for place in range(len(texts))]
+        return [found[number] for number in range(len(texts))]
 
     def _group_texts(self, texts: Sequence[str], call_options: CallOptions) -> Iterator[tuple[CallOptions, list[int]]]:
         """Yield groups of texts with equal options. Limits on new tokens add the prompt length of a continued text."""
-        new = {whole: call_options[name] for name, whole in NEW_TOKEN_OPTIONS.items() if name in call_options}
+        new = {limit: call_options[name] for name, limit in NEW_TOKEN_OPTIONS.items() if name in call_options}
         plain, by_length = _generate_options(call_options), defaultdict[int, list[int]](list)
         if self._task.reads_full_text:
             plain.setdefault("split", False)
         own = self.model.prepare_call(texts).source_tokens if new and self._task.continues else [0] * len(texts)
-        for place, tokens in enumerate(own):
-            by_length[tokens].append(place)
-        for tokens, places in by_length.items():
-            yield {**plain, **{name: tokens + count for name, count in new.items()}}, places
+        for number, tokens in enumerate(own):
+            by_length[tokens].append(number)
+        for tokens, numbers in by_length.items():
+            yield {**plain, **{name: tokens + count for name, count in new.items()}}, numbers
 
     def _make_record(self, given: Any, result: Result, hypothesis: Hypothesis, call_options: CallOptions) -> Record:
         text = (
@@ -127,11 +130,11 @@ class Pipeline:
             if self._task.continues
             else hypothesis.text
         )
-        whole = append_response(given, text) if self._task.takes_messages else text
-        told = {"sentences": len(result.sentences)} if result.joined else {}
+        content = append_response(given, text) if self._task.takes_messages else text
+        sentences = {"sentences": len(result.sentences)} if result.joined else {}
         return {
-            self._task.key: whole,
-            **told,
+            self._task.key: content,
+            **sentences,
             **find_shortcomings(result, hypothesis, expects_end=not self._task.continues),
         }
 
@@ -173,13 +176,13 @@ def pipeline(
     with -1 for the CPU. At most `batch_size` texts are decoded together. `defaults` are options of
     `TextModel.generate` or equivalent transformers options. A call may override them.
     """
-    asked = parse_task(task)
+    parsed_task = parse_task(task)
     if isinstance(model, TextModel):
         _check_device(model, device)
-        return Pipeline(asked, model, batch_size, defaults)
+        return Pipeline(parsed_task, model, batch_size, defaults)
     if not isinstance(model, str | Path):
         raise UsageError("invalid_pipeline_model", value=shorten(model))
-    return Pipeline(asked, load(model, _device_name(device)), batch_size, defaults)
+    return Pipeline(parsed_task, load(model, _device_name(device)), batch_size, defaults)
 
 
 def _device_name(device: Device | None) -> str:
@@ -230,14 +233,14 @@ class IncompleteWarning(UserWarning):
 
 def find_shortcomings(result: Result, hypothesis: Hypothesis, expects_end: bool) -> dict[str, Any]:
     """Return the incomplete parts by the names of `attendo generate --json`. `expects_end`: report cut outputs."""
-    told = {
+    shortcomings = {
         "unknown": list(result.unknown),
         "source_left_out": result.source_left_out,
         "unsplit": result.unsplit,
         "cut": hypothesis.cut and expects_end,
         "constraints": [] if all(hypothesis.constraints) else list(hypothesis.constraints),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in shortcomings.items() if value}
 
 
 def warn_incomplete(results: Sequence[Result], expects_end: bool, limited: bool) -> None:

@@ -22,10 +22,12 @@ def list_training_files(data: DataConfig) -> NamedFiles:
 
 def list_test_files(config: RunConfig) -> NamedFiles:
     """Return the test files of a recipe."""
-    nowhere = config.replace(data=config.data.replace(folder=None))
-    return _map_names_to_paths(
-        *([path for each in list_test_corpora(of) for path in _corpus_paths(each)] for of in (nowhere, config))
+    without_folder = config.replace(data=config.data.replace(folder=None))
+    names, paths = (
+        [path for corpus in list_test_corpora(each) for path in _corpus_paths(corpus)]
+        for each in (without_folder, config)
     )
+    return _map_names_to_paths(names, paths)
 
 
 def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:

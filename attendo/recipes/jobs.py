@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -11,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attendo.errors import AttendoError
+from attendo.runs.commands import last_line, make_command
 
 _POLL_SECONDS = 0.2  # poll interval
-_THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,11 @@ def run_jobs(
 
 def _start(job: TrainingJob, max_parallel: int) -> _RunningJob:
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    threads = {
-        _THREADS_VARIABLE: str(max(1, (os.cpu_count() or 1) // max_parallel))
-    }  # more threads would contend for the cores
+    # More threads would contend for the cores.
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // max_parallel))}
     with job.log.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "attendo", *job.arguments],  # -P: do not import from the working folder
+            make_command(*job.arguments),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -95,10 +93,9 @@ def _start(job: TrainingJob, max_parallel: int) -> _RunningJob:
 
 def _finish_job(running: _RunningJob) -> TrainingJobFinished:
     if code := running.process.returncode:
-        lines = running.job.log.read_text("utf-8", "replace").strip().splitlines()
-        last = lines[-1].removeprefix("attendo: ") if lines else "it said nothing"
-        exit_code = code if code > 0 else 1
-        raise JobError("training_job_failed", exit_code, job=running.job.name, reason=last, log=running.job.log)
+        log = running.job.log
+        reason = last_line(log.read_text("utf-8", "replace"), code)
+        raise JobError("training_job_failed", max(code, 1), job=running.job.name, reason=reason, log=log)
     return TrainingJobFinished(running.job, time.monotonic() - running.started_at)
 
 

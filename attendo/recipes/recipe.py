@@ -100,9 +100,9 @@ class Recipe:
         """Return the data folder: the given one, or its subfolder with the name of the data set."""
         if given is None and "folder" in self.values["data"]:
             return None
-        place = given or DEFAULT_DATA_FOLDER
-        named = place / (self.criteria.dataset or "")
-        return named if named.is_dir() else place
+        folder = given or DEFAULT_DATA_FOLDER
+        named = folder / (self.criteria.dataset or "")
+        return named if named.is_dir() else folder
 
     def check_files(self, folder: Path | None) -> None:
         """Check that all files of all variants exist and the tests are complete, before hours of training."""

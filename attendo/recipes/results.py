@@ -90,9 +90,9 @@ class RecipeOutcome:
 def make_outcome(recipe: Recipe, runs: Sequence[PlannedRun], scores: Sequence[RecipeScore]) -> RecipeOutcome:
     """Group scores in the order of the recipe's tests."""
     tests = {(test.name, test.metric): test for test in recipe.criteria.test}
-    whole = recipe.expected_scope is None
+    is_complete = recipe.expected_scope is None
     rows = [
-        RecipeTestResult(test, tuple(each for each in scores if (each.test.name, each.test.metric) == key), whole)
+        RecipeTestResult(test, tuple(each for each in scores if (each.test.name, each.test.metric) == key), is_complete)
         for key, test in tests.items()
     ]
     return RecipeOutcome(recipe, tuple(runs), tuple(rows))
@@ -122,7 +122,7 @@ def write_results(
         "scoring_seconds": round(seconds, 1),
         "training_seconds": round(sum(run["training_seconds"] for run in runs), 1),
         "decoding": judged.decoding,
-        "data": None if (place := configs[0].data.folder) is None else str(place),
+        "data": None if (data_folder := configs[0].data.folder) is None else str(data_folder),
         "tested_on": {
             name: value for config in configs for name, value in compute_checksums(list_test_files(config)).items()
         },

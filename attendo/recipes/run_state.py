@@ -11,6 +11,7 @@ from attendo.model_files import format_json, read_json
 from attendo.recipes.files import write_text_file
 from attendo.runs.config import RunConfig, list_differences, load_run_config, make_paths_absolute
 from attendo.runs.recipe_config import Expectation
+from attendo.runs.run_folder import is_run_begun
 
 RunState = Literal["new", "begun", "complete"]
 Checksums = Mapping[str, str]  # SHA-256 of the training files, by their names in the run file
@@ -20,8 +21,7 @@ TEXTS_FILE = "texts.json"
 
 def read_run_state(folder: Path, config: RunConfig, checksums: Checksums) -> RunState:
     """Return whether the run is new, begun or complete. Raise `UsageError` if the folder has a different run."""
-    begun = any((folder / name).exists() for name in ("data", "checkpoints", "model"))
-    if not (begun and (folder / "run.toml").is_file()):
+    if not is_run_begun(folder):
         return "new"
     stored = load_run_config(folder)
     if other := list_differences(_comparable_config(stored), _comparable_config(config)):
@@ -55,10 +55,10 @@ def read_validation_loss(folder: Path, test: Expectation, config: RunConfig) -> 
     """Return the validation loss of the weights in the model folder, in nats per token."""
     (history,) = read_histories([folder])
     step = _read_scores(folder).get("best_step") if config.train.final == "best" else history.steps[-1]
-    for place, validated in enumerate(history.validation_steps):
+    for validated, loss in zip(history.validation_steps, history.scores["valid_loss"], strict=True):
         if validated == step:
-            return float(history.scores["valid_loss"][place])
-    raise ModelError("model_validation_missing", path=folder / "metrics.jsonl", test=test.name, metric=test.metric)
+            return float(loss)
+    raise ModelError("model_validation_missing", path=folder / METRICS_FILE, test=test.name, metric=test.metric)
 
 
 def _check_text_unchanged(folder: Path, data_folders: tuple[Path | None, Path | None], checksums: Checksums) -> None:
@@ -68,7 +68,7 @@ def _check_text_unchanged(folder: Path, data_folders: tuple[Path | None, Path | 
         return
     for name in checksums:
         if before.get(name) != checksums[name]:
-            then, now = ((place or Path()) / name for place in data_folders)
+            then, now = ((data_folder or Path()) / name for data_folder in data_folders)
             raise UsageError(
                 "training_text_changed",
                 folder=folder,
@@ -88,8 +88,8 @@ def _is_complete(folder: Path, steps: int) -> bool:
 def _has_stopped_early(folder: Path, step: int) -> bool:
     read_histories([folder])  # raises an error for a damaged line; the last one may be truncated
     with (folder / METRICS_FILE).open("rb") as lines:
-        told = [json.loads(line) for line in lines if line.startswith(b'{"kind": "stopped"') and line.endswith(b"\n")]
-    return any(report["step"] == step for report in told)
+        ends = [json.loads(line) for line in lines if line.startswith(b'{"kind": "stopped"') and line.endswith(b"\n")]
+    return any(report["step"] == step for report in ends)
 
 
 def _read_scores(folder: Path) -> dict[str, Any]:
@@ -117,6 +117,6 @@ def _comparable_config(config: RunConfig) -> RunConfig:
     Data sets may be moved. Smaller batches with more accumulation give the same update size.
     """
     config = make_paths_absolute(config)
-    train, together = config.train, config.train.batch_tokens * config.train.accumulate
-    alike = train.replace(batch_tokens=together, accumulate=1)
-    return config.replace(data=config.data.replace(folder=None), train=alike)
+    train = config.train
+    train = train.replace(batch_tokens=train.batch_tokens * train.accumulate, accumulate=1)
+    return config.replace(data=config.data.replace(folder=None), train=train)

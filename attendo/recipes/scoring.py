@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attendo.data.bucketing import split_by_length
 from attendo.data.prepared import open_prepared
 from attendo.errors import AttendoError
 from attendo.metrics import PERPLEXITIES, Score, compute_likelihoods, perplexity, score
@@ -74,13 +75,9 @@ def score_tests(
                 yield from _decode_and_score(load(run.folder / "model", device), config, run.folder, alone)
         if recipe.criteria.ensemble and len(own) > 1:
             # Load the models again: a model that has generated keeps its CUDA graphs, gigabytes on a GPU.
-            place, name = own[0].folder.parent, ENSEMBLE if variant is None else f"{variant}, {ENSEMBLE}"
-            yield from _decode_and_score(_load_ensemble(own, device), config, place, (variant, ENSEMBLE, name))
-
-
-def _load_ensemble(runs: Sequence[PlannedRun], device: str) -> TextModel:
-    first, *others = (load(run.folder / "model", device) for run in runs)
-    return first.ensemble(others)
+            first, *others = (load(run.folder / "model", device) for run in own)
+            labels = (variant, ENSEMBLE, ENSEMBLE if variant is None else f"{variant}, {ENSEMBLE}")
+            yield from _decode_and_score(first.ensemble(others), config, own[0].folder.parent, labels)
 
 
 def _validation_scores(run: PlannedRun, config: RunConfig) -> Iterator[RecipeScore]:
@@ -98,7 +95,7 @@ def _decode_and_score(
 ) -> Iterator[ScoringStarted | TruncatedOutputs | OutputsNotSaved | RecipeScore]:
     """Decode each text once and score its tests. `labels` are the variant, the model label and a display name."""
     assert config.reproduce is not None, "recipes have it"
-    variant, who, name = labels
+    variant, model_label, name = labels
     for text, part, tests in _list_texts(config):
         yield ScoringStarted(text, name)
         pairs = _read_pairs(tests[0] if part is None else tests[0].for_part(part), config, folder)
@@ -113,7 +110,7 @@ def _decode_and_score(
                     yield from _save_outputs(outputs, folder / "tests" / f"{text}.txt")
                     yield from [TruncatedOutputs(text, name, cut, len(pairs))] if cut else []
                 value = score(test.metric, outputs, references)
-            yield RecipeScore(test, part or variant, who, value, len(pairs), cut)
+            yield RecipeScore(test, part or variant, model_label, value, len(pairs), cut)
 
 
 def _list_texts(config: RunConfig) -> Iterator[tuple[str, str | None, list[Expectation]]]:
@@ -140,13 +137,11 @@ def _read_pairs(test: Expectation, config: RunConfig, run_folder: Path) -> list[
 
 
 def _generate_outputs(model: TextModel, sources: Sequence[str], options: dict[str, Any]) -> tuple[list[str], int]:
-    """Return outputs in source order, and the number of truncated ones. Sorting by length reduces padding."""
-    order = sorted(range(len(sources)), key=lambda place: len(sources[place]))
+    """Return outputs in source order, and the number of truncated ones."""
     texts, cut = [""] * len(sources), 0
-    for first in range(0, len(order), _CHUNK_TEXTS):
-        group = order[first : first + _CHUNK_TEXTS]
-        for place, result in zip(group, model.generate([sources[each] for each in group], **options), strict=True):
-            texts[place] = result.text
+    for group in split_by_length(sources, _CHUNK_TEXTS):
+        for number, result in zip(group, model.generate([sources[each] for each in group], **options), strict=True):
+            texts[number] = result.text
             cut += result.cut
     return texts, cut
 

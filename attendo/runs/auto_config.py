@@ -6,7 +6,7 @@ Settings that are given do not change.
 import importlib.util
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -89,8 +89,8 @@ def apply_choices(given: Mapping[str, Any], choices: Iterable[SettingChoice]) ->
     values = {name: dict(value) if isinstance(value, Mapping) else value for name, value in given.items()}
     for choice in choices:
         section, _, name = choice.name.rpartition(".")
-        place = values.setdefault(section, {}) if section else values
-        place[name] = choice.value
+        table = values.setdefault(section, {}) if section else values
+        table[name] = choice.value
     return values
 
 
@@ -143,22 +143,34 @@ def _choose_for_lm_text(given: Mapping[str, Any], stats: DataStats) -> Iterable[
 
 def _choose_lm_training(given: Mapping[str, Any], tokens: int) -> Iterable[SettingChoice]:
     about = f"about {tokens:,} tokens"
-    budget = 2 ** round(math.log2(min(max(16 * tokens**0.5, 1024), 32_768)))
-    yield SettingChoice("train.batch_tokens", budget, about)
     at_a_million, most = (5, 10) if _is_given(given, "start_from") else (80, 100)
     epochs = min(max(round(at_a_million * (1_000_000 / max(tokens, 1)) ** 0.5), 3), most)
-    in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
-    steps = _round_to_two_digits(min(max(epochs * tokens / in_use, 300), 200_000))
-    yield SettingChoice("train.steps", steps, f"{epochs} epochs of {about}")
-    steps = _get(given, "train.steps", steps)
-    yield SettingChoice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
+    budget = 2 ** round(math.log2(min(max(16 * tokens**0.5, 1024), 32_768)))
+    steps = yield from _choose_steps(given, tokens, about, epochs, budget)
     warmup = _round_to_two_digits(max(min(steps / 20, 2000), min(30, steps / 3)))
     yield SettingChoice("train.warmup", warmup, "a twentieth of the steps, 30 to 2,000")
     yield SettingChoice("train.label_smoothing", 0.0, "the probability of the text is what counts")
-    every = _round_to_two_digits(max(steps / 20, 25))
-    yield SettingChoice("train.validate_every", every, "20 times over the run, 25 steps apart at least")
+    yield from _choose_validation(given, steps, 20)
+
+
+def _choose_steps(
+    given: Mapping[str, Any], tokens: int, about: str, epochs: int, budget: int
+) -> Generator[SettingChoice, None, int]:
+    """Choose the batch size, the steps and the schedule. Return the steps of the run."""
+    yield SettingChoice("train.batch_tokens", budget, about)
+    in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
+    steps = _round_to_two_digits(min(max(epochs * tokens / in_use, 300), 200_000))
+    yield SettingChoice("train.steps", steps, f"{epochs} epochs of {about}")
+    yield SettingChoice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
+    return int(_get(given, "train.steps", steps))
+
+
+def _choose_validation(given: Mapping[str, Any], steps: int, times: int) -> Iterable[SettingChoice]:
+    every = _round_to_two_digits(max(steps / times, 25))
+    yield SettingChoice("train.validate_every", every, f"{times} times over the run, 25 steps apart at least")
     yield SettingChoice("train.save_every", every, "with every validation")
-    yield _choose_patience(steps, _get(given, "train.validate_every", every))
+    validations = max(5, math.ceil(steps / 3 / _get(given, "train.validate_every", every)))
+    yield SettingChoice("train.patience", validations, f"stops after {validations} validations without a better one")
 
 
 def _choose_network(stats: DataStats) -> Iterable[SettingChoice]:
@@ -169,27 +181,14 @@ def _choose_network(stats: DataStats) -> Iterable[SettingChoice]:
 
 def _choose_training(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
     tokens = f"about {stats.tokens:,} target tokens"
-    budget = 2 ** round(math.log2(min(max(5.5 * stats.tokens**0.5, 512), 32_768)))
-    yield SettingChoice("train.batch_tokens", budget, tokens)
     at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, _MAX_EPOCHS)
     epochs = min(max(round(at_10_000 * (10_000 / max(stats.pairs, 1)) ** 0.5), 3), most)
-    in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
-    steps = _round_to_two_digits(min(max(epochs * stats.tokens / in_use, 300), 200_000))
-    yield SettingChoice("train.steps", steps, f"{epochs} epochs of {tokens}")
-    steps = _get(given, "train.steps", steps)
-    yield SettingChoice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
+    budget = 2 ** round(math.log2(min(max(5.5 * stats.tokens**0.5, 512), 32_768)))
+    steps = yield from _choose_steps(given, stats.tokens, tokens, epochs, budget)
     warmup = _round_to_two_digits(max(min(steps / 10, 4000), min(30, steps / 3)))
     yield SettingChoice("train.warmup", warmup, "a tenth of the steps, 30 to 4,000 of them")
-    every = _round_to_two_digits(max(steps / 30, 25))
-    yield SettingChoice("train.validate_every", every, "30 times over the run, 25 steps apart at least")
-    yield SettingChoice("train.save_every", every, "with every validation")
-    yield _choose_patience(steps, _get(given, "train.validate_every", every))
+    yield from _choose_validation(given, steps, 30)
     yield from _choose_metrics(given)
-
-
-def _choose_patience(steps: int, validate_every: int) -> SettingChoice:
-    validations = max(5, math.ceil(steps / 3 / validate_every))
-    return SettingChoice("train.patience", validations, f"stops after {validations} validations without a better one")
 
 
 def _choose_metrics(given: Mapping[str, Any]) -> Iterable[SettingChoice]:
@@ -237,9 +236,9 @@ def _is_given(given: Mapping[str, Any], name: str) -> bool:
 
 
 def _get(given: Mapping[str, Any], name: str, default: Any) -> Any:
-    place: Any = given
+    value: Any = given
     for part in name.split("."):
-        if not isinstance(place, Mapping) or part not in place:
+        if not isinstance(value, Mapping) or part not in value:
             return default
-        place = place[part]
-    return place
+        value = value[part]
+    return value

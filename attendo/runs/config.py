@@ -164,11 +164,11 @@ def infer_model_card(config: RunConfig, text: DataConfig | None = None) -> Model
         return ModelCard(task="generation")
     if turns := {each.context_turns for each in text.training if each.turns_field is not None}:
         return ModelCard(task="conversation", context_turns=max(turns))
-    told = {
+    cards = {
         ModelCard() if each.source is None or each.target is None else infer_from_file_names(each.source, each.target)
         for each in text.training
     }
-    return told.pop() if len(told) == 1 else ModelCard()
+    return cards.pop() if len(cards) == 1 else ModelCard()
 
 
 def read_run_file(path: Path, included_from: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -176,13 +176,13 @@ def read_run_file(path: Path, included_from: tuple[Path, ...] = ()) -> dict[str,
 
     Paths of data files are relative to the working folder. `included_from` holds the files that include this one.
     """
-    of = f", the base of {included_from[-1]}," if included_from else ""
+    origin = f", the base of {included_from[-1]}," if included_from else ""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UsageError("run_file_not_readable", path=path, origin=of, reason=error.strerror) from None
+        raise UsageError("run_file_not_readable", path=path, origin=origin, reason=error.strerror) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError("run_file_not_toml", path=path, origin=of, reason=error) from None
+        raise UsageError("run_file_not_toml", path=path, origin=origin, reason=error) from None
     base = values.pop("base", None)
     if base is None:
         return values
@@ -230,12 +230,12 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
         if not equals or not key:
             raise UsageError("set_option_without_value", change=change)
         *sections, name = key.strip().split(".")
-        place = values
+        table = values
         for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
+            table = table.setdefault(section, {})
+            if not isinstance(table, dict):
                 raise UsageError("set_option_not_section", change=change, name=section)
-        place[name] = _parse_toml_value(text.strip())
+        table[name] = _parse_toml_value(text.strip())
     return values
 
 

@@ -202,10 +202,6 @@ def _format_number(limit: float) -> str:
     return f"{int(limit):,}" if abs(limit) >= 1000 else f"{limit:g}"
 
 
-if __name__ == "__main__":
-    PAGE.write_text(make_reference(), "utf-8")
-
-
 def format_resolved_config(config: RunConfig, text: DataConfig) -> str:
     """Format a run file that reproduces the run. `text` holds the settings that its data is or was prepared with.
 
@@ -230,8 +226,8 @@ def format_resolved_config(config: RunConfig, text: DataConfig) -> str:
 
 
 def _resolve_generation(config: RunConfig, derived_from_data: set[str]) -> dict[str, Any]:
-    whole = GenerationConfig(**config.generation).model_dump(mode="json")
-    return {name: value for name, value in whole.items() if name in config.generation or name not in derived_from_data}
+    settings, given = GenerationConfig(**config.generation).model_dump(mode="json"), config.generation
+    return {name: value for name, value in settings.items() if name in given or name not in derived_from_data}
 
 
 def _derived_settings(config: RunConfig, text: DataConfig) -> Tables:
@@ -254,3 +250,7 @@ def _derived_settings(config: RunConfig, text: DataConfig) -> Tables:
         table: {name: value for name, value in values.items() if name not in given.get(table, {})}
         for table, values in tables.items()
     }
+
+
+if __name__ == "__main__":
+    PAGE.write_text(make_reference(), "utf-8")

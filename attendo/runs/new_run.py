@@ -84,12 +84,12 @@ def describe_files(data: DataConfig) -> list[str]:
 
     if not as_tuple(data.file):
         return []
-    told = []
+    lines = []
     for corpus in data.training:
         first = next((row for row in read_rows(corpus) if row.fault is None), None)
         pair = "" if first is None else f"; the first pair is {shorten(first.source, 40)} → {shorten(first.target, 40)}"
-        told.append(f"{corpus.name}: {describe_fields(corpus)}{pair}")
-    return told
+        lines.append(f"{corpus.name}: {describe_fields(corpus)}{pair}")
+    return lines
 
 
 def _choose_open_settings(config: RunConfig, preset: str, stats: DataStats) -> list[SettingChoice]:

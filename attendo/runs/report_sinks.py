@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attendo import atomic_files
 from attendo.errors import AttendoError, UsageError
+from attendo.explore.curves import METRICS_FILE
+from attendo.runs.run_folder import SKIPPED_FILE
 from attendo.train.loop import Report, Saved, Skipped, Step, Validation
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-METRICS_FILE = "metrics.jsonl"
 MAX_QUEUED_LINES = 10_000  # lines buffered while the disk is full; then the oldest are dropped
-SKIPPED_FILE = "skipped.jsonl"
 
 
 @runtime_checkable
@@ -111,15 +111,9 @@ class SampleFile:
     def write(self, report: Report) -> None:
         if not isinstance(report, Validation) or not report.samples:
             return
-        path = self._folder / f"step-{report.step:08d}.txt"
-        try:
-            self._folder.mkdir(exist_ok=True)
-            # The output of an untrained model may contain invalid UTF-8.
-            atomic_files.replace_file(path, _format_samples(report).encode(errors="backslashreplace"))
-        except OSError as error:
-            self.fault = f"{path}: {error.strerror}"
-        else:
-            self.fault = None
+        # The output of an untrained model may contain invalid UTF-8.
+        content = _format_samples(report).encode(errors="backslashreplace")
+        self.fault = _write_file(self._folder / f"step-{report.step:08d}.txt", content, make_folder=True)
 
     def close(self) -> None:
         pass
@@ -235,9 +229,15 @@ class SkippedStepsFile:
 
     def _write(self) -> None:
         content = "".join(json.dumps(asdict(each)) + "\n" for each in self._steps.values())
-        try:
-            atomic_files.replace_file(self._path, content.encode())
-        except OSError as error:
-            self.fault = f"{self._path}: {error.strerror}"
-        else:
-            self.fault = None
+        self.fault = _write_file(self._path, content.encode())
+
+
+def _write_file(path: Path, content: bytes, make_folder: bool = False) -> str | None:
+    """Write or replace a file. Return the fault if that fails."""
+    try:
+        if make_folder:
+            path.parent.mkdir(exist_ok=True)
+        atomic_files.replace_file(path, content)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return None

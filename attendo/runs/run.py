@@ -81,8 +81,8 @@ class Run:
             with run._lock_folder():
                 check_free(folder, overwrite)
                 threads = None if run._is_thread_count_open else torch.get_num_threads()
-                told = json.dumps(describe_environment(run.config, device, run.world, threads), indent=2)
-                init_run_folder(folder, to_toml(run.config).encode(), f"{told}\n".encode())
+                environment = json.dumps(describe_environment(run.config, device, run.world, threads), indent=2)
+                init_run_folder(folder, to_toml(run.config).encode(), f"{environment}\n".encode())
         run.world.barrier()
         return run
 
@@ -98,8 +98,8 @@ class Run:
         run._has_overrides = config is not None
         if run.world.is_main:
             with run._lock_folder():
-                for place in (run.checkpoints.folder, folder, folder / "validation"):
-                    atomic_files.remove_leftovers(place)
+                for written_folder in (run.checkpoints.folder, folder, folder / "validation"):
+                    atomic_files.remove_leftovers(written_folder)
                 atomic_files.remove_backup(folder / "model")
         run.world.barrier()
         return run
@@ -137,8 +137,8 @@ class Run:
     def _check_data_settings(self) -> None:
         if self.config.data.prepared is not None or self.config.start_from is not None:
             return
-        meant = settings_hash(self.config.data, self.config.tokenizer, self.config.seed)
-        if self.data.settings_hash != meant:
+        expected = settings_hash(self.config.data, self.config.tokenizer, self.config.seed)
+        if self.data.settings_hash != expected:
             raise UsageError("prepared_settings_differ", folder=self.data_folder)
 
     def build(self) -> None:
@@ -148,7 +148,7 @@ class Run:
         stored = initial_model(self.config, self.data)
         stored.network.to(self.device)
         self.model = TextModel(stored)
-        learner = Updater(self.model.network, self.config.train, self.world)
+        updater = Updater(self.model.network, self.config.train, self.world)
         prefixes = encode_prefixes(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
         settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, prefixes, self.config.train.sort_within)
@@ -156,16 +156,16 @@ class Run:
         validate = Validator(
             self.model,
             self.data.valid,
-            learner,
+            updater,
             old,
             self._make_valid_windows(),
             lambda: self.stop_requested(),
             self.user_metrics,
         )
         found = self.checkpoints.load_newest()
-        self._set_threads(learner, None if found is None else found.snapshot.facts["threads"])
+        self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)
-        self.trainer = Trainer(learner, stream, validate, self.checkpoints, now)
+        self.trainer = Trainer(updater, stream, validate, self.checkpoints, now)
         if found is not None:
             self.warnings += [f"passed over: {reason}" for reason in found.skipped_reasons]
             self._compare_facts(found.snapshot.facts, now)
@@ -215,8 +215,8 @@ class Run:
     @property
     def faults(self) -> dict[str, str]:
         """Write errors other than those of checkpoints, by name, while they last. Training continues."""
-        told = {type(sink).__name__: getattr(sink, "fault", None) for sink in self.sinks}
-        return {name: fault for name, fault in {**told, "model": self._model_fault}.items() if fault}
+        faults = {type(sink).__name__: getattr(sink, "fault", None) for sink in self.sinks}
+        return {name: fault for name, fault in {**faults, "model": self._model_fault}.items() if fault}
 
     def train(self, stop_at: int | None = None) -> Iterator[Report]:
         """Train and pass every report to the sinks first. Steps up to `stop_at` are reported."""
@@ -259,17 +259,17 @@ class Run:
         return folder
 
     def _load_final_weights(self) -> None:
-        standing, choice = self.trainer.state, self.config.train
-        found = load_final_weights(choice, self.checkpoints, standing.best_step, self.folder / "model", self.device)
+        state, config = self.trainer.state, self.config.train
+        found = load_final_weights(config, self.checkpoints, state.best_step, self.folder / "model", self.device)
         self._model_fault = found.fault or self._model_fault
         if found.weights is None:
             return  # the network has the last weights
         load_weights(self.model.network, found.weights)
 
     def _write_model(self) -> None:
-        standing, best = self.trainer.state, self.config.train.best
-        if standing.best is not None:
-            scores = {"step": self.trainer.step, "best_step": standing.best_step, f"valid_{best}": standing.best}
+        state, best = self.trainer.state, self.config.train.best
+        if state.best is not None:
+            scores = {"step": self.trainer.step, "best_step": state.best_step, f"valid_{best}": state.best}
             self.model.scores.update(scores)
         self.model.save(self.folder / "model")
 
@@ -328,10 +328,10 @@ def oom_advice(train: TrainConfig, folder: Path, world_size: int) -> Iterator[No
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             smaller, more = max(1, train.batch_tokens // 2), train.accumulate * 2
-            together = "" if world_size == 1 else f"with {world_size} processes again, "
+            processes = "" if world_size == 1 else f"with {world_size} processes again, "
             error.add_note(
                 f"batches of {train.batch_tokens:,} tokens are too much here; what was saved stays, go on with half of "
-                f"them: {together}attendo train --resume {quote(str(folder))} --override "
+                f"them: {processes}attendo train --resume {quote(str(folder))} --override "
                 f"--set train.batch_tokens={smaller} --set train.accumulate={more}"
             )
         raise

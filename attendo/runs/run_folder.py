@@ -9,12 +9,14 @@ import torch
 
 from attendo import __version__, atomic_files
 from attendo.errors import UsageError
+from attendo.explore.curves import METRICS_FILE
 from attendo.model_files import json_sha256
 from attendo.runs.config import RunConfig, resolve_config
 from attendo.train.distributed import Distributed
 
 _RESULT_FOLDERS = ("data", "checkpoints", "model")
-_RUN_FILES = ("run.toml", *_RESULT_FOLDERS, "validation", "metrics.jsonl", "skipped.jsonl")
+SKIPPED_FILE = "skipped.jsonl"
+_RUN_FILES = ("run.toml", *_RESULT_FOLDERS, "validation", METRICS_FILE, SKIPPED_FILE)
 MACHINE_FACTS = ("torch", "threads", "world_size", "device")
 
 
@@ -23,12 +25,16 @@ def check_free(folder: Path, overwrite: bool = False) -> None:
 
     A path that cannot be a folder is rejected too, before any text is read.
     """
-    begun = (folder / "run.toml").exists() and any((folder / name).exists() for name in _RESULT_FOLDERS)
-    if begun and not overwrite:
+    if not overwrite and is_run_begun(folder):
         raise UsageError("run_folder_in_use", folder=folder)
-    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    if there.exists() and not there.is_dir():
-        raise UsageError("run_folder_path_is_file", folder=folder, file=there)
+    existing = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    if existing.exists() and not existing.is_dir():
+        raise UsageError("run_folder_path_is_file", folder=folder, file=existing)
+
+
+def is_run_begun(folder: Path) -> bool:
+    """Return whether the folder contains a run with data. A run without data may be begun again."""
+    return (folder / "run.toml").is_file() and any((folder / name).exists() for name in _RESULT_FOLDERS)
 
 
 def make_folder(folder: Path) -> None:

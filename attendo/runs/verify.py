@@ -199,16 +199,16 @@ def _run_engine(
     engine: Engine, requests: Sequence[DecodeRequest], strategy: Strategy, batch_size: int = _NO_LIMIT
 ) -> HypothesesByRequest:
     groups = [requests[first : first + batch_size] for first in range(0, len(requests), min(batch_size, len(requests)))]
-    told = (answers for group in groups for answers in engine.generate(group, strategy, RULES))
-    return {request.request_id: _to_hypotheses(found) for answers in told for request, found in answers.split()}
+    results = (result for group in groups for result in engine.generate(group, strategy, RULES))
+    return {request.request_id: _to_hypotheses(found) for result in results for request, found in result.split()}
 
 
 def _to_hypotheses(hypotheses: Frontier) -> list[ComparedHypothesis]:
     """Convert rows to hypotheses. A beam may find fewer hypotheses than it has rows."""
     ids = [tuple(each for each in row[1:] if each != PAD) for row in hypotheses.ids.tolist()]
     scores = Ranking().score(hypotheses).tolist()
-    told = map(ComparedHypothesis, ids, hypotheses.log_probability.tolist(), scores)
-    return [row for row in told if row.log_probability != NEG_INF]
+    rows = map(ComparedHypothesis, ids, hypotheses.log_probability.tolist(), scores)
+    return [row for row in rows if row.log_probability != NEG_INF]
 
 
 def _compare_paths(
@@ -234,8 +234,8 @@ def _compare_scores(
         if network.decoder_only:
             batch = collate_windows(RaggedArray.from_lists([row.ids for row in rows])).to(device)
         else:
-            said = ([each for each in row.ids if each != EOS] for row in rows)
-            batch = collate([Example(request.source, ids) for ids in said]).to(device)
+            targets = ([each for each in row.ids if each != EOS] for row in rows)
+            batch = collate([Example(request.source, ids) for ids in targets]).to(device)
         logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
         read = logits.float().log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
         for row, of_tokens in zip(rows, read, strict=True):

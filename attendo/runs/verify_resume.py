@@ -5,8 +5,6 @@ a new process. The results are compared bit for bit.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attendo.errors import AttendoError, UsageError
+from attendo.errors import UsageError
+from attendo.explore.curves import METRICS_FILE
+from attendo.runs.commands import run_attendo
 from attendo.runs.config import RunConfig, to_toml
 from attendo.train.checkpoint import Checkpoints
 
@@ -69,16 +69,16 @@ class ResumeVerification:
     def run(self, folder: Path) -> Iterator[TrialStep | ResumeComparison]:
         run_file = folder / "trial.toml"
         run_file.write_text(to_toml(self.config), "utf-8")
-        whole, stopped = folder / "whole", folder / "stopped"
+        uninterrupted, resumed = folder / "whole", folder / "stopped"
         yield TrialStep(f"training {self.steps} steps")
-        self._train([str(run_file), "--out", str(whole)], self.steps)
+        self._train([str(run_file), "--out", str(uninterrupted)], self.steps)
         for number, stop in enumerate(self.stops):
             yield TrialStep(f"training {'again ' if number == 0 else ''}up to step {stop}, where it is stopped")
-            begin = [str(run_file), "--out", str(stopped), *_threads_option(whole)]
-            self._train(["--resume", str(stopped)] if number else begin, stop)
+            begin = [str(run_file), "--out", str(resumed), *_threads_option(uninterrupted)]
+            self._train(["--resume", str(resumed)] if number else begin, stop)
         yield TrialStep(f"training up to step {self.steps}")
-        self._train(["--resume", str(stopped)], self.steps)
-        yield from compare_runs(whole, stopped, self.steps)
+        self._train(["--resume", str(resumed)], self.steps)
+        yield from compare_runs(uninterrupted, resumed, self.steps)
 
     def _train(self, arguments: list[str], stop_at: int) -> None:
         self._run_command(["train", *arguments, "--stop-at", str(stop_at), "--device", self._device])
@@ -129,26 +129,10 @@ def suggest_fix(config: RunConfig, device: str) -> str:
     return "with these settings that must not be: it is a fault of attendo, please report it with the settings"
 
 
-def run_attendo(arguments: Sequence[str]) -> None:
-    """Run a command in a new process. If it fails, raise its last line with its exit code."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "attendo", *arguments],  # -P: do not import from the working folder
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        error = AttendoError("attendo_command_failed", command=arguments[0], reason=said[-1].removeprefix("attendo: "))
-        error.exit_code = done.returncode if done.returncode > 0 else 1
-        raise error
-
-
 def _read_metrics(folder: Path) -> dict[str, Any]:
     """Return the numbers of metrics.jsonl that must be equal, by report kind, step and field."""
     found = {}
-    for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines():
+    for line in (folder / METRICS_FILE).read_text("utf-8").splitlines():
         report = json.loads(line)
         for name in ("loss", "norm", "tokens", "scores"):
             if report["kind"] in ("step", "validation") and name in report:

@@ -57,9 +57,9 @@ def measure_training_sources(data: PreparedData) -> dict[str, Any] | None:
     """Return the fields of `TrainingSources`, from sources sampled evenly over all corpora."""
     every = max(1, data.pairs // MEASURED_SOURCES)
     ids = [
-        corpus.shards.read(place, place + 1)[0][0]
+        corpus.shards.read(number, number + 1)[0][0]
         for corpus in data.corpora
-        for place in range(0, len(corpus.shards), every)
+        for number in range(0, len(corpus.shards), every)
     ]
     return measure_sources([data.source_tokenizer.decode(each) for each in ids], [len(each) for each in ids])
 

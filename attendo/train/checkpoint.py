@@ -83,12 +83,12 @@ class Checkpoints:
             atomic_files.sync(self.folder.parent)
         tensors = {name: getattr(snapshot, name) for name in FILES}
         size = sum(tensor.nbytes for part in tensors.values() for tensor in part.values())
-        with atomic_files.new_folder(folder, bytes_needed=2 * size) as place:
+        with atomic_files.new_folder(folder, bytes_needed=2 * size) as temporary:
             for name, part in tensors.items():
-                _write_tensors(place / f"{name}.safetensors", part)
+                _write_tensors(temporary / f"{name}.safetensors", part)
             content = json.dumps(snapshot.state, indent=2, ensure_ascii=False)
-            atomic_files.write(place / "state.json", content.encode())
-            write_manifest(place, FORMAT, VERSION, {"step": snapshot.step, **snapshot.facts})
+            atomic_files.write(temporary / "state.json", content.encode())
+            write_manifest(temporary, FORMAT, VERSION, {"step": snapshot.step, **snapshot.facts})
         atomic_files.remove_leftovers(self.folder)
         return folder
 
@@ -188,11 +188,11 @@ class TrainState:
 
 
 def take_snapshot(updater: Updater, state: TrainState, facts: dict[str, Any]) -> Snapshot:
-    holding = updater.placement
+    placement, network = updater.placement, updater.placement.network
     return Snapshot(
         step=updater.step,
-        model=holding.gather({name: weight.detach() for name, weight in holding.network.named_parameters()}),
-        optimizer=holding.gather({**optimizer_tensors(updater.optimizer, holding.network), **_extra_tensors(updater)}),
+        model=placement.gather({name: weight.detach() for name, weight in network.named_parameters()}),
+        optimizer=placement.gather({**optimizer_tensors(updater.optimizer, network), **_extra_tensors(updater)}),
         random=random_state_tensors(updater.device, updater.world),
         state=state.to_json(),
         facts=facts,
@@ -204,14 +204,14 @@ def restore(updater: Updater, snapshot: Snapshot) -> tuple[TrainState, bool]:
 
     Raise `ModelError` if tensors do not fit.
     """
-    holding = updater.placement
-    _check_tensors("model.safetensors", dict(holding.network.named_parameters()), snapshot.model)
-    moments = expected_optimizer_tensors(holding.network) if snapshot.step else {}
+    placement = updater.placement
+    _check_tensors("model.safetensors", dict(placement.network.named_parameters()), snapshot.model)
+    moments = expected_optimizer_tensors(placement.network) if snapshot.step else {}
     _check_tensors("optimizer.safetensors", {**moments, **_extra_tensors(updater)}, snapshot.optimizer)
-    model, optimizer = holding.local_shards(snapshot.model), holding.local_shards(snapshot.optimizer)
-    load_weights(holding.network, model)
+    model, optimizer = placement.local_shards(snapshot.model), placement.local_shards(snapshot.optimizer)
+    load_weights(placement.network, model)
     if moments:
-        load_optimizer_tensors(updater.optimizer, holding.network, optimizer)
+        load_optimizer_tensors(updater.optimizer, placement.network, optimizer)
     for name, tensor in _extra_tensors(updater).items():
         tensor.copy_(optimizer[name])
     updater.step = snapshot.step

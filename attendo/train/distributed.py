@@ -43,9 +43,9 @@ class Distributed:
         """Return the value of rank 0 on all ranks."""
         if self.size == 1:
             return value
-        said = torch.tensor([value], dtype=torch.float64)
-        dist.broadcast(said, src=0)
-        return said.item()
+        tensor = torch.tensor([value], dtype=torch.float64)
+        dist.broadcast(tensor, src=0)
+        return tensor.item()
 
     def any(self, decision: bool) -> bool:
         """Return on all ranks whether the decision of any rank is True."""

@@ -196,25 +196,26 @@ class Trainer:
     def _run_steps(self, stream: Iterator[BatchWithPosition], stop_at: int | None) -> Iterator[Report]:
         """Run updates until the next report, validation or save. Synchronise with the device once, at the end."""
         self.all_reported = False
-        begin, done, waited = time.perf_counter(), [], 0.0
+        begin, completed, waited = time.perf_counter(), [], 0.0
         while True:
-            asked = time.perf_counter()
+            requested_at = time.perf_counter()
             placed = list(islice(stream, self.config.accumulate))
-            waited += time.perf_counter() - asked
+            waited += time.perf_counter() - requested_at
             adapt_threads()
             batches = [each.batch for each in placed]
             update = self.updater.update(batches)
-            done.append(CompletedUpdate(self.step, self.state.position.epoch, batches, update))
+            completed.append(CompletedUpdate(self.step, self.state.position.epoch, batches, update))
             self.state = replace(self.state, position=placed[-1].next_position)
-            if len(done) == self._report_interval or self.step == stop_at or self._is_pause_due():
+            if len(completed) == self._report_interval or self.step == stop_at or self._is_pause_due():
                 break
-        values = torch.stack([torch.stack((d.update.loss, d.update.norm, d.update.skipped)) for d in done])
+        values = torch.stack([torch.stack((d.update.loss, d.update.norm, d.update.skipped)) for d in completed])
         values[:, 0] = self.updater.world.sum(values[:, 0].clone())
         rows = values.tolist()
-        times = ((time.perf_counter() - begin) / len(done), waited / len(done))
-        told = [report for each, row in zip(done, rows, strict=True) for report in self._make_reports(each, row, times)]
-        for number, report in enumerate(told, start=1):
-            self.all_reported = number == len(told)
+        times = ((time.perf_counter() - begin) / len(completed), waited / len(completed))
+        pairs = zip(completed, rows, strict=True)
+        reports = [report for update, row in pairs for report in self._make_reports(update, row, times)]
+        for number, report in enumerate(reports, start=1):
+            self.all_reported = number == len(reports)
             yield report
         self._check_divergence()
 

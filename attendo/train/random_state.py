@@ -49,11 +49,11 @@ def restore_random_state(tensors: dict[str, Tensor], device: torch.device, world
 
 
 def _process_random_state(device: torch.device) -> dict[str, Tensor]:
-    _, keys, place, *_ = np.random.get_state(legacy=True)
+    _, keys, index, *_ = np.random.get_state(legacy=True)
     assert isinstance(keys, np.ndarray)
     return {
         "torch": torch.get_rng_state(),
         "python": torch.tensor(random.getstate()[1]),
-        "numpy": torch.tensor([*keys.tolist(), place]),
+        "numpy": torch.tensor([*keys.tolist(), index]),
         **({"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}),
     }

@@ -48,8 +48,8 @@ class FSDPWeights(ReplicatedWeights):
         """Gather on rank 0, one tensor at a time and on the CPU: all at once might not fit. Other ranks keep shards."""
         found = {}
         for name, tensor in tensors.items():
-            whole = _full_tensor(tensor)
-            found[name] = whole.cpu() if self._world.is_main else tensor
+            full = _full_tensor(tensor)
+            found[name] = full.cpu() if self._world.is_main else tensor
         return found
 
     def local_shards(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

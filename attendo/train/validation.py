@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_windows
-from attendo.data.bucketing import group_by_length
+from attendo.data.bucketing import group_by_length, split_by_length
 from attendo.metrics import Score, score
 from attendo.nn.cpu_threads import adapt_threads
 from attendo.text_model import TextModel, eval_mode
@@ -87,14 +87,11 @@ class Validator:
     def _generate_outputs(self, sources: Sequence[str]) -> list[str]:
         # The weights change and passes run under autocast, which captured CUDA graphs would not follow.
         limit = {"max_length": _MAX_CONTINUATION_TOKENS} if self.model.decoder_only else {}
-        at_once = _DECODE_PAIRS[self.updater.device.type]
-        order = sorted(range(len(sources)), key=lambda place: len(sources[place]))  # similar lengths together
         texts = [""] * len(sources)
-        for first in self._until_stopped(range(0, len(order), at_once)):
-            group = order[first : first + at_once]
-            results = self.model.generate([sources[place] for place in group], engine="cached", **limit)
-            for place, result in zip(group, results, strict=True):
-                texts[place] = result.text.removeprefix(sources[place]) if limit else result.text
+        for group in self._until_stopped(split_by_length(sources, _DECODE_PAIRS[self.updater.device.type])):
+            results = self.model.generate([sources[number] for number in group], engine="cached", **limit)
+            for number, result in zip(group, results, strict=True):
+                texts[number] = result.text.removeprefix(sources[number]) if limit else result.text
         return texts
 
     def _until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:

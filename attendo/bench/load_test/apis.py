@@ -94,9 +94,9 @@ class OpenAIAdapter:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def build_request(self, text: str) -> HttpRequest:
-        asked = {"messages": [{"role": "user", "content": text}], "stream": True}
+        request = {"messages": [{"role": "user", "content": text}], "stream": True}
         return HttpRequest(
-            "/v1/chat/completions", _encode_json({**asked, "stream_options": {"include_usage": True}, **self.fields})
+            "/v1/chat/completions", _encode_json({**request, "stream_options": {"include_usage": True}, **self.fields})
         )
 
     def has_text(self, data: bytes) -> bool:
@@ -111,11 +111,11 @@ class OpenAIAdapter:
 
 def _parse_events(body: bytes, complete: bool) -> list[dict[str, Any]]:
     """Return the data of each event. Raise `ValueError` if `complete` and the stream has an error or no end."""
-    told = [line.removeprefix(b"data: ") for line in body.split(b"\n") if line.startswith(b"data: ")]
-    if complete and (not told or told[-1] != b"[DONE]"):
+    lines = [line.removeprefix(b"data: ") for line in body.split(b"\n") if line.startswith(b"data: ")]
+    if complete and (not lines or lines[-1] != b"[DONE]"):
         raise ValueError("the stream broke off")
     found = []
-    for each in told:
+    for each in lines:
         try:
             event = json.loads(each)
         except ValueError:

@@ -58,8 +58,8 @@ class Load:
                 if at >= self.seconds:
                     return
             leaves = dice.random() < self.leaving
-            patience = dice.uniform(0, self.leave_within) if leaves else None
-            yield PlannedRequest(number, at, dice.randrange(texts), patience)
+            leaves_after = dice.uniform(0, self.leave_within) if leaves else None
+            yield PlannedRequest(number, at, dice.randrange(texts), leaves_after)
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ class LoadClient:
         first: list[float] = []
         end: RequestEnd = "late"
 
-        def heard(part: bytes) -> None:
+        def on_data(part: bytes) -> None:
             if not first and self._adapter.has_text(part):
                 first.append(self.now - due)
 
-        def sent() -> None:
+        def on_sent() -> None:
             nonlocal end
             after, left = timeouts.leaves_after, due + timeouts.deadline - self.now
             if after is not None and after < left:
@@ -129,20 +129,21 @@ class LoadClient:
 
         try:
             async with asyncio.timeout(due + timeouts.deadline - self.now) as limit:
-                reply = await self._http_client.send(self._adapter.build_request(text), ResponseListener(sent, heard))
+                request = self._adapter.build_request(text)
+                reply = await self._http_client.send(request, ResponseListener(on_sent, on_data))
         except TimeoutError:
             return RequestOutcome(end, due, self.now, text_index=number)
         except HttpClientError as error:
             return RequestOutcome("failed", due, self.now, text_index=number, reason=str(error))
-        over = self.now
+        ended_at = self.now
         if reply.status != 200:
-            told = reply.body[:_MAX_REASON_BYTES].decode("utf-8", "replace")
-            return RequestOutcome("rejected", due, over, reply.status, text_index=number, reason=" ".join(told.split()))
+            reason = " ".join(reply.body[:_MAX_REASON_BYTES].decode("utf-8", "replace").split())
+            return RequestOutcome("rejected", due, ended_at, reply.status, text_index=number, reason=reason)
         try:
-            said = self._adapter.parse_response(reply.body)
+            response = self._adapter.parse_response(reply.body)
         except ValueError as error:
-            return RequestOutcome("failed", due, over, reply.status, text_index=number, reason=str(error))
-        return RequestOutcome("answered", due, over, reply.status, first[0] if first else None, said, number)
+            return RequestOutcome("failed", due, ended_at, reply.status, text_index=number, reason=str(error))
+        return RequestOutcome("answered", due, ended_at, reply.status, first[0] if first else None, response, number)
 
 
 async def run_load(
@@ -151,13 +152,13 @@ async def run_load(
     """Run a load until every request has an outcome. Return the outcomes in order of their due times."""
     found: list[RequestOutcome] = []
 
-    async def one(planned: PlannedRequest, due: float) -> None:
-        patience = Timeouts(load.deadline, planned.leaves_after)
-        found.append(await asker.send(texts[planned.text_index], due, patience, planned.text_index))
+    async def send_one(planned: PlannedRequest, due: float) -> None:
+        timeouts = Timeouts(load.deadline, planned.leaves_after)
+        found.append(await client.send(texts[planned.text_index], due, timeouts, planned.text_index))
 
     with _freeze_gc():
-        asker = LoadClient(http_client, adapter)
-        await (_run_open_loop if load.rate is not None else _run_closed_loop)(asker, load, len(texts), one)
+        client = LoadClient(http_client, adapter)
+        await (_run_open_loop if load.rate is not None else _run_closed_loop)(client, load, len(texts), send_one)
     return sorted(found, key=lambda each: each.due)
 
 
@@ -165,12 +166,13 @@ async def request_all(
     http_client: HttpClient, adapter: ApiAdapter, texts: Sequence[str], clients: int, deadline: float
 ) -> list[RequestOutcome]:
     """Send every text once with `clients` concurrent clients, and return the outcomes in order of the texts."""
-    asker, found, waiting = LoadClient(http_client, adapter), dict[int, RequestOutcome](), list(enumerate(texts))[::-1]
+    load_client, found = LoadClient(http_client, adapter), dict[int, RequestOutcome]()
+    waiting = list(enumerate(texts))[::-1]
 
     async def client() -> None:
         while waiting:
             number, text = waiting.pop()
-            found[number] = await asker.send(text, asker.now, Timeouts(deadline), number)
+            found[number] = await load_client.send(text, load_client.now, Timeouts(deadline), number)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from attendo.bench import Progress
 from attendo.bench.load_test.apis import Api, ApiAdapter, make_adapter
 from attendo.bench.load_test.http_client import Address, HttpClient, HttpClientError, HttpRequest
 from attendo.bench.load_test.load import Load, RequestOutcome, request_all, run_load
@@ -98,13 +99,6 @@ class LoadTestPlan:
 
 
 @dataclass(frozen=True)
-class LoadProgress:
-    """A description of the next step."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class LoadMeasurement:
     """One server under one load, over all rounds."""
 
@@ -131,57 +125,59 @@ class ConsistencyResult:
         return not self.unanswered and not self.different
 
 
-LoadReport = LoadProgress | LoadMeasurement
+LoadReport = Progress | LoadMeasurement
 
 
 async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
     """Run every load on every server, and yield progress, then the measurements over all rounds."""
-    wires = {name: HttpClient(Address.parse(url), plan.headers) for name, url in plan.servers.items()}
+    clients = {name: HttpClient(Address.parse(url), plan.headers) for name, url in plan.servers.items()}
     try:
-        shapes = {name: await make_adapter(plan.api, wire, plan.fields) for name, wire in wires.items()}
+        adapters = {name: await make_adapter(plan.api, client, plan.fields) for name, client in clients.items()}
         found: dict[tuple[str, int], list[list[RequestOutcome]]] = {}
-        for name, wire in wires.items() if plan.warm_up else ():
-            yield LoadProgress(f"{name}: warming up")
-            await run_load(wire, shapes[name], plan.texts, replace(plan.loads[0], seconds=plan.warm_up, leaving=0.0))
+        for name, client in clients.items() if plan.warm_up else ():
+            yield Progress(f"{name}: warming up")
+            load = replace(plan.loads[0], seconds=plan.warm_up, leaving=0.0)
+            await run_load(client, adapters[name], plan.texts, load)
         for turn in range(plan.rounds):
             for number, load in enumerate(plan.loads):
-                for name in _rotate(list(wires), turn):  # rotate the order in every round
-                    yield LoadProgress(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
-                    told = await run_load(wires[name], shapes[name], plan.texts, replace(load, seed=load.seed + turn))
-                    found.setdefault((name, number), []).append(told)
+                for name in _rotate(list(clients), turn):  # rotate the order in every round
+                    yield Progress(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
+                    this_load = replace(load, seed=load.seed + turn)
+                    outcomes = await run_load(clients[name], adapters[name], plan.texts, this_load)
+                    found.setdefault((name, number), []).append(outcomes)
         for each in _combine_rounds(plan, found):
             yield each
     finally:
-        for wire in wires.values():
-            await wire.close()
+        for client in clients.values():
+            await client.close()
 
 
 async def check_consistency(plan: LoadTestPlan, clients: int) -> AsyncIterator[ConsistencyResult]:
     """S12: compare each server's outputs under load with its outputs for a single client."""
     for name, url in plan.servers.items():
-        wire = HttpClient(Address.parse(url), plan.headers)
+        client = HttpClient(Address.parse(url), plan.headers)
         try:
-            shape = await make_adapter(plan.api, wire, plan.fields)
-            yield await _check_server(name, wire, shape, plan, clients)
+            adapter = await make_adapter(plan.api, client, plan.fields)
+            yield await _check_server(name, client, adapter, plan, clients)
         finally:
-            await wire.close()
+            await client.close()
 
 
 async def wait_until_ready(url: str, headers: Mapping[str, str] | None = None, seconds: float = 300.0) -> None:
     """Wait until a server is ready. Raise `ServerError` after `seconds`."""
-    wire, until, told = HttpClient(Address.parse(url), headers), time.monotonic() + seconds, "it does not answer"
+    client, until, reason = HttpClient(Address.parse(url), headers), time.monotonic() + seconds, "it does not answer"
     while time.monotonic() < until:
         try:
-            reply = await wire.send(HttpRequest("/readyz"))
+            reply = await client.send(HttpRequest("/readyz"))
         except HttpClientError as error:
-            told = str(error)
+            reason = str(error)
         else:
-            await wire.close()
+            await client.close()
             if reply.status == 200:
                 return
-            told = f"/readyz is answered with {reply.status}"
+            reason = f"/readyz is answered with {reply.status}"
         await asyncio.sleep(_POLL_SECONDS)
-    raise ServerError("server_not_ready", url=url, reason=told)
+    raise ServerError("server_not_ready", url=url, reason=reason)
 
 
 def _rotate(names: list[str], by: int) -> list[str]:
@@ -192,7 +188,9 @@ def _combine_rounds(
     plan: LoadTestPlan, found: Mapping[tuple[str, int], list[list[RequestOutcome]]]
 ) -> list[LoadMeasurement]:
     speeds = {
-        key: tuple(LoadSummary.from_outcomes(told, plan.loads[key[1]].seconds).requests_per_second for told in rounds)
+        key: tuple(
+            LoadSummary.from_outcomes(outcomes, plan.loads[key[1]].seconds).requests_per_second for outcomes in rounds
+        )
         for key, rounds in found.items()
     }
     median = {key: statistics.median(each) for key, each in speeds.items()}
@@ -200,17 +198,17 @@ def _combine_rounds(
     for number, load in enumerate(plan.loads):
         for name in plan.servers:
             key = (name, number)
-            whole = LoadSummary.from_outcomes([each for told in found[key] for each in told], load.seconds)
+            summary = LoadSummary.from_outcomes([each for outcomes in found[key] for each in outcomes], load.seconds)
             # `found` has the outcomes of all rounds, so tokens per second are divided by their number.
-            tokens = whole.tokens_per_second
-            whole = replace(
-                whole,
+            tokens = summary.tokens_per_second
+            summary = replace(
+                summary,
                 requests_per_second=median[key],
                 tokens_per_second=None if tokens is None else tokens / plan.rounds,
             )
             beside = _ratio(median[key], median[name, 0]) if number else None
             ours = _ratio(median[first, number], median[key]) if name != first else None
-            results.append(LoadMeasurement(name, load.name, whole, speeds[key], beside, ours))
+            results.append(LoadMeasurement(name, load.name, summary, speeds[key], beside, ours))
     return results
 
 
@@ -223,8 +221,8 @@ async def _check_server(
 ) -> ConsistencyResult:
     deadline = plan.loads[0].deadline
     alone = await request_all(http_client, adapter, plan.texts, 1, deadline)
-    crowded = await request_all(http_client, adapter, plan.texts, clients, deadline)
-    pairs = list(zip(plan.texts, alone, crowded, strict=True))
+    loaded = await request_all(http_client, adapter, plan.texts, clients, deadline)
+    pairs = list(zip(plan.texts, alone, loaded, strict=True))
     missing = sum(one.response is None or other.response is None for _, one, other in pairs)
     different = tuple(
         (text, one.response.text, other.response.text)

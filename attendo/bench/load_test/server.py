@@ -4,7 +4,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,12 +16,11 @@ from typing import IO
 from attendo.data.corpus_files import read_lines
 from attendo.demo_task import BuiltinTask
 from attendo.errors import AttendoError, DataError, ModelError
+from attendo.runs.commands import last_line, make_command
 
 _START_TIMEOUT = 300.0  # seconds; a large model is loaded, verified and compiled
 _STOP_TIMEOUT = 20.0
 _EXIT_TIMEOUT = 1.0
-# Without -P, Python would import modules from the current folder.
-_ATTENDO = (sys.executable, "-P", "-m", "attendo")
 _ADDRESS_PREFIX = "http://"  # start of the line that `attendo serve` prints when it listens
 
 
@@ -41,7 +39,7 @@ class RunningServer:
 @contextmanager
 def start_server(folders: Sequence[Path], *options: str) -> Iterator[RunningServer]:
     """Run `attendo serve` with these options in a process until the block ends."""
-    command = [*_ATTENDO, "serve", *map(str, folders), "--port", "0", *options]
+    command = make_command("serve", *map(str, folders), "--port", "0", *options)
     with TemporaryFile("w+", encoding="utf-8") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
@@ -53,14 +51,13 @@ def start_server(folders: Sequence[Path], *options: str) -> Iterator[RunningServ
 @contextmanager
 def export_temporarily(folder: Path, engine: str) -> Iterator[Path]:
     """Export the model for another engine to a temporary folder, which is removed after the block."""
-    with TemporaryDirectory(prefix="attendo-bench-") as place:
-        out = Path(place, engine)
-        command = [*_ATTENDO, "export", str(folder), str(out), "--to", engine]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ModelError(
-                "model_export_failed", folder=folder, engine=engine, reason=_last_line(done.stderr, done.returncode)
-            )
+    with TemporaryDirectory(prefix="attendo-bench-") as temporary:
+        out = Path(temporary, engine)
+        command = make_command("export", str(folder), str(out), "--to", engine)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if code := process.returncode:
+            reason = last_line(process.stderr, code)
+            raise ModelError("model_export_failed", folder=folder, engine=engine, reason=reason)
         yield out
 
 
@@ -79,12 +76,7 @@ def _wait_for_address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
         process.wait(_EXIT_TIMEOUT)
     process.kill()
     errors.seek(0)
-    raise ServerError("server_start_failed", reason=_last_line(errors.read(), process.wait()))
-
-
-def _last_line(text: str, code: int) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1].removeprefix("attendo: ") if lines else f"it said nothing, and ended with exit code {code}"
+    raise ServerError("server_start_failed", reason=last_line(errors.read(), process.wait()))
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:

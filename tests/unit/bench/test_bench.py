@@ -8,13 +8,12 @@ import pytest
 import torch
 from tiny import TARGETS, tiny_model
 
-from attendo.bench import comparison
+from attendo.bench import Progress, comparison
 from attendo.bench.comparison import (
     Baseline,
     BenchmarkPlan,
     BleuScorer,
     Measurement,
-    Progress,
     collect_environment,
     compare,
     make_forced_workloads,

@@ -14,6 +14,7 @@ from error_codes import has_code
 from stand_in_server import StandIn, listening
 from tiny import PATIENCE
 
+from attendo.bench import Progress
 from attendo.bench.load_test import (
     Address,
     ConsistencyResult,
@@ -22,7 +23,6 @@ from attendo.bench.load_test import (
     LatencyStats,
     Load,
     LoadMeasurement,
-    LoadProgress,
     LoadSummary,
     LoadTestPlan,
     RequestOutcome,
@@ -291,7 +291,7 @@ def test_servers_and_loads_take_turns_and_are_told_in_relation() -> None:
         loads = [Load(clients=1, seconds=0.25), Load(clients=4, seconds=0.25)]
         plan = LoadTestPlan({"quick": one, "slow": other}, loads, TEXTS, rounds=2, warm_up=0.05)
         found = all_of(lambda: run_load_test(plan))
-    doing = [each.text for each in found if isinstance(each, LoadProgress)]
+    doing = [each.text for each in found if isinstance(each, Progress)]
     assert doing[:4] == [
         "quick: warming up",
         "slow: warming up",

@@ -20,7 +20,7 @@ def test_pieces_are_those_of_the_side(attendo: Command, model_folder: Path) -> N
 
 
 def test_what_is_no_id_is_named_with_its_line(attendo: Command, model_folder: Path) -> None:
-    for given in (b"4\nthe cat\n", b"4\n99999\n"):
+    for given in (b"4\nthe cat\n", b"4\n99999\n", b"4\n-1\n"):
         failed = attendo("detokenize", model_folder, given=given)
         assert failed.code == 3
         assert "standard input line 2" in failed.errors

@@ -62,7 +62,7 @@ def test_the_name_of_the_file_decides_what_it_is(run: Path, name: str, start: by
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "png", "a.png.txt"])
 def test_a_file_of_another_kind_is_refused_before_anything_is_read(run: Path, name: str) -> None:
-    with pytest.raises(UsageError, check=has_code("unknown_curves_format")):
+    with pytest.raises(UsageError, check=has_code("unknown_picture_format")):
         plot([run / "missing"], Path(name))
     assert not Path(name).exists()
 

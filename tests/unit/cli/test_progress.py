@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from attendo.cli.progress import BestValidation, TrainingProgress
+from attendo.cli.progress import TrainingProgress
 from attendo.train.loop import Saved, SaveFailed, Skipped, Step, Stopped, Validation
 
 
@@ -61,7 +61,7 @@ def test_short_runs_have_few_lines_and_always_the_last_step(steps: int, lines: i
 
 
 def test_a_resumed_run_goes_on_where_it_was() -> None:
-    progress = plain(10_000, "bleu", BestValidation(29.5, 4500))
+    progress = plain(10_000, "bleu", (29.5, 4500))
     progress.show(step(5001, seconds=90_000.0))
     assert progress.done == 5001
     for number in range(5002, 5011):

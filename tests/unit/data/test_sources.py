@@ -257,6 +257,12 @@ def test_a_csv_file_has_texts_in_quotation_marks_that_may_hold_commas_and_line_b
     ]
 
 
+def test_a_broken_csv_header_is_data_error(tmp_path: Path) -> None:
+    corpus = one(tmp_path, "x.csv", b'"en"x,de\na,b\n', source_field="en", target_field="de")
+    with pytest.raises(DataError, check=has_code("header_not_csv", path=corpus.file)):
+        list(read_rows(corpus))
+
+
 @pytest.mark.parametrize(("name", "between"), [("x.csv", b","), ("x.tsv", b"\t")])
 def test_columns_may_be_named_as_in_the_first_line(tmp_path: Path, name: str, between: bytes) -> None:
     content = b"\n".join(between.join(row) for row in ((b"id", b"en", b"fr"), (b"1", b"cat", b"chat")))

@@ -10,6 +10,7 @@ import pytest
 from doctor_runs import TextPair, named, parallel_text, prepared_run, write_text
 from prepared_data import from_lengths
 
+from attendo.data.batch import Example
 from attendo.doctor import Finding
 from attendo.doctor.bad_lines import LineLocator, check_bad_lines, report_too_many_bad_lines
 from attendo.doctor.checks import examine_data
@@ -363,9 +364,9 @@ def test_of_too_many_pairs_some_are_read_from_all_over(tmp_path: Path) -> None:
 
 def test_a_pair_is_found_by_its_number_through_all_corpora(tmp_path: Path) -> None:
     data = from_lengths(tmp_path, [[(1, 2)] * 5, [(3, 1)] * 5])
-    assert read_pair(data, 6) == ([10] * 3, [10])
+    assert read_pair(data, 6) == Example([10] * 3, [10])
     some = take_middle(data, 3)
-    assert [read_pair(some, number)[0][0] - 4 for number in range(some.pairs)] == [1, 2, 3, 6, 7, 8]
+    assert [read_pair(some, number).source[0] - 4 for number in range(some.pairs)] == [1, 2, 3, 6, 7, 8]
     with pytest.raises(IndexError):
         read_pair(data, 10)
 

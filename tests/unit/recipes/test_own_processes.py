@@ -6,7 +6,7 @@ import pytest
 
 from attendo import __version__
 from attendo.recipes.jobs import TrainingJob, TrainingJobFinished, run_jobs
-from attendo.runs.verify_resume import run_attendo
+from attendo.runs.commands import run_attendo
 
 
 @pytest.fixture(autouse=True)
