@@ -114,11 +114,14 @@ class LoadClient:
 
     async def send(self, text: str, due: float, timeouts: Timeouts, number: int = 0) -> RequestOutcome:
         first: list[float] = []
+        received = bytearray()
         end: RequestEnd = "late"
 
         def heard(part: bytes) -> None:
-            if not first and self._adapter.has_text(part):
-                first.append(self.now - due)
+            if not first:
+                received.extend(part)  # an event may be split over two parts
+                if self._adapter.has_text(bytes(received)):
+                    first.append(self.now - due)
 
         def sent() -> None:
             nonlocal end

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
@@ -33,7 +33,7 @@ from attendo.serve.apis.deepl_schemas import (
     read_body,
     validate_fields,
 )
-from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.auth import key_dependency
 from attendo.serve.http.bodies import request_params
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import error_responses
@@ -64,10 +64,7 @@ __all__ = ["routes"]
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    async def with_key(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
-
-    router = APIRouter(prefix="/v2", dependencies=[Depends(with_key)], tags=["DeepL"])
+    router = APIRouter(prefix="/v2", dependencies=[key_dependency(gateway)], tags=["DeepL"])
     documents, texts = DocumentStore(gateway), _TextTranslator(gateway)
     router.include_router(document_routes(gateway, documents))
     router.include_router(glossary_routes())

@@ -4,19 +4,18 @@ The client sends all requests to its base URL, and chat requests to /v1/chat/com
 requests, not even to localhost, if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from attendo.serve.apis import openai
 from attendo.serve.apis.continuations import add_prompt_length, prompt_tokens, strip_prompt
 from attendo.serve.apis.openai.requests import ChatRequest
 from attendo.serve.apis.openai.responses import ChatResponse
-from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.apis.openai.routes import complete_chat
+from attendo.serve.http.auth import bearer_token, key_dependency, require_key
 from attendo.serve.http.bodies import ResponseModel, StrictRoute, read_json_object
 from attendo.serve.http.errors import ApiError, api_for_path, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
@@ -26,7 +25,6 @@ from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.translator import detect_source_language, translate
 
 HFTask = Literal["translation", "summarization"]
-ChatHandler = Callable[[ChatRequest, Request], Awaitable[Response]]
 OUTPUT_FIELDS = {
     "translation": ("translation_text",),
     "summarization": ("summary_text",),
@@ -110,24 +108,17 @@ def routes(gateway: ModelGateway) -> APIRouter:
 def _chat_routes(gateway: ModelGateway) -> APIRouter:
     """Serve OpenAI's chat completions under every base URL of this API."""
 
-    async def with_key(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
-
-    router = APIRouter(route_class=StrictRoute, dependencies=[Depends(with_key)])
-    answered: ChatHandler = next(
-        each.endpoint
-        for each in openai.routes(gateway).routes
-        if isinstance(each, APIRoute) and each.path == _CHAT_PATH
-    )
+    router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway)])
 
     @router.post(f"/hf{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
-    async def chat(asked: ChatRequest, request: Request) -> Response:
-        return await answered(asked, request)
+    async def chat(params: ChatRequest, request: Request) -> Response:
+        return await complete_chat(gateway, params, request)
 
     @router.post(f"/hf/models/{{name}}{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
-    async def chat_with_model(name: str, asked: ChatRequest, request: Request) -> Response:
+    async def chat_with_model(name: str, params: ChatRequest, request: Request) -> Response:
         """Chat with the model in the path. A client with a base URL sends no model name."""
-        return await answered(asked.model_copy(update={"model": gateway.get_model(name).name}), request)
+        named = params.model_copy(update={"model": gateway.get_model(name).name})
+        return await complete_chat(gateway, named, request)
 
     return router
 

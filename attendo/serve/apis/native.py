@@ -6,7 +6,7 @@ from contextlib import aclosing
 from itertools import islice
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.serve.apis.continuations import strip_prompt_from_result, strip_prompt_stream
@@ -24,7 +24,7 @@ from attendo.serve.explorer.decoding_routes import routes as decoding_routes
 from attendo.serve.explorer.inspection_routes import routes as inspection_routes
 from attendo.serve.explorer.schemas import PAGE_REQUESTS as OF_PAGE
 from attendo.serve.explorer.schemas import ExplorerDecodingOptions
-from attendo.serve.http.auth import bearer_token, require_key
+from attendo.serve.http.auth import key_dependency
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
@@ -40,10 +40,7 @@ PAIRS_PER_BLOCK = 8  # pairs scored between two decoding steps of other requests
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    async def with_key(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
-
-    router = APIRouter(prefix=API_PREFIX, dependencies=[Depends(with_key)])
+    router = APIRouter(prefix=API_PREFIX, dependencies=[key_dependency(gateway)])
     for routes_of_part in (
         generate_routes,
         score_routes,

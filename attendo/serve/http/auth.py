@@ -3,8 +3,9 @@
 import hmac
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fastapi import Depends
 from starlette.requests import Request
 
 from attendo.errors import UsageError
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 _SCHEMES = ("bearer", "deepl-auth-key")
 _MIN_KEY_LENGTH = 8
 _KEY_PATTERN = re.compile(r"[!-~]+")  # printable ASCII, valid in a header
+
+
+def key_dependency(gateway: "ModelGateway") -> Any:
+    """Return a FastAPI dependency that requires a valid key in the headers."""
+
+    async def check(request: Request) -> None:
+        require_key(gateway, bearer_token(request))
+
+    return Depends(check)
 
 
 def require_key(gateway: "ModelGateway", key: str | None) -> None:
