@@ -19,10 +19,10 @@ from attendo.serve.http.auth import bearer_token, key_dependency, require_key
 from attendo.serve.http.bodies import ResponseModel, StrictRoute, read_json_object
 from attendo.serve.http.errors import ApiError, api_for_path, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
-from attendo.serve.languages import match_language
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.translator import detect_source_language, translate
+from attendo.text.languages import match_language
 
 HFTask = Literal["translation", "summarization"]
 OUTPUT_FIELDS = {

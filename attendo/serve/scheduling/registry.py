@@ -14,10 +14,10 @@ from attendo.interop.load import load
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, tensor_mismatches
 from attendo.serve.http.errors import ApiError
-from attendo.serve.languages import language_code
 from attendo.serve.scheduling.scheduler import BatchLimits
 from attendo.serve.scheduling.worker import ModelWorker
 from attendo.serve.settings import ServeSettings
+from attendo.text.languages import language_code
 from attendo.text.model_card import ModelCard, TrainedModelCard
 from attendo.text_model import TextModel
 from attendo.train.checkpoint import Checkpoints
