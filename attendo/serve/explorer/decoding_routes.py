@@ -102,7 +102,7 @@ async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Event
 
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
-    """Yield an event per token. Runs in the model's worker thread."""
+    """Yield an event per token. Runs in a thread of the model's worker."""
     search, prefix = _make_search(prepare_model(served, request), request, settings)
     for new in search.stream(prefix):
         yield "text", new

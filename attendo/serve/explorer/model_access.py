@@ -146,7 +146,7 @@ class ExplorerSearch:
     def _frontiers(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[Frontier]:
-        """Yield the frontier after every token. Inference mode is set per step: other requests share this thread."""
+        """Yield the frontier after every token. Inference mode is set per step: other tasks share this thread."""
         engine = self.model.runtime.stepping_engine(self.config)
         assert engine is not None  # None only for exported models
         with self.model.runtime.inference_mode():

@@ -34,7 +34,7 @@ class ModelSpec:
 
 
 class ServedModel:
-    """A served model. All work with it, for the page and every API, runs in the thread of its worker."""
+    """A served model. All work with it, for the page and every API, runs in the threads of its worker."""
 
     def __init__(self, spec: ModelSpec, settings: ServeSettings) -> None:
         self.name, self.model, self.folder = spec.name, spec.model, spec.folder

@@ -16,7 +16,7 @@ from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.worker import BatchLimits, FairLock, ModelWorker
 from attendo.text_model import TextModel
 
-EXCLUSIVE = {"constraints": ["猫"], "beam": 2}
+EXCLUSIVE: dict[str, Any] = {"constraints": ["猫"], "beam": 2}
 ENDLESS = {"max_length": 20_000, "min_length": 20_000}
 
 
