@@ -10,39 +10,11 @@ from importlib import import_module
 from typing import NamedTuple
 
 from attendo.errors import UsageError
+from attendo.text.languages import language_script
 
 _MAX_CHARACTERS = 5_000  # used for detection
 _MIN_KANA_SHARE = 0.1  # of a Japanese text; a Chinese text with a Japanese name has less
 
-# Languages of each script other than Latin, by ISO 639 code.
-_SCRIPTS: dict[str, str] = {
-    "han": "zh zt yue wuu lzh",
-    "kana": "ja",
-    "hangul": "ko",
-    "cyrillic": "ru uk be bg mk sr kk ky mn tg tt ba cv os",
-    "arabic": "ar fa ur ps ug sd ckb arz",
-    "hebrew": "he iw yi",
-    "greek": "el",
-    "devanagari": "hi mr ne sa mai bho",
-    "bengali": "bn as",
-    "gurmukhi": "pa",
-    "gujarati": "gu",
-    "oriya": "or",
-    "tamil": "ta",
-    "telugu": "te",
-    "kannada": "kn",
-    "malayalam": "ml",
-    "sinhala": "si",
-    "thai": "th",
-    "lao": "lo",
-    "myanmar": "my",
-    "khmer": "km",
-    "tibetan": "bo dz",
-    "georgian": "ka",
-    "armenian": "hy",
-    "ethiopic": "am ti",
-}
-_LANGUAGE_SCRIPTS = {language: script for script, languages in _SCRIPTS.items() for language in languages.split()}
 _SECOND_SCRIPTS = {"ja": "han", "ko": "han", "sr": "latin"}  # second script of a language
 # ISO 15924 subtags override the script of a language, as in sr-Latn.
 _SCRIPT_SUBTAGS = {
@@ -87,7 +59,7 @@ def detect_language(text: str, languages: Sequence[str]) -> list[LanguagePredict
     if shares:
         distinct = {_base_language(language): language for language in reversed(languages)}
         named = [language for language in found if distinct[_base_language(language)] == language]
-        found |= {language: shares.get(_language_script(language), 0.0) for language in named}
+        found |= {language: shares.get(_main_script(language), 0.0) for language in named}
         main = max(shares, key=lambda script: shares[script])
         rivals = _select_by_script(main, named)
         among = _run_langid(text[:_MAX_CHARACTERS], rivals) if len(rivals) > 1 else dict.fromkeys(rivals, 1.0)
@@ -97,7 +69,7 @@ def detect_language(text: str, languages: Sequence[str]) -> list[LanguagePredict
 
 def load_detector(languages: Sequence[str]) -> None:
     """Load py3langid, which takes a second or more, if some of the languages share a script."""
-    scripts = {_language_script(language) for language in languages} | {*_SECOND_SCRIPTS.values()}
+    scripts = {_main_script(language) for language in languages} | {*_SECOND_SCRIPTS.values()}
     distinct = [*{_base_language(language): language for language in languages}.values()]
     if any(len(_select_by_script(script, distinct)) > 1 for script in scripts):
         with suppress(UsageError):  # not installed: a request that needs it gets the error
@@ -108,15 +80,15 @@ def _base_language(language: str) -> str:
     return language.replace("_", "-").split("-")[0].lower()
 
 
-def _language_script(language: str) -> str:
+def _main_script(language: str) -> str:
     _, *subtags = language.replace("_", "-").lower().split("-")
     written = next((_SCRIPT_SUBTAGS[each] for each in subtags if each in _SCRIPT_SUBTAGS), None)
-    return written or _LANGUAGE_SCRIPTS.get(_base_language(language), "latin")
+    return written or language_script(_base_language(language))
 
 
 def _select_by_script(script: str, languages: Sequence[str]) -> list[str]:
     """Return the languages with this main script or, if none has it, those with this second script."""
-    first = [language for language in languages if _language_script(language) == script]
+    first = [language for language in languages if _main_script(language) == script]
     return first or [language for language in languages if _SECOND_SCRIPTS.get(_base_language(language)) == script]
 
 

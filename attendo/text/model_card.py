@@ -7,18 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from attendo.settings import Settings
+from attendo.text.languages import ISO_639_1
 
 Task = Literal["translation", "summarization", "conversation", "generation"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
-_ISO_639_1 = """
-    aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo
-    es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg
-    ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn
-    no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta
-    te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
-"""
-LANGUAGES = frozenset(_ISO_639_1.split())
 TURN_SEPARATOR = "<turn>"  # between two turns; a symbol of tokenizers trained on conversations
 _ESCAPED_SEPARATOR = "[turn]"  # without a space, which `data.without_spaces` would remove
 
@@ -75,7 +68,7 @@ def infer_model_card(source: Path, target: Path) -> ModelCard:
 
 def _language_suffix(path: Path) -> str | None:
     endings = [suffix[1:].lower() for suffix in path.suffixes if suffix not in (".gz", ".xz")]
-    return endings[-1] if endings and endings[-1] in LANGUAGES else None
+    return endings[-1] if endings and endings[-1] in ISO_639_1 else None
 
 
 def join_turns(turns: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ class ApiAdapter(Protocol):
     def build_request(self, text: str) -> HttpRequest: ...
 
     def has_text(self, data: bytes) -> bool:
-        """Return True if this part of a stream contains text; False without streaming."""
+        """Return True if the body so far is a stream that contains text; False without streaming."""
 
     def parse_response(self, body: bytes) -> ParsedResponse:
         """Parse a complete body. Raise `ValueError` if it is incomplete."""
@@ -100,7 +100,6 @@ class OpenAIAdapter:
         )
 
     def has_text(self, data: bytes) -> bool:
-        # An event that is split over two parts is skipped; a later event counts as the first text.
         return any(_read_delta(each) for each in _parse_events(data, complete=False))
 
     def parse_response(self, body: bytes) -> ParsedResponse:
@@ -112,8 +111,6 @@ class OpenAIAdapter:
 def _parse_events(body: bytes, complete: bool) -> list[dict[str, Any]]:
     """Return the data of each event. Raise `ValueError` if `complete` and the stream has an error or no end."""
     lines = [line.removeprefix(b"data: ") for line in body.split(b"\n") if line.startswith(b"data: ")]
-    if complete and (not lines or lines[-1] != b"[DONE]"):
-        raise ValueError("the stream broke off")
     found = []
     for each in lines:
         try:
@@ -123,6 +120,8 @@ def _parse_events(body: bytes, complete: bool) -> list[dict[str, Any]]:
         if complete and "error" in event:
             raise ValueError("the stream ended in an error")
         found.append(event)
+    if complete and lines[-1:] != [b"[DONE]"]:
+        raise ValueError("the stream broke off")
     return found
 
 

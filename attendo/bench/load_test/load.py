@@ -114,11 +114,14 @@ class LoadClient:
 
     async def send(self, text: str, due: float, timeouts: Timeouts, number: int = 0) -> RequestOutcome:
         first: list[float] = []
+        received = bytearray()
         end: RequestEnd = "late"
 
         def on_data(part: bytes) -> None:
-            if not first and self._adapter.has_text(part):
-                first.append(self.now - due)
+            if not first:
+                received.extend(part)  # an event may be split over two parts
+                if self._adapter.has_text(bytes(received)):
+                    first.append(self.now - due)
 
         def on_sent() -> None:
             nonlocal end

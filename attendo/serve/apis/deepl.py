@@ -37,7 +37,6 @@ from attendo.serve.http.auth import key_dependency
 from attendo.serve.http.bodies import request_params
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import error_responses
-from attendo.serve.languages import language_name, match_language
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.documents import (
@@ -49,6 +48,7 @@ from attendo.serve.translation.documents import (
     document_format,
 )
 from attendo.serve.translation.translator import detect_source_language, detect_source_languages, translate_detected
+from attendo.text.languages import language_name, match_language
 
 _NO_LIMIT = 1_000_000_000_000  # DeepL's value for accounts without a limit
 _OCTET_STREAM = "application/octet-stream"

@@ -4,30 +4,28 @@ The client sends all requests to its base URL, and chat requests to /v1/chat/com
 requests, not even to localhost, if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from attendo.errors import shorten
-from attendo.serve.apis import openai
 from attendo.serve.apis.continuations import add_prompt_length, prompt_tokens, strip_prompt
 from attendo.serve.apis.openai.requests import ChatRequest
 from attendo.serve.apis.openai.responses import ChatResponse
+from attendo.serve.apis.openai.routes import complete_chat
 from attendo.serve.http.auth import bearer_token, key_dependency, require_key
 from attendo.serve.http.bodies import ResponseModel, StrictRoute, read_json_object
 from attendo.serve.http.errors import ApiError, api_for_path, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
-from attendo.serve.languages import match_language
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.translator import detect_source_language, translate
+from attendo.text.languages import match_language
 
 HFTask = Literal["translation", "summarization"]
-ChatHandler = Callable[[ChatRequest, Request], Awaitable[Response]]
 OUTPUT_FIELDS = {
     "translation": ("translation_text",),
     "summarization": ("summary_text",),
@@ -112,20 +110,16 @@ def _chat_routes(gateway: ModelGateway) -> APIRouter:
     """Serve OpenAI's chat completions under every base URL of this API."""
 
     router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway)])
-    answered: ChatHandler = next(
-        each.endpoint
-        for each in openai.routes(gateway).routes
-        if isinstance(each, APIRoute) and each.path == _CHAT_PATH
-    )
 
     @router.post(f"/hf{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
-    async def chat(asked: ChatRequest, request: Request) -> Response:
-        return await answered(asked, request)
+    async def chat(params: ChatRequest, request: Request) -> Response:
+        return await complete_chat(gateway, params, request)
 
     @router.post(f"/hf/models/{{name}}{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
-    async def chat_with_model(name: str, asked: ChatRequest, request: Request) -> Response:
+    async def chat_with_model(name: str, params: ChatRequest, request: Request) -> Response:
         """Chat with the model in the path. A client with a base URL sends no model name."""
-        return await answered(asked.model_copy(update={"model": gateway.get_model(name).name}), request)
+        named = params.model_copy(update={"model": gateway.get_model(name).name})
+        return await complete_chat(gateway, named, request)
 
     return router
 

@@ -19,10 +19,10 @@ from attendo.serve.http.bodies import ResponseModel, request_params
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses
 from attendo.serve.language_detection import LanguagePrediction, detect_language
-from attendo.serve.languages import language_name, match_language
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.translation.segmenter import SegmentationOptions
 from attendo.serve.translation.translator import TextTranslation, detect_source_languages, translate_detected
+from attendo.text.languages import language_name, match_language
 
 _FRONTEND_TIMEOUT_MS = 500
 _DIGITS = re.compile(r"-?\d+", re.ASCII)

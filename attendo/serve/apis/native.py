@@ -140,7 +140,7 @@ async def _score_pairs(gateway: ModelGateway, request: ScoreRequest) -> dict[str
 def _score_blocks(
     model: TextModel, pairs: Sequence[SourceTargetPair], settings: ServeSettings
 ) -> Iterator[tuple[int, list[ScoredTarget]]]:
-    """Yield the token count and the scores of each block of pairs. Runs in the model's worker thread."""
+    """Yield the token count and the scores of each block of pairs. Runs in a thread of the model's worker."""
     rest = iter(pairs)
     while block := list(islice(rest, PAIRS_PER_BLOCK)):
         sources, targets = [pair.source for pair in block], [pair.target for pair in block]

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from attendo.model.head_scaling import sites
 from attendo.serve.explorer.model_access import (
-    PAGE_ERRORS,
+    PAGE_RESPONSES,
     CooperativeTask,
     ExplorerSearch,
     parse_heads,
@@ -16,10 +16,10 @@ from attendo.serve.explorer.model_access import (
     run_and_respond,
     run_on_worker,
 )
-from attendo.serve.explorer.schemas import AblateRequest, AblateResponse, RankRequest
+from attendo.serve.explorer.schemas import AblateRequest, RankRequest
 from attendo.serve.explorer.subject import InspectedPair
 from attendo.serve.http.bodies import StrictRoute
-from attendo.serve.http.openapi import EVENT_STREAM_CONTENT, error_responses
+from attendo.serve.http.openapi import EVENT_STREAM_CONTENT
 from attendo.serve.http.sse import Events, EventStream, await_first_event, event_stream
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
@@ -28,23 +28,24 @@ from attendo.text_model import TextModel
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["page"])
-    refused = error_responses("ours", *PAGE_ERRORS)
 
-    @router.post("/ablate", response_model=None, responses={**refused, 200: {"model": AblateResponse}})
-    async def ablate(asked: AblateRequest) -> Response:
+    @router.post("/ablate", response_model=None, responses=PAGE_RESPONSES)
+    async def ablate(request: AblateRequest) -> Response:
         """Return the output without some heads, and the log-probability of the original output without them."""
-        whole = asked.model_copy(update={"heads": {}})  # the original output uses all heads
-        return await run_and_respond(gateway, whole, lambda model: _compute_ablation(model, asked, gateway.settings))
+        original = request.model_copy(update={"heads": {}})  # the original output uses all heads
+        return await run_and_respond(
+            gateway, original, lambda model: _compute_ablation(model, request, gateway.settings)
+        )
 
     @router.post(
         "/rank",
         response_model=None,
         response_class=EventStream,
-        responses={**refused, 200: {"content": EVENT_STREAM_CONTENT}},
+        responses={**PAGE_RESPONSES, 200: {"content": EVENT_STREAM_CONTENT}},
     )
-    async def rank(asked: RankRequest) -> Response:
+    async def rank(request: RankRequest) -> Response:
         """Stream the change in log-probability without each head: server-sent events `head`, then `done`."""
-        return event_stream(await await_first_event(_rank_heads(gateway, asked)))
+        return event_stream(await await_first_event(_rank_heads(gateway, request)))
 
     return router
 

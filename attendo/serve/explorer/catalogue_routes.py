@@ -12,9 +12,9 @@ import attendo.explore
 from attendo.errors import AttendoError
 from attendo.explore.curves import History, read_histories
 from attendo.explore.formulas.catalogue import catalogue_json
-from attendo.serve.explorer.schemas import FormulasResponse, ModelsResponse, TrainingResponse
+from attendo.serve.explorer.schemas import ModelsResponse
 from attendo.serve.http.errors import ApiError, json_response
-from attendo.serve.http.openapi import Responses, error_responses
+from attendo.serve.http.openapi import JSON_OBJECT_CONTENT, Responses, error_responses
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.text_model import TextModel
@@ -44,15 +44,15 @@ def routes(gateway: ModelGateway) -> APIRouter:
             lambda: json_response({"models": [_describe_model(each) for each in gateway.registry.all()]})
         )
 
-    told = {**error_responses("ours", *TRAINING_ERRORS), 200: {"model": TrainingResponse}}
+    training_responses = {**error_responses("ours", *TRAINING_ERRORS), 200: {"content": JSON_OBJECT_CONTENT}}
 
-    @router.get("/training", response_model=None, tags=["page"], responses=told)
+    @router.get("/training", response_model=None, tags=["page"], responses=training_responses)
     async def training(model: Annotated[str | None, Query(max_length=500)] = None) -> Response:
         """Return loss, learning rate and scores of the training run of a model."""
         served = gateway.get_model(model)
         return await run_in_threadpool(lambda: json_response(_read_training(served)))
 
-    @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"model": FormulasResponse}})
+    @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"content": JSON_OBJECT_CONTENT}})
     async def formulas() -> Response:
         """Return the catalogue of formulas, in English and Chinese."""
         return await run_in_threadpool(lambda: json_response({"formulas": _list_formulas()}))

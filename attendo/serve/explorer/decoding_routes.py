@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from attendo.decode.search_tree import SearchNode, SearchTree
 from attendo.serve.explorer.model_access import (
-    PAGE_ERRORS,
+    PAGE_RESPONSES,
     CooperativeTask,
     ExplorerSearch,
     prepare_model,
@@ -19,15 +19,12 @@ from attendo.serve.explorer.model_access import (
 from attendo.serve.explorer.pieces import describe_predictions
 from attendo.serve.explorer.schemas import (
     AnswerRequest,
-    AnswerResponse,
     StepsRequest,
-    StepsResponse,
     TreeRequest,
-    TreeResponse,
 )
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError, json_response
-from attendo.serve.http.openapi import error_responses, json_or_events
+from attendo.serve.http.openapi import EVENT_STREAM_CONTENT, JSON_OBJECT_CONTENT
 from attendo.serve.http.sse import Event, Events, await_first_event, event_stream
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
@@ -66,33 +63,27 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post(
         "/answer",
         response_model=None,
-        responses={**error_responses("ours", *PAGE_ERRORS), **json_or_events(AnswerResponse)},
+        responses={**PAGE_RESPONSES, 200: {"content": JSON_OBJECT_CONTENT | EVENT_STREAM_CONTENT}},
     )
-    async def answer_whole(asked: AnswerRequest) -> Response:
+    async def answer_whole(request: AnswerRequest) -> Response:
         """Return the hypotheses for a text and alternative texts. `stream` sends server-sent events."""
-        events = _stream_events(gateway, asked)
-        if asked.stream:
+        events = _stream_events(gateway, request)
+        if request.stream:
             # Invalid requests are rejected before the stream starts.
             return event_stream(await await_first_event(events))
         async with aclosing(events):
             (whole,) = [told async for name, told in events if name == "done"]
         return json_response(whole)
 
-    @router.post(
-        "/steps",
-        response_model=None,
-        responses={**error_responses("ours", *PAGE_ERRORS), 200: {"model": StepsResponse}},
-    )
-    async def steps(asked: StepsRequest) -> Response:
+    @router.post("/steps", response_model=None, responses=PAGE_RESPONSES)
+    async def steps(request: StepsRequest) -> Response:
         """Return the decoding steps of the output after a forced prefix."""
-        return await run_and_respond(gateway, asked, lambda model: _compute_steps(model, asked, gateway.settings))
+        return await run_and_respond(gateway, request, lambda model: _compute_steps(model, request, gateway.settings))
 
-    @router.post(
-        "/tree", response_model=None, responses={**error_responses("ours", *PAGE_ERRORS), 200: {"model": TreeResponse}}
-    )
-    async def tree(asked: TreeRequest) -> Response:
+    @router.post("/tree", response_model=None, responses=PAGE_RESPONSES)
+    async def tree(request: TreeRequest) -> Response:
         """Return the search tree: every hypothesis considered and its fate."""
-        return await run_and_respond(gateway, asked, lambda model: _compute_tree(model, asked, gateway.settings))
+        return await run_and_respond(gateway, request, lambda model: _compute_tree(model, request, gateway.settings))
 
     return router
 
@@ -111,7 +102,7 @@ async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Event
 
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
-    """Yield an event per token. Runs in the model's worker thread."""
+    """Yield an event per token. Runs in a thread of the model's worker."""
     search, prefix = _make_search(prepare_model(served, request), request, settings)
     for new in search.stream(prefix):
         yield "text", new

@@ -14,20 +14,12 @@ from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
 from attendo.model.trace import MAX_NUMBERS
 from attendo.serve.explorer.formula_table import OperationTable
-from attendo.serve.explorer.model_access import PAGE_ERRORS, CooperativeTask, run_and_respond
+from attendo.serve.explorer.model_access import PAGE_RESPONSES, CooperativeTask, run_and_respond
 from attendo.serve.explorer.pieces import describe_predictions, group_words
-from attendo.serve.explorer.schemas import (
-    LedgerRequest,
-    LedgerResponse,
-    MaskRequest,
-    MaskResponse,
-    TraceRequest,
-    TraceResponse,
-)
+from attendo.serve.explorer.schemas import LedgerRequest, MaskRequest, TraceRequest
 from attendo.serve.explorer.subject import InspectedPair
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError
-from attendo.serve.http.openapi import error_responses
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
@@ -43,22 +35,22 @@ HeadStatValues = dict[str, float | None]
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["page"])
-    refused, settings = error_responses("ours", *PAGE_ERRORS), gateway.settings
+    settings = gateway.settings
 
-    @router.post("/trace", response_model=None, responses={**refused, 200: {"model": TraceResponse}})
-    async def trace(asked: TraceRequest) -> Response:
+    @router.post("/trace", response_model=None, responses=PAGE_RESPONSES)
+    async def trace(request: TraceRequest) -> Response:
         """Return pieces, words, attention maps of all layers and heads, head statistics and predictions."""
-        return await run_and_respond(gateway, asked, lambda model: _compute_trace(model, asked, settings))
+        return await run_and_respond(gateway, request, lambda model: _compute_trace(model, request, settings))
 
-    @router.post("/mask", response_model=None, responses={**refused, 200: {"model": MaskResponse}})
-    async def mask(asked: MaskRequest) -> Response:
+    @router.post("/mask", response_model=None, responses=PAGE_RESPONSES)
+    async def mask(request: MaskRequest) -> Response:
         """Return attention scores before and after the mask, and the loss with and without it."""
-        return await run_and_respond(gateway, asked, lambda model: _compute_mask(model, asked, settings))
+        return await run_and_respond(gateway, request, lambda model: _compute_mask(model, request, settings))
 
-    @router.post("/ledger", response_model=None, responses={**refused, 200: {"model": LedgerResponse}})
-    async def ledger(asked: LedgerRequest) -> Response:
+    @router.post("/ledger", response_model=None, responses=PAGE_RESPONSES)
+    async def ledger(request: LedgerRequest) -> Response:
         """Return every sub-layer, sum and norm with its formula, shapes and values."""
-        return await run_and_respond(gateway, asked, lambda model: _compute_operation_table(model, asked, settings))
+        return await run_and_respond(gateway, request, lambda model: _compute_operation_table(model, request, settings))
 
     return router
 

@@ -19,7 +19,7 @@ from attendo.model.head_scaling import sites
 from attendo.serve.explorer.pieces import resolve_prefix_ids
 from attendo.serve.explorer.schemas import ExplorerDecodingOptions, ModelTextRequest, ScaledHeadsRequest
 from attendo.serve.http.errors import ApiError, json_response
-from attendo.serve.http.openapi import MODEL_ERRORS
+from attendo.serve.http.openapi import JSON_OBJECT_CONTENT, MODEL_ERRORS, Responses, error_responses
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.text import BOS, EOS, Tokenizer
@@ -34,18 +34,16 @@ from attendo.text_model.streaming import StreamDecoder
 
 T = TypeVar("T")
 CooperativeTask = Generator[None, None, T]  # yields to let other requests run, then returns a result
-# Error codes of explorer requests.
-PAGE_ERRORS = (
-    *MODEL_ERRORS,
-    "empty_text",
-    "no_source",
-    "too_long",
-    "block_too_large",
-    "trace_too_large",
-    "tree_too_large",
-    "unknown_checkpoint",
-    "bad_checkpoint",
-)
+# Responses of explorer requests for the OpenAPI file.
+PAGE_RESPONSES: Responses = {
+    **error_responses(
+        "ours",
+        *MODEL_ERRORS,
+        *("empty_text", "no_source", "too_long", "block_too_large", "trace_too_large", "tree_too_large"),
+        *("unknown_checkpoint", "bad_checkpoint"),
+    ),
+    200: {"content": JSON_OBJECT_CONTENT},
+}
 ResultT = TypeVar("ResultT")
 ModelTask = Callable[[TextModel], CooperativeTask[Any]]
 Ids = Sequence[int]
@@ -148,7 +146,7 @@ class ExplorerSearch:
     def _frontiers(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[Frontier]:
-        """Yield the frontier after every token. Inference mode is set per step: other requests share this thread."""
+        """Yield the frontier after every token. Inference mode is set per step: other tasks share this thread."""
         engine = self.model.runtime.stepping_engine(self.config)
         assert engine is not None  # None only for exported models
         with self.model.runtime.inference_mode():

@@ -19,6 +19,15 @@ _MIN_KEY_LENGTH = 8
 _KEY_PATTERN = re.compile(r"[!-~]+")  # printable ASCII, valid in a header
 
 
+def key_dependency(gateway: "ModelGateway") -> Any:
+    """Return a FastAPI dependency that requires a valid key in the headers."""
+
+    async def check(request: Request) -> None:
+        require_key(gateway, bearer_token(request))
+
+    return Depends(check)
+
+
 def require_key(gateway: "ModelGateway", key: str | None) -> None:
     """Raise `ApiError` unless the key is valid. If no keys are set, any request passes."""
     keys = gateway.settings.keys
@@ -31,15 +40,6 @@ def require_key(gateway: "ModelGateway", key: str | None) -> None:
     fitting = [hmac.compare_digest(given, each.encode()) for each in keys]
     if not any(fitting):
         raise ApiError("bad_key")
-
-
-def key_dependency(gateway: "ModelGateway") -> Any:
-    """Return a FastAPI dependency that requires a valid key in the headers of a request."""
-
-    async def check_key(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
-
-    return Depends(check_key)
 
 
 def bearer_token(request: Request) -> str | None:

@@ -97,16 +97,14 @@ def json_response(content: Any, status: int = 200) -> Response:
 def to_api_error(error: Exception) -> ApiError:
     """Convert any error to an `ApiError` and record its code for metrics and log."""
     if isinstance(error, ApiError):
-        refusal = error
-    elif isinstance(error, ModelError):  # about the model, not the request
+        return _record_error(error)
+    if isinstance(error, ModelError):  # about the model, not the request
         _log.error("a model failed: %s", error)
-        refusal = ApiError("model_error", detail=error)
-    elif isinstance(error, AttendoError):
-        refusal = ApiError("bad_setting", detail=error)
-    else:
-        _log.error("a request failed: %s", error_location(error))
-        refusal = ApiError("failed")
-    return _record_error(refusal)
+        return _record_error(ApiError("model_error", {"cause": error.code}, detail=error))
+    if isinstance(error, AttendoError):
+        return _record_error(ApiError("bad_setting", {"cause": error.code}, detail=error))
+    _log.error("a request failed: %s", error_location(error))
+    return _record_error(ApiError("failed"))
 
 
 def handle_errors(app: FastAPI, known: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from attendo.messages import MESSAGES
 from attendo.serve.http.errors import ApiName, api_for_path, status_for
@@ -61,6 +61,7 @@ class NativeErrorDetail(BaseModel):
     code: str
     message: str
     message_zh: str
+    cause: str | None = Field(None, description="the library's code of the error behind bad_setting or model_error")
 
 
 class NativeError(BaseModel):
@@ -96,6 +97,7 @@ ERROR_SCHEMAS: dict[ApiName, type[BaseModel]] = {
     "huggingface": PlainError,
     "libretranslate": PlainError,
 }
+JSON_OBJECT_CONTENT: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}  # of any fields
 # An event after its lines are joined; its data is JSON.
 EVENT_STREAM_CONTENT: dict[str, Any] = {
     "text/event-stream": {

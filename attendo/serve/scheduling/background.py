@@ -1,11 +1,14 @@
-"""Runs jobs that cannot be batched (MBR, constraints, alignments) between decoding steps."""
+"""Runs jobs that cannot be batched (MBR, constraints, alignments, work for the explorer page)."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attendo.decode.step_hook import step_hook
+from attendo.serve.scheduling.admission import ExclusiveJobQueue
 from attendo.serve.scheduling.jobs import CallableJob, GenerateJob, ScheduledJob
 from attendo.text_model import Result, TextModel
 
@@ -20,60 +23,73 @@ class _AllCancelled(Exception):  # noqa: N818  (not an error)
 class ExclusiveJobs:
     """Runs the job that has waited longest and the one with the lowest token cost in turn, so neither starves.
 
-    A job with several calls or items moves to the end of the queue after each one. `interleave` is called before every
-    decoding step of a call.
+    A job with several calls or items moves to the end of the queue after each one. `step` belongs to one thread; other
+    threads may `add` jobs. `pause` is called before every decoding step. If `stopped` is set, the current call ends at
+    its next decoding step.
     """
 
-    def __init__(self, model: TextModel, interleave: Callable[[], None]) -> None:
-        self._model, self._interleave = model, interleave
+    def __init__(self, model: TextModel, admission_queue: ExclusiveJobQueue) -> None:
+        self._model, self._admission_queue = model, admission_queue
+        self.pause: Callable[[], None] = lambda: None
+        self.stopped = False
         self._jobs: deque[ScheduledJob] = deque()  # longest wait first
+        self._jobs_lock = threading.Lock()
         self._shortest_next = False
         self._iterators: dict[ScheduledJob, Iterator[Any]] = {}
         self._results: dict[ScheduledJob, list[Result]] = {}  # of jobs with some finished texts
         self._isolated: set[ScheduledJob] = set()  # run alone after a failed call of several jobs
-        self._current: Sequence[ScheduledJob] = ()
 
     @property
     def busy(self) -> bool:
         return bool(self._jobs)
 
-    def add(self, job: ScheduledJob) -> None:
-        self._jobs.append(job)
+    @property
+    def jobs(self) -> list[ScheduledJob]:
+        """Jobs that are not finished; thread-safe."""
+        with self._jobs_lock:
+            return [*self._jobs]
 
-    def remove(self, job: ScheduledJob) -> None:
-        if job in self._jobs:
+    def add(self, job: ScheduledJob) -> None:
+        """Queue a job; thread-safe."""
+        with self._jobs_lock:
+            self._jobs.append(job)
+
+    def step(self) -> None:
+        """Run one call of the model, or one item of a job."""
+        now = time.monotonic()
+        for each in self.jobs:
+            if each.finished or each.check_expired(now):
+                self._remove(each)
+        if not self.busy:
+            return
+        job = self._next_job()
+        shares = self._gather_texts(job)
+        current = [*shares] or [job]
+        with step_hook(lambda: self._check_cancelled(current)):
+            self._run(current, lambda: self._run_call(shares) if shares else self._run_item(job))
+        self._admission_queue.record_finished(
+            sum(each.finished for each in current if isinstance(each.spec, GenerateJob))
+        )
+
+    def _remove(self, job: ScheduledJob) -> None:
+        with self._jobs_lock, suppress(ValueError):
             self._jobs.remove(job)
         self._isolated.discard(job)
         self._results.pop(job, None)
         if (begun := self._iterators.pop(job, None)) is not None and hasattr(begun, "close"):
             begun.close()
 
-    def step(self) -> None:
-        """Run one call of the model, or one item of a job."""
-        job = self._next_job()
-        shares = self._gather_texts(job)
-        self._current = [*shares] or [job]
-        with step_hook(lambda: self._check_cancelled(self._current)):
-            self._run(self._current, lambda: self._run_call(shares) if shares else self._run_item(job))
-        self._current = ()
-
-    def step_interleaved(self) -> None:
-        """Run one item of a `CallableJob`, which is always short, while a call is running."""
-        others = [job for job in self._jobs if job.is_active and job not in self._current]
-        if (job := next((each for each in others if isinstance(each.spec, CallableJob)), None)) is not None:
-            self._run([job], lambda: self._run_item(job))
-
     def _next_job(self) -> ScheduledJob:
-        first = self._jobs[0]
+        first, *others = self.jobs
         if isinstance(first.spec, CallableJob):  # its items are always short
             return first
         least_now, self._shortest_next = self._shortest_next, not self._shortest_next
-        texts = [job for job in self._jobs if isinstance(job.spec, GenerateJob)]
-        return min(texts, key=lambda job: job.token_cost) if least_now else first
+        return min((first, *others), key=lambda job: job.token_cost) if least_now else first
 
     def _move_to_back(self, job: ScheduledJob) -> None:
-        self._jobs.remove(job)
-        self._jobs.append(job)
+        with self._jobs_lock:
+            self._jobs.remove(job)
+            self._jobs.append(job)
 
     def _run(self, jobs: Sequence[ScheduledJob], work: Callable[[], None]) -> None:
         for each in jobs:
@@ -82,20 +98,20 @@ class ExclusiveJobs:
             work()
         except _AllCancelled:
             for each in jobs:
-                self.remove(each)
+                self._remove(each)
         except Exception as error:  # of any kind: the other jobs must be finished
             if len(jobs) > 1:
                 self._isolated.update(jobs)
                 return
-            self.remove(jobs[0])
+            self._remove(jobs[0])
             jobs[0].fail(error)
 
     def _check_cancelled(self, jobs: Sequence[ScheduledJob]) -> None:
-        """Call `interleave`, then raise if all jobs are expired or cancelled."""
-        self._interleave()
+        """Call `pause`, then raise if all jobs are expired or cancelled."""
+        self.pause()
         now = time.monotonic()
-        lost = [job.finished or job.check_expired(now) for job in jobs]  # a list, so that every expired job fails
-        if all(lost):
+        ended = [job.finished or job.check_expired(now) for job in jobs]  # a list, so that every expired job fails
+        if self.stopped or all(ended):
             raise _AllCancelled
 
     def _run_item(self, job: ScheduledJob) -> None:
@@ -105,7 +121,7 @@ class ExclusiveJobs:
         try:
             item = next(self._iterators[job])
         except StopIteration as end:
-            self.remove(job)
+            self._remove(job)
             job.finish([end.value])  # for a stream, the whole result
             return
         job.send_chunk(item)
@@ -119,7 +135,7 @@ class ExclusiveJobs:
         key, shares, room = _call_key(first), dict[ScheduledJob, Sequence[str]](), _CallBudget()
         if key is None:
             return {}
-        for job in (first, *(each for each in self._jobs if each is not first)):
+        for job in (first, *(each for each in self.jobs if each is not first)):
             if _call_key(job) != key or (shares and job in self._isolated) or not isinstance(job.spec, GenerateJob):
                 continue
             rest = job.spec.texts[len(self._results.get(job, ())) :]
@@ -133,16 +149,15 @@ class ExclusiveJobs:
 
     def _run_call(self, texts_by_job: dict[ScheduledJob, Sequence[str]]) -> None:
         """Generate these texts in one call. A job with texts left moves to the end of the queue."""
-        asked = next(iter(texts_by_job)).spec
-        assert isinstance(asked, GenerateJob)
-        results = iter(
-            self._model.generate([text for share in texts_by_job.values() for text in share], **asked.options)
-        )
+        spec = next(iter(texts_by_job)).spec
+        assert isinstance(spec, GenerateJob)
+        texts = [text for share in texts_by_job.values() for text in share]
+        results = iter(self._model.generate(texts, **spec.options))
         for job, share in texts_by_job.items():
             found = self._results.setdefault(job, [])
             found += [next(results) for _ in share]
             if isinstance(job.spec, GenerateJob) and len(found) == len(job.spec.texts):
-                self.remove(job)
+                self._remove(job)
                 job.finish(found)
             else:
                 self._move_to_back(job)
@@ -166,10 +181,10 @@ class _CallBudget:
 
 def _call_key(job: ScheduledJob) -> Hashable | None:
     """Return a key that is equal for jobs that can share a call; None for jobs run by items."""
-    asked = job.spec
-    if isinstance(asked, CallableJob) or asked.streamed:
+    spec = job.spec
+    if isinstance(spec, CallableJob) or spec.streamed:
         return None
-    return repr(sorted(asked.options.items())) if _is_uniform(asked) else id(job)
+    return repr(sorted(spec.options.items())) if _is_uniform(spec) else id(job)
 
 
 def _is_uniform(spec: GenerateJob) -> bool:

@@ -52,7 +52,7 @@ JobEvent = Chunk | JobFinished | JobFailed
 
 
 class ScheduledJob:
-    """A job with its deadline and state. `on_event` is called in the worker thread and must return at once."""
+    """A job with its deadline and state. `on_event` is called in a worker thread and must return at once."""
 
     def __init__(
         self, spec: GenerateJob | CallableJob, on_event: Callable[[JobEvent], None], deadline: float | None = None

@@ -13,10 +13,10 @@ from attendo.errors import AttendoError, UsageError
 from attendo.interop.load import load
 from attendo.model_folder import StoredModel, allocate_network, load_weights, tensor_mismatches
 from attendo.serve.http.errors import ApiError
-from attendo.serve.languages import language_code
 from attendo.serve.scheduling.scheduler import BatchLimits
 from attendo.serve.scheduling.worker import ModelWorker
 from attendo.serve.settings import ServeSettings
+from attendo.text.languages import language_code
 from attendo.text.model_card import ModelCard, TrainedModelCard
 from attendo.text_model import TextModel
 from attendo.train.checkpoint import Checkpoints
@@ -33,7 +33,7 @@ class ModelSpec:
 
 
 class ServedModel:
-    """A served model. All work with it, for the page and every API, runs in the thread of its worker."""
+    """A served model. All work with it, for the page and every API, runs in the threads of its worker."""
 
     def __init__(self, spec: ModelSpec, settings: ServeSettings) -> None:
         self.name, self.model, self.folder = spec.name, spec.model, spec.folder

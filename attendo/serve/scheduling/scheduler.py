@@ -1,7 +1,7 @@
-"""Scheduler of one model: chooses which batch or exclusive job runs the next step."""
+"""Scheduler of one model: validates jobs, chooses the batch that runs the next step."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,13 +9,12 @@ from typing import Any
 import torch
 
 from attendo.decode.search import Strategy
-from attendo.decode.step_hook import no_step_hook
 from attendo.nn.cpu_threads import tune_step
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.admission import AdmissionQueue, ExclusiveJobQueue
 from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.batches import BatchFactory, BatchGroup, BatchKey, PendingResponse
-from attendo.serve.scheduling.jobs import GenerateJob, ScheduledJob
+from attendo.serve.scheduling.jobs import CallableJob, ScheduledJob
 from attendo.text_model import TextModel
 from attendo.text_model.generation import PreparedCall
 
@@ -39,29 +38,31 @@ class BatchLimits:
 
 
 class Scheduler:
-    """Schedules the jobs of one model in one thread.
+    """Schedules the jobs of one model. The worker thread runs `add` and `step`.
 
-    `interleave` is called between the decoding steps of an exclusive job, which may take long. It may `add` jobs and
-    run the other ones with `step_interleaved`.
+    Jobs that cannot be batched are added to `exclusive_jobs`, which other threads step: one for calls of the model,
+    one for `CallableJob`s, whose short items do not wait for a long call.
     """
 
-    def __init__(
-        self, model: TextModel, batch_factory: BatchFactory, limits: BatchLimits, interleave: Callable[[], None]
-    ) -> None:
+    def __init__(self, model: TextModel, batch_factory: BatchFactory, limits: BatchLimits) -> None:
         self._model, self._batch_factory, self._limits = model, batch_factory, limits
-        self._jobs: dict[ScheduledJob, tuple[PendingResponse, list[BatchGroup]] | None] = {}
+        self._jobs: dict[ScheduledJob, tuple[PendingResponse, list[BatchGroup]]] = {}  # in batch groups
         self._groups: dict[BatchKey, BatchGroup] = {}  # least recently used first
         self._pending_groups: deque[BatchGroup] = deque()  # have requests but are not open
         self._open_groups: dict[BatchGroup, int] = {}  # number of steps each has run, oldest group first
-        self._exclusive_jobs = ExclusiveJobs(model, interleave)
-        self._run_queue: deque[BatchGroup | ExclusiveJobs] = deque()
+        self._run_queue: deque[BatchGroup] = deque()
         # Jobs that cannot be batched have their own queue, so they do not cause rejections of batched ones.
         self._exclusive_queue = ExclusiveJobQueue(limits.max_queue_seconds, batch_factory.max_batch_size)
         self._batch_queue = AdmissionQueue(limits.max_queue_seconds, self._count_free_slots)
         self.admission_queue = self._batch_queue if batch_factory.supports_batching else self._exclusive_queue
+        self._calls, self._callables = self.exclusive_jobs = (
+            ExclusiveJobs(model, self._exclusive_queue),
+            ExclusiveJobs(model, self._exclusive_queue),
+        )
 
     @property
     def busy(self) -> bool:
+        """True if `step` has work to do."""
         return bool(self._jobs)
 
     @property
@@ -72,7 +73,7 @@ class Scheduler:
     @property
     def batch_size(self) -> int:
         """Number of running sentences."""
-        return sum(lane.num_running for lane in [*self._open_groups])
+        return sum(group.num_running for group in [*self._open_groups])
 
     def add(self, job: ScheduledJob) -> None:
         """Queue a job, or fail it if its request is invalid."""
@@ -83,94 +84,66 @@ class Scheduler:
             job.fail(error)
 
     def step(self, now: float) -> None:
-        """Remove expired and cancelled jobs, then run one step of the next batch group or exclusive job."""
+        """Remove expired and cancelled jobs, then run one step of the next batch group."""
         self._remove_all(job for job in self._jobs if job.finished or job.check_expired(now))
         self._schedule_groups()
         if self._run_queue:
             self._run_step(self._run_queue.popleft())
-            self._release_finished([*self._jobs])
-
-    def step_interleaved(self, now: float) -> None:
-        """Run one step of a batch group and one item of a `CallableJob` while an exclusive job is running."""
-        self._remove_all(job for job in self._batched_jobs() if job.finished or job.check_expired(now))
-        self._schedule_groups()
-        lane = next((each for each in self._run_queue if isinstance(each, BatchGroup)), None)
-        # Leave the job's inference mode: tensors created in it cannot be modified outside of it.
-        with no_step_hook(), torch.inference_mode(mode=False):
-            if lane is not None:
-                self._run_queue.remove(lane)
-                self._run_step(lane)
-            self._exclusive_jobs.step_interleaved()
-        self._release_finished(self._batched_jobs())
-
-    def fail(self, make_error: Callable[[], ApiError]) -> None:
-        """Fail all jobs."""
-        for job in [*self._jobs]:
-            job.fail(make_error())
-        self._jobs.clear()
+            self._release_finished()
 
     def _count_free_slots(self) -> int:
         """Count free slots. If requests wait, only the groups that they wait for count. Thread-safe."""
-        most, lanes = self._batch_factory.max_batch_size, [*self._open_groups]
-        crowded = [lane.num_free for lane in lanes if lane.has_waiting]
+        max_size, groups = self._batch_factory.max_batch_size, [*self._open_groups]
+        crowded = [group.num_free for group in groups if group.has_waiting]
         if not crowded:
-            return max(0, most - sum(lane.num_used for lane in lanes))
-        return sum(most if each is None else each for each in crowded)
+            return max(0, max_size - sum(group.num_used for group in groups))
+        return sum(max_size if each is None else each for each in crowded)
 
-    def _run_step(self, runnable: "BatchGroup | ExclusiveJobs") -> None:
-        if runnable.busy:
+    def _run_step(self, group: BatchGroup) -> None:
+        if group.busy:
             with torch_threads_for(self._model):
-                runnable.step()
-            if isinstance(runnable, BatchGroup):
-                self._open_groups[runnable] += 1
-        if runnable.busy and runnable not in self._run_queue:
-            self._run_queue.append(runnable)
-        elif isinstance(runnable, BatchGroup):
-            self._close_group(runnable)
+                group.step()
+            self._open_groups[group] += 1
+        if group.busy:
+            self._run_queue.append(group)
+        else:
+            self._close_group(group)
 
-    def _batched_jobs(self) -> list[ScheduledJob]:
-        """Jobs in batch groups."""
-        return [job for job, there in self._jobs.items() if there is not None]
-
-    def _release_finished(self, jobs: Sequence[ScheduledJob]) -> None:
-        """Remove the finished ones of these jobs and update the wait estimates."""
-        over = [job for job in jobs if job.finished]
-        seated = [job for job in over if self._jobs[job] is not None]
-        aside = sum(isinstance(job.spec, GenerateJob) for job in over) - len(seated)
-        self._remove_all(over)
-        self._batch_queue.record_finished(job for job in seated if job.has_started)
-        self._batch_queue.set_running(self._batched_jobs())
-        self._exclusive_queue.record_finished(aside)
+    def _release_finished(self) -> None:
+        """Remove finished jobs and update the wait estimate."""
+        finished = [job for job in self._jobs if job.finished]
+        self._remove_all(finished)
+        self._batch_queue.record_finished(job for job in finished if job.has_started)
+        self._batch_queue.set_running(self._jobs)
 
     def _remove_all(self, jobs: Iterable[ScheduledJob]) -> None:
         for job in [*jobs]:
             self._remove(job)
 
     def _dispatch(self, job: ScheduledJob) -> None:
-        asked = job.spec
-        if not isinstance(asked, GenerateJob):
-            self._add_exclusive(job)
+        spec = job.spec
+        if isinstance(spec, CallableJob):
+            self._add_exclusive(job, self._callables)
             return
-        call = self._model.prepare_call(asked.texts, **asked.options)
-        if asked.streamed:
+        call = self._model.prepare_call(spec.texts, **spec.options)
+        if spec.streamed:
             call.check_stream()
         if any(line.max_length > self._limits.max_output_tokens for line in call.lines):
             call = call.with_max_length(self._limits.max_output_tokens)
-            job.spec = replace(asked, options=_limit_length_options(self._limits.max_output_tokens, asked.options))
+            job.spec = replace(spec, options=_limit_length_options(self._limits.max_output_tokens, spec.options))
         self._check_limits(job, call)
-        several = asked.streamed and len(call.lines) > 1
+        several = spec.streamed and len(call.lines) > 1
         if several or not self._batch_factory.can_batch(call):
-            self._add_exclusive(job)
+            self._add_exclusive(job, self._calls)
             return
-        self._add_to_groups(job, call, asked.streamed)
+        self._add_to_groups(job, call, spec.streamed)
 
-    def _add_exclusive(self, job: ScheduledJob) -> None:
+    def _add_exclusive(self, job: ScheduledJob, exclusive_jobs: ExclusiveJobs) -> None:
         if self._exclusive_queue is not self.admission_queue:
             if not job.can_wait and self._exclusive_queue.is_overloaded:
                 raise ApiError("busy", waiting=len(self._exclusive_queue.jobs))
             self._exclusive_queue.add(job)
-        self._jobs[job] = None
-        self._exclusive_jobs.add(job)
+        exclusive_jobs.add(job)
 
     def _check_limits(self, job: ScheduledJob, call: PreparedCall) -> None:
         if (longest := max(call.source_tokens, default=0)) > self._limits.max_source_tokens:
@@ -179,42 +152,40 @@ class Scheduler:
             raise ApiError("alignments_too_large", count=weights, most=self._limits.max_alignment_weights)
         strategy: Strategy = call.prepare_search()[1]
         job.token_cost = sum(len(line.source) + line.max_length for line in call.lines) * strategy.width
-        others = [each.token_cost for each in self._jobs if each.is_active]
+        others = [each.token_cost for each in (*self._jobs, *self._calls.jobs) if each.is_active]
         if others and sum(others) + job.token_cost > self._limits.max_batch_tokens:
             raise ApiError("busy", waiting=len(others))
 
     def _add_to_groups(self, job: ScheduledJob, call: PreparedCall, streamed: bool) -> None:
-        reply = PendingResponse(job, call, streamed)
-        if not reply.pending:
-            reply.finish()
+        response = PendingResponse(job, call, streamed)
+        if not response.pending:
+            response.finish()
             return
-        lanes: list[BatchGroup] = []
-        self._jobs[job] = reply, lanes
-        for kind, request in self._batch_factory.split_by_key(call):
-            lane = self._get_group(kind)
-            lane.add(request, reply)
-            lanes.append(lane)
+        groups: list[BatchGroup] = []
+        self._jobs[job] = response, groups
+        for key, request in self._batch_factory.split_by_key(call):
+            group = self._get_group(key)
+            group.add(request, response)
+            groups.append(group)
 
     def _get_group(self, key: BatchKey) -> BatchGroup:
-        lane = self._groups.pop(key, None) or BatchGroup(
+        group = self._groups.pop(key, None) or BatchGroup(
             lambda: self._batch_factory.make(key), self._batch_factory.peek_interval
         )
-        self._groups[key] = lane
-        if lane not in self._open_groups and lane not in self._pending_groups:
-            self._pending_groups.append(lane)
-        return lane
+        self._groups[key] = group
+        if group not in self._open_groups and group not in self._pending_groups:
+            self._pending_groups.append(group)
+        return group
 
     def _schedule_groups(self) -> None:
         """Open pending groups. If some still wait, close the oldest open group after `_MAX_STEPS_PER_GROUP` steps."""
-        if self._exclusive_jobs.busy and self._exclusive_jobs not in self._run_queue:
-            self._run_queue.append(self._exclusive_jobs)
         while self._pending_groups and len(self._open_groups) < _MAX_OPEN_GROUPS:
-            lane = self._pending_groups.popleft()
-            self._open_groups[lane] = 0
-            self._run_queue.append(lane)
-        if self._pending_groups and not any(lane.closing for lane in self._open_groups):
-            first, turns = next(iter(self._open_groups.items()))
-            first.closing = turns >= _MAX_STEPS_PER_GROUP
+            group = self._pending_groups.popleft()
+            self._open_groups[group] = 0
+            self._run_queue.append(group)
+        if self._pending_groups and not any(group.closing for group in self._open_groups):
+            first, steps = next(iter(self._open_groups.items()))
+            first.closing = steps >= _MAX_STEPS_PER_GROUP
 
     def _close_group(self, group: BatchGroup) -> None:
         """Remove a group from the open ones. The least recently used idle groups are deleted."""
@@ -223,20 +194,18 @@ class Scheduler:
         if group.has_waiting:
             self._pending_groups.append(group)
         idle = [
-            kind
-            for kind, each in self._groups.items()
+            key
+            for key, each in self._groups.items()
             if each not in self._open_groups and each not in self._pending_groups
         ]
-        for kind in idle[: max(0, len(idle) - _MAX_IDLE_GROUPS)]:
-            del self._groups[kind]
+        for key in idle[: max(0, len(idle) - _MAX_IDLE_GROUPS)]:
+            del self._groups[key]
 
     def _remove(self, job: ScheduledJob) -> None:
-        there = self._jobs.pop(job, None)
-        self._exclusive_jobs.remove(job)
-        if there is not None:
-            reply, lanes = there
-            for lane in lanes:
-                lane.remove(reply)
+        if (entry := self._jobs.pop(job, None)) is not None:
+            response, groups = entry
+            for group in groups:
+                group.remove(response)
 
 
 def _limit_length_options(max_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,10 @@
-"""Worker thread of one model: inbox, lifecycle, heartbeat, yielding the GIL to the event loop.
+"""Worker threads of one model: inbox, lifecycle, heartbeat, yielding the GIL to the event loop.
 
-While the event loop is busy, each of the hundreds of operations of a step waits for the GIL. So the worker yields
+One thread steps the batches. Exclusive jobs have threads of their own. A lock lets one thread compute at a time, in
+turn after every decoding step: on a GPU a CUDA graph may be captured, on a CPU two steps at once compete for the GIL
+and the cores.
+
+While the event loop is busy, each of the hundreds of operations of a step waits for the GIL. So the threads yield
 between steps: the loop then has little work during a step and sends rejections at once.
 """
 
@@ -9,13 +13,18 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any, TypeVar
+
+import torch
 
 from attendo.errors import UsageError
 from attendo.serve.http.access_log import current_request, error_location
 from attendo.serve.http.errors import ApiError
+from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.batches import BatchFactory
 from attendo.serve.scheduling.jobs import (
     CallableJob,
@@ -26,7 +35,7 @@ from attendo.serve.scheduling.jobs import (
     JobFinished,
     ScheduledJob,
 )
-from attendo.serve.scheduling.scheduler import BatchLimits, Scheduler
+from attendo.serve.scheduling.scheduler import BatchLimits, Scheduler, torch_threads_for
 from attendo.text_model import Result, TextModel
 
 T = TypeVar("T")
@@ -38,24 +47,30 @@ _MAX_YIELD_SECONDS = 0.02  # of one yield, so that a flood of requests does not 
 
 
 class ModelWorker:
-    """Runs the requests of any event loop in one thread. Deadlines are values of `time.monotonic`.
+    """Runs the requests of any event loop in threads. Deadlines are values of `time.monotonic`.
 
-    The thread starts with the first request. An error fails only its own request. If the thread dies, `is_ready` is
-    False and all requests are rejected.
+    The threads start when they are needed. An error fails only its own request. If a thread dies, `is_ready` is False
+    and all requests are rejected.
     """
 
     def __init__(self, model: TextModel, limits: BatchLimits | None = None, static_shapes: bool | None = None) -> None:
         """`static_shapes` selects `StaticBatch` on a CPU too."""
         self.limits = limits or BatchLimits()
-        seats = BatchFactory(model, self.limits.max_batch_size, static_shapes)
-        self._scheduler = Scheduler(model, seats, self.limits, self._interleave)
+        self._model = model
+        self._scheduler = Scheduler(model, BatchFactory(model, self.limits.max_batch_size, static_shapes), self.limits)
         self._inbox: queue.SimpleQueue[ScheduledJob | None] = queue.SimpleQueue()
         self._jobs: set[ScheduledJob] = set()
-        self._lock, self._yielder = threading.Lock(), EventLoopYielder()
-        self._thread: threading.Thread | None = None
-        self._draining, self._died = False, False
-        self._idle, self._last_heartbeat = True, time.monotonic()
+        self._lock, self._compute_lock, self._yielder = threading.Lock(), FairLock(), EventLoopYielder()
+        self._batch_thread = WorkerThread("attendo-batcher", self._step_batches, lambda: not self._ended, self._die)
+        self._exclusive_threads = [self._make_exclusive_thread(jobs) for jobs in self._scheduler.exclusive_jobs]
+        self._draining, self._ended, self._died = False, False, False
         self.on_finished: Callable[[float, float], None] | None = None  # receives seconds of waiting and of computing
+        # For good: `inference_mode` of one thread would otherwise end that of another.
+        if model.runtime.name == "torch":
+            for network in model.networks:
+                network.eval()
+        if model.device.type == "cuda":
+            torch.backends.cuda.enable_cudnn_sdp(False)
 
     async def generate(self, texts: Sequence[str], deadline: float | None = None, **options: Any) -> list[Result]:
         """Return the results of `TextModel.generate` with these options."""
@@ -82,7 +97,7 @@ class ModelWorker:
                 on_result(event.value[0])
 
     async def run(self, work: Callable[[], T], deadline: float | None = None) -> T:
-        """Run a function in the worker thread, between two decoding steps."""
+        """Run a function in a thread, between two decoding steps of others."""
 
         def once() -> Iterator[T]:
             yield work()
@@ -91,19 +106,21 @@ class ModelWorker:
         return found[0]
 
     async def iterate(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncGenerator[T, None]:
-        """Yield the items of an iterator that runs in the worker thread, one item between two decoding steps."""
+        """Yield the items of an iterator that runs in a thread, one item between two decoding steps of others."""
         with self._submit(CallableJob(work), deadline) as heard:
             while isinstance(event := await _next_event(heard, deadline), Chunk):
                 yield event.item
 
     async def drain(self) -> None:
-        """Reject new requests, finish those in flight within `drain_seconds`, then end the thread."""
+        """Reject new requests, finish those in flight within `drain_seconds`, then end the threads."""
         self._draining = True
         until = time.monotonic() + self.limits.drain_seconds
         while self._jobs and self.is_alive and time.monotonic() < until:
             await asyncio.sleep(_DRAIN_POLL_SECONDS)
         self._inbox.put(None)
-        while self._thread is not None and self._thread.is_alive() and time.monotonic() < until + 1:
+        for jobs in self._scheduler.exclusive_jobs:
+            jobs.stopped = True
+        while any(each.is_alive for each in self._threads) and time.monotonic() < until + 1:
             await asyncio.sleep(_DRAIN_POLL_SECONDS)
         self._fail_all("draining")
 
@@ -134,11 +151,11 @@ class ModelWorker:
 
     @property
     def seconds_since_step(self) -> float:
-        """Seconds since the last heartbeat of the thread; 0 if it is idle.
+        """Seconds since the last heartbeat of a thread with work; 0 if all are idle.
 
-        The number of waiting requests does not count: if the thread hangs, all of them end at their deadlines.
+        The number of waiting requests does not count: if a thread hangs, all of them end at their deadlines.
         """
-        return 0.0 if self._idle else time.monotonic() - self._last_heartbeat
+        return max(each.seconds_since_heartbeat for each in self._threads)
 
     @property
     def batch_size(self) -> int:
@@ -180,9 +197,7 @@ class ModelWorker:
                 request.admitted = True
             self._jobs.add(job)
             self._scheduler.admission_queue.add(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run_loop, name="attendo-batcher", daemon=True)
-                self._thread.start()
+            self._batch_thread.start()
         self._inbox.put(job)
 
     def _is_overloaded(self, can_wait: bool) -> bool:
@@ -190,61 +205,67 @@ class ModelWorker:
             not can_wait and self._scheduler.admission_queue.is_overloaded
         )
 
-    def _run_loop(self) -> None:
-        """Run the thread until `drain` ends it."""
-        try:
-            while self._receive_jobs():
-                self._scheduler.step(time.monotonic())
-                self._yield_between_steps()
-        except BaseException as error:
-            _log.critical("the thread that computes died: %s", error_location(error))
-            self._died = True
-            self._fail_all("stopped")
+    @property
+    def _threads(self) -> "list[WorkerThread]":
+        return [self._batch_thread, *self._exclusive_threads]
 
-    def _receive_jobs(self) -> bool:
-        """Pass new jobs to the scheduler for at most `_MAX_INTAKE_SECONDS`. Wait for a job if idle.
+    def _make_exclusive_thread(self, jobs: ExclusiveJobs) -> "WorkerThread":
+        """Return the thread for these jobs. It ends with the last job.
 
-        Return False to end the thread.
+        An idle thread would keep its OpenMP threads, and GNU's OpenMP lets all threads sleep instead of spin if there
+        are more of them than cores.
         """
+
+        def step() -> None:
+            with self._compute_lock, torch_threads_for(self._model):
+                jobs.step()
+                self._yielder.yield_now()
+
+        def pause() -> None:
+            thread.beat()
+            self._yielder.yield_now()
+            self._compute_lock.pass_on()
+
+        thread = WorkerThread("attendo-exclusive", step, lambda: jobs.busy and not jobs.stopped, self._die)
+        jobs.pause = pause
+        return thread
+
+    def _step_batches(self) -> None:
+        """Receive jobs and run one step. Wait for a job if there is none."""
+        first: Sequence[ScheduledJob | None] = ()
+        if not self._scheduler.busy:
+            self._batch_thread.idle = True
+            first = (self._inbox.get(),)
+            self._batch_thread.beat()
+        with self._compute_lock:
+            self._receive_jobs(first)
+            self._scheduler.step(time.monotonic())
+            self._yielder.yield_now()
+
+    def _receive_jobs(self, first: Sequence[ScheduledJob | None]) -> None:
+        """Pass new jobs to the scheduler for at most `_MAX_INTAKE_SECONDS`. None ends the thread."""
         until = time.monotonic() + _MAX_INTAKE_SECONDS
+        for job in chain(first, self._poll_inbox()):
+            if job is None:
+                self._ended = True
+                return
+            self._batch_thread.beat()
+            self._scheduler.add(job)
+            if time.monotonic() > until:
+                break
+        for thread, jobs in zip(self._exclusive_threads, self._scheduler.exclusive_jobs, strict=True):
+            if jobs.busy:
+                thread.start()
+
+    def _poll_inbox(self) -> Iterator[ScheduledJob | None]:
         with suppress(queue.Empty):
-            job = self._next_job()
-            while job is not None:
-                self._heartbeat()
-                self._scheduler.add(job)
-                if time.monotonic() > until:
-                    return True
-                job = self._inbox.get_nowait()
-            return False
-        return True
+            while True:
+                yield self._inbox.get_nowait()
 
-    def _next_job(self) -> ScheduledJob | None:
-        if self._scheduler.busy:
-            return self._inbox.get_nowait()
-        self._idle = True
-        job = self._inbox.get()
-        self._heartbeat()
-        self._idle = False
-        return job
-
-    def _interleave(self) -> None:
-        """Receive jobs and run a step of others; called between the steps of an exclusive job."""
-        self._yield_between_steps()
-        until = time.monotonic() + _MAX_INTAKE_SECONDS
-        with suppress(queue.Empty):
-            while time.monotonic() < until:
-                if (job := self._inbox.get_nowait()) is None:
-                    self._inbox.put(None)  # ends the thread after this job
-                    break
-                self._scheduler.add(job)
-        self._scheduler.step_interleaved(time.monotonic())
-
-    def _yield_between_steps(self) -> None:
-        self._yielder.yield_now()
-        self._heartbeat()
-
-    def _heartbeat(self) -> None:
-        self._last_heartbeat = time.monotonic()
+    def _die(self, error: BaseException) -> None:
+        _log.critical("the thread that computes died: %s", error_location(error))
+        self._died = True
+        self._fail_all("stopped")
 
     def _fail_all(self, code: str) -> None:
         with self._lock:
@@ -263,6 +284,97 @@ async def _next_event(events: "asyncio.Queue[JobEvent]", deadline: float | None)
     if isinstance(event, JobFailed):
         raise event.error
     return event
+
+
+class WorkerThread:
+    """A thread that repeats `step` while `has_work` is true, with a heartbeat. `on_death` receives the fatal error."""
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], None],
+        has_work: Callable[[], bool],
+        on_death: Callable[[BaseException], None],
+    ) -> None:
+        self._name, self._step, self._has_work, self._on_death = name, step, has_work, on_death
+        self._thread: threading.Thread | None = None
+        self._running, self._lock = False, threading.Lock()
+        self.idle, self._last_heartbeat = True, time.monotonic()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def seconds_since_heartbeat(self) -> float:
+        """Seconds since the last heartbeat; 0 if idle."""
+        return 0.0 if self.idle else time.monotonic() - self._last_heartbeat
+
+    def start(self) -> None:
+        """Start the thread if it does not run. It uses as many torch threads as the caller."""
+        with self._lock:
+            if not self._running:
+                self._running = True
+                self.beat()
+                self._thread = threading.Thread(
+                    target=self._run, args=(torch.get_num_threads(),), name=self._name, daemon=True
+                )
+                self._thread.start()
+
+    def beat(self) -> None:
+        """Record that the thread makes progress."""
+        self._last_heartbeat, self.idle = time.monotonic(), False
+
+    def _run(self, num_threads: int) -> None:
+        # Otherwise a new thread takes the number that any other thread has set last, perhaps for one step only.
+        torch.set_num_threads(num_threads)
+        try:
+            while self._check_work():
+                self._step()
+                self.beat()
+        except BaseException as error:
+            self._on_death(error)
+
+    def _check_work(self) -> bool:
+        """Return whether to go on. If not, `start` starts a new thread from now on."""
+        with self._lock:
+            self._running = self._has_work()
+            self.idle = not self._running
+            return self._running
+
+
+class FairLock:
+    """A lock that is granted in the order of the requests, so that threads alternate.
+
+    A `threading.Lock` that is released and acquired again by the same thread usually stays with it.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._acquired = threading.Lock(), False
+        self._waiting: deque[threading.Lock] = deque()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._acquired:
+                self._acquired = True
+                return
+            granted = threading.Lock()
+            granted.acquire()
+            self._waiting.append(granted)
+        granted.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()  # it stays acquired, by the next thread
+            else:
+                self._acquired = False
+
+    def pass_on(self) -> None:
+        """Let the threads that wait go first."""
+        if self._waiting:
+            self.__exit__()
+            self.__enter__()
 
 
 class EventLoopYielder:

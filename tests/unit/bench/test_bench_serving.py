@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,7 +35,9 @@ from attendo.bench.load_test import (
     run_load_test,
     wait_until_ready,
 )
-from attendo.bench.load_test.apis import ParsedResponse
+from attendo.bench.load_test.apis import OpenAIAdapter, ParsedResponse
+from attendo.bench.load_test.http_client import HttpResponse, ResponseListener
+from attendo.bench.load_test.load import LoadClient, Timeouts
 from attendo.errors import DataError, UsageError
 
 TEXTS = ("the cat sat", "a dog ran home")
@@ -173,6 +176,30 @@ def test_a_stream_that_breaks_off_has_failed() -> None:
     with listening(StandIn(breaks_off=True)) as url:
         (found,) = put(Load(clients=1, seconds=0.01), url, "openai", ["the cat sat"])
     assert (found.end, found.response, found.reason) == ("failed", None, "the stream broke off")
+
+
+def test_text_in_an_event_that_comes_in_two_parts_is_seen() -> None:
+    event = b'data: {"choices": [{"delta": {"content": "the"}}]}\n\n'
+    for cut in range(1, len(event) - 3):
+        assert not OpenAIAdapter().has_text(event[:cut])
+    assert OpenAIAdapter().has_text(event)
+
+    async def first_token() -> float | None:
+        async def send(request: HttpRequest, listener: ResponseListener) -> HttpResponse:
+            for part in (event[:20], event[20:]):
+                listener.on_data(part)
+            return HttpResponse(200, {}, event + b"data: [DONE]\n\n")
+
+        client = LoadClient(SimpleNamespace(send=send), OpenAIAdapter())  # type: ignore[arg-type]
+        return (await client.send("the", 0.0, Timeouts(PATIENCE))).first_token_seconds
+
+    assert asyncio.run(first_token()) is not None
+
+
+def test_a_stream_that_ends_in_an_error_has_failed() -> None:
+    body = b'data: {"choices": []}\n\ndata: {"error": {"code": "too_late"}}\n\n'
+    with pytest.raises(ValueError, match="ended in an error"):
+        OpenAIAdapter().parse_response(body)
 
 
 def test_our_own_api_tells_its_tokens_and_takes_more_fields() -> None:

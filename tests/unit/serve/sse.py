@@ -7,12 +7,14 @@ from small_server import Asking
 
 
 class Streamed:
-    """A stream that was read to its end. `text` is of the choice with this index."""
+    """A stream that was read to its end, which is [DONE] or an error. `text` is of the choice with this index."""
 
     def __init__(self, body: str) -> None:
         lines = [line.removeprefix("data: ") for line in body.split("\n\n") if line]
-        assert body.endswith("data: [DONE]\n\n")
-        self.chunks: list[dict[str, Any]] = [json.loads(line) for line in lines[:-1]]
+        assert body.endswith("\n\n")
+        self.is_done = lines[-1] == "[DONE]"
+        self.chunks: list[dict[str, Any]] = [json.loads(line) for line in lines[: -1 if self.is_done else None]]
+        assert self.is_done != ("error" in self.chunks[-1])
 
     def text(self, index: int = 0) -> str:
         return "".join(

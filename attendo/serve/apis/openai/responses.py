@@ -134,9 +134,9 @@ async def _stream_events(first: Any, chunks: AsyncGenerator[Any, None], path: st
         try:
             async for chunk in chunks:
                 yield _encode_event(chunk)
-        except Exception as error:
+            yield DONE
+        except Exception as error:  # the last event, as of OpenAI's servers
             yield _encode_event(to_api_error(error).content(path))
-        yield DONE
 
 
 async def _stream_chunks(

@@ -36,47 +36,52 @@ _PLACEHOLDER_MODEL = "dummy"  # model name sent by Hugging Face's client if none
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(prefix="/v1", route_class=StrictRoute, dependencies=[key_dependency(gateway)], tags=["OpenAI"])
-    begun = int(time.time())
+    created = int(time.time())
 
     @router.get("/models")
     async def models() -> OpenAIModelList:
-        return OpenAIModelList(data=[OpenAIModelInfo(id=each.name, created=begun) for each in gateway.registry.all()])
+        return OpenAIModelList(data=[OpenAIModelInfo(id=each.name, created=created) for each in gateway.registry.all()])
 
     @router.get("/models/{name}", responses=error_responses("openai", "unknown_model"))
     async def model(name: str) -> OpenAIModelInfo:
-        return OpenAIModelInfo(id=_select_model(gateway, name).name, created=begun)
+        return OpenAIModelInfo(id=_select_model(gateway, name).name, created=created)
 
     @router.post("/chat/completions", response_model=None, responses={**json_or_events(ChatResponse), **_ERRORS})
-    async def chat(asked: ChatRequest, request: Request) -> Response:
-        asked.check_supported()
-        served = _select_model(gateway, asked.model)
-        texts = [build_source(asked.messages, served, gateway.settings)]
-        return await _respond(gateway, served, texts, asked, request)
+    async def chat(params: ChatRequest, request: Request) -> Response:
+        return await complete_chat(gateway, params, request)
 
     @router.post("/completions", response_model=None, responses={**json_or_events(CompletionResponse), **_ERRORS})
-    async def completions(asked: CompletionRequest, request: Request) -> Response:
-        asked.check_supported()
-        return await _respond(gateway, _select_model(gateway, asked.model), asked.prompts, asked, request)
+    async def completions(params: CompletionRequest, request: Request) -> Response:
+        params.check_supported()
+        return await _respond(gateway, _select_model(gateway, params.model), params.prompts, params, request)
 
     return router
+
+
+async def complete_chat(gateway: ModelGateway, params: ChatRequest, request: Request) -> Response:
+    """Return the response to a chat request, also under the base URLs of Hugging Face's API."""
+    params.check_supported()
+    served = _select_model(gateway, params.model)
+    texts = [build_source(params.messages, served, gateway.settings)]
+    return await _respond(gateway, served, texts, params, request)
 
 
 async def _respond(
     gateway: ModelGateway, served: ServedModel, texts: Sequence[str], params: CommonParams, request: Request
 ) -> Response:
     gateway.check_texts(texts)
-    answering = CompletionRunner(gateway, served, make_completion_options(params, served.model, gateway.settings))
+    runner = CompletionRunner(gateway, served, make_completion_options(params, served.model, gateway.settings))
     prompts: list[Prompt] = [make_prompt(text, served) for text in texts]
-    answering.check(prompts)
-    letterhead = ResponseEnvelope("chatcmpl" if isinstance(params, ChatRequest) else "cmpl", served.name)
+    runner.check(prompts)
+    envelope = ResponseEnvelope("chatcmpl" if isinstance(params, ChatRequest) else "cmpl", served.name)
     if params.stream:
-        return await stream_completion(answering, prompts, letterhead, params.with_usage, request.url.path)
-    choices = await answering.complete(prompts)
-    usage = count_usage(answering.count_prompt_tokens(prompts), choices)
+        return await stream_completion(runner, prompts, envelope, params.with_usage, request.url.path)
+    choices = await runner.complete(prompts)
+    usage = count_usage(runner.count_prompt_tokens(prompts), choices)
     return json_response(
-        letterhead.build_chat(choices, usage)
+        envelope.build_chat(choices, usage)
         if isinstance(params, ChatRequest)
-        else letterhead.build_completion(choices, usage)
+        else envelope.build_completion(choices, usage)
     )
 
 
@@ -84,6 +89,6 @@ def _select_model(gateway: ModelGateway, name: str | None) -> ServedModel:
     named = name in [each.name for each in gateway.registry.all()]
     try:
         return gateway.get_model(None if name == _PLACEHOLDER_MODEL and not named else name)
-    except ApiError as refusal:
-        refusal.extra["param"] = "model"
+    except ApiError as error:
+        error.extra["param"] = "model"
         raise

@@ -1,4 +1,4 @@
-"""Streamed answers are the plain ones, bit by bit: to the last usage and [DONE], whatever ends them."""
+"""Streamed answers are the plain ones, bit by bit: to the last usage and [DONE], or to an error."""
 
 import json
 import socket
@@ -119,7 +119,7 @@ def test_what_cannot_be_met_is_refused_by_its_status(server: Asking) -> None:
     assert server.client.post(CHAT, json=unknown).status_code == 404
 
 
-def test_trouble_on_the_way_is_an_event_and_then_the_end() -> None:
+def test_an_error_on_the_way_is_the_last_event() -> None:
     for seconds in (0.5, 2.0, 8.0, 32.0):  # on a busy machine the first word takes longer
         server = Asking(ModelSpec("slow", patient_model()), settings=ServeSettings(deadline_seconds=seconds))
         told = streamed(server, CHAT, **of_user(ENGLISH))
@@ -129,6 +129,7 @@ def test_trouble_on_the_way_is_an_event_and_then_the_end() -> None:
     assert told.reasons() == []
     assert told.chunks[-1]["error"]["code"] == "too_late"
     assert told.chunks[-1]["error"]["type"] == "server_error"
+    assert not told.is_done
 
 
 def test_a_stream_is_not_held_back_and_ends_with_its_client() -> None:

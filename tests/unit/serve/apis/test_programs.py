@@ -105,6 +105,12 @@ def test_what_cannot_be_meant_is_refused_before_a_stream_begins(
     error_of(server.raw("generate", **body, stream=stream), status, code)
 
 
+def test_an_error_of_the_library_is_named_by_its_own_code(server: Asking) -> None:
+    error = error_of(server.raw("generate", texts=[TEXT], beam=2, sample=True), 400, "bad_setting")
+    assert error["cause"] == "sample_beam_conflict"
+    assert "cause" not in error_of(server.raw("generate", texts=[TEXT], beam=13), 400, "above_limit")
+
+
 def test_a_stream_is_of_one_text(server: Asking) -> None:
     error_of(server.raw("generate", texts=[TEXT, TEXT], stream=True), 400, "one_text_a_stream")
     error_of(server.raw("generate", texts=[TEXT] * 51), 413, "too_many_texts")

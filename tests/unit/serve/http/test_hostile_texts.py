@@ -12,10 +12,10 @@ from tiny import SOURCES
 
 from attendo.serve.http.errors import ApiError
 from attendo.serve.language_detection import detect_language
-from attendo.serve.languages import language_code
 from attendo.serve.translation.documents import decode_document
 from attendo.serve.translation.segmenter import SegmentedText
 from attendo.text import Characters, SentencePiece, Words
+from attendo.text.languages import language_code
 from attendo.text_model.sentence_splitting import join_texts, split_sentences
 
 CHARACTERS = 5_000

@@ -200,7 +200,7 @@ def test_more_kinds_than_take_turns_are_all_answered(small_model: TextModel, mon
     monkeypatch.setattr("attendo.serve.scheduling.scheduler._MAX_OPEN_GROUPS", 2)
     monkeypatch.setattr("attendo.serve.scheduling.scheduler._MAX_STEPS_PER_GROUP", 4)
     scheduler, under_way = (
-        Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_batch_tokens=10_000), lambda: None),
+        Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_batch_tokens=10_000)),
         list[tuple[int, list[JobEvent]]](),
     )
 

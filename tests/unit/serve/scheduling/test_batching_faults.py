@@ -17,7 +17,6 @@ from attendo.decode.frontier import Frontier
 from attendo.decode.rules import SuppressTokens
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling import batches
-from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.batches import StreamingStaticBatch
 from attendo.serve.scheduling.scheduler import Scheduler
 from attendo.serve.scheduling.worker import BatchLimits, ModelWorker
@@ -224,17 +223,8 @@ def test_nothing_is_left_of_jobs_that_are_over(small_model: TextModel) -> None:
 
     asking(batcher, work())
     scheduler = batcher._scheduler
-    pieces: ExclusiveJobs = scheduler._exclusive_jobs
     assert (batcher.num_waiting, batcher.num_running, len(batcher._jobs)) == (0, 0, 0)
-    assert not any(
-        (
-            scheduler._jobs,
-            scheduler._open_groups,
-            scheduler._pending_groups,
-            pieces._jobs,
-            pieces._iterators,
-            pieces._isolated,
-        )
-    )
-    assert not pieces._results
+    assert not any((scheduler._jobs, scheduler._open_groups, scheduler._pending_groups))
+    for each in scheduler.exclusive_jobs:
+        assert not any((each._jobs, each._iterators, each._isolated, each._results))
     assert not any(lane._responses or lane.has_waiting or lane.busy for lane in scheduler._groups.values())

@@ -57,7 +57,7 @@ def test_a_deadline_ends_what_waits_and_what_cannot_be_interrupted(small_model: 
 def test_the_thread_looks_at_deadlines_itself(small_model: TextModel, now: float) -> None:
     """An event loop that is late does not keep a slot busy."""
     heard: list[Any] = []
-    scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_batch_tokens=10_000), lambda: None)
+    scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_batch_tokens=10_000))
     scheduler.add(ScheduledJob(GenerateJob(("the cat",), LONG), heard.append, deadline=50.0))
     scheduler.step(0.0)
     scheduler.step(now)
@@ -173,9 +173,7 @@ def test_alignments_have_an_end(small_model: TextModel) -> None:
 @pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
 def test_nobody_is_turned_away_from_free_seats(small_model: TextModel, fixed: bool) -> None:
     """Where all end at once, all may come again at once, also behind those who still wait."""
-    scheduler = Scheduler(
-        small_model, BatchFactory(small_model, 4, fixed), BatchLimits(max_queue_seconds=0.5), lambda: None
-    )
+    scheduler = Scheduler(small_model, BatchFactory(small_model, 4, fixed), BatchLimits(max_queue_seconds=0.5))
     jobs = [comes(scheduler, text) for text in ("the cat", "a dog", "NLP")]
     scheduler._batch_queue._mean_duration = lambda now, longest: 9.0  # type: ignore[method-assign]
     for _ in range(2):  # before anybody sits, and when they do
@@ -199,7 +197,7 @@ def test_who_is_about_to_sit_or_to_get_up_does_not_count_twice(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Whoever is answered may ask again before the others of that step are, and before the step is over."""
-    scheduler = Scheduler(small_model, BatchFactory(small_model, 4), BatchLimits(max_queue_seconds=0.5), lambda: None)
+    scheduler = Scheduler(small_model, BatchFactory(small_model, 4), BatchLimits(max_queue_seconds=0.5))
     scheduler._batch_queue._mean_duration = lambda now, longest: 9.0  # type: ignore[method-assign]
     full, told = list[bool](), list[bool]()
     advance = ContinuousBatch.step
@@ -282,7 +280,7 @@ def test_drain_has_an_end(small_model: TextModel) -> None:
 
 def test_nobody_is_refused_a_seat_for_those_who_wait_without_one(small_model: TextModel) -> None:
     """Two queues, each with its own pace."""
-    scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_queue_seconds=0.5), lambda: None)
+    scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_queue_seconds=0.5))
     scheduler._exclusive_queue._estimator.estimate_wait = lambda now, ahead: 9.0 * ahead  # type: ignore[method-assign]
     asked = {"first": {"ban": ["zebra"]}, "second": {"ban": ["zebra"]}, "patient": {"mbr": "chrf"}, "seated": {}}
     heard: dict[str, list[Any]] = {name: [] for name in asked}
@@ -293,13 +291,15 @@ def test_nobody_is_refused_a_seat_for_those_who_wait_without_one(small_model: Te
         scheduler.add(job)
     assert [each.error.code for each in heard["second"]] == ["busy"]
     assert (scheduler.num_waiting, scheduler.admission_queue.is_overloaded) == (3, False)
-    while scheduler.busy:
+    calls, _ = scheduler.exclusive_jobs
+    while scheduler.busy or calls.busy:
         scheduler.step(0.0)
+        calls.step()
     assert [type(heard[name][-1]) for name in ("first", "patient", "seated")] == [JobFinished] * 3
     assert scheduler.num_waiting == 0
 
 
-def test_all_who_come_within_a_piece_are_taken_in_at_its_next_step(
+def test_all_who_come_within_a_step_are_taken_in_at_the_next(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those who are left lying would count as if they waited for a seat."""
@@ -308,13 +308,13 @@ def test_all_who_come_within_a_piece_are_taken_in_at_its_next_step(
     for text in sentences(5):
         batcher._inbox.put(ScheduledJob(GenerateJob((text,), LONG), lambda event: None))
     batcher._inbox.put(None)  # to end, when all is done
-    batcher._interleave()
-    assert (batcher._inbox.qsize(), batcher.batch_size) == (1, 5)
+    batcher._step_batches()
+    assert (batcher._ended, batcher._inbox.qsize(), batcher.batch_size) == (True, 0, 5)
 
 
 def test_where_nobody_has_a_seat_there_is_one_queue(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchFactory, "supports_batching", False)  # as of an exported model
-    scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_queue_seconds=0.5), lambda: None)
+    scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_queue_seconds=0.5))
     job = ScheduledJob(GenerateJob(("the cat",), {}), lambda event: None)
     scheduler.admission_queue.add(job)
     scheduler._exclusive_queue._estimator.estimate_wait = lambda now, ahead: 1e9  # type: ignore[method-assign]

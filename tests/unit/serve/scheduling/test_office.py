@@ -181,7 +181,7 @@ def test_limits_are_looked_at_before_a_model_hears_of_a_request() -> None:
             run(here, here.generate(forth, texts, **options))
     with pytest.raises(ApiError):
         run(here, _read(here.stream(forth, "a", beam=13)))
-    assert forth.worker._thread is None
+    assert forth.worker._batch_thread._thread is None
 
 
 def test_a_source_has_so_many_tokens_at_most() -> None:

@@ -9,6 +9,7 @@ from batcher_users import sentences
 
 from attendo.decode.step_hook import run_step_hook
 from attendo.serve.scheduling import background as module
+from attendo.serve.scheduling.admission import ExclusiveJobQueue
 from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.jobs import CallableJob, Chunk, GenerateJob, JobFailed, JobFinished, ScheduledJob
 from attendo.text_model import Result, TextModel
@@ -28,6 +29,10 @@ class Calls:
             return generate(texts, **options)
 
         monkeypatch.setattr(model, "generate", remembering)
+
+
+def exclusive(model: TextModel) -> ExclusiveJobs:
+    return ExclusiveJobs(model, ExclusiveJobQueue(max_wait=1.0, next_batch_size=32))
 
 
 def asked(pieces: ExclusiveJobs, texts: Sequence[str], **options: Any) -> tuple[ScheduledJob, list[Any]]:
@@ -50,7 +55,7 @@ def test_many_texts_are_answered_a_few_at_a_time_and_others_come_in_between(
 ) -> None:
     monkeypatch.setattr(module, "_MAX_CALL_TEXTS", 3)
     many, calls = sentences(8), Calls(small_model, monkeypatch)
-    pieces = ExclusiveJobs(small_model, lambda: None)
+    pieces = exclusive(small_model)
     first, heard = asked(pieces, many, **BAN)
     pieces.step()
     _, other = asked(pieces, many[:1], **BAN)
@@ -63,7 +68,7 @@ def test_many_texts_are_answered_a_few_at_a_time_and_others_come_in_between(
 
 
 def test_by_turns_who_has_waited_longest_and_who_asks_for_least(small_model: TextModel) -> None:
-    pieces, served = ExclusiveJobs(small_model, lambda: None), list[int]()
+    pieces, served = exclusive(small_model), list[int]()
     for tokens in (900, 800, 5, 7, 700):
         job, _ = asked(pieces, ["the cat"], ban=[f"zebra {tokens}"])
         job.token_cost = tokens
@@ -77,7 +82,7 @@ def test_by_turns_who_has_waited_longest_and_who_asks_for_least(small_model: Tex
 def test_long_texts_are_answered_one_by_one(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_CALL_CHARACTERS", 20)
     long, calls = " ".join(["the cat sat"] * 5), Calls(small_model, monkeypatch)
-    pieces = ExclusiveJobs(small_model, lambda: None)
+    pieces = exclusive(small_model)
     asked(pieces, ["a dog", long, "a dog", "the cat"], **BAN)
     work_off(pieces)
     assert calls.texts == [["a dog"], [long], ["a dog", "the cat"]]
@@ -88,7 +93,7 @@ def test_what_is_asked_for_each_text_stays_together(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(module, "_MAX_CALL_TEXTS", 1)
-    calls, pieces = Calls(small_model, monkeypatch), ExclusiveJobs(small_model, lambda: None)
+    calls, pieces = Calls(small_model, monkeypatch), exclusive(small_model)
     texts = ["the cat", "a dog"]
     _, heard = asked(pieces, texts, **options)
     asked(pieces, texts, **options)
@@ -98,7 +103,7 @@ def test_what_is_asked_for_each_text_stays_together(
 
 
 def test_no_texts_are_answered_at_once(small_model: TextModel) -> None:
-    pieces = ExclusiveJobs(small_model, lambda: None)
+    pieces = exclusive(small_model)
     _, heard = asked(pieces, (), **BAN)
     work_off(pieces)
     assert heard == [JobFinished([])]
@@ -108,7 +113,8 @@ def test_S7_a_call_ends_at_the_step_after_the_last_of_those_it_is_for_was_lost(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beats: list[float] = []
-    pieces = ExclusiveJobs(small_model, lambda: beats.append(time.monotonic()))
+    pieces = exclusive(small_model)
+    pieces.pause = lambda: beats.append(time.monotonic())
     (first, heard), (second, _) = (asked(pieces, ["the cat"], min_length=400, **BAN) for _ in range(2))
     first.deadline = time.monotonic() - 1
     look, looks = pieces._check_cancelled, 0
@@ -129,7 +135,8 @@ def test_S7_a_call_ends_at_the_step_after_the_last_of_those_it_is_for_was_lost(
 
 def test_other_work_is_looked_on_too(small_model: TextModel) -> None:
     beats: list[int] = []
-    pieces = ExclusiveJobs(small_model, lambda: beats.append(1))
+    pieces = exclusive(small_model)
+    pieces.pause = lambda: beats.append(1)
     heard: list[Any] = []
 
     def numbers() -> Any:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attendo.serve.languages import language_code, language_name, language_name_zh, match_language
-from attendo.text.model_card import LANGUAGES
+from attendo.text.languages import ISO_639_1, language_code, language_name, language_script, match_language
 
 
 @pytest.mark.parametrize(
@@ -61,13 +60,18 @@ def test_languages_have_names() -> None:
     assert [language_name(each) for each in ("en", "zh", "zt", "nb")] == [
         "English", "Chinese", "Chinese (traditional)", "Norwegian Bokmål",
     ]  # fmt: skip
-    assert [language_name_zh(each) for each in ("en", "zh", "zt")] == ["英语", "中文", "繁体中文"]
-    assert language_name("tlh") == language_name_zh("tlh") == "tlh"
+    assert language_name("tlh") == "tlh"
+
+
+def test_languages_have_scripts() -> None:
+    scripts = {"en": "latin", "zh": "han", "zt": "han", "ja": "kana", "ru": "cyrillic", "he": "hebrew", "iw": "hebrew"}
+    assert {code: language_script(code) for code in scripts} == scripts
+    assert language_script("tlh") == "latin"
 
 
 def test_whatever_a_model_may_say_of_itself_is_known() -> None:
-    assert {each for each in LANGUAGES if language_code(each) != each} == set()
-    assert all(language_name(each) != each and language_name_zh(each) != each for each in LANGUAGES)
+    assert {each for each in ISO_639_1 if language_code(each) != each} == set()
+    assert all(language_name(each) != each for each in ISO_639_1)
 
 
 @given(st.text())
