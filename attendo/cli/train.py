@@ -184,7 +184,7 @@ def check_ahead(device: str, tensorboard: bool = False) -> None:
 
         pick_device(device)
     if tensorboard:
-        require_package("tensorboard", "tensorboard", "writing for TensorBoard")
+        require_package("tensorboard", "tensorboard", "TensorBoard logging")
 
 
 def _print_settings(config: "RunConfig") -> None:

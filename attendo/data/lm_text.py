@@ -292,13 +292,13 @@ class WindowWriter:
         )
         name, lines = scan.training.text.name, self._lines
         if self._tokens < 2 * window:
-            raise _too_short_error(name, self._tokens, "learn from", f"two windows of {window}", "bring more text")
+            raise _too_short_error(name, self._tokens, "training", f"two windows of {window}", "give more text")
         self._tokens = 0
         valid = yield from self._write_shards("valid-00", scan.validation, lambda ids: contiguous_windows(ids, window))
         valid_name = scan.validation.text.name
         if self._tokens < window:
-            way_out = "raise data.valid_share, name data.valid_text"
-            raise _too_short_error(valid_name, self._tokens, "validate with", f"a window of {window}", way_out)
+            way_out = "raise data.valid_share, set data.valid_text"
+            raise _too_short_error(valid_name, self._tokens, "validation", f"a window of {window}", way_out)
         self.corpora.append(_make_corpus_record(name, lines, train))
         self.valid = self.valid.replace(
             name=None if valid_name == name else valid_name, pairs=sum(each.pairs for each in valid), shards=valid

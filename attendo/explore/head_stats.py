@@ -374,8 +374,10 @@ def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -
     try:
         answers = iter(model.generate([each.source for each in open_ones], **GREEDY_OPTIONS))
     except TooLongError as error:
-        reason = str(error).partition(" has ")[2] or str(error)
-        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].location, reason=reason) from None
+        place, found = open_ones[error.number].location, error.values
+        raise DataError(
+            "sentence_exceeds_model_length", place=place, tokens=found["tokens"], limit=found["limit"]
+        ) from None
     return [next(answers).best if each.target is None else each.target for each in sentences]
 
 

@@ -3,7 +3,11 @@
 from attendo.messages.message import Message
 
 MESSAGES: dict[str, Message] = {
-    "line_without_answer": Message("line {line}{problem}", "第 {line} 行{problem}"),
+    "option_value_unknown": Message("{value!r} is not one of {choices}", "{value!r} 不是 {choices} 之一"),
+    "option_value_not_integer": Message("{value!r} is not an integer", "{value!r} 不是整数"),
+    "option_value_not_number": Message("{value!r} is not a number", "{value!r} 不是数"),
+    "option_value_too_small": Message("{value} is too small: give {least} or more", "{value} 太小：应至少为 {least}"),
+    "option_value_too_large": Message("{value} is too large: give {most} or less", "{value} 太大：不能大于 {most}"),
     "run_not_found": Message(
         "{folder} contains no run: give a run folder written by attendo train",
         "{folder} 里没有训练运行：请给出 attendo train 写出的运行文件夹",
@@ -146,14 +150,9 @@ MESSAGES: dict[str, Message] = {
         "standard input is closed, but the lines are read from it: use attendo generate MODEL < FILE",
         "标准输入已关闭，而文本行要从中读取：请用 attendo generate MODEL < FILE",
     ),
-    "input_line_too_long": Message(
-        "{path} line {line}{problem}: shorten the line, or remove it",
-        "{path} 第 {line} 行{problem}：请缩短这一行，或去掉它",
-    ),
     "output_file_not_writable": Message(
         "{path} cannot be written: {reason}; choose another file", "无法写入 {path}：{reason}；请换一个文件"
     ),
-    "line_log_probability_nan": Message("{path} line {line}{problem}", "{path} 第 {line} 行{problem}"),
     "stdin_line_not_utf8": Message(
         "standard input line {line} is not UTF-8: convert the text, or use --errors replace",
         "标准输入第 {line} 行不是 UTF-8：请转换文本编码，或使用 --errors replace",

@@ -22,6 +22,19 @@ BAD_LINES = {
 }
 
 MESSAGES: dict[str, Message] = {
+    "bad_line_count": Message("{count} {reason}", "{count} 行{reason}", {"reason": BAD_LINES}),
+    "bad_line_remedy": Message(
+        "fix them, or raise data.max_bad_ratio (now {ratio:g})",
+        "请改正它们，或增大 data.max_bad_ratio（现为 {ratio:g}）",
+    ),
+    "length_ratio_remedy": Message(
+        "raise data.max_length_ratio, or cut long sources (data.cut_source), as for summaries; or fix them, or raise data.max_bad_ratio (now {ratio:g})",
+        "请增大 data.max_length_ratio，或截断长源文（data.cut_source，例如用于摘要）；或改正它们，或增大 data.max_bad_ratio（现为 {ratio:g}）",
+    ),
+    "long_lines_remedy": Message(
+        "raise data.max_length, or cut long sources (data.cut_source); or fix them, or raise data.max_bad_ratio (now {ratio:g})",
+        "请增大 data.max_length，或截断长源文（data.cut_source）；或改正它们，或增大 data.max_bad_ratio（现为 {ratio:g}）",
+    ),
     "empty_batch": Message("a batch needs at least one sentence", "一个批次至少要有一个句子"),
     "turn_setting_without_turns": Message(
         "data.{option} applies only to conversations: set turns_field, or leave it out",
@@ -251,7 +264,6 @@ MESSAGES: dict[str, Message] = {
         "{corpus}: {bad} of {lines} lines are bad ({share:.1%}): {reasons}; {listing} lists them; {remedy}{separator}{advice}",
         "{corpus}：{lines} 行中有 {bad} 行是坏行（{share:.1%}）：{reasons}；清单见 {listing}；{remedy}{separator}{advice}",
         {
-            "reasons": BAD_LINES,
             "separator": {"; ": "；"},
             "corpus": {"built-in task": "内置任务", "built-in task, held out": "内置任务（留出部分）"},
         },
@@ -280,10 +292,10 @@ MESSAGES: dict[str, Message] = {
         "{name} has {tokens} tokens for {purpose}, fewer than {minimum}: {remedy}, or lower data.window",
         "{name} {purpose}的部分只有 {tokens} 个词元，少于{minimum}：请{remedy}，或减小 data.window",
         {
-            "purpose": {"learn from": "用于训练", "validate with": "用于验证"},
+            "purpose": {"training": "用于训练", "validation": "用于验证"},
             "remedy": {
-                "bring more text": "提供更多文本",
-                "raise data.valid_share, name data.valid_text": "增大 data.valid_share、指定 data.valid_text",
+                "give more text": "提供更多文本",
+                "raise data.valid_share, set data.valid_text": "增大 data.valid_share、指定 data.valid_text",
             },
         },
     ),

@@ -76,9 +76,6 @@ MESSAGES: dict[str, Message] = {
         "{place}有 {tokens} 个词元，模型最多读 {limit} 个：请去掉这一行",
         {"place": {"a sentence": "某个句子"}},
     ),
-    "sentence_unreadable_by_model": Message(
-        "{place} has {reason}", "{place}有 {reason}", {"place": {"a sentence": "某个句子"}}
-    ),
     "token_word_length_mismatch": Message(
         "{place}: the model's tokens have {token_characters} characters, but the words of the line have {word_characters}, so links between words cannot be used: give links between tokens (--links tokens)",
         "{place}：模型的词元共 {token_characters} 个字符，而这一行的词共 {word_characters} 个字符，词与词的对齐无法使用：请给出词元之间的对齐（--links tokens）",
@@ -95,7 +92,7 @@ MESSAGES: dict[str, Message] = {
             "unit": {"tokens": "词元", "words": "词"},
             "fix": {
                 "give links between words (--links words)": "请给出词与词之间的对齐（--links words）",
-                "count from 0, or say --links tokens where the links are between the model's tokens": "请从 0 数起；如果对齐的是模型的词元，请加 --links tokens",
+                "count from 0, or use --links tokens if the links are between the model's tokens": "请从 0 数起；如果对齐的是模型的词元，请加 --links tokens",
             },
             "place": {"a sentence": "某个句子"},
         },

@@ -3,6 +3,8 @@
 from attendo.messages.message import Message
 
 MESSAGES: dict[str, Message] = {
+    "input_line": Message("line {line}", "第 {line} 行"),
+    "text_position": Message("text {position} of {total}", "第 {position} 段文本（共 {total} 段）"),
     "line_of_file": Message("{path} line {line}", "{path} 第 {line} 行"),
     "disk_space_too_small": Message(
         "{folder} has {free:,} bytes free, but {needed:,} are needed: free some disk space",
@@ -13,9 +15,11 @@ MESSAGES: dict[str, Message] = {
         "无法写入 {path}：{file} 是文件，不是文件夹；请换一个路径",
     ),
     "disk_full": Message(
-        "{path} cannot be written: the disk is full; free {size}",
-        "无法写入 {path}：磁盘已满；请腾出{size}",
-        {"size": {"more room is": "更多空间"}},
+        "{path} cannot be written: the disk is full; free about {size:,} bytes",
+        "无法写入 {path}：磁盘已满；请腾出约 {size:,} 字节",
+    ),
+    "disk_full_size_unknown": Message(
+        "{path} cannot be written: the disk is full; free disk space", "无法写入 {path}：磁盘已满；请腾出磁盘空间"
     ),
     "folder_in_use": Message(
         "another process is using {folder}: wait for it, or stop it first",
@@ -28,8 +32,8 @@ MESSAGES: dict[str, Message] = {
             "purpose": {
                 "an ONNX model": "ONNX 模型",
                 "a CTranslate2 model": "CTranslate2 模型",
-                "the proof of an import, which --no-proof leaves out,": "导入的校验（可用 --no-proof 跳过）",
-                "writing for TensorBoard": "写入 TensorBoard 记录",
+                "the check of an import (skipped with --no-proof)": "导入的校验（可用 --no-proof 跳过）",
+                "TensorBoard logging": "写入 TensorBoard 记录",
             }
         },
     ),

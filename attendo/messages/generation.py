@@ -3,6 +3,32 @@
 from attendo.messages.message import Message
 
 MESSAGES: dict[str, Message] = {
+    "source_tag_missing": Message(
+        "the model was trained with a tag before every text, such as {tags}: begin each text with a tag and a space",
+        "模型训练时每段文本前都有标记，例如 {tags}：请在每段文本开头加上标记和空格",
+    ),
+    "batch_tokens_reduced": Message(
+        "not enough memory for batches of {wanted:,} source tokens: batch_tokens is now {batch_tokens:,}",
+        "内存不足以容纳 {wanted:,} 个源文词元的批次：batch_tokens 现为 {batch_tokens:,}",
+    ),
+    "incomplete_texts": Message(
+        "{count} of {total} texts: {problem} ({field} in the result)",
+        "{total} 段文本中有 {count} 段：{problem}（见结果的 {field}）",
+    ),
+    "incomplete_text": Message("the text: {problem} ({field} in the result)", "文本：{problem}（见结果的 {field}）"),
+    "text_not_in_vocabulary": Message("not in the vocabulary: {parts}", "词表中没有：{parts}"),
+    "source_tokens_left_out": Message(
+        "the last {count:,} source tokens were not read: shorten the text, or use split=True",
+        "末尾的 {count:,} 个源文词元没有读取：请缩短文本，或用 split=True",
+    ),
+    "source_not_split": Message(
+        "read as one sentence, but the model was trained on single sentences: leave out constraints or prefix",
+        "多个句子作为一句读取，而模型是用单句训练的：请去掉 constraints 或 prefix",
+    ),
+    "output_cut_at_limit": Message(
+        "the answer was cut at its length limit: see max_length", "回答在长度上限处被截断：见 max_length"
+    ),
+    "constraints_not_met": Message("not all constraints are met", "没有满足所有的 constraints"),
     "beam_width_below_one": Message("beam must be 1 or more, not {width}", "beam 为 {width}，应至少为 1"),
     "patience_not_positive": Message(
         "patience must be more than 0, not {patience}", "patience 为 {patience}，应大于 0"
@@ -230,16 +256,17 @@ MESSAGES: dict[str, Message] = {
         "a search tree shows a single search, but split and banned_phrases need several: leave them out",
         "搜索树只显示一次搜索，而 split 和 banned_phrases 需要多次：请去掉它们",
     ),
-    "ensemble_operation_unsupported": Message(
-        "an ensemble of {count} models cannot be {operation}",
-        "由 {count} 个模型组成的集成模型{operation}",
-        {
-            "operation": {
-                "saved: save its members": "不能保存：请保存各成员",
-                "looked into: trace its members": "不能追踪：请追踪各成员",
-                "asked to do without heads: ask its members": "不能缩放注意力头：请对各成员这样做",
-            }
-        },
+    "ensemble_not_saveable": Message(
+        "an ensemble of {count} models cannot be saved: save its members",
+        "由 {count} 个模型组成的集成模型不能保存：请保存各成员",
+    ),
+    "ensemble_not_traceable": Message(
+        "an ensemble of {count} models cannot be traced: trace its members",
+        "由 {count} 个模型组成的集成模型不能追踪：请追踪各成员",
+    ),
+    "ensemble_heads_not_scalable": Message(
+        "heads of an ensemble of {count} models cannot be scaled: scale those of its members",
+        "由 {count} 个模型组成的集成模型不能缩放注意力头：请缩放各成员的注意力头",
     ),
     "redundant_model_arguments": Message(
         "a model folder has its own tokenizers and generation settings: leave tokenizers and generation out",
@@ -284,22 +311,10 @@ MESSAGES: dict[str, Message] = {
         {"known": {"none": "无"}},
     ),
     "engine_option_unsupported": Message(
-        "the engine {engine} does not support these options: {reasons}",
-        "引擎 {engine} 不支持以下选项：{reasons}",
-        {
-            "reasons": {
-                "; nor ": "；",
-                " or ": " 或 ",
-                ", ": "、",
-                "a search tree": "搜索树",
-                "a repetition_penalty with renormalise off": "renormalise 关闭时的 repetition_penalty",
-                "renormalise with an at_limit other than free": "at_limit 不为 free 时的 renormalise",
-                "sample (what it draws does not follow from a seed)": "sample（它的采样不由 seed 决定）",
-                "an at_limit other than free": "不为 free 的 at_limit",
-                "renormalise off": "关闭 renormalise",
-                "counts_eos off": "关闭 counts_eos",
-            }
-        },
+        "the engine {engine} does not support {reasons}", "引擎 {engine} 不支持 {reasons}"
+    ),
+    "engine_option_alternatives": Message(
+        "{options} (leave it out, or use {engines})", "{options}（请去掉，或改用 {engines}）"
     ),
     "model_folder_not_exported": Message(
         "the engine {engine} needs a folder exported to it, but this is a model folder: run attendo export MODEL OUT --to {engine}, then use OUT",
@@ -324,7 +339,7 @@ MESSAGES: dict[str, Message] = {
     "compile_engine_conflict": Message(
         "compile applies only to the engine fast, not to {engine}: set engine fast, or leave it out",
         "compile 只用于 fast 引擎，不能用于 {engine}：请把 engine 设为 fast，或去掉它",
-        {"engine": {"cached, which auto takes on a CPU": "cached（auto 在 CPU 上选用它）"}},
+        {"engine": {"cached (which auto selects on a CPU)": "cached（auto 在 CPU 上选用它）"}},
     ),
     "alignments_scaled_heads_conflict": Message(
         "alignments cannot be used with scaled heads: use trace(text, heads=...).cross",
@@ -462,27 +477,27 @@ MESSAGES: dict[str, Message] = {
         "不支持 {option}={value!r}：{remedy}",
         {
             "remedy": {
-                "pipelines give texts: take TextModel.generate, whose results have ids": "pipeline 只返回文本：请用 TextModel.generate，其结果含 ids",
-                "texts always come back: leave it out": "文本总会返回：请去掉",
-                "texts come as the tokenizer writes them: leave it out": "文本按分词器解码的原样返回：请去掉",
-                "nothing is cut in silence: shorten the text, or take split=True": "不会悄悄截断文本：请缩短文本，或用 split=True",
-                "pipelines give texts: take TextModel.generate, whose results have pieces": "pipeline 只返回文本：请用 TextModel.generate，其结果含 pieces",
-                "all engines give the same answers: take engine='textbook'": "所有引擎的回答都相同：请用 engine='textbook'",
-                "it is for text-generation: leave it out": "它只用于 text-generation：请去掉",
-                "it is for translation: leave it out": "它只用于 translation：请去掉",
-                "pipelines give texts: take TextModel.generate": "pipeline 只返回文本：请用 TextModel.generate",
-                "take TextModel.trace": "请用 TextModel.trace",
-                "pipelines give texts: take TextModel.generate, whose results have scores": "pipeline 只返回文本：请用 TextModel.generate，其结果含 scores",
+                "a pipeline returns only texts: use TextModel.generate, whose results have ids": "pipeline 只返回文本：请用 TextModel.generate，其结果含 ids",
+                "a pipeline always returns texts: leave it out": "文本总会返回：请去掉",
+                "texts are returned as the tokenizer decodes them: leave it out": "文本按分词器解码的原样返回：请去掉",
+                "texts are never truncated silently: shorten the text, or use split=True": "不会悄悄截断文本：请缩短文本，或用 split=True",
+                "a pipeline returns only texts: use TextModel.generate, whose results have pieces": "pipeline 只返回文本：请用 TextModel.generate，其结果含 pieces",
+                "all engines return the same answers: use engine='textbook'": "所有引擎的回答都相同：请用 engine='textbook'",
+                "it applies only to text-generation: leave it out": "它只用于 text-generation：请去掉",
+                "it applies only to translation: leave it out": "它只用于 translation：请去掉",
+                "a pipeline returns only texts: use TextModel.generate": "pipeline 只返回文本：请用 TextModel.generate",
+                "use TextModel.trace": "请用 TextModel.trace",
+                "a pipeline returns only texts: use TextModel.generate, whose results have scores": "pipeline 只返回文本：请用 TextModel.generate，其结果含 scores",
                 "give its settings one by one": "请逐个给出其中的设置",
-                "take TextModel.stream": "请用 TextModel.stream",
-                "no such end is known here: cut the text that comes back": "不支持停止字符串：请自行截断返回的文本",
-                "take ban=[...], which are texts": "请用 ban=[...]，其中为文本",
-                "take constraints=[...], which are texts": "请用 constraints=[...]，其中为文本",
-                "take target_prefix=[...], which are symbols": "请用 target_prefix=[...]，其中为符号",
-                "nothing is cut in silence: shorten the text": "不会悄悄截断文本：请缩短文本",
-                "a model folder has all that it needs: leave it out": "模型文件夹已含所需的一切：请去掉",
-                "take device": "请用 device",
-                "take precision='fp16' or 'bf16'": "请用 precision='fp16' 或 'bf16'",
+                "use TextModel.stream": "请用 TextModel.stream",
+                "stop strings are not supported: cut the returned text": "不支持停止字符串：请自行截断返回的文本",
+                "use banned_phrases=[...] with texts": "请用 banned_phrases=[...]，其中为文本",
+                "use constraints=[...] with texts": "请用 constraints=[...]，其中为文本",
+                "use target_prefix=[...] with symbols": "请用 target_prefix=[...]，其中为符号",
+                "texts are never truncated silently: shorten the text": "不会悄悄截断文本：请缩短文本",
+                "a model folder contains everything that it needs: leave it out": "模型文件夹已含所需的一切：请去掉",
+                "use device": "请用 device",
+                "use precision='fp16' or 'bf16'": "请用 precision='fp16' 或 'bf16'",
             }
         },
     ),

@@ -125,7 +125,7 @@ MESSAGES: dict[str, Message] = {
             "needed": {
                 "a text": "文本",
                 "true or false": "true 或 false",
-                "a whole number from 0 up": "不小于 0 的整数",
+                "an integer of 0 or more": "不小于 0 的整数",
                 "a number": "数",
                 "one token": "一个词元编号",
                 "a list of tokens": "词元编号的列表",
@@ -134,7 +134,7 @@ MESSAGES: dict[str, Message] = {
                 "an object": "对象",
                 "one of the tokens that attendo can begin answers with (none)": "attendo 能放在译文开头的词元之一（无）",
                 "true (a network with an encoder and a decoder)": "true（既有编码器又有解码器的网络）",
-                "the number of a token": "词元编号",
+                "a token id": "词元编号",
             },
             "field": {"a key of added_tokens_decoder": "added_tokens_decoder 的键"},
         },

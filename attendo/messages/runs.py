@@ -210,7 +210,7 @@ MESSAGES: dict[str, Message] = {
     "training_job_failed": Message(
         "{job} failed: {reason} (full log: {log})",
         "{job} 失败：{reason}（完整日志：{log}）",
-        {"reason": {"it said nothing": "没有输出"}},
+        {"reason": {"it printed nothing": "没有输出"}},
     ),
     "reproduce_file_not_writable": Message(
         "{path} cannot be written: {reason}; fix that, or choose another folder (--out)",
@@ -219,7 +219,7 @@ MESSAGES: dict[str, Message] = {
     "unknown_recipe": Message(
         "unknown recipe {name}{suggestion}: give the path of a run file, or one of {known}",
         "未知配方 {name}{suggestion}：请给出运行设置文件的路径，或以下之一：{known}",
-        {"known": {"none, there are no recipes here": "（这里没有配方）"}},
+        {"known": {"none (there are no recipes)": "（这里没有配方）"}},
     ),
     "reproduce_table_missing": Message(
         "{path} has no table [reproduce]: add one, or train it with attendo train {path}",

@@ -150,17 +150,21 @@ MESSAGES: dict[str, Message] = {
         "tokenizer.symbols must be a list of strings, not {value}", "tokenizer.symbols 必须是字符串列表，不能是 {value}"
     ),
     "symbol_duplicate": Message("tokenizer.symbols: {symbol} occurs twice", "tokenizer.symbols：{symbol} 出现了两次"),
-    "symbol_invalid": Message(
-        "tokenizer.symbols: {symbol} {fault}",
-        "tokenizer.symbols：{symbol} {fault}",
-        {
-            "fault": {
-                "must be text without white space": "必须是不含空白的非空文本",
-                "is a control piece, which no text can name": "是控制词元，不能用作符号",
-                "is the name of a byte: choose another text": "是字节的名字：请换一个文本",
-                "must have no ▁, no NUL and no half of a surrogate pair": "不能含有 ▁、NUL 或不完整的代理对",
-            }
-        },
+    "symbol_has_whitespace": Message(
+        "tokenizer.symbols: {symbol} must be a non-empty string without whitespace",
+        "tokenizer.symbols：{symbol} 必须是不含空白的非空字符串",
+    ),
+    "symbol_is_control_piece": Message(
+        "tokenizer.symbols: {symbol} is a control piece, which cannot occur in a text: choose another symbol",
+        "tokenizer.symbols：{symbol} 是控制词元，不能出现在文本中：请换一个符号",
+    ),
+    "symbol_is_byte_piece": Message(
+        "tokenizer.symbols: {symbol} is the name of a byte: choose another symbol",
+        "tokenizer.symbols：{symbol} 是字节的名字：请换一个符号",
+    ),
+    "symbol_has_reserved_character": Message(
+        "tokenizer.symbols: {symbol} must not contain ▁, NUL or an unpaired surrogate",
+        "tokenizer.symbols：{symbol} 不能含有 ▁、NUL 或不完整的代理对",
     ),
     "text_unpaired_surrogate": Message(
         "the text {text!r} contains an unpaired surrogate: send valid Unicode",

@@ -96,7 +96,7 @@ def _start(job: TrainingJob, max_parallel: int) -> _RunningJob:
 def _finish_job(running: _RunningJob) -> TrainingJobFinished:
     if code := running.process.returncode:
         lines = running.job.log.read_text("utf-8", "replace").strip().splitlines()
-        last = lines[-1].removeprefix("attendo: ") if lines else "it said nothing"
+        last = lines[-1].removeprefix("attendo: ") if lines else "it printed nothing"
         exit_code = code if code > 0 else 1
         raise JobError("training_job_failed", exit_code, job=running.job.name, reason=last, log=running.job.log)
     return TrainingJobFinished(running.job, time.monotonic() - running.started_at)

@@ -84,7 +84,7 @@ def _wait_for_address(process: "subprocess.Popen[str]", errors: IO[str]) -> str:
 
 def _last_line(text: str, code: int) -> str:
     lines = text.strip().splitlines()
-    return lines[-1].removeprefix("attendo: ") if lines else f"it said nothing, and ended with exit code {code}"
+    return lines[-1].removeprefix("attendo: ") if lines else f"it printed nothing, and ended with exit code {code}"
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
