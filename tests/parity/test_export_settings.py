@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import fragment
 from exported import MARIAN, some_sentences, wordy
 
 from attendo.data.batch import collate_sources
@@ -132,9 +133,9 @@ def test_an_engine_that_could_not_answer_by_default_gets_no_folder(
     with pytest.raises(ModelError) as refused:
         _export(_storing(wordy(), stored), tmp_path / "out", to)
     told = str(refused.value)
-    assert told.startswith("the exported model could not answer by the settings that this one stores: the engine")
+    assert told.startswith(fragment("stored_settings_unsupported", error="the engine"))
     assert what in told
-    assert told.endswith("or export it with other settings (--set NAME=VALUE)")
+    assert told.endswith(fragment("stored_settings_unsupported"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from error_codes import has_code
+from error_codes import fragment, has_code
 
 from attendo import atomic_files
 from attendo.atomic_files import DiskFullError
@@ -206,7 +206,7 @@ def test_a_locked_folder_keeps_other_processes_out_until_it_is_let_go(tmp_path: 
     with atomic_files.folder_lock(tmp_path):
         refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert "another process is at work" in refused.stderr
+        assert fragment("folder_in_use") in refused.stderr
     assert names(tmp_path) == []
     let_in = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert let_in.stdout == "inside\n"
@@ -228,7 +228,7 @@ def test_a_place_is_written_by_one_at_a_time(tmp_path: Path) -> None:
     with atomic_files.exclusive_target(goal):
         refused = subprocess.run(command, capture_output=True, text=True, cwd=goal.parent, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert "another process is writing goal" in refused.stderr
+        assert fragment("path_being_written", path="goal") in refused.stderr
         with pytest.raises(UsageError, check=has_code("path_being_written")), atomic_files.exclusive_target(goal):
             raise AssertionError("never here")
         with atomic_files.exclusive_target(goal.with_name("neighbour")):

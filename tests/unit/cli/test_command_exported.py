@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import SOURCES, Command, tiny_model, write_pairs
 
 from attendo.interop.certify import collect_sentences
@@ -68,7 +69,7 @@ def test_verify_compares_batches_of_other_sizes(attendo: Command, folder: Path, 
     assert "all paths agree" in shown.output
     failed = attendo("verify", folder)
     assert failed.code == 3
-    assert failed.error == f"{folder} has no sentences to verify with: name some with --source"
+    assert failed.error == message("verify_without_sentences", path=folder)
 
 
 @pytest.mark.parametrize("command", ["describe", "finetune", "bench", "export"])
@@ -82,8 +83,8 @@ def test_what_needs_the_network_says_so(attendo: Command, folder: Path, tmp_path
     }
     failed = attendo(command, *given[command])
     assert failed.code in (2, 4)
-    assert f"{folder} was exported to {folder.name}" in failed.error
-    assert "take the model folder that it was made from" in failed.error
+    assert fragment("export_format_not_runnable", folder=folder, engine=folder.name) in failed.error
+    assert fragment("export_format_not_runnable") in failed.error
 
 
 def test_an_option_that_the_engine_cannot_honour_is_one_line(attendo: Command, folder: Path) -> None:
@@ -97,4 +98,4 @@ def test_an_option_that_the_engine_cannot_honour_is_one_line(attendo: Command, f
 def test_an_engine_from_outside_runs_no_model_folder(attendo: Command, model_folder: Path) -> None:
     failed = attendo("generate", model_folder, "--engine", "ctranslate2", given=LINES)
     assert failed.code == 2
-    assert failed.error.endswith("attendo export MODEL OUT --to ctranslate2, then take OUT")
+    assert failed.error.endswith(fragment("model_folder_not_exported", engine="ctranslate2"))

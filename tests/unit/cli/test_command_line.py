@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_codes import fragment
 from tiny import QUICK_RUN, Command, settings, write_pairs
 
 from attendo import __version__
@@ -61,7 +62,7 @@ def test_help_and_mistakes_are_answered_without_torch(arguments: list[str], tmp_
         (["generate"], "MODEL"),
         (["generate", "m", "--max-length", "0"], "--max-length"),
         (["generate", "m", "--max-length", "many"], "--max-length"),
-        (["train"], "give a run file, or --source, --target and --out"),
+        (["train"], fragment("training_input_missing")),
         (["train", "--source", "a", "--target", "b"], "--out"),
         (["train", "a.toml", "b.toml"], "b.toml"),
         (["train", "missing.toml"], "missing.toml cannot be read"),
@@ -69,9 +70,9 @@ def test_help_and_mistakes_are_answered_without_torch(arguments: list[str], tmp_
         (["train", "--source", "a", "--target", "b", "--out", "c", "--set", "x\ny"], "write key=value"),
         (["train", "--source", "a", "--target", "b", "--out", "c", "--set", "train.setps=1"], "did you mean steps?"),
         (["train", "--source", "a", "--target", "b", "--out", "c", "--set", "model.d_model=510"], "510 and 4"),
-        (["describe", "bse"], "bse is neither a model folder nor a preset"),
+        (["describe", "bse"], fragment("model_or_preset_not_found", model="bse")),
         (["describe", "base", "--set", "d_modle=8"], "did you mean d_model?"),
-        (["describe", "base", "--set", "name=8"], "unknown setting name"),
+        (["describe", "base", "--set", "name=8"], fragment("unknown_setting", name="name")),
         (["describe", "base", "--vocab-size", "0"], "--vocab-size"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from error_codes import has_code
+from error_codes import fragment, has_code
 from prepared_data import WORDS, ListCorpus, prepare_all, sentences
 
 from attendo.data.config import CorpusConfig, DataConfig
@@ -260,7 +260,9 @@ def test_R5_a_disk_that_is_too_small_leaves_nothing_and_tells_what_is_needed(tmp
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.exit_code == 1
-    assert str(caught.value).startswith(f"{tmp_path / 'data'} cannot be written: File too large; about ")
+    assert str(caught.value).startswith(
+        fragment("prepared_data_write_failed", folder=tmp_path / "data", reason="File too large")
+    )
     needed = int(str(caught.value).split("about ")[1].split()[0])
     assert names(tmp_path) == []
     prepare_all(tmp_path / "data", ListCorpus(pairs), valid=ListCorpus(pairs[:1]))

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from error_codes import has_code
+from error_codes import has_code, message
 from full_disk import room_for
 from tiny import SOURCES, TARGETS, tiny_model
 
@@ -166,9 +166,7 @@ def test_answers_that_cannot_be_written_are_scored_all_the_same(recipe: Recipe) 
     kept.unlink()
     kept.mkdir()
     _, told = found(recipe)
-    assert (
-        OutputsNotSaved(f"{kept} cannot be written: Is a directory; see to it, or name another folder (--out)") in told
-    )
+    assert OutputsNotSaved(message("reproduce_file_not_writable", path=kept, reason="Is a directory")) in told
 
 
 def test_a_run_has_its_own_name(recipe: Recipe) -> None:
