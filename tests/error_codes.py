@@ -50,8 +50,6 @@ def fragment(code: str, /, **values: object) -> str:
         if name in values:
             template = "{0" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}"
             parts[-1] += template.format(values[name])
-                values[name]
-            )
         elif name is not None:
             parts.append("")
     return max(parts, key=len)
