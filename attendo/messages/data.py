@@ -288,16 +288,13 @@ MESSAGES: dict[str, Message] = {
         "{name} has no line break in the validation part: raise data.valid_share, or set data.valid_text",
         "{name} 要留作验证的部分没有换行：请增大 data.valid_share，或指定 data.valid_text",
     ),
-    "running_text_too_short": Message(
-        "{name} has {tokens} tokens for {purpose}, fewer than {minimum}: {remedy}, or lower data.window",
-        "{name} {purpose}的部分只有 {tokens} 个词元，少于{minimum}：请{remedy}，或减小 data.window",
-        {
-            "purpose": {"training": "用于训练", "validation": "用于验证"},
-            "remedy": {
-                "give more text": "提供更多文本",
-                "raise data.valid_share, set data.valid_text": "增大 data.valid_share、指定 data.valid_text",
-            },
-        },
+    "training_text_too_short": Message(
+        "{name} has {tokens} training tokens, fewer than two windows of {window}: give more text, or lower data.window",
+        "{name} 用于训练的部分只有 {tokens} 个词元，少于两个 {window} 词元的窗口：请提供更多文本，或减小 data.window",
+    ),
+    "validation_text_too_short": Message(
+        "{name} has {tokens} validation tokens, fewer than a window of {window}: raise data.valid_share, set data.valid_text, or lower data.window",
+        "{name} 用于验证的部分只有 {tokens} 个词元，少于一个 {window} 词元的窗口：请增大 data.valid_share、指定 data.valid_text，或减小 data.window",
     ),
     "text_shrank_while_reading": Message(
         "{name} became shorter while it was read: do not change it during the run",

@@ -31,7 +31,7 @@ MESSAGES: dict[str, Message] = {
         "旋转位置编码（rotary）要求头的宽度（d_model / num_heads）为偶数，不能是 {head_width}",
     ),
     "tied_vocabulary_not_joint": Message(
-        "tie all needs a joint vocabulary, but there are {source_size} source tokens and {target_size} target tokens: set tokenizer.joint to true, or tie to output",
+        "tie all needs a joint vocabulary, not {source_size} source and {target_size} target tokens: set tokenizer.joint to true, or tie to output",
         "tie all 需要共用词表，而源文词表有 {source_size} 个词元，译文词表有 {target_size} 个：请把 tokenizer.joint 设为 true，或把 tie 设为 output",
     ),
     "vocabulary_sizes_conflict": Message(

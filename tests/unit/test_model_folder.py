@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -397,5 +398,5 @@ def test_a_file_that_the_manifest_does_not_name_is_not_read(model_folder: Path, 
     (model_folder / "manifest.json").unlink()
     write_manifest(model_folder, FORMAT, VERSION)
     (model_folder / name).write_bytes(content)
-    with pytest.raises(ModelError, match=rf"{name} is not named in manifest.json"):
+    with pytest.raises(ModelError, match=re.escape(fragment("file_not_in_manifest", path=name))):
         load_model(model_folder)

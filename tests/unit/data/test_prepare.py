@@ -124,7 +124,7 @@ def test_R7_too_many_bad_lines_leave_only_their_list(tmp_path: Path, late: bool)
     pairs[4] = pairs[9] = ("a " * 50, "u" * 3) if late else (" ", "u")
     with pytest.raises(DataError) as caught:
         prepare_all(tmp_path / "data", ListCorpus(pairs, "mine"), max_length=40)
-    assert "mine: 2 of 100 lines are bad (2.0%): 2 " in str(caught.value)
+    assert has_code("too_many_bad_lines", corpus="mine", bad=2, lines=100, share=0.02)(caught.value)
     assert str(tmp_path / "data.bad-lines.tsv") in str(caught.value)
     reason = "too long" if late else "empty"
     assert (tmp_path / "data.bad-lines.tsv").read_text() == f"mine\t5\t{reason}\nmine\t10\t{reason}\n"

@@ -78,7 +78,7 @@ def test_each_of_several_documents_ends_in_a_mark(tmp_path: Path) -> None:
         (b'{"text": 3}', fragment("jsonl_text_field_missing", location="line 2", field="text")),
         (b'["text"]', "no fields"),
         (b"a", fragment("jsonl_line_not_json", location="line 2")),
-        (b'{"text": "\\u0000"}', "line 2 holds NUL"),
+        (b'{"text": "\\u0000"}', fragment("jsonl_text_contains_nul", location="line 2")),
         (b'{"text": "\\ud800"}', fragment("unpaired_surrogate_in_line", location="line 2")),
     ],
 )

@@ -135,12 +135,12 @@ def test_a_shard_of_another_kind_or_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / record.file
     whole = path.read_bytes()
     path.write_bytes(b"x" + whole[1:])
-    assert "not a shard" in assert_refused(tmp_path, record)
+    assert fragment("not_a_shard") in assert_refused(tmp_path, record)
     path.write_bytes(whole[:8] + b"\7" + whole[9:])
     assert "version 7" in assert_refused(tmp_path, record)
     path.write_bytes(whole)
     for lie in ({"pairs": 2}, {"source_tokens": 0}, {"chunks": ()}):
-        assert fragment("prepared_file_checksum_mismatch") in assert_refused(tmp_path, record.replace(**lie))
+        assert fragment("shard_header_mismatch") in assert_refused(tmp_path, record.replace(**lie))
 
 
 def test_reading_keeps_no_pages_mapped(tmp_path: Path) -> None:

@@ -102,9 +102,11 @@ def test_presets_are_the_papers_where_they_carry_its_names() -> None:
 
 
 def test_an_unknown_preset_names_the_nearest_and_all() -> None:
-    with pytest.raises(UsageError) as caught:
+    error = has_code(
+        "unknown_preset", preset="bsae", suggestion=" (did you mean base?)", presets="tiny, small, base, big, paper"
+    )
+    with pytest.raises(UsageError, check=error):
         ModelConfig.preset("bsae", vocab_size=5)
-    assert str(caught.value) == "unknown preset bsae (did you mean base?); there are tiny, small, base, big, paper"
 
 
 @pytest.mark.parametrize("changes", [{"d_model": 64}, {"norm": "post"}, {"positions": "rotary"}, {"tie": "all"}])
