@@ -186,7 +186,7 @@ def merge_options(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[
 def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:
     """Add to the error which transformers option corresponds to each attendo option that it names."""
     names = {**HF_OPTION_NAMES, **NEW_TOKEN_OPTIONS}
-    same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
+    same = [f"{name} = {names[name]}" for name in given if name in names and names[name] in str(error)]
     return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
 
 

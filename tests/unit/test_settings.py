@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import pytest
-from error_codes import fragment, has_code
+from error_codes import fragment, has_code, message
 from pydantic import ValidationError
 
 from attendo.decode.config import GenerationConfig
@@ -194,7 +194,7 @@ class Renamed(Settings):
 
 
 def test_old_name_of_setting_is_accepted_with_warning() -> None:
-    with pytest.warns(RenamedSettingWarning, match="waiting is now called max_queued"):
+    with pytest.warns(RenamedSettingWarning, match=message("setting_renamed", old="waiting", new="max_queued")):
         assert Renamed(waiting=3).max_queued == 3  # type: ignore[call-arg]
 
 

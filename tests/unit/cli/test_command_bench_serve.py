@@ -136,7 +136,7 @@ def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with (
         pytest.raises(
-            ServerError, check=has_code("server_start_failed", reason="it said nothing, and ended with exit code 7")
+            ServerError, check=has_code("server_start_failed", reason="it printed nothing, and ended with exit code 7")
         ),
         start_server([tmp_path]),
     ):

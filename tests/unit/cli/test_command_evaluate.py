@@ -163,5 +163,5 @@ def test_the_output_never_replaces_what_is_read(
     before = Path(files[place]).read_bytes()
     failed = attendo("evaluate", model_folder, *files, "--output", files[place])
     assert failed.code == 2
-    assert "would replace" in failed.error
+    assert message("output_overwrites_input", output=files[place], path=files[place]) in failed.error
     assert Path(files[place]).read_bytes() == before

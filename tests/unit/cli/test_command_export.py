@@ -83,7 +83,7 @@ def test_more_bleu_may_be_lost_where_that_is_said(
     told = attendo("export", model_folder, tmp_path / "out", *given)
     assert told.code == 4
     assert "FAILED: 0.70 BLEU are lost, more than 0.5" in told.output
-    assert told.errors.endswith("0.70 BLEU are lost, more than 0.5; a larger max_loss (--max-loss) allows more\n")
+    assert told.errors.endswith(fragment("quantized_model_differs", reasons="0.70 BLEU are lost, more than 0.5") + "\n")
     told = attendo("export", model_folder, tmp_path / "out", *given, "--max-loss", "0.8")
     assert told.code == 0
     assert "at most 0.8" in told.output
@@ -128,12 +128,12 @@ def test_a_file_without_sentences_is_refused(attendo: Command, model_folder: Pat
         (
             ["--to", "ctranslate2", "--max-loss", "1"],
             2,
-            "float32 answers the same, and loses no BLEU: leave --max-loss",
+            message("max_loss_not_applicable", precision="float32").replace("max_loss", "--max-loss"),
         ),
         (
             ["--to", "ctranslate2", "--precision", "int8", "--max-loss", "1"],
             2,
-            "--max-loss is the BLEU that may be lost: it needs sentences with their references",
+            message("max_loss_references_missing").replace("max_loss", "--max-loss"),
         ),
         (["--to", "ctranslate2", "--target", "x"], 2, message("target_without_source")),
     ],
@@ -171,7 +171,7 @@ def test_other_settings_than_the_models_can_be_stored(attendo: Command, model_fo
     given = ["export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--set"]
     told = attendo(*given, "beam=3", "--set", "normalise=gnmt")
     assert (told.code, (tmp_path / "out").exists()) == (4, False)
-    assert "the engine ctranslate2 cannot honour normalise gnmt" in told.error
+    assert fragment("engine_option_alternatives", options="normalise gnmt") in told.error
     assert attendo(*given, "beam=3").code == 0
     assert json.loads((tmp_path / "out" / "generation.json").read_text("utf-8"))["beam"] == 3
     assert attendo(*given, "baem=3").error.startswith(

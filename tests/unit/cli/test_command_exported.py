@@ -90,9 +90,8 @@ def test_what_needs_the_network_says_so(attendo: Command, folder: Path, tmp_path
 def test_an_option_that_the_engine_cannot_honour_is_one_line(attendo: Command, folder: Path) -> None:
     failed = attendo("generate", folder, "--alignments", given=LINES)
     assert failed.code == 2
-    assert failed.error == (
-        f"the engine {folder.name} cannot honour alignments: leave it out, or take textbook, cached or fast"
-    )
+    reason = message("engine_option_alternatives", options="alignments", engines="textbook, cached, fast")
+    assert failed.error == message("engine_option_unsupported", engine=folder.name, reasons=reason)
 
 
 def test_an_engine_from_outside_runs_no_model_folder(attendo: Command, model_folder: Path) -> None:

@@ -62,9 +62,7 @@ def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path)
     bad.write_bytes(b"a\n\xff\n")
     refused = attendo("prepare", "--out", tmp_path / "other", *settings(f"data.text={bad}", *QUICK))
     assert refused.code == 3
-    assert (
-        f"{bad} line 2 is not UTF-8: convert the file, or take the line out; if it is Latin-1: iconv" in refused.errors
-    )
+    assert message("line_not_utf8", path=bad, line=2, advice="; if it is Latin-1: iconv") in refused.errors
 
 
 def test_an_empty_line_stays_empty_in_every_form(attendo: Command, tmp_path: Path) -> None:
@@ -77,7 +75,10 @@ def test_a_line_that_is_longer_than_its_answer_may_be_is_named(attendo: Command,
     continuer().save(tmp_path / "model")
     told = attendo("generate", tmp_path / "model", "--max-length", "5", given=b"ab\nabcdefg\nab\n")
     assert (told.code, told.output[:2], told.output.count("\n")) == (3, "ab", 1)
-    assert told.errors.endswith("line 2 has 7 tokens, more than max_length 5, which counts them too: raise it\n")
+    assert told.errors.endswith(
+        message("prompt_longer_than_max_length", text="line 2", tokens=7, limit=5).replace("max_length", "--max-length")
+        + "\n"
+    )
 
 
 def test_describe_and_score_know_such_a_model(attendo: Command, tmp_path: Path) -> None:

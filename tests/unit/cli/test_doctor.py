@@ -174,7 +174,7 @@ def test_text_that_looks_like_markup_is_shown_as_it_is(attendo: Command, run_fil
     [
         ([], message("doctor_input_missing")),
         (["--source", "a.source"], message("doctor_input_missing")),
-        (["missing.toml"], "missing.toml cannot be read"),
+        (["missing.toml"], message("run_file_not_found", path="missing.toml")),
         (["mine.toml", "--set", "train.setps=1"], "did you mean steps?"),
     ],
 )

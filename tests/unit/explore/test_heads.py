@@ -211,7 +211,7 @@ def test_what_cannot_be_measured_is_told(model: TextModel) -> None:
     ):
         measure_heads(model, [Sentence("I love NLP", "我 爱 NLP", GoldLinks(frozenset({(9, 0)})))])
     learned = tiny_model(positions="learned", max_length=5)
-    with pytest.raises(DataError, check=has_code("sentence_unreadable_by_model", place="dev line 2")):
+    with pytest.raises(DataError, check=has_code("sentence_exceeds_model_length", place="dev line 2")):
         measure_heads(learned, [Sentence("I love NLP"), Sentence("I saw the small cat", location="dev line 2")])
     with pytest.raises(
         DataError, check=has_code("sentence_exceeds_model_length", place="dev line 2", tokens=5, limit=4)

@@ -84,13 +84,14 @@ def test_values_that_a_field_may_have_are_listed_in_both_languages(server: Askin
 
 def test_every_fault_of_a_request_is_told(server: Asking) -> None:
     error = server.refused("answer", 400, "bad_request", text=5, decoder={"kind": "beam", "beam": 99})
-    assert error["message"] == "text must be a text; decoder.beam must be at most 12"
+    text, beam = message("field_string_type", name="text"), message("field_less_than_equal", name="decoder.beam", le=12)
+    assert error["message"] == f"{text}; {beam}"
 
 
 def test_settings_that_exclude_each_other_are_refused(server: Asking) -> None:
     error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder={"kind": "beam", "beam": 4, "groups": 3})
     assert fragment("beam_not_divisible_by_groups") in error["message"]
-    assert error["message_zh"] == "这样的设置不成立：束宽必须能被组数整除：组数 3，束宽 4"
+    assert error["message_zh"] == "beam 必须是 beam_groups 的倍数：现为 4 和 3"
     for decoder in ({"min_length": 5, "max_length": 2}, {"kind": "beam", "groups": 2, "stop": "leader"}):
         error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder=decoder)
         assert error["message"] not in error["message_zh"]

@@ -108,7 +108,7 @@ def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixtu
         return told
 
     told = asyncio.run(main())
-    assert told.startswith("the thread that computes for the model forth has done nothing for 0.05 s")
+    assert told.startswith(message("worker_thread_hung", name="forth", seconds=0.05))
 
 
 def test_a_server_where_all_goes_well_is_left_alone(app: RequestGuard) -> None:
