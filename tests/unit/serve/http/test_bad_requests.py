@@ -70,8 +70,9 @@ def test_every_endpoint_refuses_the_same_things(server: Asking, path: str) -> No
 
 def test_a_mistyped_name_is_told_the_nearest(server: Asking) -> None:
     error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beam", "lenght_penalty": 1.0})
-    assert error["message"] == "decoder.lenght_penalty is unknown (did you mean length_penalty?)"
-    assert error["message_zh"] == "decoder.lenght_penalty 无法识别（是否指 length_penalty？）"
+    suggestion = " (did you mean length_penalty?)"
+    assert error["message"] == message("field_extra_forbidden", name="decoder.lenght_penalty", suggestion=suggestion)
+    assert error["message_zh"] == "未知参数 decoder.lenght_penalty（是否指 length_penalty？）"
 
 
 def test_values_that_a_field_may_have_are_listed_in_both_languages(server: Asking) -> None:
