@@ -107,7 +107,7 @@ def test_references_of_another_number_are_exit_code_3(attendo: Command, model_fo
         "bench", "generate", model_folder, "--natural", tmp_path / "lines", "--references", tmp_path / "right"
     )
     assert failed.code == 3
-    assert fragment("comparison_reference_count_mismatch") in failed.error
+    assert fragment("reference_line_count_mismatch") in failed.error
 
 
 @pytest.mark.parametrize(
