@@ -163,7 +163,7 @@ def test_table_picture_and_messages_are_in_chinese(
     ("arguments", "code", "message"),
     [
         (["nothing.en"], 3, "无法打开 nothing.en：没有这个文件或文件夹"),
-        (["dev.en", "-o", "heads.gif"], 2, "heads.gif：图片须是 .svg、.png 或 .pdf 文件，由文件名的结尾决定"),
+        (["dev.en", "-o", "heads.gif"], 2, "heads.gif：文件名必须以 .svg、.png 或 .pdf 结尾"),
         (["dev.en", "--gold", "dev.gold"], 2, "--gold dev.gold 需要它所对齐的译文：请同时给出 --target 文件"),
         (["builtin", "--target", "x"], 2, "builtin 自带译文和标准对齐：请去掉 --target 和 --gold"),
         (

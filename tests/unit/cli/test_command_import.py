@@ -94,7 +94,7 @@ def test_what_is_not_the_same_is_not_written(
 def test_a_place_that_is_taken_is_left_alone(attendo: Command, marian: Path, tmp_path: Path) -> None:
     told = attendo("import", marian, tmp_path)
     assert told.code == 2
-    assert fragment("output_folder_not_empty") in told.error
+    assert fragment("output_path_exists") in told.error
 
 
 def test_a_folder_that_is_none_leaves_nothing(attendo: Command, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_tokenizer_that_transformers_cannot_load_is_told(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_position_embeddings": 8}, "max_position_embeddings is 8, where at least 14 for a proof"),
+        ({"max_position_embeddings": 8}, "max_position_embeddings must be at least 14"),
         ({"init_std": "x"}, fragment("transformers_load_failed")),
     ],
 )

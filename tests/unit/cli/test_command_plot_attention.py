@@ -155,8 +155,8 @@ def test_without_a_chinese_font_the_words_are_english_and_it_is_said(
     [
         ([TEXT, "--layer", "2"], "--layer 2：解码器有 2 层，从 0 数起"),
         ([TEXT, "--head", "0,x"], "--head 0,x：请写 mean，或 0 到 1 之间的头，例如 0,1"),
-        ([TEXT, "--all", "--head", "0"], "--all 和 --head 0 不能同时使用：要么画所有的头，要么画指定的头"),
-        ([" "], "TEXT 是空的：没有可看的内容"),
+        ([TEXT, "--all", "--head", "0"], "--all 和 --head 0 不能同时使用：请画所有的头，或 --head 指定的头"),
+        ([" "], "TEXT 是空的：请给出一句话"),
     ],
 )
 def test_mistakes_are_told_in_chinese(attendo: Command, model_folder: Path, arguments: list[str], message: str) -> None:

@@ -111,7 +111,7 @@ def test_too_many_bad_lines_are_exit_code_3_and_still_listed(attendo: Command, t
     failed = attendo("prepare", "--source", source, "--target", target, "--out", tmp_path / "data", *WORDS)
     assert failed.code == 3
     assert "5 of 45 lines are bad (11.1%): 5 empty" in failed.errors
-    assert "raise data.max_bad_ratio, now 0.01" in failed.errors
+    assert message("bad_line_remedy", ratio=0.01) in failed.errors
     assert len((tmp_path / "data.bad-lines.tsv").read_text().splitlines()) == 5
     assert not (tmp_path / "data").exists()
 

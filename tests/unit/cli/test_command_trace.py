@@ -93,7 +93,7 @@ def test_a_source_that_outgrows_learned_positions_is_refused(attendo: Command, t
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([" "], 2, "没有可追踪的文本：请给出一句话"),
+        ([" "], 2, "文本是空的：请给出要追踪的句子"),
         (["cat", "--layer", "2"], 2, "没有第 2 层：模型有 2 层编码器和 2 层解码器，从 0 数起"),
         (["cat", "--head", "5"], 2, "--head 5：模型有 2 个头，从 0 数起"),
         (
@@ -146,4 +146,4 @@ def test_heads_are_scored_by_a_source(attendo: Command, tmp_path: Path) -> None:
         message("model_without_encoder"),
     )
     failed = attendo("heads", tmp_path / "model", tmp_path / "text", "--lang", "zh")
-    assert failed.error == "这个模型只续写文本，不读源文：请换一个有编码器的模型"
+    assert failed.error == "这个模型只有解码器，不读源文：请换一个有编码器的模型"

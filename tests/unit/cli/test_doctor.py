@@ -156,7 +156,7 @@ def test_too_many_bad_lines_are_a_finding_with_examples(attendo: Command, run_fi
     assert done.code == 3
     assert "20 lines are bad" in done.output
     assert "line 121: empty" in done.output
-    assert "data.max_bad_ratio, now 0.01" in done.output
+    assert "(now 0.01)" in done.output
 
 
 @pytest.mark.slow
