@@ -110,8 +110,9 @@ def explain_disk_full(path: Path, bytes_needed: int) -> Iterator[None]:
     except (OSError, AttendoError) as error:
         if not _is_disk_full(error):
             raise
-        size = f"about {bytes_needed:,} bytes are" if bytes_needed else "more room is"
-        raise DiskFullError("disk_full", path=path, size=size) from None
+        if bytes_needed:
+            raise DiskFullError("disk_full", path=path, size=bytes_needed) from None
+        raise DiskFullError("disk_full_size_unknown", path=path) from None
 
 
 def _is_disk_full(error: Exception) -> bool:

@@ -1,8 +1,10 @@
 """Compares errors by code and values, whatever their texts say."""
 
 from collections.abc import Callable
+from string import Formatter
 
 from attendo.errors import AttendoError, ErrorList, MessagePart
+from attendo.messages import MESSAGES
 
 ErrorCheck = Callable[[object], bool]
 
@@ -38,3 +40,16 @@ def fits(value: object, expected: object) -> bool:
 def message(code: str, /, **values: object) -> str:
     """The English text of a message, for what a command prints."""
     return AttendoError(code, **values).text("en")
+
+
+def fragment(code: str, /, **values: object) -> str:
+    """The longest part of a message that these values complete, for text with other values in it."""
+    parts = [""]
+    for text, name, spec, conversion in Formatter().parse(MESSAGES[code].en):
+        parts[-1] += text
+        if name in values:
+            template = "{0" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}"
+            parts[-1] += template.format(values[name])
+        elif name is not None:
+            parts.append("")
+    return max(parts, key=len)

@@ -10,7 +10,7 @@ import typer
 
 from attendo.cli.options import Threads
 from attendo.cli.stdin import LineCounter, read_input_blocks, replace_text_file
-from attendo.errors import DataError, ModelError
+from attendo.errors import DataError, MessagePart, ModelError
 
 if TYPE_CHECKING:
     from attendo.text_model import Result, TextModel
@@ -246,16 +246,14 @@ def _generate_until_error(
 ) -> "Iterator[list[Result]]":
     """Yield results. On an error, earlier lines are still answered before it is raised."""
     from attendo.text_model import NotANumberError, TooLongError
-    from attendo.text_model.options import message_without_position
 
     try:
         yield _generate(model, texts, options)
     except (TooLongError, NotANumberError) as error:
         yield _generate(model, texts[: error.number], options)
         kind = DataError if isinstance(error, TooLongError) else ModelError
-        raise kind(
-            "line_without_answer", line=lines_before + error.number + 1, problem=message_without_position(error)
-        ) from None
+        line = MessagePart("input_line", line=lines_before + error.number + 1)
+        raise kind(error.code, **{**error.values, "text": line}) from None
 
 
 def _generate(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":

@@ -36,7 +36,7 @@ def import_model(
     if no_proof and (proof is not None or as_json):
         raise UsageError("proof_options_with_no_proof")
     if not no_proof:
-        require_package("transformers", "hf", "the proof of an import, which --no-proof leaves out,")
+        require_package("transformers", "hf", "the check of an import (skipped with --no-proof)")
     from attendo.data.corpus_files import read_lines
     from attendo.interop.export import ModelMismatchError
     from attendo.interop.import_model import from_folder

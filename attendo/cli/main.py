@@ -345,20 +345,20 @@ def _choose(choices: tuple[Any, ...], value: Any) -> Any:
     for choice in choices:
         if choice == value or str(choice) == value:
             return choice
-    raise ValueError(f"{str(value)[:60]!r} is not one of {', '.join(repr(choice) for choice in choices)}")
+    raise UsageError("option_value_unknown", value=str(value)[:60], choices=", ".join(map(repr, choices)))
 
 
 def _convert_number(parameter: Any, number_type: type[int] | type[float], value: Any) -> float:
     try:
         number = number_type(value)
     except (ValueError, OverflowError):
-        what = "a whole number" if number_type is int else "a number"
-        raise ValueError(f"{str(value)[:60]!r} is not {what}") from None
+        code = "option_value_not_integer" if number_type is int else "option_value_not_number"
+        raise UsageError(code, value=str(value)[:60]) from None
     least, most = parameter.min, parameter.max
     if least is not None and not number >= least:  # NaN is not in any range
-        raise ValueError(f"{str(value)[:60]} is not in the range: {least} or more")
+        raise UsageError("option_value_too_small", value=str(value)[:60], least=least)
     if most is not None and not number <= most:
-        raise ValueError(f"{str(value)[:60]} is not in the range: {most} or less")
+        raise UsageError("option_value_too_large", value=str(value)[:60], most=most)
     return number
 
 

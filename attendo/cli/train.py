@@ -150,7 +150,7 @@ def check_ahead(device: str, tensorboard: bool = False) -> None:
 
         pick_device(device)
     if tensorboard:
-        require_package("tensorboard", "tensorboard", "writing for TensorBoard")
+        require_package("tensorboard", "tensorboard", "TensorBoard logging")
 
 
 def merge_changes(changes: Sequence[str] | None, options: Mapping[str, tuple[str, Any]]) -> list[str]:

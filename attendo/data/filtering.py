@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus, CorpusRow
-from attendo.errors import DataError
+from attendo.errors import DataError, ErrorList, MessagePart
 
 MIN_RATIO_TOKENS = 20  # tokens; in shorter pairs one long word gives an extreme ratio
 
@@ -57,14 +57,14 @@ def find_length_fault(source_tokens: int, target_tokens: int, settings: DataConf
     return None
 
 
-def suggest_remedy(reasons: Counter[str], max_bad_ratio: float) -> str:
+_REMEDIES = {"length ratio": "length_ratio_remedy", "too long": "long_lines_remedy"}
+
+
+def suggest_remedy(reasons: Counter[str], max_bad_ratio: float) -> MessagePart:
     """Return advice for the most frequent reason."""
     (reason, _), *_ = reasons.most_common(1)
-    fitting = {
-        "length ratio": "raise data.max_length_ratio, or cut long sources (data.cut_source), as for summaries; or ",
-        "too long": "raise data.max_length, or cut long sources (data.cut_source); or ",
-    }
-    return f"{fitting.get(reason, '')}mend them, or raise data.max_bad_ratio, now {max_bad_ratio:g}"
+    code = _REMEDIES.get(reason, "bad_line_remedy")
+    return MessagePart(code, ratio=max_bad_ratio)
 
 
 class BadLines:
@@ -88,14 +88,14 @@ class BadLines:
         bad = self.counts.total()
         if bad <= max_bad_ratio * self.lines:
             return
-        reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.most_common())
+        counts = [MessagePart("bad_line_count", count=n, reason=reason) for reason, n in self.counts.most_common()]
         raise TooManyBadLinesError(
             "too_many_bad_lines",
             corpus=self.corpus,
             bad=bad,
             lines=self.lines,
             share=bad / self.lines,
-            reasons=reasons,
+            reasons=ErrorList(counts),
             listing=listing_path,
             remedy=suggest_remedy(self.counts, max_bad_ratio),
             separator=advice and "; ",

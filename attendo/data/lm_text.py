@@ -293,13 +293,12 @@ class WindowWriter:
         )
         name, lines = scan.training.text.name, self._lines
         if self._tokens < 2 * window:
-            raise _too_short_error(name, self._tokens, "learn from", f"two windows of {window}", "bring more text")
+            raise DataError("training_text_too_short", name=name, tokens=self._tokens, window=window)
         self._tokens = 0
         valid = yield from self._write_shards("valid-00", scan.validation, lambda ids: contiguous_windows(ids, window))
         valid_name = scan.validation.text.name
         if self._tokens < window:
-            way_out = "raise data.valid_share, name data.valid_text"
-            raise _too_short_error(valid_name, self._tokens, "validate with", f"a window of {window}", way_out)
+            raise DataError("validation_text_too_short", name=valid_name, tokens=self._tokens, window=window)
         self.corpora.append(_make_corpus_record(name, lines, train))
         self.valid = self.valid.replace(
             name=None if valid_name == name else valid_name, pairs=sum(each.pairs for each in valid), shards=valid
@@ -362,9 +361,3 @@ def _find_next_break(text: TextFile, position: int) -> int:
                 return border
         before += len(block.text)
     raise DataError("validation_part_without_line_break", name=text.name)
-
-
-def _too_short_error(name: str, tokens: int, purpose: str, minimum: str, remedy: str) -> DataError:
-    return DataError(
-        "running_text_too_short", name=name, tokens=tokens, purpose=purpose, minimum=minimum, remedy=remedy
-    )

@@ -29,6 +29,7 @@ from attendo.decode.requests import (
 )
 from attendo.decode.search import Rule, SearchState, Seq2SeqNetwork, Strategy, search
 from attendo.decode.static_batch import BatchShape, StaticBatch
+from attendo.errors import MessagePart
 from attendo.model.cpu_decoder_state import ContinuousCacheState, SharedCacheState
 from attendo.model.decoder_state import DecoderState
 from attendo.model.transformer import Transformer
@@ -239,12 +240,8 @@ class OutOfMemoryRetry:
         """Make a size that fits the default, and warn if it is smaller."""
         wanted, self._batch_tokens, self._engine = self._batch_tokens, batch_tokens, engine
         if batch_tokens < wanted:
-            warnings.warn(
-                f"memory does not suffice for {wanted:,} source positions side by side: going on with {batch_tokens:,} "
-                "(batch_tokens)",
-                ReducedBatchWarning,
-                stacklevel=2,
-            )
+            message = MessagePart("batch_tokens_reduced", wanted=wanted, batch_tokens=batch_tokens)
+            warnings.warn(str(message), ReducedBatchWarning, stacklevel=2)
 
 
 _INSTANCES: WeakSet[OutOfMemoryRetry] = WeakSet()

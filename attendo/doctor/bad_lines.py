@@ -52,7 +52,7 @@ def report_too_many_bad_lines(listing: Path, max_bad_ratio: float) -> Finding:
         "fault",
         f"{format_count(reasons.total(), 'lines')} are bad, more than data.max_bad_ratio allows: "
         f"{_format_reasons(reasons)}",
-        suggest_remedy(reasons, max_bad_ratio) if reasons else "",
+        str(suggest_remedy(reasons, max_bad_ratio)) if reasons else "",
         _format_examples(listing),
         {"bad": reasons.total(), **{reason.replace(" ", "_"): count for reason, count in reasons.items()}},
     )

@@ -143,7 +143,7 @@ def check_link_range(gold: GoldLinks, sources: int, targets: int, location: Mess
             way_out = (
                 "give links between words (--links words)"
                 if unit == "tokens"
-                else "count from 0, or say --links tokens where the links are between the model's tokens"
+                else "count from 0, or use --links tokens if the links are between the model's tokens"
             )
             raise DataError(
                 "gold_link_outside_sentence",

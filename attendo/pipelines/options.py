@@ -37,31 +37,31 @@ _NEUTRAL_VALUES: dict[str, Collection[Any]] = {
     "skip_special_tokens": (True,),
     "use_cache": (True,),
 }
-_NOT_NEEDED = "a model folder has all that it needs: leave it out"
-_USE_TEXT_MODEL = "pipelines give texts: take TextModel.generate"
+_NOT_NEEDED = "a model folder contains everything that it needs: leave it out"
+_USE_TEXT_MODEL = "a pipeline returns only texts: use TextModel.generate"
 _REMEDIES = {
     "return_tensors": f"{_USE_TEXT_MODEL}, whose results have ids",
-    "return_text": "texts always come back: leave it out",
-    "clean_up_tokenization_spaces": "texts come as the tokenizer writes them: leave it out",
-    "truncation": "nothing is cut in silence: shorten the text, or take split=True",
+    "return_text": "a pipeline always returns texts: leave it out",
+    "clean_up_tokenization_spaces": "texts are returned as the tokenizer decodes them: leave it out",
+    "truncation": "texts are never truncated silently: shorten the text, or use split=True",
     "skip_special_tokens": f"{_USE_TEXT_MODEL}, whose results have pieces",
-    "use_cache": "all engines give the same answers: take engine='textbook'",
-    "return_full_text": "it is for text-generation: leave it out",
-    "src_lang": "it is for translation: leave it out",
-    "tgt_lang": "it is for translation: leave it out",
+    "use_cache": "all engines return the same answers: use engine='textbook'",
+    "return_full_text": "it applies only to text-generation: leave it out",
+    "src_lang": "it applies only to translation: leave it out",
+    "tgt_lang": "it applies only to translation: leave it out",
     "alignments": _USE_TEXT_MODEL,
-    "output_attentions": "take TextModel.trace",
+    "output_attentions": "use TextModel.trace",
     "output_scores": f"{_USE_TEXT_MODEL}, whose results have scores",
     "return_dict_in_generate": _USE_TEXT_MODEL,
     "generation_config": "give its settings one by one",
     "generate_kwargs": "give its settings one by one",
-    "streamer": "take TextModel.stream",
-    "stop_strings": "no such end is known here: cut the text that comes back",
-    "stop_sequence": "no such end is known here: cut the text that comes back",
-    "bad_words_ids": "take ban=[...], which are texts",
-    "force_words_ids": "take constraints=[...], which are texts",
-    "forced_bos_token_id": "take target_prefix=[...], which are symbols",
-    "handle_long_generation": "nothing is cut in silence: shorten the text",
+    "streamer": "use TextModel.stream",
+    "stop_strings": "stop strings are not supported: cut the returned text",
+    "stop_sequence": "stop strings are not supported: cut the returned text",
+    "bad_words_ids": "use banned_phrases=[...] with texts",
+    "force_words_ids": "use constraints=[...] with texts",
+    "forced_bos_token_id": "use target_prefix=[...] with symbols",
+    "handle_long_generation": "texts are never truncated silently: shorten the text",
     "tokenizer": _NOT_NEEDED,
     "config": _NOT_NEEDED,
     "framework": _NOT_NEEDED,
@@ -70,9 +70,9 @@ _REMEDIES = {
     "use_fast": _NOT_NEEDED,
     "trust_remote_code": _NOT_NEEDED,
     "model_kwargs": _NOT_NEEDED,
-    "device_map": "take device",
-    "dtype": "take precision='fp16' or 'bf16'",
-    "torch_dtype": "take precision='fp16' or 'bf16'",
+    "device_map": "use device",
+    "dtype": "use precision='fp16' or 'bf16'",
+    "torch_dtype": "use precision='fp16' or 'bf16'",
 }
 
 
@@ -186,7 +186,7 @@ def merge_options(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[
 def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:
     """Add to the error which transformers option corresponds to each attendo option that it names."""
     names = {**HF_OPTION_NAMES, **NEW_TOKEN_OPTIONS}
-    same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
+    same = [f"{name} = {names[name]}" for name in given if name in names and names[name] in str(error)]
     return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
 
 

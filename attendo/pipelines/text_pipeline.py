@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from attendo.decode.config import GenerationConfig
-from attendo.errors import UsageError, shorten
+from attendo.errors import MessagePart, UsageError, list_names, shorten
 from attendo.interop.load import load
 from attendo.pipelines.options import (
     NEW_TOKEN_OPTIONS,
@@ -247,20 +247,23 @@ def warn_incomplete(results: Sequence[Result], expects_end: bool, limited: bool)
     """Warn once for all texts of a call. `limited`: the call sets a length limit, so cut outputs are not reported."""
     best = [find_shortcomings(result, result.best, expects_end) for result in results]
     unknown = list(dict.fromkeys(part for each in best for part in each.get("unknown", ())))
-    more = f" and {len(unknown) - _MAX_NAMED_UNKNOWN:,} more" if len(unknown) > _MAX_NAMED_UNKNOWN else ""
     left_out = sum(each.get("source_left_out", 0) for each in best)
-    meanings = {
-        "unknown": f"not in the vocabulary: {', '.join(map(shorten, unknown[:_MAX_NAMED_UNKNOWN]))}{more}",
-        "source_left_out": f"the last tokens were not read, {left_out:,} in all: shorten the text, or take split=True",
-        "unsplit": "read as one sentence, and the model learned from single ones: leave out constraints or prefix",
-        "cut": "the answer was cut at its length limit: see max_length",
-        "constraints": "not all constraints are met",
+    problems = {
+        "unknown": MessagePart("text_not_in_vocabulary", parts=list_names(map(shorten, unknown), _MAX_NAMED_UNKNOWN)),
+        "source_left_out": MessagePart("source_tokens_left_out", count=left_out),
+        "unsplit": MessagePart("source_not_split"),
+        "cut": MessagePart("output_cut_at_limit"),
+        "constraints": MessagePart("constraints_not_met"),
     }
-    for name, meaning in meanings.items():
-        count = sum(name in each for each in best)
-        if count and not (name == "cut" and limited):
-            where = f"{count} of {len(best)} texts" if len(best) > 1 else "the text"
-            warnings.warn(f"{where}: {meaning} ({name} in the result)", IncompleteWarning, stacklevel=3)
+    for field, problem in problems.items():
+        count = sum(field in each for each in best)
+        if not count or (field == "cut" and limited):
+            continue
+        if len(best) > 1:
+            message = MessagePart("incomplete_texts", count=count, total=len(best), problem=problem, field=field)
+        else:
+            message = MessagePart("incomplete_text", problem=problem, field=field)
+        warnings.warn(str(message), IncompleteWarning, stacklevel=3)
 
 
 def join_latest_turns(

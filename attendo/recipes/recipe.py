@@ -132,7 +132,7 @@ def find_recipe(name: str) -> Recipe:
             "unknown_recipe",
             name=name,
             suggestion=suggest_name(name, list(known)),
-            known=", ".join(known) or "none, there are no recipes here",
+            known=", ".join(known) or "none (there are no recipes)",
         )
     return read_recipe(known[name])
 

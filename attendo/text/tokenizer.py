@@ -131,8 +131,8 @@ def validate_special_tokens(symbols: Sequence[str]) -> tuple[str, ...]:
     if isinstance(symbols, str):
         raise UsageError("symbols_not_a_list", value=shorten(symbols))
     for symbol in symbols:
-        if fault := _find_fault(symbol):
-            raise UsageError("symbol_invalid", symbol=shorten(symbol), fault=fault)
+        if code := _find_fault(symbol):
+            raise UsageError(code, symbol=shorten(symbol))
     if twice := sorted({symbol for symbol in symbols if list(symbols).count(symbol) > 1}):
         raise UsageError("symbol_duplicate", symbol=shorten(twice[0]))
     return tuple(symbols)
@@ -151,13 +151,13 @@ def split_between_symbols(text: str, symbols: tuple[str, ...], split: Callable[[
 
 def _find_fault(symbol: str) -> str:
     if not symbol or any(character.isspace() for character in symbol):
-        return "must be text without white space"
+        return "symbol_has_whitespace"
     if symbol in CONTROL_PIECES:
-        return "is a control piece, which no text can name"
+        return "symbol_is_control_piece"
     if re.fullmatch("<0x[0-9A-F]{2}>", symbol):
-        return "is the name of a byte: choose another text"
+        return "symbol_is_byte_piece"
     if MARK in symbol or "\0" in symbol or not is_unicode(symbol):
-        return f"must have no {MARK}, no NUL and no half of a surrogate pair"
+        return "symbol_has_reserved_character"
     return ""
 
 

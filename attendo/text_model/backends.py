@@ -12,7 +12,7 @@ from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine, OutOfMemoryRetry, SteppingEngine
 from attendo.decode.networks import TappedNetwork
-from attendo.errors import UsageError
+from attendo.errors import ErrorList, MessagePart, UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.transformer import Transformer
 from attendo.nn.cpu_threads import tune_threads
@@ -102,15 +102,11 @@ def unsupported_option_error(engine: str, options: Mapping[str, Sequence[str]]) 
     by_engines: dict[tuple[str, ...], list[str]] = {}
     for option, engines in options.items():
         by_engines.setdefault(tuple(engines), []).append(option)
-    told = "; nor ".join(
-        f"{', '.join(some)}: leave it out, or take {_join_alternatives(engines)}"
-        for engines, some in by_engines.items()
-    )
-    return UsageError("engine_option_unsupported", engine=engine, reasons=told)
-
-
-def _join_alternatives(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    reasons = [
+        MessagePart("engine_option_alternatives", options=", ".join(names), engines=", ".join(engines))
+        for engines, names in by_engines.items()
+    ]
+    return UsageError("engine_option_unsupported", engine=engine, reasons=ErrorList(reasons))
 
 
 class TorchBackend:
@@ -142,7 +138,7 @@ class TorchBackend:
     def defaults(self, config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
         engine = options.get("engine", config.engine)
         if options.get("compile") and (engine in ("cached", "textbook") or (engine == "auto" and self._on_cpu)):
-            chosen = engine if engine != "auto" else "cached, which auto takes on a CPU"
+            chosen = engine if engine != "auto" else "cached (which auto selects on a CPU)"
             raise UsageError("compile_engine_conflict", engine=chosen)
         return config
 

@@ -27,7 +27,7 @@ from attendo.text_model.constraints import (
     find_phrase_ids,
 )
 from attendo.text_model.inputs import SourceEncoder, SourceLine
-from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates
+from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates, text_position
 from attendo.text_model.results import Hypothesis, HypothesisScore, Result
 from attendo.text_model.search_setup import make_ranking, make_rules, make_strategy
 from attendo.text_model.streaming import StreamDecoder
@@ -267,7 +267,7 @@ class PreparedCall:
                 n for n, lines in enumerate(self.lines_per_text) for line in lines if line.request_id == error.number
             )
             raise NotANumberError(
-                "text_log_probability_nan", error.precision, place, position=place + 1, total=len(self.texts)
+                "text_log_probability_nan", error.precision, place, text=text_position(place, len(self.texts))
             ) from None
 
     def collect_results(self, line_results: Sequence[Result]) -> list[Result]:

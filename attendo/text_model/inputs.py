@@ -15,7 +15,7 @@ from attendo.errors import UsageError, shorten
 from attendo.text import EOS, Tokenizer
 from attendo.text.newlines import strip_line_end
 from attendo.text_model.constraints import Ids, contains, encode_prefix, encode_prompt, required_token_sequences
-from attendo.text_model.options import GenerateOptions, TooLongError
+from attendo.text_model.options import GenerateOptions, TooLongError, text_position
 from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, empty_result
 from attendo.text_model.search_setup import make_ranking
 from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments
@@ -141,8 +141,7 @@ class SourceEncoder:
             if (tokens := self._count_tokens(part)) <= self._max_source_tokens:
                 continue
             values: dict[str, object] = {
-                "position": number + 1,
-                "total": total,
+                "text": text_position(number, total),
                 "tokens": tokens,
                 "limit": self._max_source_tokens,
             }
@@ -290,14 +289,13 @@ class PromptEncoder(SourceEncoder):
             raise TooLongError(
                 "prompt_exceeds_model_limit",
                 number,
-                position=number + 1,
-                total=count,
+                text=text_position(number, count),
                 tokens=tokens,
                 limit=self._max_source_tokens,
             )
         if limit is not None and tokens > limit:
             raise TooLongError(
-                "prompt_longer_than_max_length", number, position=number + 1, total=count, tokens=tokens, limit=limit
+                "prompt_longer_than_max_length", number, text=text_position(number, count), tokens=tokens, limit=limit
             )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from attendo.decode.config import MAX_FINISHED, MAX_TOKENS, GenerationConfig
 from attendo.decode.presets import preset
-from attendo.errors import ModelError, UsageError
+from attendo.errors import MessagePart, ModelError, UsageError
 from attendo.settings import suggest_name
 from attendo.text_model.constraints import contains, validate_phrases
 
@@ -202,6 +202,6 @@ def has_nan(log_probabilities: Iterable[float]) -> bool:
     return any(map(math.isnan, log_probabilities))
 
 
-def message_without_position(error: TooLongError | NotANumberError) -> str:
-    """Return the message without "text 2 of 3" at its start. Some callers name the text differently."""
-    return str(error).partition(" of ")[2].lstrip("0123456789")
+def text_position(number: int, total: int) -> MessagePart:
+    """Return "text 2 of 3" for the text with index `number` 1. Commands replace it by a line of a file."""
+    return MessagePart("text_position", position=number + 1, total=total)

@@ -15,7 +15,7 @@ from attendo.decode.engines import Engine
 from attendo.decode.networks import Ensemble, EnsembleMethod, TappedNetwork
 from attendo.decode.search_tree import SearchTree
 from attendo.decode.tree_recorder import TreeRecorder
-from attendo.errors import ModelError, UsageError
+from attendo.errors import MessagePart, ModelError, UsageError
 from attendo.model.head_scaling import HeadScales, scale_heads
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, save_model
@@ -121,7 +121,7 @@ class TextModel:
         return TrainingSources(**measured).are_single_sentences if measured else None
 
     def save(self, folder: str | Path) -> None:
-        self._require_single("saved: save its members")
+        self._require_single("ensemble_not_saveable")
         if self._heads:
             raise UsageError("save_with_scaled_heads")
         save_model(Path(folder), self.stored_model)
@@ -256,7 +256,7 @@ class TextModel:
         requests, strategy, rules = Generation(wishes, config, self.target_tokenizer).prepare_search(lines, ())
         recorder, engine = TreeRecorder(strategy), self.runtime.stepping_engine(config)
         if engine is None:
-            raise unsupported_option_error(self.runtime.name, {"a search tree": NATIVE_SEARCH_ENGINES})
+            raise unsupported_option_error(self.runtime.name, {"search_tree": NATIVE_SEARCH_ENGINES})
         with self.runtime.inference_mode():
             for _ in engine.generate(requests, recorder, rules):
                 pass
@@ -275,7 +275,7 @@ class TextModel:
         The target is the given one, or the greedy output of the model. `heads` are scaled as in `with_heads`.
         `masked=False` removes the causal mask. `layer` keeps only one layer, for texts that are too long for all.
         """
-        self._require_single("looked into: trace its members")
+        self._require_single("ensemble_not_traceable")
         model = self.with_heads(heads) if heads else self
         said = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
         pair = EncodedPair.encode(text, said, self.generation, *self._tokenizers)
@@ -283,7 +283,7 @@ class TextModel:
 
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""
-        self._require_single("asked to do without heads: ask its members")
+        self._require_single("ensemble_heads_not_scalable")
         tapped = TappedNetwork(self.network, scale_heads(merge_head_scales(self._heads, heads)))
         return TextModel(self.stored_model, runtime=TorchBackend(tapped))
 
@@ -333,9 +333,9 @@ class TextModel:
     def _heads(self) -> HeadScales:
         return self.runtime.heads if isinstance(self.runtime, TorchBackend) else {}
 
-    def _require_single(self, operation: str) -> None:
+    def _require_single(self, code: str) -> None:
         if len(self.networks) > 1:
-            raise UsageError("ensemble_operation_unsupported", count=len(self.networks), operation=operation)
+            raise UsageError(code, count=len(self.networks))
 
 
 def _to_stored_model(
@@ -387,8 +387,7 @@ def warn_missing_tags(texts: Sequence[str], stored: StoredModel | ExportedFolder
     tags = {_first_word(source) for source, _ in stored.sample}
     if tags and tags <= symbols:
         named = ", ".join(sorted(tags)[:_MAX_NAMED_TAGS])
-        message = f"this model learned with a tag before every text, such as {named}: begin each with one, and a space"
-        warnings.warn(message, MissingTagWarning, stacklevel=4)
+        warnings.warn(str(MessagePart("source_tag_missing", tags=named)), MissingTagWarning, stacklevel=4)
 
 
 def _first_word(text: str) -> str:

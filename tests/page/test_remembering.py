@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from error_codes import fragment, message
 from page_server import VIEWS
 
 from attendo.serve.explorer.schemas import ExplorerDecodingOptions
@@ -109,14 +110,14 @@ def test_a_view_that_is_none_is_the_first(visit: Any) -> None:
 @pytest.mark.parametrize(
     ("view", "state", "words"),
     [
-        ("alignment", {"kind": "beam", "beam": 99}, "decoder.beam must be at most 12"),
-        ("alignment", {"layers": "7"}, "there is no layer 7"),
-        ("alignment", {"heads": "decoder.9.cross.0=0"}, "there is no attention at"),
-        ("ablation", {"heads": "decoder.0.cross.9=0"}, "there is no head"),
-        ("mask", {"mask_layer": 9}, "there is no layer 9"),
-        ("ledger", {"position": 99}, "there is no step 99"),
-        ("steps", {"prefix": '["nobody"]'}, "'nobody' is no piece"),
-        ("compare", {"versus": "checkpoints", "other": "step-1"}, "has no checkpoint 'step-1'"),
+        ("alignment", {"kind": "beam", "beam": 99}, message("field_less_than_equal", name="decoder.beam", le=12)),
+        ("alignment", {"layers": "7"}, fragment("unknown_layer", layer=7)),
+        ("alignment", {"heads": "decoder.9.cross.0=0"}, fragment("unknown_site")),
+        ("ablation", {"heads": "decoder.0.cross.9=0"}, fragment("unknown_head")),
+        ("mask", {"mask_layer": 9}, fragment("unknown_layer", layer=9)),
+        ("ledger", {"position": 99}, fragment("unknown_step", step=99)),
+        ("steps", {"prefix": '["nobody"]'}, fragment("unknown_piece", piece="nobody")),
+        ("compare", {"versus": "checkpoints", "other": "step-1"}, fragment("unknown_checkpoint", name="step-1")),
     ],
 )
 def test_what_the_server_does_not_have_is_told_with_a_way_back(

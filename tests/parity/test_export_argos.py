@@ -76,7 +76,7 @@ def test_what_a_package_cannot_hold_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_package_is_left_alone_and_a_package_replaced(tmp_path: Path) -> None:
     file = tmp_path / "a.argosmodel"
     file.write_text("precious")
-    with pytest.raises(UsageError, match="exists and is not an exported package"):
+    with pytest.raises(UsageError, check=has_code("output_not_exported_package")):
         _export(pieces(), file)
     assert file.read_text() == "precious"
     file.unlink()

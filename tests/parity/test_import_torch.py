@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from error_codes import ErrorCheck, has_code
+from error_codes import ErrorCheck, fragment, has_code
 from torch import Tensor, nn
 
 from attendo.errors import ModelError
@@ -141,7 +141,7 @@ def test_the_callers_randomness_and_network_are_left_alone() -> None:
     ],
 )
 def test_what_cannot_be_held_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ModelError, match=f"attendo cannot hold this network: {reason}"):
+    with pytest.raises(ModelError, match=f"{fragment('torch_network_unsupported')}{reason}"):
         from_torch(*parts(**changes))
 
 
@@ -250,7 +250,7 @@ def test_a_part_of_another_kind_is_told(part: nn.Module) -> None:
 def test_a_part_that_was_exchanged_is_seen(change: Callable[[nn.Transformer], None], reason: str) -> None:
     made = parts()
     change(made[0])
-    with pytest.raises(ModelError, match=f"attendo cannot hold this network: {reason}"):
+    with pytest.raises(ModelError, match=f"{fragment('torch_network_unsupported')}{reason}"):
         from_torch(*made)
 
 

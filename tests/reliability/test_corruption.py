@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from children import Children
-from error_codes import has_code
+from error_codes import fragment, has_code
 from small_run import STEPS, begin, outcome, run_config, train_to_the_end
 from snapshots import equal, snapshot
 
@@ -111,7 +111,7 @@ def test_R6_a_file_that_is_missing_or_another_is_noticed(
 def test_R6_a_whole_checkpoint_under_the_name_of_another_step_is_noticed(checkpoints: Checkpoints) -> None:
     shutil.rmtree(checkpoints.path(20))
     shutil.copytree(checkpoints.path(10), checkpoints.path(20))
-    assert_the_older_one_serves(checkpoints, "belongs to another checkpoint")
+    assert_the_older_one_serves(checkpoints, fragment("checkpoint_manifest_mismatch"))
 
 
 def test_R6_where_all_are_damaged_every_reason_is_named_in_one_line(checkpoints: Checkpoints) -> None:
@@ -140,7 +140,7 @@ def test_R6_the_command_line_passes_over_a_damaged_checkpoint_and_says_why(
         flip(run.checkpoints.path(step) / "state.json")
     failed = children.attendo("train", "--resume", run.folder)
     assert failed.code == 4
-    assert failed.error.startswith(f"no checkpoint in {run.folder / 'checkpoints'} is whole: ")
+    assert failed.error.startswith(fragment("all_checkpoints_damaged", folder=run.folder / "checkpoints"))
 
 
 def assert_the_older_one_serves(checkpoints: Checkpoints, reason: str = "") -> None:

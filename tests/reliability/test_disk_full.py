@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from children import Children
-from error_codes import has_code
+from error_codes import fragment, has_code, message
 from full_disk import room_for
 from small_run import STEPS, begin, left_behind, outcome, reports, resume, run_config, train_to_the_end, write_run_file
 
@@ -116,12 +116,10 @@ def test_R5_a_model_without_room_is_told_and_comes_with_the_next_resume(
     run = begin(run_config({"prepared": prepared}, {"steps": 2, "save_every": 1}), tmp_path / "run")
     told = list(run.train())
     assert isinstance(told[-1], Saved)
-    with room_for(room), pytest.raises(DiskFullError, match=r"disk is full: about [1-9][\d,]+ bytes") as caught:
+    with room_for(room), pytest.raises(DiskFullError, match=fragment("disk_full")) as caught:
         run.finish()
-    assert str(caught.value).startswith(f"{run.folder / 'model'} cannot be written")
-    assert str(caught.value).endswith(
-        f"; the checkpoint of step 2 stays: make room, then attendo train --resume {run.folder}"
-    )
+    assert str(caught.value).startswith(fragment("disk_full", path=run.folder / "model"))
+    assert str(caught.value).endswith(message("disk_full_checkpoint_kept", error="", step=2, folder=run.folder))
     assert left_behind(run.folder) == []
     train_to_the_end(resume(run.folder))
     assert (run.folder / "model" / "manifest.json").is_file()
@@ -131,7 +129,7 @@ def test_R5_a_best_model_without_room_is_a_warning_with_path_and_bytes(prepared:
     run = begin(run_config({"prepared": prepared}, {"steps": 2, "validate_every": 1}), tmp_path / "run")
     with room_for(5_000):
         next(report for report in run.train() if isinstance(report, Validation))
-    assert run.faults["model"].startswith(f"{run.folder / 'model'} cannot be written, the disk is full: about ")
+    assert run.faults["model"].startswith(fragment("disk_full", path=run.folder / "model"))
     assert left_behind(run.folder) == []
 
 
@@ -140,9 +138,7 @@ def test_R5_a_run_without_room_for_its_first_file_is_told_with_path_and_bytes(pr
     with room_for(50), pytest.raises(DiskFullError) as caught:
         begin(config, folder)
     assert caught.value.exit_code == 1
-    assert re.fullmatch(
-        rf"{folder} cannot be written, the disk is full: about [\d,]+ bytes are needed", str(caught.value)
-    )
+    assert has_code("disk_full", path=folder)(caught.value)
     assert begin(config, folder).trainer.step == 0, "with room it may be begun again"
 
 
@@ -160,7 +156,7 @@ def test_R5_the_command_line_then_leaves_with_exit_code_1_and_one_line(
     run_file, run = write_run_file(tmp_path / "run.toml", config), tmp_path / "run"
     failed = children.attendo("train", run_file, "--out", run, before=[("limit_file_size", {"limit": 6_000})])
     assert failed.code == 1
-    assert failed.error.startswith("3 checkpoints in a row could not be written: ")
+    assert failed.error.startswith(fragment("checkpoint_saves_failed", count=3))
     assert f"{run / 'checkpoints'}" in failed.error
     assert " bytes " in failed.error
     assert children.attendo("train", "--resume", run).code == 0
@@ -185,7 +181,7 @@ def test_R5_a_real_disk_without_room_for_checkpoints_model_and_log(
         pytest.skip("a disk can be mounted by an administrator only")
     assert ended.code == 0, ended.errors
     assert f"step 12: the checkpoint could not be saved, 3 times in a row: {disk}" in ended.errors
-    assert "bytes free and" in ended.errors
+    assert fragment("disk_space_too_small") in ended.errors
     assert f"model written to {disk / 'run' / 'model'}\n" in ended.errors
     assert outcome(kept) == expected
     assert [line["step"] for line in reports(kept) if line["kind"] == "saved"] == [3, 15, 18, 21, 24]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from children import Children, Ended
+from error_codes import fragment
 from tiny import SIZES, SOURCES, TARGETS, tiny_model
 
 from attendo.model.config import ModelConfig
@@ -143,7 +144,7 @@ def test_D4_bytes_that_are_no_text_are_an_error_that_names_the_line_or_are_repla
     failed = run(words_model, given)
     assert failed.code == 3
     assert failed.output.count(b"\n") == 1  # what stands above it is answered
-    assert failed.error.startswith("standard input line 2 is not UTF-8")
+    assert failed.error.startswith(fragment("stdin_line_not_utf8", line=2))
     done = run(words_model, given, "--errors", "replace")
     assert done.code == 0
     assert done.output.count(b"\n") == 4

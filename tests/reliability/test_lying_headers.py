@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from error_codes import fragment
 from sealed_folders import (
     checkpoint_of,
     foreign,
@@ -88,7 +89,7 @@ def test_a_million_tensors_are_not_even_looked_at(tmp_path: Path, million: Path,
     folder = make(tmp_path)
     replaced(folder, name, million)
     memory = Memory()
-    assert "its header would have" in refused(read, folder)
+    assert fragment("safetensors_header_too_large") in refused(read, folder)
     assert memory.grown() < ROOM
 
 
@@ -110,7 +111,7 @@ def test_no_room_is_made_for_a_network_that_config_json_only_claims(tmp_path: Pa
     told = json.loads((folder / "config.json").read_text("utf-8"))
     replaced(folder, "config.json", json.dumps({**told, **changes}).encode())
     memory = Memory()
-    assert "does not fit config.json" in refused(read_model, folder)
+    assert fragment("weights_do_not_fit") in refused(read_model, folder)
     assert memory.grown() < ROOM
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from children import Children
-from error_codes import has_code
+from error_codes import has_code, message
 from small_run import begin, reports, run_config, write_run_file
 from torch import Tensor
 
@@ -101,7 +101,7 @@ def test_R10_a_run_that_diverges_ends_with_exit_code_1_and_one_line(
     run_file = write_run_file(tmp_path / "run.toml", config)
     failed = children.attendo("train", run_file, "--out", tmp_path / "run")
     assert failed.code == 1
-    assert "5 steps in a row is not a number" in failed.error
+    assert failed.error == message("training_diverged", steps=5)
 
 
 def test_R10_an_overflow_in_fp16_halves_the_loss_scale_and_is_no_divergence(

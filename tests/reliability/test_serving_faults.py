@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from children import Children
+from error_codes import fragment
 from serving_faults import BAD_WORD, MARK
 from small_service import LONG, Asking, Service, different
 from tiny import tiny_model
@@ -140,7 +141,7 @@ def hung(children: Children, folder: Path, *options: str) -> tuple[float, float]
         ended = service.wait()
         taken = time.monotonic() - begin
         assert ended.code == 70
-        assert "has done nothing for" in ended.errors
+        assert fragment("worker_thread_hung") in ended.errors
         assert 200 not in {each.status for each in waiting.answers()}
         return told, taken
 

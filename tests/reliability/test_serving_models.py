@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from children import Children
+from error_codes import fragment
 from small_service import Asking, Service, different, free_port
 from tiny import tiny_model
 
@@ -97,10 +98,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "source tokenizer missing": (_take("source.tokenizer.json"), "source.tokenizer.json is missing"),
     "target tokenizer missing": (_take("target.tokenizer.json"), "target.tokenizer.json is missing"),
     "target tokenizer cut": (_cut("target.tokenizer.json", 10), "target.tokenizer.json has"),
-    "tokenizer of another": (_other_tokenizer, "they belong to different models"),
+    "tokenizer of another": (_other_tokenizer, fragment("tokenizer_size_mismatch")),
     "tokenizers swapped": (_swapped_tokenizers, "tokenizer.json"),
     "generation missing": (_take("generation.json"), "generation.json is missing"),
-    "a folder with nothing in it": (_empty, "is not a model folder: it is empty"),
+    "a folder with nothing in it": (_empty, fragment("model_manifest_missing", reason="it is empty")),
     "a file": (_file, "is not a folder"),
     "no folder": (_take_all, "is not a folder"),
 }
@@ -172,7 +173,7 @@ def test_a_port_that_is_taken_is_told_before_any_model_is_read(children: Childre
         port = taken.getsockname()[1]
         ended = children.attendo("serve", tmp_path / "model", "--port", str(port))
     assert ended.code == 2
-    assert ended.error.startswith(f"port {port} is taken")
+    assert ended.error.startswith(fragment("port_in_use", port=port))
 
 
 @pytest.mark.slow

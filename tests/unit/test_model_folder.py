@@ -4,6 +4,7 @@ import hashlib
 import json
 import pickle
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import fragment, has_code
 from full_disk import room_for
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -241,10 +242,10 @@ def test_a_file_or_nothing_in_place_of_the_folder(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_model_is_told_from_a_damaged_one(model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "is not a model folder: it is empty; give one that attendo wrote" in expect_fault(tmp_path / "empty")
-    assert "is not a model folder: it has no manifest.json" in expect_fault(tmp_path)
+    assert fragment("model_manifest_missing", reason="it is empty") in expect_fault(tmp_path / "empty")
+    assert fragment("model_manifest_missing") in expect_fault(tmp_path)
     (model_folder / "manifest.json").unlink()
-    assert "manifest.json cannot be read" in expect_fault(model_folder)
+    assert fragment("model_file_unreadable", path="manifest.json") in expect_fault(model_folder)
 
 
 def test_a_tokenizer_of_another_size_is_refused(model_folder: Path) -> None:
@@ -397,5 +398,5 @@ def test_a_file_that_the_manifest_does_not_name_is_not_read(model_folder: Path, 
     (model_folder / "manifest.json").unlink()
     write_manifest(model_folder, FORMAT, VERSION)
     (model_folder / name).write_bytes(content)
-    with pytest.raises(ModelError, match=rf"{name} is not named in manifest.json"):
+    with pytest.raises(ModelError, match=re.escape(fragment("file_not_in_manifest", path=name))):
         load_model(model_folder)

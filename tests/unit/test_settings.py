@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import pytest
-from error_codes import has_code
+from error_codes import fragment, has_code, message
 from pydantic import ValidationError
 
 from attendo.decode.config import GenerationConfig
@@ -34,8 +34,8 @@ def test_settings_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"warmpu": 3}, "unknown setting warmpu (did you mean warmup?)"),
-        ({"xyz": 3}, "unknown setting xyz"),
+        ({"warmpu": 3}, fragment("unknown_setting", name="warmpu", suggestion=" (did you mean warmup?)")),
+        ({"xyz": 3}, fragment("unknown_setting", name="xyz")),
         ({"warmup": "soon"}, "warmup: input should be a valid integer"),
         ({"rate": float("nan")}, "rate: input should be a finite number, not nan"),
     ],
@@ -60,7 +60,7 @@ def test_several_faults_are_all_told() -> None:
 def test_an_unknown_name_inside_another_setting_carries_its_path() -> None:
     with pytest.raises(UsageError) as caught:
         Outer(name="a", inner={"warmpu": 3})
-    assert str(caught.value) == "unknown setting inner.warmpu (did you mean warmup?)"
+    assert str(caught.value) == fragment("unknown_setting", name="inner.warmpu", suggestion=" (did you mean warmup?)")
 
 
 def test_a_wrong_value_inside_another_setting_carries_its_path() -> None:
@@ -160,12 +160,18 @@ def test_each_kind_of_error_has_its_exit_code() -> None:
 @pytest.mark.parametrize(
     ("values", "meant"),
     [
-        ({"steps": 1}, "unknown setting steps (did you mean train.steps?)"),
-        ({"stpes": 1}, "unknown setting stpes (did you mean train.steps?)"),
-        ({"num_heads": 4}, "unknown setting num_heads (did you mean model.num_heads?)"),
-        ({"tran": {"steps": 1}}, "unknown setting tran.steps (did you mean train.steps?)"),
-        ({"train": {"setps": 1}}, "unknown setting train.setps (did you mean steps?)"),
-        ({"xyzzy": 1}, "unknown setting xyzzy"),
+        ({"steps": 1}, fragment("unknown_setting", name="steps", suggestion=" (did you mean train.steps?)")),
+        ({"stpes": 1}, fragment("unknown_setting", name="stpes", suggestion=" (did you mean train.steps?)")),
+        (
+            {"num_heads": 4},
+            fragment("unknown_setting", name="num_heads", suggestion=" (did you mean model.num_heads?)"),
+        ),
+        (
+            {"tran": {"steps": 1}},
+            fragment("unknown_setting", name="tran.steps", suggestion=" (did you mean train.steps?)"),
+        ),
+        ({"train": {"setps": 1}}, fragment("unknown_setting", name="train.setps", suggestion=" (did you mean steps?)")),
+        ({"xyzzy": 1}, fragment("unknown_setting", name="xyzzy")),
     ],
 )
 def test_a_setting_in_the_wrong_section_is_found_in_its_own(values: dict[str, Any], meant: str) -> None:
@@ -177,7 +183,9 @@ def test_a_setting_in_the_wrong_section_is_found_in_its_own(values: dict[str, An
 def test_a_section_of_settings_that_have_none_is_left_out() -> None:
     with pytest.raises(UsageError) as refused:
         ModelConfig.preset("base", vocab_size=8, model={"num_heads": 16})
-    assert str(refused.value) == "unknown setting model.num_heads (did you mean num_heads?)"
+    assert str(refused.value) == fragment(
+        "unknown_setting", name="model.num_heads", suggestion=" (did you mean num_heads?)"
+    )
 
 
 class Renamed(Settings):
@@ -186,7 +194,7 @@ class Renamed(Settings):
 
 
 def test_old_name_of_setting_is_accepted_with_warning() -> None:
-    with pytest.warns(RenamedSettingWarning, match="waiting is now called max_queued"):
+    with pytest.warns(RenamedSettingWarning, match=message("setting_renamed", old="waiting", new="max_queued")):
         assert Renamed(waiting=3).max_queued == 3  # type: ignore[call-arg]
 
 

@@ -304,7 +304,9 @@ def test_answers_are_as_long_as_learned_positions_allow_and_no_longer() -> None:
 
 
 def test_a_source_that_outgrows_learned_positions_is_an_error_not_cut() -> None:
-    with pytest.raises(UsageError, match=f"text 2 of 2 has {len(WORDS)} tokens; the model reads at most 5"):
+    text = has_code("text_position", position=2, total=2)
+    error = has_code("text_exceeds_model_limit", text=text, tokens=len(WORDS), limit=5)
+    with pytest.raises(UsageError, check=error):
         tiny_model(positions="learned", max_length=6).generate(["cat", " ".join(WORDS)])
 
 

@@ -121,11 +121,14 @@ def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, 
     )
 
 
-def refuse(reasons: Iterable[str]) -> None:
-    """Raise a `UsageError` that lists the unsupported options and the engines that support each."""
-    told = {reason: _ENGINES.get(reason.split(" ")[0], ("onnx", *NATIVE_ENGINES)) for reason in reasons}
-    if told:
-        raise unsupported_option_error("ctranslate2", told)
+def refuse(options: Iterable[str]) -> None:
+    """Raise a `UsageError` that lists the unsupported options and the engines that support each.
+
+    An option is its name and value, without words, because it is part of the message in every language.
+    """
+    unsupported = {option: _ENGINES.get(option.split(" ")[0], ("onnx", *NATIVE_ENGINES)) for option in options}
+    if unsupported:
+        raise unsupported_option_error("ctranslate2", unsupported)
 
 
 def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:
@@ -134,17 +137,17 @@ def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Itera
             yield from _unsupported_in_beam(strategy, rules)
         case Greedy():
             if _has(rules, RepetitionPenalty) and not _has(rules, Renormalise):
-                yield "a repetition_penalty with renormalise off"
+                yield "repetition_penalty + renormalise false"
             if _has(rules, Renormalise) and not strategy.free_end:
-                yield "renormalise with an at_limit other than free"
+                yield "renormalise + at_limit cut/end"
         case Sampling():
-            yield "sample (what it draws does not follow from a seed)"
+            yield "sample + seed"  # its samples do not depend on a seed
         case DiverseBeam():
-            yield "groups"
+            yield "beam_groups"
         case ConstrainedBeam():
             yield "constraints"
         case _:
-            yield f"a search by {type(strategy).__name__}"
+            yield f"strategy {type(strategy).__name__}"
 
 
 def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
@@ -152,16 +155,15 @@ def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
     has_penalty = ranking.normalise == "average" and ranking.length_penalty != 0
     stop = "first" if has_penalty else "leader"
     fits = {
-        f"stop {beam.stop} (it has {stop} here)": beam.stop == stop,
-        "an at_limit other than free": beam.free_end,
-        "renormalise off": _has(rules, Renormalise),
+        f"stop {beam.stop} (CTranslate2: {stop})": beam.stop == stop,
+        "at_limit cut/end": beam.free_end,
+        "renormalise false": _has(rules, Renormalise),
         f"normalise {ranking.normalise}": ranking.normalise in ("average", "none"),
         f"word_penalty {ranking.word_penalty}": ranking.word_penalty == 0,
-        "counts_eos off": ranking.counts_eos or not has_penalty,
+        "counts_eos false": ranking.counts_eos or not has_penalty,
         f"coverage_penalty {ranking.coverage_penalty}": ranking.coverage_penalty == 0,
-        f"patience {beam.patience} with a beam of {beam.width} (it rounds otherwise)": (
-            round(beam.width * beam.patience) == beam.max_finished
-        ),
+        # CTranslate2 rounds the product, attendo does not always round it the same way.
+        f"patience {beam.patience} + beam {beam.width}": round(beam.width * beam.patience) == beam.max_finished,
     }
     yield from (reason for reason, fit in fits.items() if not fit)
 
@@ -173,7 +175,7 @@ def _unsupported_in_rules(rules: Sequence[Rule]) -> Iterator[str]:
         elif isinstance(rule, ForceEosAtLimit):
             yield "at_limit end"
         elif not isinstance(rule, _KNOWN_RULES):
-            yield f"the rule {type(rule).__name__}"
+            yield f"rule {type(rule).__name__}"
 
 
 def _suppress_sequences(rules: Sequence[Rule], names: Sequence[str]) -> list[list[str]]:

@@ -37,7 +37,7 @@ class JsonField:
         return bool(self._validate(lambda value: isinstance(value, bool), "true or false"))
 
     def count(self) -> int | None:
-        return self._validate(_is_id, "a whole number from 0 up")
+        return self._validate(_is_id, "an integer of 0 or more")
 
     def number(self) -> float | None:
         return self._validate(_is_number, "a number")

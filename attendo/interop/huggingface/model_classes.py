@@ -100,7 +100,7 @@ class HFModelClass:
         fits = {f"positions are {config.positions}, not {self.positions}": config.positions == self.positions}
         if self.offset is None:
             size = config.target_vocab_size or 0
-            fits[f"position_offset is {offset}, which must follow the number of a token"] = 1 <= offset < size
+            fits[f"position_offset is {offset}, which must follow a token id"] = 1 <= offset < size
         else:
             fits[f"position_offset is {offset}, not {self.offset}"] = offset == self.offset
         if self.positions == config.positions == "sinusoidal":

@@ -291,7 +291,7 @@ def read_added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
     found = {name: _token_id(field) for name, field in folder.json_fields("added_tokens.json").items()}
     for number, token in folder.json_field("tokenizer_config.json", "added_tokens_decoder").fields().items():
         if not number.isdecimal():
-            raise JsonField(token.path, "a key of added_tokens_decoder", number).make_error("the number of a token")
+            raise JsonField(token.path, "a key of added_tokens_decoder", number).make_error("a token id")
         found[_token_text(token)] = int(number)
     added = folder.json_field("tokenizer.json", "added_tokens")
     for token in (JsonField(added.path, added.name, each) for each in added.items()):

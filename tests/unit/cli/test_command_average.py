@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from error_codes import fragment
 from running import some_text
 from safetensors.torch import load_file
 from tiny import QUICK_RUN, SOURCES, Command, settings, tiny_model, write_pairs
@@ -98,14 +99,14 @@ def test_a_run_that_fine_tuned_a_model_can_be_averaged(attendo: Command, tmp_pat
 def test_fewer_checkpoints_than_asked_for_are_told(attendo: Command, run: Path, tmp_path: Path) -> None:
     failed = attendo("average", run, "--out", tmp_path / "mean", "--last", "4")
     assert failed.code == 2
-    assert "keeps 3 checkpoints, fewer than --last 4: take fewer" in failed.error
+    assert fragment("too_few_checkpoints", count=3, last=4) in failed.error
     assert not (tmp_path / "mean").exists()
 
 
 def test_a_folder_without_a_run_is_told(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("average", tmp_path, "--out", tmp_path / "mean")
     assert failed.code == 2
-    assert f"{tmp_path} holds no run" in failed.error
+    assert fragment("run_not_found", folder=tmp_path) in failed.error
 
 
 def test_the_run_itself_is_not_overwritten(attendo: Command, run: Path) -> None:

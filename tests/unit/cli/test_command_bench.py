@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import Command
 
 from attendo.bench import systems
@@ -57,7 +58,7 @@ def test_whom_it_leaves_out_it_names(attendo: Command, monkeypatch: pytest.Monke
     lines = [json.loads(line) for line in as_json.output.splitlines()]
     assert {
         "name": "ctranslate2 fp32",
-        "reason": "ctranslate2 is not installed: pip install 'attendo[export]'",
+        "reason": message("rival_not_installed", package="ctranslate2", extra="export"),
     } in lines
 
 
@@ -71,7 +72,9 @@ def test_a_model_folder_is_taken_as_it_is_on_lengths_as_they_come(
     assert done.code == 0
     assert f"{model_folder}, " in done.output
     assert "2 sources, natural lengths" in done.output
-    reason = "a Pegasus model cannot hold this network: source and target have 17 and 18 tokens"
+    reason = message(
+        "transformers_network_unsupported", model="a Pegasus model", reasons="source and target have 17 and 18 tokens"
+    )
     assert f"left out: transformers fp32: {reason}" in done.output
 
 
@@ -104,22 +107,25 @@ def test_references_of_another_number_are_exit_code_3(attendo: Command, model_fo
         "bench", "generate", model_folder, "--natural", tmp_path / "lines", "--references", tmp_path / "right"
     )
     assert failed.code == 3
-    assert "each source needs its reference" in failed.error
+    assert fragment("reference_line_count_mismatch") in failed.error
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--beam", "1,x"], "--beam 1,x: give whole numbers from 1"),
-        (["--batch", "0"], "--batch 0: give whole numbers from 1"),
-        (["--rivals", "ctranslate3"], "unknown rival ctranslate3 (did you mean ctranslate2?)"),
+        (["--beam", "1,x"], fragment("option_not_positive_integers", option="--beam", value="1,x")),
+        (["--batch", "0"], fragment("option_not_positive_integers", option="--batch", value=0)),
+        (
+            ["--rivals", "ctranslate3"],
+            fragment("unknown_rival", name="ctranslate3", suggestion=" (did you mean ctranslate2?)"),
+        ),
         (["--precision", "fp8"], "fp8"),
-        (["--natural", "lines"], "--natural needs a MODEL"),
-        (["m", "--preset", "tiny"], "--vocabulary and --preset make a random network"),
-        (["m", "--natural", "lines", "--steps", "3"], "with --natural they come from the file"),
-        (["m", "--references", "lines"], "name it with --natural"),
-        (["--preset", "bse"], "unknown preset bse"),
-        (["--device", "tpu"], "unknown device tpu"),
+        (["--natural", "lines"], fragment("natural_without_model")),
+        (["m", "--preset", "tiny"], fragment("random_network_options_with_model")),
+        (["m", "--natural", "lines", "--steps", "3"], fragment("fixed_lengths_with_natural")),
+        (["m", "--references", "lines"], fragment("references_without_natural")),
+        (["--preset", "bse"], fragment("unknown_preset", preset="bse")),
+        (["--device", "tpu"], fragment("unknown_device", name="tpu")),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:

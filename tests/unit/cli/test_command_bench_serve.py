@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from error_codes import has_code
+from error_codes import fragment, has_code, message
 from stand_in_server import StandIn, listening
 from tiny import Command
 
@@ -97,14 +97,14 @@ def test_S12_texts_that_differ_under_load_are_an_exit_code(attendo: Command, wro
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give the URL of a server that runs, or --model FOLDER to start one"),
-        ((":1", "--model", "x"), "give the URL of a server that runs, or --model FOLDER to start one"),
-        ((":1", "--rival", "ctranslate2"), "--rival is served beside --model FOLDER: "),
-        ((":1", "--clients", "1.5"), "--clients 1.5: give numbers above 0"),
-        ((":1", "--rate", "x"), "--rate x: give numbers above 0"),
-        ((":1", "--body", "[]"), "--body []: give a JSON object"),
-        ((":1", "--leave", "2"), "the share of clients that leave is from 0 to 1: 2.0"),
-        (("https://a",), "https://a is no address to load: "),
+        ((), message("url_or_model_required")),
+        ((":1", "--model", "x"), message("url_or_model_required")),
+        ((":1", "--rival", "ctranslate2"), fragment("rival_without_model")),
+        ((":1", "--clients", "1.5"), fragment("option_not_positive_numbers", option="--clients", value="1.5")),
+        ((":1", "--rate", "x"), fragment("option_not_positive_numbers", option="--rate", value="x")),
+        ((":1", "--body", "[]"), fragment("body_not_json_object", body="[]")),
+        ((":1", "--leave", "2"), message("leave_share_out_of_range", share="2.0")),
+        (("https://a",), fragment("server_address_invalid", url="https://a")),
         ((":1", *QUICK), "127.0.0.1:1 cannot be reached: "),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with (
         pytest.raises(
-            ServerError, check=has_code("server_start_failed", reason="it said nothing, and ended with exit code 7")
+            ServerError, check=has_code("server_start_failed", reason="it printed nothing, and ended with exit code 7")
         ),
         start_server([tmp_path]),
     ):

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from error_codes import fragment
 from tiny import QUICK_RUN, Command, settings, write_pairs
 
 from attendo.runs import demo
@@ -57,7 +58,7 @@ def test_a_run_on_other_data_is_not_replaced_by_the_demo(attendo: Command, tmp_p
     before = (out / "run.toml").read_bytes()
     failed = attendo("demo", "--out", out)
     assert failed.code == 2
-    assert f"{out} holds a run already" in failed.error
+    assert fragment("run_folder_in_use", folder=out) in failed.error
     assert (out / "run.toml").read_bytes() == before
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from error_codes import fragment
 from tiny import Command, tiny_model, without_source
 
 from attendo.text_model import TextModel
@@ -65,4 +66,4 @@ def test_a_description_needs_no_compiler() -> None:
 def test_a_model_folder_cannot_be_changed(attendo: Command, model_folder: Path) -> None:
     failed = attendo("describe", model_folder, "--set", "d_model=8")
     assert failed.code == 2
-    assert "change a preset" in failed.error
+    assert fragment("preset_options_with_model") in failed.error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
+from error_codes import fragment, message
 from tiny import SOURCES, TARGETS, Command, tiny_model
 
 from attendo.model_folder import save_model
@@ -109,7 +110,10 @@ def test_files_of_different_length_are_exit_code_3(
     (tmp_path / "short").write_text("one\n")
     failed = attendo("evaluate", model_folder, *files[:2], "--reference", tmp_path / "short")
     assert failed.code == 3
-    assert f"{files[1]} has 9 lines but {tmp_path / 'short'} has 1" in failed.error
+    assert (
+        fragment("source_line_count_mismatch", source=files[1], source_lines=9, path=tmp_path / "short", lines=1)
+        in failed.error
+    )
     (tmp_path / "empty").write_text("")
     failed = attendo("evaluate", model_folder, "--source", tmp_path / "empty", "--reference", tmp_path / "empty")
     assert failed.code == 3
@@ -119,12 +123,12 @@ def test_files_of_different_length_are_exit_code_3(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--metric", "blue"], "unknown metric blue (did you mean bleu?)"),
+        (["--metric", "blue"], fragment("unknown_metric", name="blue", suggestion=" (did you mean bleu?)")),
         (["--metric", "perplexty"], "(did you mean perplexity?): use bleu, "),
-        (["--metric", ","], "--metric names no score"),
+        (["--metric", ","], fragment("metric_list_empty")),
         (["--beam", "0"], "--beam"),
         (["--length-penalty", "-11"], "--length-penalty: input should be greater than or equal to -10, not -11.0"),
-        (["--metric", "WER"], "unknown metric WER (did you mean word_error_rate?)"),
+        (["--metric", "WER"], fragment("unknown_metric", name="WER", suggestion=" (did you mean word_error_rate?)")),
     ],
 )
 def test_mistakes_are_told_before_the_model_is_read(
@@ -141,7 +145,7 @@ def test_what_is_missing_is_told_before_the_model_is_read(
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     failed = attendo("evaluate", tmp_path / "no model", *files)
     assert failed.code == 2
-    assert failed.error == "BLEU needs sacrebleu: pip install 'attendo[eval]'"
+    assert failed.error == message("package_missing", purpose="BLEU", package="sacrebleu", extra="eval")
 
 
 def test_an_output_that_cannot_be_written_is_told_before_the_work(
@@ -159,5 +163,5 @@ def test_the_output_never_replaces_what_is_read(
     before = Path(files[place]).read_bytes()
     failed = attendo("evaluate", model_folder, *files, "--output", files[place])
     assert failed.code == 2
-    assert "would replace" in failed.error
+    assert message("output_overwrites_input", output=files[place], path=files[place]) in failed.error
     assert Path(files[place]).read_bytes() == before

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import SOURCES, TARGETS, Command, tiny_model
 
 from attendo.metrics import compute_likelihoods, perplexity, score
@@ -125,11 +126,20 @@ def test_perplexities_of_two_models_are_compared(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--metric", "distinct1", "--compare", "own"), "distinct1 of two outputs cannot be compared by drawing lines"),
-        (("--metric", "chrf", "--compare", "own", "--by", "own"), "--by and --compare exclude each other"),
-        (("--metric", "perplexity", "--compare", "own"), "perplexity is of a model: --compare own is a file"),
-        (("--metric", "perplexity", "--beam", "4"), "--beam is for translating, and perplexity asks for none"),
-        (("--metric", "perplexity", "--length-penalty", "1"), "--length-penalty is for translating"),
+        (("--metric", "distinct1", "--compare", "own"), fragment("metric_not_resamplable", metric="distinct1")),
+        (("--metric", "chrf", "--compare", "own", "--by", "own"), fragment("by_with_compare")),
+        (
+            ("--metric", "perplexity", "--compare", "own"),
+            fragment("perplexity_of_translation_file", metric="perplexity", path="own"),
+        ),
+        (
+            ("--metric", "perplexity", "--beam", "4"),
+            fragment("decoding_option_without_translation", option="beam", metrics="perplexity"),
+        ),
+        (
+            ("--metric", "perplexity", "--length-penalty", "1"),
+            fragment("decoding_option_without_translation", option="length-penalty"),
+        ),
         (("--metric", "perplexty"), "unknown metric perplexty"),
     ],
 )
@@ -155,7 +165,9 @@ def test_labels_and_references_are_as_many_as_the_lines(
     for option in ("--by", "--reference"):
         failed = attendo("evaluate", tmp_path / "no model", *files, option, short)
         assert failed.code == 3
-        assert failed.error == f"{files[1]} has 4 lines but {short} has 1: they must have equally many"
+        assert failed.error == message(
+            "source_line_count_mismatch", source=files[1], source_lines=4, path=short, lines=1
+        )
 
 
 def test_the_output_replaces_neither_labels_nor_references(
@@ -164,5 +176,5 @@ def test_the_output_replaces_neither_labels_nor_references(
     more = written(tmp_path / "more", TARGETS)
     for option in ("--by", "--reference"):
         failed = attendo("evaluate", tmp_path / "no model", *files, option, more, "--output", more)
-        assert f"would replace {more}" in failed.error
+        assert fragment("output_overwrites_input", path=more) in failed.error
         assert more.read_text("utf-8").splitlines() == list(TARGETS)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import SOURCES, TARGETS, Command, tiny_model
 
 from attendo.metrics import METRICS, compare
@@ -145,7 +146,7 @@ def test_a_file_of_another_length_names_both_counts_before_the_model_is_read(
     short = written(tmp_path / "short", ["one"])
     failed = attendo("evaluate", tmp_path / "no model", *files, "--compare", short)
     assert failed.code == 3
-    assert failed.error == f"{files[1]} has 27 lines but {short} has 1: they must have equally many"
+    assert failed.error == message("source_line_count_mismatch", source=files[1], source_lines=27, path=short, lines=1)
 
 
 def test_an_other_that_is_not_there_is_told_before_the_model_is_read(
@@ -153,7 +154,7 @@ def test_an_other_that_is_not_there_is_told_before_the_model_is_read(
 ) -> None:
     failed = attendo("evaluate", tmp_path / "no model", *files, "--compare", tmp_path / "none")
     assert failed.code == 2
-    assert failed.error == f"--compare {tmp_path / 'none'}: neither a model folder nor a file of translations"
+    assert failed.error == message("comparison_not_found", path=tmp_path / "none")
 
 
 def test_a_folder_without_a_model_is_told_before_the_work(
@@ -172,5 +173,5 @@ def test_the_output_never_replaces_what_is_compared_with(
     before = right.read_bytes()
     failed = attendo("evaluate", model_folder, *files, "--compare", right, "--output", right)
     assert failed.code == 2
-    assert f"--output {right} would replace {right}" in failed.error
+    assert fragment("output_overwrites_input", output=right, path=right) in failed.error
     assert right.read_bytes() == before

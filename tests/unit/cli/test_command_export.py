@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from late_import import needs
 from tiny import Command, write_pairs
 
@@ -62,7 +63,7 @@ def test_what_is_not_the_same_is_shown_and_not_written(
     assert told.code == 4
     assert "FAILED: the mean difference of logits is" in told.output
     assert told.errors.startswith(
-        f"attendo: {tmp_path / 'out'} is not written, it would not be the same model: the mean"
+        "attendo: " + message("converted_model_differs", path=tmp_path / "out", reasons="the mean")
     )
     assert sorted(tmp_path.iterdir()) == before
 
@@ -82,7 +83,7 @@ def test_more_bleu_may_be_lost_where_that_is_said(
     told = attendo("export", model_folder, tmp_path / "out", *given)
     assert told.code == 4
     assert "FAILED: 0.70 BLEU are lost, more than 0.5" in told.output
-    assert told.errors.endswith("0.70 BLEU are lost, more than 0.5; a larger max_loss (--max-loss) allows more\n")
+    assert told.errors.endswith(fragment("quantized_model_differs", reasons="0.70 BLEU are lost, more than 0.5") + "\n")
     told = attendo("export", model_folder, tmp_path / "out", *given, "--max-loss", "0.8")
     assert told.code == 0
     assert "at most 0.8" in told.output
@@ -105,28 +106,36 @@ def test_a_file_without_sentences_is_refused(attendo: Command, model_folder: Pat
     (tmp_path / "empty").write_text("\n \n")
     told = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--source", tmp_path / "empty")
     assert told.code == 3
-    assert told.error.startswith(f"{tmp_path / 'empty'} has no sentences to compare with")
+    assert told.error.startswith(fragment("comparison_file_without_sentences", path=tmp_path / "empty"))
 
 
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--to", "hf"], 4, "a Pegasus model cannot hold this network: source and target have"),
-        (["--to", "argos"], 2, "an Argos package names its languages: --from-lang en --to-lang de, for example"),
-        (["--to", "hf", "--from-lang", "en"], 2, "--from-lang and --to-lang are for argos, not for hf: leave them out"),
-        (["--to", "argos", "--from-lang", "en", "--to-lang", "de"], 2, "an Argos package is a file named .argosmodel"),
-        (["--to", "onnx", "--precision", "float16"], 2, "precision float16 is not for onnx: take float32 or int8"),
+        (
+            ["--to", "hf"],
+            4,
+            message("transformers_network_unsupported", model="a Pegasus model", reasons="source and target have"),
+        ),
+        (["--to", "argos"], 2, message("argos_languages_missing")),
+        (["--to", "hf", "--from-lang", "en"], 2, message("language_options_not_argos", format="hf")),
+        (
+            ["--to", "argos", "--from-lang", "en", "--to-lang", "de"],
+            2,
+            fragment("argos_file_name_invalid", suffix=".argosmodel"),
+        ),
+        (["--to", "onnx", "--precision", "float16"], 2, message("onnx_float16_unsupported")),
         (
             ["--to", "ctranslate2", "--max-loss", "1"],
             2,
-            "float32 answers the same, and loses no BLEU: leave --max-loss",
+            message("max_loss_not_applicable", precision="float32").replace("max_loss", "--max-loss"),
         ),
         (
             ["--to", "ctranslate2", "--precision", "int8", "--max-loss", "1"],
             2,
-            "--max-loss is the BLEU that may be lost: it needs sentences with their references",
+            message("max_loss_references_missing").replace("max_loss", "--max-loss"),
         ),
-        (["--to", "ctranslate2", "--target", "x"], 2, "--target has the references of --source: name both, or none"),
+        (["--to", "ctranslate2", "--target", "x"], 2, message("target_without_source")),
     ],
 )
 def test_mistakes_are_one_line(
@@ -162,7 +171,9 @@ def test_other_settings_than_the_models_can_be_stored(attendo: Command, model_fo
     given = ["export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--set"]
     told = attendo(*given, "beam=3", "--set", "normalise=gnmt")
     assert (told.code, (tmp_path / "out").exists()) == (4, False)
-    assert "the engine ctranslate2 cannot honour normalise gnmt" in told.error
+    assert fragment("engine_option_alternatives", options="normalise gnmt") in told.error
     assert attendo(*given, "beam=3").code == 0
     assert json.loads((tmp_path / "out" / "generation.json").read_text("utf-8"))["beam"] == 3
-    assert attendo(*given, "baem=3").error.startswith("unknown setting baem (did you mean beam?)")
+    assert attendo(*given, "baem=3").error.startswith(
+        fragment("unknown_setting", name="baem", suggestion=" (did you mean beam?)")
+    )

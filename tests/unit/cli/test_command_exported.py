@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import SOURCES, Command, tiny_model, write_pairs
 
 from attendo.interop.certify import collect_sentences
@@ -68,7 +69,7 @@ def test_verify_compares_batches_of_other_sizes(attendo: Command, folder: Path, 
     assert "all paths agree" in shown.output
     failed = attendo("verify", folder)
     assert failed.code == 3
-    assert failed.error == f"{folder} has no sentences to verify with: name some with --source"
+    assert failed.error == message("verify_without_sentences", path=folder)
 
 
 @pytest.mark.parametrize("command", ["describe", "finetune", "bench", "export"])
@@ -82,19 +83,20 @@ def test_what_needs_the_network_says_so(attendo: Command, folder: Path, tmp_path
     }
     failed = attendo(command, *given[command])
     assert failed.code in (2, 4)
-    assert f"{folder} was exported to {folder.name}" in failed.error
-    assert "take the model folder that it was made from" in failed.error
+    if command in ("describe", "finetune"):
+        assert failed.error == message("folder_is_exported_model", folder=folder, engine=folder.name)
+    else:
+        assert failed.error == message("exported_folder_without_network", folder=folder, runtime=folder.name)
 
 
 def test_an_option_that_the_engine_cannot_honour_is_one_line(attendo: Command, folder: Path) -> None:
     failed = attendo("generate", folder, "--alignments", given=LINES)
     assert failed.code == 2
-    assert failed.error == (
-        f"the engine {folder.name} cannot honour alignments: leave it out, or take textbook, cached or fast"
-    )
+    reason = message("engine_option_alternatives", options="alignments", engines="textbook, cached, fast")
+    assert failed.error == message("engine_option_unsupported", engine=folder.name, reasons=reason)
 
 
 def test_an_engine_from_outside_runs_no_model_folder(attendo: Command, model_folder: Path) -> None:
     failed = attendo("generate", model_folder, "--engine", "ctranslate2", given=LINES)
     assert failed.code == 2
-    assert failed.error.endswith("attendo export MODEL OUT --to ctranslate2, then take OUT")
+    assert failed.error.endswith(fragment("model_folder_not_exported", engine="ctranslate2"))

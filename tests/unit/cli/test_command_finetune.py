@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from error_codes import fragment
 from tiny import SOURCES, Command, settings, tiny_model, write_pairs
 
 from attendo.model_folder import load_model, save_model
@@ -110,7 +111,7 @@ def test_only_dropout_of_the_network_can_be_changed(
     assert load_model(tmp_path / "run" / "model").network.config.dropout == 0.3
     failed = attendo("finetune", old, *files, "--out", tmp_path / "other", *QUICK, *settings("model.d_model=32"))
     assert failed.code == 2
-    assert "model.d_model cannot be changed, only dropout can" in failed.error
+    assert fragment("start_from_network_fixed", setting="d_model") in failed.error
 
 
 def test_a_model_that_is_not_there_leaves_no_run_folder(
@@ -130,7 +131,7 @@ def test_a_run_is_replaced_only_when_told_to(
     assert attendo("finetune", *options).code == 0
     failed = attendo("finetune", *options)
     assert failed.code == 2
-    assert f"{tmp_path / 'run'} holds a run already" in failed.errors
+    assert fragment("run_folder_in_use", folder=tmp_path / "run") in failed.errors
     assert attendo("finetune", *options, "--overwrite").code == 0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import fragment
 from tiny import SIZES, SOURCES, TARGETS, Command, Outcome, tiny_model
 
 from attendo.cli import output
@@ -130,7 +131,7 @@ def test_unknown_words_and_cut_answers_are_told_with_their_line(attendo: Command
 def test_a_line_that_is_not_utf_8_is_named(attendo: Command, model_folder: Path) -> None:
     failed = attendo("generate", model_folder, given=b"the cat\nGr\xfc\xdfe\n")
     assert failed.code == 3
-    assert "attendo: standard input line 2 is not UTF-8" in failed.errors
+    assert "attendo: " + fragment("stdin_line_not_utf8", line=2) in failed.errors
 
 
 @pytest.mark.slow
@@ -265,7 +266,7 @@ def test_an_output_file_is_replaced_when_all_is_done(attendo: Command, model_fol
     assert [each.name for each in tmp_path.glob(".tmp-*")] == []
     failed = attendo("generate", model_folder, "-o", tmp_path / "none" / "out.txt", given=b"the cat\n")
     assert failed.code == 2
-    assert "cannot be written" in failed.error
+    assert fragment("output_file_not_writable") in failed.error
 
 
 def test_lines_that_were_split_are_counted(attendo: Command, model_folder: Path) -> None:
@@ -354,10 +355,10 @@ def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, mo
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top-k", "3"], "--top-k is for samples"),
+        (["--top-k", "3"], fragment("sampling_option_without_sample", option="--top-k")),
         (["--beam", "2", "--n-best", "3"], "--n-best must be from 1 to beam (2), not 3"),
         (["--stop", "never"], "--stop"),
-        (["--sample", "--constraint", "猫"], "constraints and sample"),
+        (["--sample", "--constraint", "猫"], fragment("constraints_sample_conflict")),
         (["--top-p", "2", "--sample"], "--top-p"),
         (
             ["--beam", "2", "--length-penalty", "400"],

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from rich.cells import cell_len
 from tiny import SOURCES, TARGETS, Command
 
@@ -108,9 +109,9 @@ def test_the_built_in_task_has_gold_of_its_own(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["nothing.en"], 3, "nothing.en cannot be opened"),
-        (["dev.en", "-o", "heads.gif"], 2, "heads.gif: a picture is a .svg, .png or .pdf file"),
-        (["dev.en", "--gold", "dev.gold"], 2, "give --target FILE too"),
+        (["nothing.en"], 3, fragment("file_open_failed", path="nothing.en")),
+        (["dev.en", "-o", "heads.gif"], 2, fragment("unknown_picture_format", path="heads.gif")),
+        (["dev.en", "--gold", "dev.gold"], 2, fragment("gold_without_target_file")),
         (["dev.en", "--sort", "beauty"], 2, "beauty"),
     ],
 )
@@ -136,7 +137,7 @@ def test_a_picture_needs_matplotlib_and_nothing_else_does(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert attendo("heads", model_folder, files[0]).code == 0
     done = attendo("heads", model_folder, files[0], "-o", "heads.svg")
-    assert (done.code, done.error) == (2, "attendo heads --output needs matplotlib: pip install 'attendo[plot]'")
+    assert (done.code, done.error) == (2, message("matplotlib_missing", command="attendo heads --output"))
 
 
 def test_table_picture_and_messages_are_in_chinese(
@@ -162,7 +163,7 @@ def test_table_picture_and_messages_are_in_chinese(
     ("arguments", "code", "message"),
     [
         (["nothing.en"], 3, "无法打开 nothing.en：没有这个文件或文件夹"),
-        (["dev.en", "-o", "heads.gif"], 2, "heads.gif：图片须是 .svg、.png 或 .pdf 文件，由文件名的结尾决定"),
+        (["dev.en", "-o", "heads.gif"], 2, "heads.gif：文件名必须以 .svg、.png 或 .pdf 结尾"),
         (["dev.en", "--gold", "dev.gold"], 2, "--gold dev.gold 需要它所对齐的译文：请同时给出 --target 文件"),
         (["builtin", "--target", "x"], 2, "builtin 自带译文和标准对齐：请去掉 --target 和 --gold"),
         (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from error_codes import fragment
 from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, write_bart, write_m2m100, write_marian
 from late_import import needs
@@ -86,28 +87,28 @@ def test_what_is_not_the_same_is_not_written(
     told = attendo("import", marian, tmp_path / "model")
     assert told.code == 4
     assert "FAILED: the mean difference of logits is" in told.output
-    assert "is not written, it would not be the same model" in told.errors
+    assert fragment("converted_model_differs") in told.errors
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_is_taken_is_left_alone(attendo: Command, marian: Path, tmp_path: Path) -> None:
     told = attendo("import", marian, tmp_path)
     assert told.code == 2
-    assert "exists already" in told.error
+    assert fragment("output_path_exists") in told.error
 
 
 def test_a_folder_that_is_none_leaves_nothing(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     told = attendo("import", tmp_path / "empty", tmp_path / "model")
     assert told.code == 4
-    assert "it has no config.json, but nothing" in told.error
+    assert fragment("transformers_config_missing", files="nothing") in told.error
     assert not (tmp_path / "model").exists()
 
 
 def test_no_proof_and_a_proof_exclude_each_other(attendo: Command, marian: Path, tmp_path: Path) -> None:
     told = attendo("import", marian, tmp_path / "model", "--no-proof", "--json")
     assert told.code == 2
-    assert "--no-proof makes no comparison" in told.error
+    assert fragment("proof_options_with_no_proof") in told.error
 
 
 @pytest.mark.slow
@@ -174,8 +175,8 @@ def test_a_tokenizer_that_transformers_cannot_load_is_told(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_position_embeddings": 8}, "max_position_embeddings is 8, where at least 14 for a proof"),
-        ({"init_std": "x"}, "transformers cannot open"),
+        ({"max_position_embeddings": 8}, "max_position_embeddings must be at least 14"),
+        ({"init_std": "x"}, fragment("transformers_load_failed")),
     ],
 )
 def test_a_proof_that_cannot_be_is_told(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import QUICK_RUN, Command, settings, write_pairs
 
 from attendo import __version__
@@ -61,20 +62,26 @@ def test_help_and_mistakes_are_answered_without_torch(arguments: list[str], tmp_
         (["generate"], "MODEL"),
         (["generate", "m", "--max-length", "0"], "--max-length"),
         (["generate", "m", "--max-length", "many"], "--max-length"),
-        (["train"], "give a run file, or --source, --target and --out"),
+        (["train"], fragment("training_input_missing")),
         (["train", "--source", "a", "--target", "b"], "--out"),
         (["train", "a.toml", "b.toml"], "b.toml"),
-        (["train", "missing.toml"], "missing.toml cannot be read"),
-        (["train", "--source", "a", "--target", "b", "--out", "c", "--set", "steps"], "write key=value"),
-        (["train", "--source", "a", "--target", "b", "--out", "c", "--set", "x\ny"], "write key=value"),
+        (["train", "missing.toml"], message("run_file_not_found", path="missing.toml")),
+        (
+            ["train", "--source", "a", "--target", "b", "--out", "c", "--set", "steps"],
+            fragment("set_option_without_value"),
+        ),
+        (
+            ["train", "--source", "a", "--target", "b", "--out", "c", "--set", "x\ny"],
+            fragment("set_option_without_value"),
+        ),
         (["train", "--source", "a", "--target", "b", "--out", "c", "--set", "train.setps=1"], "did you mean steps?"),
         (["train", "--source", "a", "--target", "b", "--out", "c", "--set", "model.d_model=510"], "510 and 4"),
-        (["describe", "bse"], "bse is neither a model folder nor a preset"),
+        (["describe", "bse"], fragment("model_or_preset_not_found", model="bse")),
         (["describe", "base", "--set", "d_modle=8"], "did you mean d_model?"),
-        (["describe", "base", "--set", "name=8"], "unknown setting name"),
+        (["describe", "base", "--set", "name=8"], fragment("unknown_setting", name="name")),
         (["describe", "base", "--vocab-size", "0"], "--vocab-size"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_of_use_is_one_line_and_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
     failed = attendo(*arguments)
     assert failed.code == 2

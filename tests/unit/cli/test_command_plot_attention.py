@@ -5,6 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from error_codes import fragment, message
 from late_import import needs
 from tiny import Command, tiny_model, without_source
 
@@ -48,7 +49,7 @@ def test_a_model_without_a_source_looks_at_what_it_read(attendo: Command, tmp_pa
     tokens = [each for each in texts("x.svg") if each in ("the", "cat", "sat", "<s>", "</s>")]
     assert tokens == ["<s>", "the", "cat", "the", "cat", "sat"]
     refused = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross")
-    told = "--site cross: a decoder-only model reads no source; take decoder, or leave it out"
+    told = message("site_needs_encoder", site="cross")
     assert (refused.code, refused.error) == (2, told)
     zh = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross", "--lang", "zh")
     assert zh.error == "--site cross：只有解码器的模型不读源文；请选 decoder，或不写"
@@ -106,11 +107,11 @@ def test_letters_without_a_font_are_told(attendo: Command, model_folder: Path, m
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([TEXT, "-o", "x.gif"], "x.gif: a picture is a .svg, .png or .pdf file"),
-        ([TEXT, "--layer", "2"], "--layer 2: the decoder has 2 layers, counted from 0"),
-        ([TEXT, "--head", "2"], "--head 2: write mean, or heads from 0 to 1 such as 0,1"),
-        ([TEXT, "--head", "0,x"], "--head 0,x: write mean"),
-        ([TEXT, "--all", "--head", "0"], "--all and --head 0 exclude each other"),
+        ([TEXT, "-o", "x.gif"], fragment("unknown_picture_format", path="x.gif")),
+        ([TEXT, "--layer", "2"], message("layer_out_of_range", layer=2, stack="decoder", count=2)),
+        ([TEXT, "--head", "2"], message("invalid_head_list", heads=2, mean="mean", last=1)),
+        ([TEXT, "--head", "0,x"], fragment("invalid_head_list", heads="0,x", mean="mean")),
+        ([TEXT, "--all", "--head", "0"], fragment("all_heads_with_head", heads=0)),
         ([" "], "TEXT is empty"),
     ],
 )
@@ -126,7 +127,7 @@ def test_without_matplotlib_it_is_said_how_to_get_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = attendo("plot-attention", model_folder, TEXT)
-    assert done.error == "attendo plot-attention needs matplotlib: pip install 'attendo[plot]'"
+    assert done.error == message("matplotlib_missing", command="attendo plot-attention")
 
 
 def test_the_picture_and_its_message_are_in_chinese(attendo: Command, model_folder: Path) -> None:
@@ -154,8 +155,8 @@ def test_without_a_chinese_font_the_words_are_english_and_it_is_said(
     [
         ([TEXT, "--layer", "2"], "--layer 2：解码器有 2 层，从 0 数起"),
         ([TEXT, "--head", "0,x"], "--head 0,x：请写 mean，或 0 到 1 之间的头，例如 0,1"),
-        ([TEXT, "--all", "--head", "0"], "--all 和 --head 0 不能同时使用：要么画所有的头，要么画指定的头"),
-        ([" "], "TEXT 是空的：没有可看的内容"),
+        ([TEXT, "--all", "--head", "0"], "--all 和 --head 0 不能同时使用：请画所有的头，或 --head 指定的头"),
+        ([" "], "TEXT 是空的：请给出一句话"),
     ],
 )
 def test_mistakes_are_told_in_chinese(attendo: Command, model_folder: Path, arguments: list[str], message: str) -> None:
@@ -167,4 +168,4 @@ def test_a_text_that_outgrows_learned_positions_is_refused(attendo: Command) -> 
     tiny_model(positions="learned", max_length=6).save(Path("m"))
     for more in ([], ["--target", "猫"]):
         failed = attendo("plot-attention", "m", "the cat sat " * 3, *more)
-        assert (failed.code, failed.error) == (2, "the text has 10 tokens, and the model reads at most 5: shorten it")
+        assert (failed.code, failed.error) == (2, message("text_exceeds_model_length", tokens=10, limit=5))

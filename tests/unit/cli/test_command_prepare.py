@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, write_pairs
 
 from attendo.data.prepared import PreparedData, open_prepared
@@ -110,7 +111,7 @@ def test_too_many_bad_lines_are_exit_code_3_and_still_listed(attendo: Command, t
     failed = attendo("prepare", "--source", source, "--target", target, "--out", tmp_path / "data", *WORDS)
     assert failed.code == 3
     assert "5 of 45 lines are bad (11.1%): 5 empty" in failed.errors
-    assert "raise data.max_bad_ratio, now 0.01" in failed.errors
+    assert message("bad_line_remedy", ratio=0.01) in failed.errors
     assert len((tmp_path / "data.bad-lines.tsv").read_text().splitlines()) == 5
     assert not (tmp_path / "data").exists()
 
@@ -134,17 +135,21 @@ def test_what_is_prepared_is_not_prepared_again(attendo: Command, tmp_path: Path
         change = settings(f"preset={preset}", f"data.prepared={tmp_path / 'data'}")
         failed = attendo("prepare", "--out", tmp_path / "new", *change)
         assert failed.code == 2
-        assert failed.error == f"data.prepared {tmp_path / 'data'} is prepared already: name the text instead"
+        assert failed.error == message("data_already_prepared", folder=tmp_path / "data")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["--source", "a", "--target", "b"], 2, "--out DIR"),
-        (["--out", "data"], 2, "give a run file, or --source, --target"),
-        (["--source", "a", "--target", "b", "--out", "data"], 3, "a cannot be opened"),
-        (["--verify", "missing"], 3, "missing/index.json cannot be read"),
-        (["--out", "new", "--set", "preset=tiny", "--set", "data.prepared=data"], 3, "data/index.json cannot be read"),
+        (["--out", "data"], 2, fragment("training_input_missing")),
+        (["--source", "a", "--target", "b", "--out", "data"], 3, fragment("file_open_failed", path="a")),
+        (["--verify", "missing"], 3, fragment("index_read_failed", path="missing/index.json")),
+        (
+            ["--out", "new", "--set", "preset=tiny", "--set", "data.prepared=data"],
+            3,
+            fragment("index_read_failed", path="data/index.json"),
+        ),
     ],
 )
 def test_a_mistake_is_one_line(attendo: Command, arguments: list[str], code: int, message: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import fragment, has_code, message
 from full_disk import room_for
 from tiny import SOURCES, TARGETS, Command
 
@@ -231,8 +231,8 @@ def test_without_files_the_tests_are_of_the_validation_pairs(
 def test_missing_data_is_named_before_anything_is_trained(attendo: Command, recipe: Recipe) -> None:
     failed = attendo("reproduce", recipe(PLAIN), "--device", "cpu")
     assert failed.code == 3
-    assert "mine needs files that are not there: data/train.source, data/train.target, " in failed.error
-    assert "docs/data.md says where to get them" in failed.error
+    assert fragment("recipe_files_missing", recipe="mine") in failed.error
+    assert fragment("recipe_files_missing") in failed.error
     assert not Path("runs").exists()
 
 
@@ -310,7 +310,7 @@ def test_a_run_that_goes_on_from_a_model_named_from_here_is_known_again(
     assert list(run.train())
     run.finish()
     assert read_run_state(Path("on"), config, {}) == "complete"
-    with pytest.raises(UsageError, match="other settings than start_from"):
+    with pytest.raises(UsageError, check=has_code("run_settings_differ", folder="on")):
         read_run_state(Path("on"), config.replace(start_from=Path("out/seed-2/model")), {})
 
 
@@ -326,13 +326,11 @@ def test_a_run_that_learned_from_other_text_is_not_taken(
     (moved / "train.target").write_text("other\n" * 40, "utf-8")
     failed = attendo(*asked, moved)
     assert failed.code == 2
-    was, now = (
-        f"{sums['train.target']:.12}..."
-        for sums in (texts, compute_checksums({"train.target": moved / "train.target"}))
-    )
-    assert f"{run} learned from " in failed.error
-    assert f"/train.target when its SHA-256 was {was}, and that of {moved / 'train.target'} is {now}: " in failed.error
-    assert "bring that text back, name another folder (--out), or remove the run" in failed.error
+    new = moved / "train.target"
+    was, now = texts["train.target"], compute_checksums({"train.target": new})["train.target"]
+    told = fragment("training_text_changed", old_sha256=was, new_path=new, new_sha256=now)
+    assert told in failed.error
+    assert str(run) in failed.error
     shutil.rmtree(run / "model")
     assert attendo(*asked, moved).code == 2, "nor does it go on"
 
@@ -345,7 +343,7 @@ def test_a_damaged_file_of_a_complete_run_is_told_at_once(
 ) -> None:
     config, path = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1" / name
     path.unlink() if content is None else path.write_text(content, "utf-8")
-    with pytest.raises(ModelError, match=rf"seed-1/{name} is missing or damaged: bring it back, or remove"):
+    with pytest.raises(ModelError, check=has_code("run_record_damaged", path=path)):
         read_run_state(out / "seed-1", config, {})
 
 
@@ -376,7 +374,7 @@ def test_bad_tests_and_devices_are_told_before_anything_is_trained(
     assert (failed.code, "foo" in failed.error) == (2, True)
     (data / "test.target").write_text("\n" * len(SOURCES), "utf-8")
     failed = attendo("reproduce", path, "--device", "cpu")
-    assert (failed.code, "row 1: empty; a test must be whole" in failed.error) == (3, True)
+    assert (failed.code, fragment("test_row_invalid", row=1, fault="empty") in failed.error) == (3, True)
     assert not Path("runs").exists()
 
 
@@ -387,7 +385,7 @@ def test_what_was_scored_is_printed_even_where_it_cannot_be_written(
     failed = attendo("reproduce", recipe(PLAIN), "--out", out, "--device", "cpu")
     assert failed.output.splitlines()[-1] == "pass: as expected"
     assert failed.code == 2
-    assert f"\nattendo: {out / 'results.json'} cannot be written: Is a directory; " in failed.errors
+    assert message("reproduce_file_not_writable", path=out / "results.json", reason="Is a directory") in failed.errors
     assert not (out / ".tmp-results.json").exists()
 
 
@@ -400,15 +398,15 @@ def test_on_a_full_disk_scores_are_printed_and_the_files_named_with_their_bytes(
     assert failed.output.splitlines()[-1] == "pass: as expected"
     assert failed.code == 1
     answers = out / "seed-2" / "tests" / "held-out.txt"
-    assert f"{answers} cannot be written, the disk is full: about " in failed.errors
-    assert failed.errors.splitlines()[-1].startswith(f"attendo: {out / 'results.json'} cannot be written, the disk is ")
+    assert fragment("disk_full", path=answers) in failed.errors
+    assert failed.errors.splitlines()[-1].startswith("attendo: " + fragment("disk_full", path=out / "results.json"))
 
 
 def test_answers_that_could_not_be_kept_are_a_failure(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     (out / "seed-1" / "tests").touch()
     failed = attendo("reproduce", recipe(PLAIN), "--out", out, "--device", "cpu")
     assert failed.code == 1
-    assert f"{out / 'seed-1' / 'tests' / 'held-out.txt'} cannot be written: " in failed.errors
+    assert fragment("reproduce_file_not_writable", path=out / "seed-1" / "tests" / "held-out.txt") in failed.errors
     assert results(out)["passed"] is True
 
 
@@ -522,14 +520,17 @@ def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a recipe, or see them all with --list"),
-        (["nothing"], "unknown recipe nothing"),
-        (["scan_simple", "--list"], "--list prints all recipes"),
-        (["scan_simple", "--seeds", "1,x"], "--seeds x: give whole numbers"),
-        (["scan_simple", "--seeds", ","], "--seeds ',' names none: give some, such as 1,2, or leave it out for all"),
-        (["scan_simple", "--seeds", ""], "--seeds '' names none"),
-        (["inflection", "--variants", " ,"], "--variants ' ,' names none: give some, such as A,B"),
-        (["scan_simple", "--variants", "x"], "unknown variant x; scan_simple has none"),
+        ([], message("recipe_missing")),
+        (["nothing"], fragment("unknown_recipe", name="nothing")),
+        (["scan_simple", "--list"], fragment("list_with_recipe")),
+        (["scan_simple", "--seeds", "1,x"], fragment("seeds_not_integers", value="x")),
+        (["scan_simple", "--seeds", ","], message("option_list_empty", option="--seeds", value=",", example="1,2")),
+        (["scan_simple", "--seeds", ""], fragment("option_list_empty", option="--seeds", value="")),
+        (
+            ["inflection", "--variants", " ,"],
+            fragment("option_list_empty", option="--variants", value=" ,", example="A,B"),
+        ),
+        (["scan_simple", "--variants", "x"], message("no_variants", name="x", owner="scan_simple")),
         (["scan_simple", "--jobs", "0"], "--jobs"),
     ],
 )

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import fragment
 from tiny import SOURCES, TARGETS, Command, tiny_model, write_pairs
 
 
@@ -65,11 +66,11 @@ def test_mistakes_are_named(attendo: Command, model_folder: Path, tmp_path: Path
     target.write_bytes(target.read_bytes() + b"more\n")
     failed = attendo("score", model_folder, "--source", source, "--target", target)
     assert failed.code == 3
-    assert "ends after 4 lines" in failed.errors
+    assert fragment("file_line_counts_differ", short_lines=4) in failed.errors
     target.write_bytes(b"a\n\xff\nb\nc\n")
     failed = attendo("score", model_folder, "--source", source, "--target", target)
     assert failed.code == 3
-    assert "line 2 is not UTF-8" in failed.error
+    assert fragment("line_not_utf8", line=2) in failed.error
     both = attendo("score", model_folder, "--source", source, "--target", target, "--words", "--json")
     assert both.code == 2
-    assert "--words and --json exclude each other" in both.error
+    assert fragment("words_with_json") in both.error

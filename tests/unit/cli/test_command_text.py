@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from running import continuer, some_text
 from tiny import Command, settings, tiny_model
 
@@ -42,9 +43,9 @@ def test_what_is_left_open_is_chosen_and_told(attendo: Command, tmp_path: Path) 
 def test_both_kinds_of_text_are_not_one_run(attendo: Command, tmp_path: Path) -> None:
     both = attendo("train", "--text", "a", "--source", "b", "--target", "c", "--out", tmp_path / "run")
     assert both.code == 2
-    assert "give one of source and target, file, corpora, text" in both.error
+    assert fragment("multiple_data_sources") in both.error
     nothing = attendo("train", "--out", tmp_path / "run")
-    assert nothing.error == "give a run file, or --source, --target and --out, or --text and --out"
+    assert nothing.error == message("training_input_missing")
 
 
 def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path) -> None:
@@ -61,9 +62,7 @@ def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path)
     bad.write_bytes(b"a\n\xff\n")
     refused = attendo("prepare", "--out", tmp_path / "other", *settings(f"data.text={bad}", *QUICK))
     assert refused.code == 3
-    assert (
-        f"{bad} line 2 is not UTF-8: convert the file, or take the line out; if it is Latin-1: iconv" in refused.errors
-    )
+    assert message("line_not_utf8", path=bad, line=2, advice="; if it is Latin-1: iconv") in refused.errors
 
 
 def test_an_empty_line_stays_empty_in_every_form(attendo: Command, tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ def test_a_line_that_is_longer_than_its_answer_may_be_is_named(attendo: Command,
     continuer().save(tmp_path / "model")
     told = attendo("generate", tmp_path / "model", "--max-length", "5", given=b"ab\nabcdefg\nab\n")
     assert (told.code, told.output[:2], told.output.count("\n")) == (3, "ab", 1)
-    assert told.errors.endswith("line 2 has 7 tokens, more than max_length 5, which counts them too: raise it\n")
+    assert told.errors.endswith(message("prompt_longer_than_max_length", text="line 2", tokens=7, limit=5) + "\n")
 
 
 def test_describe_and_score_know_such_a_model(attendo: Command, tmp_path: Path) -> None:
@@ -95,9 +94,7 @@ def test_a_model_that_continues_has_no_answers_to_be_scored(attendo: Command, tm
     files = [tmp_path / "model", "--source", tmp_path / "a", "--reference", tmp_path / "b"]
     refused = attendo("evaluate", *files)
     assert refused.code == 2
-    assert "bleu scores answers, and a decoder-only model continues its text without end: take one of perplexity" in (
-        refused.error
-    )
+    assert fragment("metric_not_for_decoder_only", metric="bleu") in refused.error
     told = json.loads(attendo("evaluate", *files, "--metric", "perplexity", "--json").output)
     expected = math.exp(-sum(continuer().score(["ab", "c"], ["cd", " d"])) / 4)
     assert told["scores"]["perplexity"]["value"] == pytest.approx(expected, rel=1e-4)
@@ -119,10 +116,10 @@ def test_a_model_that_continues_is_fine_tuned_with_running_text(attendo: Command
 @pytest.mark.parametrize(
     ("model", "options", "why"),
     [
-        ("continues", ["--source", "a", "--target", "a"], "continues text, and learns from running text: give --text"),
-        ("continues", [], "learns from running text: give --text"),
-        ("answers", ["--text", "a"], "answers a source, and learns from pairs: give --source and --target"),
-        ("answers", ["--source", "a"], "learns from pairs: give --source and --target"),
+        ("continues", ["--source", "a", "--target", "a"], fragment("running_text_required")),
+        ("continues", [], fragment("running_text_required")),
+        ("answers", ["--text", "a"], fragment("sentence_pairs_required")),
+        ("answers", ["--source", "a"], fragment("sentence_pairs_required")),
     ],
 )
 def test_text_of_the_other_kind_leaves_no_run_folder(

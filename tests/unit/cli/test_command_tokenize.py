@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from error_codes import fragment
 from tiny import SOURCES, Command, tiny_model
 
 
@@ -23,4 +24,4 @@ def test_what_is_no_id_is_named_with_its_line(attendo: Command, model_folder: Pa
     for given in (b"4\nthe cat\n", b"4\n99999\n", b"4\n-1\n"):
         failed = attendo("detokenize", model_folder, given=given)
         assert failed.code == 3
-        assert "standard input line 2" in failed.errors
+        assert fragment("line_not_token_ids", line=2) in failed.errors

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import Command, tiny_model, without_source
 
 from attendo.cli import trace as command
@@ -57,11 +58,11 @@ def test_the_mask_can_be_left_out(attendo: Command, model_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([" "], "there is no text to trace"),
-        (["cat", "--layer", "2"], "no layer 2: the model has 2 encoder layers and 2 decoder layers, counted from 0"),
-        (["cat", "--head", "5"], "--head 5: the model has 2 heads, counted from 0"),
-        (["cat", "--target", "猫", "--step", "2"], "--step 2: the target has 2 tokens, counted from 0"),
-        (["cat", "--head", "1", "--json"], "--head and --step choose what the terminal shows, and --json has all"),
+        ([" "], fragment("trace_text_empty")),
+        (["cat", "--layer", "2"], fragment("trace_layer_out_of_range", layer=2, encoder_layers=2, decoder_layers=2)),
+        (["cat", "--head", "5"], message("head_out_of_range", head=5, count=2)),
+        (["cat", "--target", "猫", "--step", "2"], message("step_out_of_range", step=2, count=2)),
+        (["cat", "--head", "1", "--json"], fragment("view_options_with_full_output", option="--json")),
         (["cat", "--lang", "fr"], "'fr' is not one of"),
     ],
 )
@@ -86,13 +87,13 @@ def test_a_source_that_outgrows_learned_positions_is_refused(attendo: Command, t
     tiny_model(positions="learned", max_length=6).save(tmp_path / "model")
     for more in ([], ["--target", "猫"]):
         failed = attendo("trace", tmp_path / "model", "the cat sat " * 3, *more)
-        assert (failed.code, failed.error) == (2, "the text has 10 tokens, and the model reads at most 5: shorten it")
+        assert (failed.code, failed.error) == (2, message("text_exceeds_model_length", tokens=10, limit=5))
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([" "], 2, "没有可追踪的文本：请给出一句话"),
+        ([" "], 2, "文本是空的：请给出要追踪的句子"),
         (["cat", "--layer", "2"], 2, "没有第 2 层：模型有 2 层编码器和 2 层解码器，从 0 数起"),
         (["cat", "--head", "5"], 2, "--head 5：模型有 2 个头，从 0 数起"),
         (
@@ -142,7 +143,7 @@ def test_heads_are_scored_by_a_source(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("heads", tmp_path / "model", tmp_path / "text")
     assert (failed.code, failed.error) == (
         2,
-        "the model continues texts and reads no source: take one that has an encoder",
+        message("model_without_encoder"),
     )
     failed = attendo("heads", tmp_path / "model", tmp_path / "text", "--lang", "zh")
-    assert failed.error == "这个模型只续写文本，不读源文：请换一个有编码器的模型"
+    assert failed.error == "这个模型只有解码器，不读源文：请换一个有编码器的模型"

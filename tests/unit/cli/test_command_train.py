@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import QUICK_RUN, Command, settings, write_pairs
 
 from attendo.runs.config import RunConfig
@@ -82,10 +83,13 @@ def test_any_file_name_may_be_given_with_or_without_a_run_file(
         (b"\xff\xfe", "is not TOML"),
         (b'data = 5\nseed = "x"', "data"),
         (b'"a\\nb" = 1\n[data]\ntask = "builtin"', "unknown setting"),
-        (b'self = 1\n[data]\ntask = "builtin"', "unknown setting self"),
+        (b'self = 1\n[data]\ntask = "builtin"', fragment("unknown_setting", name="self")),
         (b'[data]\ntask = "builtin"\n[model]\nd_modle = 3', "did you mean d_model?"),
         (b'[data]\ntask = "builtin"\n[model]\nname = 3', "unknown setting"),
-        (b'[data]\ntask = "builtin"\n[train]\nwarmpu = 3', "unknown setting train.warmpu (did you mean warmup?)"),
+        (
+            b'[data]\ntask = "builtin"\n[train]\nwarmpu = 3',
+            fragment("unknown_setting", name="train.warmpu", suggestion=" (did you mean warmup?)"),
+        ),
     ],
 )
 def test_a_mistake_in_a_run_file_is_one_line_and_exit_code_2(
@@ -104,7 +108,7 @@ def test_bad_data_is_exit_code_3(attendo: Command, tmp_path: Path) -> None:
     target.write_bytes(target.read_bytes() + b"one more\n")
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run")
     assert failed.code == 3
-    assert f"{source} ends after 40 lines" in failed.error
+    assert fragment("file_line_counts_differ", short=source, short_lines=40) in failed.error
 
 
 def test_a_run_stopped_at_a_step_goes_on_with_resume(attendo: Command, tmp_path: Path) -> None:
@@ -138,10 +142,7 @@ def test_other_settings_are_refused_by_name_unless_they_are_meant(attendo: Comma
     run = begun(attendo, tmp_path, "--stop-at", "2")
     refused = attendo("train", "--resume", run, *settings("train.steps=5", "train.ema=0.5"))
     assert refused.code == 2
-    assert (
-        f"{run} was begun with other settings than train.steps = 5, train.ema = 0.5: say --override to mean it"
-        == refused.error
-    )
+    assert message("resume_settings_differ", folder=run, settings="train.steps = 5, train.ema = 0.5") == refused.error
     assert attendo("train", "--resume", run, "--override", *settings("train.steps=5")).code == 0
     assert steps(run) == [1, 2, 3, 4, 5]
     assert tomllib.loads((run / "run.toml").read_text("utf-8"))["train"]["steps"] == 5
@@ -157,7 +158,7 @@ def test_weights_that_do_not_fit_overriding_settings_are_told(attendo: Command, 
     run = begun(attendo, tmp_path, "--stop-at", "2")
     failed = attendo("train", "--resume", run, "--override", *settings("model.d_ff=32"))
     assert failed.code == 4
-    assert "model.safetensors of the checkpoint does not fit the run's settings" in failed.error
+    assert fragment("checkpoint_does_not_fit", file="model.safetensors") in failed.error
 
 
 def test_settings_edited_by_hand_and_data_exchanged_are_refused(attendo: Command, tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_settings_edited_by_hand_and_data_exchanged_are_refused(attendo: Command
     source.write_text(source.read_text("utf-8").replace("cat", "cow"), "utf-8")
     refused = attendo("train", "--resume", run)
     assert refused.code == 4
-    assert f"{run / 'data'} is not the data that the checkpoints were trained on" in refused.errors
+    assert fragment("checkpoint_data_mismatch", folder=run / "data") in refused.errors
 
 
 def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Command, tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Co
     files = ("--source", tmp_path / "train.source", "--target", tmp_path / "train.target", "--out", run)
     refused = attendo("train", *files, *settings(*QUICK_RUN))
     assert refused.code == 2
-    assert f"continue it (--resume {run}), name another folder, or replace it (--overwrite)" in refused.error
+    assert fragment("run_folder_in_use", folder=run) in refused.error
     missing = attendo("train", "--source", "none", "--target", "none", "--out", run)
     assert missing.error == refused.error, "before any text is read"
     assert attendo("finetune", tmp_path, "--source", "none", "--target", "none", "--out", run).error == refused.error
@@ -193,9 +194,9 @@ def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Co
     ("arguments", "message"),
     [
         (["--resume", "{folder}/missing"], "missing"),
-        (["--resume", "{folder}"], "holds no run to resume"),
-        (["--resume", "{folder}", "--out", "x"], "--resume takes all settings from the run's folder"),
-        (["--resume", "{folder}", "--overwrite"], "--resume takes all settings from the run's folder"),
+        (["--resume", "{folder}"], fragment("resume_run_not_found")),
+        (["--resume", "{folder}", "--out", "x"], fragment("options_with_resume")),
+        (["--resume", "{folder}", "--overwrite"], fragment("options_with_resume")),
         (["--resume", "{folder}", "--stop-at", "0"], "--stop-at"),
     ],
 )
@@ -224,7 +225,7 @@ def steps(run: Path) -> list[int]:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--device", "gpu"], "unknown device gpu"),
+        (["--device", "gpu"], fragment("unknown_device", name="gpu")),
         (["--device", "cuda:99"], "cuda:99"),
         (["--tensorboard"], "attendo[tensorboard]"),
         (["--set", "train.metrics=['bleu']", "--set", "preset=auto"], "attendo[eval]"),

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import Command, settings
 
 from attendo.nn.masks import Mask
@@ -97,8 +98,8 @@ def test_the_tests_of_a_recipe_are_looked_for_too(attendo: Command, run_file: Pa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--test-source", "a.source"), "give both --test-source and --test-target, or neither"),
-        (("--test-source", "a.source", "--test-target", "a.target", "--quick"), "--quick does not look at the test"),
+        (("--test-source", "a.source"), message("test_pair_incomplete")),
+        (("--test-source", "a.source", "--test-target", "a.target", "--quick"), fragment("quick_with_test_text")),
     ],
 )
 def test_half_a_test_set_is_refused(attendo: Command, run_file: Path, given: tuple[str, ...], said: str) -> None:
@@ -155,7 +156,7 @@ def test_too_many_bad_lines_are_a_finding_with_examples(attendo: Command, run_fi
     assert done.code == 3
     assert "20 lines are bad" in done.output
     assert "line 121: empty" in done.output
-    assert "data.max_bad_ratio, now 0.01" in done.output
+    assert "(now 0.01)" in done.output
 
 
 @pytest.mark.slow
@@ -171,9 +172,9 @@ def test_text_that_looks_like_markup_is_shown_as_it_is(attendo: Command, run_fil
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give a run file, or --source and --target"),
-        (["--source", "a.source"], "give a run file, or --source and --target"),
-        (["missing.toml"], "missing.toml cannot be read"),
+        ([], message("doctor_input_missing")),
+        (["--source", "a.source"], message("doctor_input_missing")),
+        (["missing.toml"], message("run_file_not_found", path="missing.toml")),
         (["mine.toml", "--set", "train.setps=1"], "did you mean steps?"),
     ],
 )

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, tiny_model, write_pairs
 
 from attendo.data.prepared import open_prepared
@@ -43,12 +44,12 @@ def test_repeated_files_add_up_in_their_order(attendo: Command, tmp_path: Path) 
 def test_the_doctor_and_finetune_take_repeated_files_too(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("doctor", "--source", "a", "--source", "b", "--target", "c")
     assert failed.code == 2
-    assert "data.source names 2 and data.target 1 files" in failed.error
+    assert fragment("source_target_file_count_mismatch", prefix="", sources=2, targets=1) in failed.error
     tiny_model().save(tmp_path / "model")
     files = ("--source", "a", "--source", "b", "--target", "c")
     failed = attendo("finetune", tmp_path / "model", *files, "--out", tmp_path / "run")
     assert failed.code == 2
-    assert "data.source names 2 and data.target 1 files" in failed.error
+    assert fragment("source_target_file_count_mismatch", prefix="", sources=2, targets=1) in failed.error
 
 
 def two_files(folder: Path) -> list[str | Path]:
@@ -63,7 +64,7 @@ def two_files(folder: Path) -> list[str | Path]:
 def test_as_many_sources_as_targets_are_needed(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("train", "--source", "a", "--source", "b", "--target", "c", "--out", tmp_path / "run")
     assert failed.code == 2
-    assert "data.source names 2 and data.target 1 files" in failed.error
+    assert fragment("source_target_file_count_mismatch", prefix="", sources=2, targets=1) in failed.error
 
 
 @pytest.mark.short(2)
@@ -95,7 +96,7 @@ def test_fields_and_columns_may_be_named(attendo: Command, tmp_path: Path) -> No
         assert open_prepared(tmp_path / f"{name}.data").valid[0][1] in SOURCES
     failed = attendo("prepare", tmp_path / "a.jsonl", "--out", tmp_path / "data", *WORDS)
     assert failed.code == 3
-    assert "has no field 'source': its lines have id, en, zh; name one of them in data.source_field" in failed.error
+    assert fragment("jsonl_field_not_found", field="source", fields="id, en, zh", option="source_field") in failed.error
 
 
 def test_options_are_the_settings_of_the_same_name(attendo: Command, tmp_path: Path) -> None:
@@ -127,13 +128,16 @@ def test_epochs_become_as_many_steps_as_they_have(attendo: Command, tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--steps", "3", "--set", "train.steps=4"], "--steps and --set train.steps are the same setting"),
-        (["--steps", "3", "--epochs", "4"], "train.steps and train.epochs both say how long to train"),
-        (["--field", "body"], "--field is a field of a .jsonl file of --text"),
-        (["--file", "c.tsv"], "give either source and target, or file"),
-        (["--valid-source", "c"], "give both data.valid_source and data.valid_target"),
+        (
+            ["--steps", "3", "--set", "train.steps=4"],
+            fragment("setting_given_twice", option="--steps", setting="train.steps"),
+        ),
+        (["--steps", "3", "--epochs", "4"], fragment("steps_and_epochs_conflict")),
+        (["--field", "body"], fragment("field_without_text")),
+        (["--file", "c.tsv"], fragment("data_pair_file_conflict", prefix="")),
+        (["--valid-source", "c"], fragment("validation_side_missing")),
         (["--preset", "tinny"], "did you mean tiny?"),
-        (["--resume", "run"], "leave --source, --target out; --set and --steps may be given with it"),
+        (["--resume", "run"], fragment("options_with_resume", options="--source, --target")),
     ],
 )
 def test_options_that_exclude_each_other_are_named(attendo: Command, options: list[str], message: str) -> None:
@@ -152,7 +156,12 @@ def test_the_file_that_is_not_utf8_is_named_with_the_command_that_converts_it(at
     target.write_text("".join(f"{line}\n" for line in TARGETS * 10), "utf-16")
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *WORDS)
     assert failed.code == 3
-    assert f"{target} is UTF-16, not UTF-8: convert it: iconv -f UTF-16 -t UTF-8 {target} > " in failed.errors
+    assert (
+        fragment(
+            "file_is_utf16_or_utf32", path=target, encoding="UTF-16", command=f"iconv -f UTF-16 -t UTF-8 {target} > "
+        )
+        in failed.errors
+    )
 
 
 def test_text_may_be_several_files_and_documents_of_a_field(attendo: Command, tmp_path: Path) -> None:
@@ -162,7 +171,7 @@ def test_text_may_be_several_files_and_documents_of_a_field(attendo: Command, tm
     small = settings("tokenizer.kind=characters", "preset=tiny", "model.num_encoder_layers=0", "data.window=16")
     failed = attendo("prepare", *named, *small)
     assert failed.code == 3
-    assert "b.jsonl line 1 has no text in field 'text', only body: name it (data.text_field)" in failed.errors
+    assert message("jsonl_text_field_missing", location="b.jsonl line 1", field="text", fields="body") in failed.errors
     done = attendo("prepare", *named, "--field", "body", *small)
     assert done.code == 0, done.errors
     assert " windows of 16 tokens" in done.output
@@ -177,7 +186,7 @@ def test_an_own_sentencepiece_model_is_used_as_it_is(attendo: Command, tmp_path:
     named = settings(f"tokenizer.file={tmp_path / 'own.model'}")
     missing = attendo("train", *files, "--out", tmp_path / "run", *settings("tokenizer.file=none.model"), *quick)
     assert missing.code == 3
-    assert "attendo: tokenizer.file: " in missing.errors
+    assert "attendo: tokenizer.file " in missing.errors
     assert missing.errors.endswith("none.model cannot be read: No such file or directory\n")
     done = attendo("train", *files, "--out", tmp_path / "run", "--steps", "2", *named, *quick)
     assert done.code == 0, done.errors

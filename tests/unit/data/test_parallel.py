@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from error_codes import fragment
 
 from attendo.data.corpus_files import read_lines, read_raw_pairs
 from attendo.errors import DataError
@@ -58,7 +59,7 @@ def test_a_compressed_and_a_plain_file_make_pairs(tmp_path: Path) -> None:
 )
 def test_files_of_unequal_length_are_refused(tmp_path: Path, left: bytes, right: bytes, short: str, lines: int) -> None:
     message = fault(*files(tmp_path, left, right))
-    assert message.startswith(f"{tmp_path / short} ends after {lines} lines")
+    assert message.startswith(fragment("file_line_counts_differ", short=tmp_path / short, short_lines=lines))
 
 
 def test_two_empty_files_are_refused(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     path.write_bytes("x\nGr\xfc\xdfe\nz\n".encode("latin-1"))
     with pytest.raises(DataError) as caught:
         list(read_lines(path))
-    assert str(caught.value).startswith(f"{path} line 2 is not UTF-8")
+    assert str(caught.value).startswith(fragment("line_not_utf8", path=path, line=2))
 
 
 def test_a_byte_order_mark_at_the_start_is_no_text(tmp_path: Path) -> None:

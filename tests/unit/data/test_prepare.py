@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from error_codes import has_code
+from error_codes import fragment, has_code
 from prepared_data import WORDS, ListCorpus, prepare_all, sentences
 
 from attendo.data.config import CorpusConfig, DataConfig
@@ -124,7 +124,7 @@ def test_R7_too_many_bad_lines_leave_only_their_list(tmp_path: Path, late: bool)
     pairs[4] = pairs[9] = ("a " * 50, "u" * 3) if late else (" ", "u")
     with pytest.raises(DataError) as caught:
         prepare_all(tmp_path / "data", ListCorpus(pairs, "mine"), max_length=40)
-    assert "mine: 2 of 100 lines are bad (2.0%): 2 " in str(caught.value)
+    assert has_code("too_many_bad_lines", corpus="mine", bad=2, lines=100, share=0.02)(caught.value)
     assert str(tmp_path / "data.bad-lines.tsv") in str(caught.value)
     reason = "too long" if late else "empty"
     assert (tmp_path / "data.bad-lines.tsv").read_text() == f"mine\t5\t{reason}\nmine\t10\t{reason}\n"
@@ -260,7 +260,9 @@ def test_R5_a_disk_that_is_too_small_leaves_nothing_and_tells_what_is_needed(tmp
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.exit_code == 1
-    assert str(caught.value).startswith(f"{tmp_path / 'data'} cannot be written: File too large; about ")
+    assert str(caught.value).startswith(
+        fragment("prepared_data_write_failed", folder=tmp_path / "data", reason="File too large")
+    )
     needed = int(str(caught.value).split("about ")[1].split()[0])
     assert names(tmp_path) == []
     prepare_all(tmp_path / "data", ListCorpus(pairs), valid=ListCorpus(pairs[:1]))

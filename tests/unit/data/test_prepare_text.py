@@ -141,15 +141,9 @@ def test_given_tokenizers_are_used(tmp_path: Path) -> None:
         (
             34,
             {},
-            has_code(
-                "running_text_too_short",
-                tokens=30,
-                purpose="learn from",
-                minimum="two windows of 16",
-                remedy="bring more text",
-            ),
+            has_code("training_text_too_short", tokens=30, window=16),
         ),
-        (100, {}, has_code("running_text_too_short", tokens=10, purpose="validate with", minimum="a window of 16")),
+        (100, {}, has_code("validation_text_too_short", tokens=10, window=16)),
         (0, {}, has_code("file_is_empty")),
     ],
 )

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from error_codes import fragment
 from prepared_data import ListCorpus, prepare_all, sentences
 
 from attendo.data.index import INDEX_FILE
@@ -54,7 +55,7 @@ def test_R7_a_file_that_is_missing_or_cut_is_found(whole: Path, tmp_path: Path) 
 
 
 def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
-    assert "give the folder that attendo prepare wrote" in refusal(tmp_path)
+    assert fragment("index_read_failed") in refusal(tmp_path)
     (tmp_path / INDEX_FILE).write_text("{}")
     assert "is damaged" in refusal(tmp_path)
     (tmp_path / INDEX_FILE).write_text("[" * 100_000)
@@ -64,10 +65,10 @@ def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "cannot be used by this attendo"),
-        ({"surprise": 1}, "cannot be used by this attendo"),
-        ({"pairs": "many"}, "cannot be used by this attendo"),
-        ({"files": {"../secret": {"bytes": 1, "sha256": ""}}}, "points out of the folder"),
+        ({"version": 2}, fragment("index_incompatible")),
+        ({"surprise": 1}, fragment("index_incompatible")),
+        ({"pairs": "many"}, fragment("index_incompatible")),
+        ({"files": {"../secret": {"bytes": 1, "sha256": ""}}}, fragment("index_file_outside_folder")),
     ],
 )
 def test_an_index_with_a_right_checksum_and_wrong_content_is_refused(

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from error_codes import ErrorCheck, has_code
+from error_codes import ErrorCheck, fragment, has_code, message
 from running import some_text
 
 from attendo.data import lm_text
@@ -71,12 +71,15 @@ def test_each_of_several_documents_ends_in_a_mark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b'{"id": 1, "body": "a"}', "line 2 has no text in field 'text', only id, body: name it (data.text_field)"),
-        (b'{"text": 3}', "line 2 has no text in field 'text'"),
+        (
+            b'{"id": 1, "body": "a"}',
+            message("jsonl_text_field_missing", location="line 2", field="text", fields="id, body"),
+        ),
+        (b'{"text": 3}', fragment("jsonl_text_field_missing", location="line 2", field="text")),
         (b'["text"]', "no fields"),
-        (b"a", "line 2 is not JSON"),
-        (b'{"text": "\\u0000"}', "line 2 holds NUL"),
-        (b'{"text": "\\ud800"}', "line 2 holds half of a surrogate pair"),
+        (b"a", fragment("jsonl_line_not_json", location="line 2")),
+        (b'{"text": "\\u0000"}', fragment("jsonl_text_contains_nul", location="line 2")),
+        (b'{"text": "\\ud800"}', fragment("unpaired_surrogate_in_line", location="line 2")),
     ],
 )
 def test_a_document_that_cannot_be_read_is_an_error_that_names_the_line(tmp_path: Path, line: bytes, why: str) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from error_codes import has_code
 from prepared_data import ListCorpus
 
 from attendo.data.config import CorpusConfig, DataConfig
@@ -81,20 +82,21 @@ def test_R7_one_bad_line_in_a_hundred_passes_and_more_do_not(tmp_path: Path) -> 
     with pytest.raises(TooManyBadLinesError) as caught:
         bad.check(0.01, tmp_path / "list.tsv")
     assert isinstance(caught.value, DataError)
-    message = str(caught.value)
-    assert message.startswith("corpus: 3 of 210 lines are bad (1.4%): 2 empty, 1 NUL;")
-    assert str(tmp_path / "list.tsv") in message
-    assert "raise data.max_bad_ratio, now 0.01" in message
-    assert "\n" not in message
+    remedy = has_code("bad_line_remedy", ratio=0.01)
+    values = {"corpus": "corpus", "bad": 3, "lines": 210, "listing": tmp_path / "list.tsv", "remedy": remedy}
+    assert has_code("too_many_bad_lines", **values)(caught.value)
+    assert [str(each) for each in caught.value.values["reasons"].errors] == ["2 empty", "1 NUL"]
+    assert "2 行空行；1 行含有 NUL 字符" in caught.value.text("zh")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("reason", "setting"), [("length ratio", "data.max_length_ratio"), ("too long", "data.max_length,")]
 )
 def test_the_setting_that_fits_the_reason_is_named_first(reason: str, setting: str) -> None:
-    advice = suggest_remedy(Counter({reason: 42, "empty": 1}), 0.01)
-    assert advice.index(setting) < advice.index("data.cut_source") < advice.index("data.max_bad_ratio, now 0.01")
-    assert suggest_remedy(Counter({"empty": 2, reason: 1}), 0.01) == "mend them, or raise data.max_bad_ratio, now 0.01"
+    advice = str(suggest_remedy(Counter({reason: 42, "empty": 1}), 0.01))
+    assert advice.index(setting) < advice.index("data.cut_source") < advice.index("data.max_bad_ratio (now 0.01)")
+    assert has_code("bad_line_remedy", ratio=0.01)(suggest_remedy(Counter({"empty": 2, reason: 1}), 0.01))
 
 
 def test_the_fields_that_exist_are_named_where_others_were_asked_for(tmp_path: Path) -> None:

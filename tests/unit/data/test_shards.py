@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from error_codes import ErrorCheck, has_code
+from error_codes import ErrorCheck, fragment, has_code, message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,7 +94,7 @@ def test_R7_a_shard_of_another_length_is_found_when_it_is_opened(tmp_path: Path)
     whole = path.read_bytes()
     for content in (b"", whole[:20], whole[: len(whole) // 2], whole[:-1], whole + b"\0"):
         path.write_bytes(content)
-        assert "bytes instead of" in assert_refused(tmp_path, record)
+        assert fragment("shard_size_mismatch") in assert_refused(tmp_path, record)
     path.unlink()
     assert "cannot be read" in assert_refused(tmp_path, record)
 
@@ -135,12 +135,12 @@ def test_a_shard_of_another_kind_or_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / record.file
     whole = path.read_bytes()
     path.write_bytes(b"x" + whole[1:])
-    assert "not a shard" in assert_refused(tmp_path, record)
+    assert fragment("not_a_shard") in assert_refused(tmp_path, record)
     path.write_bytes(whole[:8] + b"\7" + whole[9:])
     assert "version 7" in assert_refused(tmp_path, record)
     path.write_bytes(whole)
     for lie in ({"pairs": 2}, {"source_tokens": 0}, {"chunks": ()}):
-        assert "does not match the index" in assert_refused(tmp_path, record.replace(**lie))
+        assert fragment("shard_header_mismatch") in assert_refused(tmp_path, record.replace(**lie))
 
 
 def test_reading_keeps_no_pages_mapped(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def assert_refused(folder: Path, record: ShardRecord, verify: bool = False) -> s
     with pytest.raises(DataError) as caught:
         ShardSet(folder, [record], (100, 100), verify)
     assert str(caught.value).startswith(f"{folder / record.file} is damaged: ")
-    assert str(caught.value).endswith("; prepare the data again")
+    assert str(caught.value).endswith(message("prepared_data_damaged", fault=""))
     return str(caught.value)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from error_codes import has_code
+from error_codes import fragment, has_code, message
 
 from attendo.data.config import CorpusConfig
 from attendo.data.corpus_files import Corpus, CorpusRow, FileCorpus, read_rows
@@ -185,9 +185,10 @@ def test_a_tag_stands_before_every_source_with_text(tmp_path: Path) -> None:
 def test_R7_files_of_unequal_length_are_refused_with_both_counts(
     tmp_path: Path, left: bytes, right: bytes, short: str, lines: int
 ) -> None:
-    message = refusal(text(tmp_path, left, right))
-    assert message.startswith(f"{tmp_path / short} ends after {lines} lines")
-    assert f"has {lines + 1} or more" in message
+    told = refusal(text(tmp_path, left, right))
+    long = tmp_path / ("source" if short == "target" else "target")
+    values = {"short": tmp_path / short, "short_lines": lines, "long": long, "long_lines": lines + 1}
+    assert told == message("file_line_counts_differ", **values)
 
 
 def test_R7_an_empty_file_is_refused(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_R7_an_empty_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["missing.tsv", "missing.tsv.gz"])
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
-    assert refusal(CorpusConfig(file=tmp_path / name)).startswith(f"{tmp_path / name} cannot be opened")
+    assert refusal(CorpusConfig(file=tmp_path / name)).startswith(fragment("file_open_failed", path=tmp_path / name))
 
 
 def test_a_compressed_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_a_csv_file_has_texts_in_quotation_marks_that_may_hold_commas_and_line_b
     assert pairs(one(tmp_path, "x.csv", content)) == [("a", "b"), ("one, two", 'say "hi"'), ("first\nsecond", "z")]
     packed = one(tmp_path, "x.csv.gz", gzip.compress(content), source_field="2", target_field="1")
     assert pairs(packed)[1] == ('say "hi"', "one, two")
-    assert "line 2: a quotation mark is not closed" in refusal(one(tmp_path, "y.csv", b'a,b\nc,"d\n'))
+    assert fragment("csv_quote_not_closed", line=2) in refusal(one(tmp_path, "y.csv", b'a,b\nc,"d\n'))
     assert [row.fault for row in read_rows(one(tmp_path, "z.csv", b'a,b\nc\n"a"x,b\n'))] == [
         None,
         "no such column",
@@ -268,23 +269,28 @@ def test_columns_may_be_named_as_in_the_first_line(tmp_path: Path, name: str, be
     content = b"\n".join(between.join(row) for row in ((b"id", b"en", b"fr"), (b"1", b"cat", b"chat")))
     assert pairs(one(tmp_path, name, content, source_field="fr", target_field="en")) == [("chat", "cat")]
     missing = refusal(one(tmp_path, name, content, source_field="de", target_field="en"))
-    assert missing.endswith("has no column 'de': its first line names id, en, fr")
+    assert missing.endswith(fragment("table_column_not_found", column="de", columns="id, en, fr"))
 
 
 def test_a_jsonl_file_without_the_field_is_refused_with_the_fields_it_has(tmp_path: Path) -> None:
     lines = b'{"id": 1, "body": "a", "subject": "b"}\n' * 3
     assert pairs(one(tmp_path, "x.jsonl", b'{"source": "a", "target": "b"}')) == [("a", "b")]
-    message = refusal(one(tmp_path, "x.jsonl", lines, source_field="body", target_field="title"))
-    assert message.endswith(
-        "has no field 'title': its lines have id, body, subject; name one of them in data.target_field"
+    told = refusal(one(tmp_path, "x.jsonl", lines, source_field="body", target_field="title"))
+    assert told.endswith(
+        fragment("jsonl_field_not_found", field="title", fields="id, body, subject", option="target_field")
     )
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_other_unicode_encodings_are_known_by_their_mark(tmp_path: Path, encoding: str) -> None:
-    message = refusal(text(tmp_path, b"a\n", "b\n".encode(encoding)))
+    told = refusal(text(tmp_path, b"a\n", "b\n".encode(encoding)))
     target, code = tmp_path / "target", encoding.upper()
-    assert message == f"{target} is {code}, not UTF-8: convert it: iconv -f {code} -t UTF-8 {target} > {target}.utf8"
+    assert told == message(
+        "file_is_utf16_or_utf32",
+        path=target,
+        encoding=code,
+        command=f"iconv -f {code} -t UTF-8 {target} > {target}.utf8",
+    )
     packed = refusal(one(tmp_path, "x y.tsv.gz", gzip.compress("a\tb\n".encode(encoding))))
     given, new = (f"'{tmp_path / name}'" for name in ("x y.tsv.gz", "x y.utf8.tsv.gz"))
-    assert packed.endswith(f"convert it: gzip -dc {given} | iconv -f {code} -t UTF-8 | gzip > {new}")
+    assert packed.endswith(f" gzip -dc {given} | iconv -f {code} -t UTF-8 | gzip > {new}")

@@ -179,7 +179,9 @@ class Wider(Bigrams):
 
 def test_another_vocabulary_is_found_out_at_the_first_step_where_no_network_tells_of_it() -> None:
     ensemble, rows = Ensemble([Bigrams(SHORT), Wider(SHORT)]), Rows(torch.arange(1))
-    with pytest.raises(UsageError, match=f"same vocabulary: tokens in the logits are {VOCABULARY}, {VOCABULARY + 1}"):
+    sizes = f"{VOCABULARY}, {VOCABULARY + 1}"
+    error = has_code("ensemble_vocabulary_size_mismatch", quantity="tokens in the logits", sizes=sizes)
+    with pytest.raises(UsageError, check=error):
         ensemble.step(torch.tensor([[BOS]]), EnsembleState((rows, rows)))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from error_codes import message
 from foreign_models import random_model, written
 from foreign_tokenizers import write_bart
 from tiny import Command
@@ -128,4 +129,4 @@ def test_a_tokenizer_of_an_unknown_class_is_not_compared(planted: Path) -> None:
     found = from_folder(planted)
     assert found.source_tokenizer is not None
     compared = compare_tokenizations((planted, "bart"), found.source, found.source_tokenizer, (), ["ab"])
-    assert "tokenizer_class 'LlamaTokenizer' is not one of BartTokenizer" in compared.summary
+    assert message("tokenizer_class_unsupported", name="LlamaTokenizer", known="BartTokenizer") in compared.summary

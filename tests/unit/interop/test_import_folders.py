@@ -204,7 +204,7 @@ BAD: dict[str, tuple[Change, str]] = {
     ),
     "no length": (
         settings(max_length=-3),
-        has_code("json_field_invalid", field="max_length", value="-3", needed="a whole number from 0 up"),
+        has_code("json_field_invalid", field="max_length", value="-3", needed="an integer of 0 or more"),
     ),
     "no list of architectures": (
         settings(model_type="t5", architectures="T5"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from error_codes import ErrorCheck, has_code
+from error_codes import ErrorCheck, fragment, has_code, message
 
 from attendo.errors import UsageError
 from attendo.model.config import PRESETS, ModelConfig
@@ -35,26 +35,31 @@ def test_a_dump_makes_the_same_config() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "give vocab_size, or source_vocab_size and target_vocab_size"),
-        ({"target_vocab_size": 5}, "give vocab_size, or source_vocab_size and target_vocab_size"),
-        ({"vocab_size": 5, "source_vocab_size": 6}, "vocab_size 5 and source_vocab_size 6 disagree: give one of them"),
+        ({}, message("vocabulary_size_missing")),
+        ({"target_vocab_size": 5}, message("vocabulary_size_missing")),
+        (
+            {"vocab_size": 5, "source_vocab_size": 6},
+            message("vocabulary_sizes_conflict", size=5, option="source_vocab_size", value=6),
+        ),
         (
             {"source_vocab_size": 5, "target_vocab_size": 5, "num_encoder_layers": 0},
-            "a decoder-only network (num_encoder_layers 0) has no source_vocab_size",
+            message("decoder_only_source_vocabulary"),
         ),
-        ({"vocab_size": 5, "d_model": 500}, "d_model must be a multiple of num_heads: 500 and 8"),
-        ({"vocab_size": 5, "d_model": 15, "num_heads": 1}, "sinusoidal positions need an even d_model, not 15"),
+        ({"vocab_size": 5, "d_model": 500}, message("d_model_not_divisible", d_model=500, num_heads=8)),
+        ({"vocab_size": 5, "d_model": 15, "num_heads": 1}, message("sinusoidal_d_model_odd", d_model=15)),
         (
             {"vocab_size": 5, "d_model": 12, "num_heads": 4, "positions": "rotary"},
-            "rotary positions need an even head width (d_model / num_heads), not 3",
+            message("rotary_head_width_odd", head_width=3),
         ),
         (
             {"source_vocab_size": 5, "target_vocab_size": 6, "tie": "all"},
-            "tie all needs one joint vocabulary, not 5 source and 6 target tokens: make the tokenizer joint, "
-            "or set tie to output",
+            message("tied_vocabulary_not_joint", source_size=5, target_size=6),
         ),
-        ({"vocab_size": 5, "d_modle": 64}, "unknown setting d_modle (did you mean d_model?)"),
-        ({"vocab_size": 5, "colour": "red"}, "unknown setting colour"),
+        (
+            {"vocab_size": 5, "d_modle": 64},
+            fragment("unknown_setting", name="d_modle", suggestion=" (did you mean d_model?)"),
+        ),
+        ({"vocab_size": 5, "colour": "red"}, fragment("unknown_setting", name="colour")),
         ({"vocab_size": 0}, "vocab_size: input should be greater than or equal to 1, not 0"),
         ({"vocab_size": 5, "dropout": 1.0}, "dropout: input should be less than 1, not 1.0"),
         ({"vocab_size": 5, "norm": "sandwich"}, "norm: input should be 'pre' or 'post', not 'sandwich'"),
@@ -97,9 +102,11 @@ def test_presets_are_the_papers_where_they_carry_its_names() -> None:
 
 
 def test_an_unknown_preset_names_the_nearest_and_all() -> None:
-    with pytest.raises(UsageError) as caught:
+    error = has_code(
+        "unknown_preset", preset="bsae", suggestion=" (did you mean base?)", presets="tiny, small, base, big, paper"
+    )
+    with pytest.raises(UsageError, check=error):
         ModelConfig.preset("bsae", vocab_size=5)
-    assert str(caught.value) == "unknown preset bsae (did you mean base?); there are tiny, small, base, big, paper"
 
 
 @pytest.mark.parametrize("changes", [{"d_model": 64}, {"norm": "post"}, {"positions": "rotary"}, {"tie": "all"}])

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from error_codes import has_code
+from error_codes import ErrorCheck, has_code
 from piped import QUIET, answering, continuing, only
 from tiny import SOURCES
 
@@ -63,44 +63,58 @@ def test_what_happens_anyway_may_be_said(harmless: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "error"),
     [
-        ({"frobnicate": 1}, "^unknown option frobnicate: see docs/guides/pipelines.md"),
-        ({"num_bems": None}, r"^unknown option num_bems \(did you mean num_beams\?\)"),
-        ({"return_tensors": True}, "^return_tensors=True has no meaning here: pipelines give texts"),
-        ({"return_text": False}, "^return_text=False has no meaning here"),
-        ({"truncation": True}, "nothing is cut in silence: shorten the text, or take split=True"),
-        ({"truncation": 0}, "truncation=0 has no meaning here"),
-        ({"use_cache": False}, "take engine='textbook'"),
-        ({"bad_words_ids": [[1]]}, r"take ban=\[...\]"),
-        ({"torch_dtype": "float16"}, "take precision="),
-        ({"tokenizer": "x"}, "a model folder has all that it needs"),
-        ({"return_full_text": False}, "it is for text-generation"),
-        ({"alignments": True}, "take TextModel.generate"),
+        ({"frobnicate": 1}, has_code("unknown_pipeline_option", option="frobnicate", suggestion="")),
+        ({"num_bems": None}, has_code("unknown_pipeline_option", suggestion=" (did you mean num_beams?)")),
+        ({"return_tensors": True}, has_code("unsupported_pipeline_option", option="return_tensors", value=True)),
+        ({"return_text": False}, has_code("unsupported_pipeline_option", option="return_text", value=False)),
+        ({"truncation": True}, has_code("unsupported_pipeline_option", option="truncation", value=True)),
+        ({"truncation": 0}, has_code("unsupported_pipeline_option", option="truncation", value=0)),
+        ({"use_cache": False}, has_code("unsupported_pipeline_option", option="use_cache")),
+        ({"bad_words_ids": [[1]]}, has_code("unsupported_pipeline_option", option="bad_words_ids")),
+        ({"torch_dtype": "float16"}, has_code("unsupported_pipeline_option", option="torch_dtype")),
+        ({"tokenizer": "x"}, has_code("unsupported_pipeline_option", option="tokenizer")),
+        ({"return_full_text": False}, has_code("unsupported_pipeline_option", option="return_full_text")),
+        ({"alignments": True}, has_code("unsupported_pipeline_option", option="alignments")),
+        ({"num_beams": 2, "beam": 2}, has_code("option_alias_given_twice", name="beam")),
         (
-            {"num_beams": 2, "beam": 2},
-            "^beam is beam here, which is given too|^num_beams is beam here, which is given too",
+            {"max_new_tokens": 2, "max_length": 2},
+            has_code("new_tokens_with_length", option="max_new_tokens", other="max_length"),
         ),
-        ({"max_new_tokens": 2, "max_length": 2}, "^max_new_tokens and max_length exclude each other"),
-        ({"max_new_tokens": 2, "prefix": "我"}, "^max_new_tokens and prefix exclude each other: take max_length"),
-        ({"max_new_tokens": 2.0}, "^max_new_tokens is a whole number, not 2.0"),
-        ({"num_return_sequences": True}, "^num_return_sequences is a whole number, not True"),
-        ({"early_stopping": "always"}, "^early_stopping is True, False or 'never', not 'always'"),
-        ({"early_stopping": 1}, "^early_stopping is True, False or 'never', not 1"),
-        ({"temperature": 0.5}, "^temperature is for samples: set sample too"),
+        (
+            {"max_new_tokens": 2, "prefix": "我"},
+            has_code("new_tokens_with_prefix", option="max_new_tokens", replacement="max_length"),
+        ),
+        ({"max_new_tokens": 2.0}, has_code("pipeline_option_not_integer", option="max_new_tokens", value=2.0)),
+        ({"num_return_sequences": True}, has_code("pipeline_option_not_integer", option="num_return_sequences")),
+        ({"early_stopping": "always"}, has_code("invalid_early_stopping", value="always")),
+        ({"early_stopping": 1}, has_code("invalid_early_stopping", value=1)),
+        ({"temperature": 0.5}, has_code("sampling_option_without_sample", option="temperature")),
         (
             {"num_return_sequences": 3},
-            r"^n_best must be from 1 to beam \(1\), not 3 \(num_return_sequences is n_best here\)$",
+            has_code(
+                "aliased_option_invalid",
+                error=has_code("n_best_out_of_range", n_best=3, option="beam", limit=1),
+                aliases="num_return_sequences = n_best",
+            ),
         ),
-        ({"early_stopping": True}, r"^stop is for a beam: .* \(early_stopping is stop here\)$"),
+        (
+            {"early_stopping": True},
+            has_code(
+                "aliased_option_invalid",
+                error=has_code("beam_option_without_beam", option="stop"),
+                aliases="early_stopping = stop",
+            ),
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_name_before_anything_is_decoded(
-    options: dict[str, Any], message: str
+    options: dict[str, Any], error: ErrorCheck
 ) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         attendo.pipeline("translation", answering(), **options)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, check=error):
         attendo.pipeline("translation", answering())(TEXT, **options)
 
 

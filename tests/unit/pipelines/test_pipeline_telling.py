@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 import pytest
+from error_codes import message
 from piped import answering, continuing
 from tiny import SOURCES
 
@@ -35,18 +36,18 @@ def test_a_source_that_was_cut_is_told(task: str) -> None:
     pipe = attendo.pipeline(task, answering(), max_source=2, long_source="cut", beam=4, max_length=3)
     told, said = warned(pipe, [TEXTS[0], "cat", TEXTS[1]])
     assert [each.get("source_left_out") for each in told] == [1, None, 1]
-    assert said == [
-        "2 of 3 texts: the last tokens were not read, 2 in all: shorten the text, or take split=True "
-        "(source_left_out in the result)"
-    ]
-    assert warned(pipe, TEXTS[0])[1][0].startswith("the text: the last tokens were not read, 1 in all")
+    problem = message("source_tokens_left_out", count=2)
+    assert said == [message("incomplete_texts", count=2, total=3, problem=problem, field="source_left_out")]
+    problem = message("source_tokens_left_out", count=1)
+    assert message("incomplete_text", problem=problem, field="source_left_out") in warned(pipe, TEXTS[0])[1]
 
 
 def test_an_answer_that_was_cut_is_told_and_warned_of_where_nobody_asked_for_it() -> None:
     pipe = attendo.pipeline("translation", answering())
     told, said = warned(pipe, TEXTS)
     assert [each.get("cut", False) for each in told] == [each.cut for each in answering().generate(TEXTS)] == [True] * 4
-    assert said == ["4 of 4 texts: the answer was cut at its length limit: see max_length (cut in the result)"]
+    problem = message("output_cut_at_limit")
+    assert said == [message("incomplete_texts", count=4, total=4, problem=problem, field="cut")]
     for limit in ("max_length", "max_new_tokens"):
         told, said = warned(pipe, TEXTS[0], **{limit: 2})
         assert (told[0]["cut"], said) == (True, [])
@@ -62,14 +63,15 @@ def test_each_of_several_answers_says_it_of_itself() -> None:
 def test_what_the_vocabulary_does_not_have_is_told_once() -> None:
     told, said = warned(attendo.pipeline("text-generation", continuing()), ["日 cat", "日本 cat", "cat"])
     assert [each[0].get("unknown") for each in told] == [["日"], ["日", "本"], None]
-    assert said == ["2 of 3 texts: not in the vocabulary: '日', '本' (unknown in the result)"]
+    problem = message("text_not_in_vocabulary", parts="'日', '本'")
+    assert said == [message("incomplete_texts", count=2, total=3, problem=problem, field="unknown")]
 
 
 def test_constraints_that_are_not_met_are_told() -> None:
     options = {"constraints": ["猫", "狗"], "beam": 2, "max_length": 1}
     told, said = warned(attendo.pipeline("translation", answering()), TEXTS[0], **options)
     assert told[0]["constraints"] == list(answering().generate(TEXTS[:1], **options)[0].constraints)
-    assert said == ["the text: not all constraints are met (constraints in the result)"]
+    assert said == [message("incomplete_text", problem=message("constraints_not_met"), field="constraints")]
 
 
 def test_a_conversation_tells_it_beside_its_messages() -> None:

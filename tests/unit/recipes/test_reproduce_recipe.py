@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from error_codes import ErrorCheck, has_code
+from error_codes import ErrorCheck, fragment, has_code
 
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.errors import DataError, UsageError
@@ -151,7 +151,7 @@ def test_missing_files_are_named_with_the_way_to_them(tmp_path: Path) -> None:
     with pytest.raises(DataError) as failed:
         recipe.check_files(tmp_path)
     missing = [str(tmp_path / name) for name in ("bul.test.tsv", "dut.train.tsv", "dut.test.tsv")]
-    assert f"mine needs files that are not there: {', '.join(missing)}; docs/data.md" in str(failed.value)
+    assert fragment("recipe_files_missing", recipe="mine", files=", ".join(missing), more="") in str(failed.value)
     for name in missing:
         Path(name).write_text("a\tb\n", "utf-8")
     recipe.check_files(tmp_path)

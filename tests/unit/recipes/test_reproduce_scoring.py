@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from error_codes import has_code
+from error_codes import has_code, message
 from full_disk import room_for
 from tiny import SOURCES, TARGETS, tiny_model
 
@@ -149,7 +149,7 @@ def test_a_line_without_text_is_no_right_answer(recipe: Recipe, side: int) -> No
     for number, name in enumerate(("test.en", "test.zh")):
         path = recipe.path.parent / name
         path.write_text(path.read_text("utf-8") + (" \n" if number == side else "text\n"), "utf-8")
-    with pytest.raises(DataError, match=rf"row {len(SOURCES) + 1}: empty; a test must be whole"):
+    with pytest.raises(DataError, check=has_code("test_row_invalid", row=len(SOURCES) + 1, fault="empty")):
         found(recipe)
 
 
@@ -161,14 +161,12 @@ def test_answers_that_cannot_be_written_are_scored_all_the_same(recipe: Recipe) 
         after, told = found(recipe)
     assert after == before
     faults = [each.reason for each in told if isinstance(each, OutputsNotSaved)]
-    assert faults[0] == f"{kept} cannot be written, the disk is full: about {len(text.encode())} bytes are needed"
+    assert faults[0] == message("disk_full", path=kept, size=len(text.encode()))
     assert (kept.read_text("utf-8"), list(kept.parent.iterdir())) == (text, [kept])
     kept.unlink()
     kept.mkdir()
     _, told = found(recipe)
-    assert (
-        OutputsNotSaved(f"{kept} cannot be written: Is a directory; see to it, or name another folder (--out)") in told
-    )
+    assert OutputsNotSaved(message("reproduce_file_not_writable", path=kept, reason="Is a directory")) in told
 
 
 def test_a_run_has_its_own_name(recipe: Recipe) -> None:

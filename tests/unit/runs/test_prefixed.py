@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from error_codes import fragment
 from prepared_data import ListCorpus, prepare_all, sentences
 from tiny import SIZES, SOURCES, TARGETS, Command, settings, write_pairs
 
@@ -92,4 +93,4 @@ def test_they_count_for_positions_that_are_learned(attendo: Command, tmp_path: P
     source, target = write_pairs(tmp_path)
     failed = attendo("finetune", tmp_path / "old", "--source", source, "--target", target, "--out", tmp_path / "run")
     assert failed.code == 3
-    assert "has a sentence of 8 tokens, more than model.max_length 7" in failed.errors
+    assert fragment("training_text_exceeds_positions", what="a sentence", length=8, limit=7) in failed.errors

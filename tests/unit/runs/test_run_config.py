@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from error_codes import ErrorCheck, has_code
+from error_codes import ErrorCheck, fragment, has_code, message
 from tiny import Command
 
 from attendo.errors import UsageError
@@ -149,35 +149,50 @@ def test_a_change_inside_a_value_is_refused() -> None:
     ("values", "message"),
     [
         ({}, "data is missing"),
-        ({"data": {}}, "data.source and data.target are missing"),
-        ({"data": {"source": "a"}}, "name the two text files (source and target)"),
+        ({"data": {}}, fragment("training_files_missing")),
+        ({"data": {"source": "a"}}, fragment("corpus_files_missing")),
         ({"data": {"corpora": [{**FILES, "weight": 0}]}}, "data.corpora.0.weight: "),
-        ({"data": {**FILES, "valid_source": "c"}}, "give both data.valid_source and data.valid_target"),
-        ({"data": {"task": "builtin", "source": "a"}}, "data.task builtin makes its own sentences"),
-        ({"data": FILES, "sed": 1}, "unknown setting sed (did you mean seed?)"),
-        ({"data": FILES, "train": {"setps": 1}}, "unknown setting train.setps (did you mean steps?)"),
+        ({"data": {**FILES, "valid_source": "c"}}, fragment("validation_side_missing")),
+        ({"data": {"task": "builtin", "source": "a"}}, fragment("builtin_task_with_files")),
+        ({"data": FILES, "sed": 1}, fragment("unknown_setting", name="sed", suggestion=" (did you mean seed?)")),
+        (
+            {"data": FILES, "train": {"setps": 1}},
+            fragment("unknown_setting", name="train.setps", suggestion=" (did you mean steps?)"),
+        ),
         ({"data": FILES, "model": {"d_modle": 1}}, "d_modle (did you mean d_model?)"),
         ({"data": FILES, "model": {"name": 1}}, "unknown setting"),
         ({"data": FILES, "model": {"cls": 1}}, "unknown setting"),
         ({"data": FILES, "model": {"self": 1}}, "unknown setting"),
-        ({"data": FILES, "self": 1}, "unknown setting self"),
-        ({"data": FILES, "model": {"d_model": 500, "num_heads": 8}}, "must be a multiple of num_heads: 500 and 8"),
-        ({"data": FILES, "preset": "samll"}, "unknown preset samll (did you mean small?)"),
-        ({"data": FILES, "model": {"vocab_size": 8}}, "model.vocab_size comes from the tokenizer"),
-        ({"data": FILES, "model": {"target_vocab_size": 8}}, "model.target_vocab_size comes from the tokenizer"),
-        ({"data": FILES, "model": {"num_encoder_layers": 0}}, "reads no source: name running text in data.text"),
-        ({"data": FILES, "model": {"tie": "all"}, "preset": "tiny"}, "set tokenizer.joint to true"),
-        ({"data": FILES, "start_from": "m", "preset": "tiny"}, "keeps the model's network: leave preset out"),
-        ({"data": FILES, "start_from": "m", "tokenizer": {"size": 9}}, "keeps the model's tokenizer"),
-        ({"data": FILES, "start_from": "m", "model": {"d_model": 8}}, "model.d_model cannot be changed"),
+        ({"data": FILES, "self": 1}, fragment("unknown_setting", name="self")),
+        (
+            {"data": FILES, "model": {"d_model": 500, "num_heads": 8}},
+            fragment("d_model_not_divisible", d_model=500, num_heads=8),
+        ),
+        (
+            {"data": FILES, "preset": "samll"},
+            fragment("unknown_preset", preset="samll", suggestion=" (did you mean small?)"),
+        ),
+        ({"data": FILES, "model": {"vocab_size": 8}}, fragment("vocabulary_size_in_model", setting="vocab_size")),
+        (
+            {"data": FILES, "model": {"target_vocab_size": 8}},
+            fragment("vocabulary_size_in_model", setting="target_vocab_size"),
+        ),
+        ({"data": FILES, "model": {"num_encoder_layers": 0}}, fragment("decoder_only_without_text")),
+        ({"data": FILES, "model": {"tie": "all"}, "preset": "tiny"}, fragment("tie_all_without_joint_vocabulary")),
+        ({"data": FILES, "start_from": "m", "preset": "tiny"}, fragment("start_from_preset_fixed")),
+        ({"data": FILES, "start_from": "m", "tokenizer": {"size": 9}}, fragment("start_from_tokenizer_fixed")),
+        (
+            {"data": FILES, "start_from": "m", "model": {"d_model": 8}},
+            fragment("start_from_network_fixed", setting="d_model"),
+        ),
         ({"data": FILES, "train": {"schedule": "noam", "peak_lr": 1e-3}}, "leave peak_lr out"),
-        ({"data": FILES, "train": {"final_lr": 0.1}}, "means nothing with schedule inverse_square_root"),
+        ({"data": FILES, "train": {"final_lr": 0.1}}, fragment("final_lr_unused", schedule="inverse_square_root")),
         ({"data": FILES, "train": {"metrics": ["blue"]}}, "train.metrics.0: "),
         ({"data": FILES, "train": {"peak_lr": "fast"}}, "train.peak_lr: "),
         ({"data": FILES, "tokenizer": {"kind": "morse"}}, "tokenizer.kind: "),
         ({"data": FILES, "train": 5}, "train: "),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_one_line_that_names_it(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         RunConfig(**values)
@@ -233,7 +248,9 @@ def test_a_mistake_names_the_file_it_is_in(attendo: Command, tmp_path: Path) -> 
     for command in (["train", file], ["prepare", file, "--out", "x"], ["doctor", file]):
         assert attendo(*command).error == f"{file}: unknown setting train.stepz (did you mean steps?)"
     file.write_text(good, "utf-8")
-    assert attendo("train", file, "--set", "train.stepz=3").error.startswith(f"{file} with --set: unknown setting")
+    assert attendo("train", file, "--set", "train.stepz=3").error.startswith(
+        message("run_file_with_changes_invalid", path=file, error="unknown setting")
+    )
     assert attendo("train", "--set", "data.task=x", "--out", "y").error.startswith("data.task: ")
 
 

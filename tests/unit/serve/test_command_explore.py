@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import PATIENCE, Command
 
 from attendo.serve import server as running
@@ -38,9 +39,7 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(attendo: Command, model_f
         port = taken.getsockname()[1]
         failed = attendo("explore", model_folder, "--port", str(port))
     assert failed.code == 2
-    assert (
-        failed.error == f"port {port} is taken on 127.0.0.1: choose another with --port, or any free one with --port 0"
-    )
+    assert failed.error == message("port_in_use", port=port, host="127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -48,8 +47,8 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(attendo: Command, model_f
     [
         (["--port", "70000"], 2, "65535"),
         (["--host", "0.0.0.0", "--port", "0"], 2, "every address"),
-        (["--host", "192.0.2.1", "--port", "0"], 2, "no address of this machine"),
-        (["--device", "tpu", "--port", "0"], 2, "unknown device tpu"),
+        (["--host", "192.0.2.1", "--port", "0"], 2, fragment("host_not_local")),
+        (["--device", "tpu", "--port", "0"], 2, fragment("unknown_device", name="tpu")),
     ],
 )
 def test_what_cannot_be_meant_is_told(

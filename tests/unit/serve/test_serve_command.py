@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from error_codes import fragment, message
 from tiny import Command, tiny_model
 
 from attendo.errors import UsageError
@@ -87,7 +88,7 @@ def test_a_check_needs_no_port(attendo: Command, translator: Path) -> None:
         assert attendo("serve", translator, "--check", "--port", port).code == 0
         failed = attendo("serve", translator, "--port", port)
     assert failed.code == 2
-    assert failed.error.startswith(f"port {port} is taken on 127.0.0.1")
+    assert failed.error.startswith(fragment("port_in_use", port=port, host="127.0.0.1"))
 
 
 def test_languages_and_tasks_are_given_for_each_model_in_order(
@@ -153,37 +154,49 @@ def test_an_exported_folder_is_served_as_what_its_model_is(
     assert app.gateway.pairs() == [("en", "zh")]
     assert "onnx on cpu" in told
     refused = attendo("serve", tmp_path / "exported", "--precision", "bf16", "--check")
-    assert (refused.code, "--precision is for model folders" in refused.error) == (2, True)
+    assert (refused.code, fragment("precision_for_exported_model") in refused.error) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["--languages", "en"], 2, "--languages en: name two languages"),
-        (["--languages", "en-qq"], 2, "--languages en-qq: name two languages"),
-        (["--languages", "en-zh", "--languages", "zh-en"], 2, "is given 2 times for 1 models"),
+        (["--languages", "en"], 2, fragment("invalid_language_pair", value="en")),
+        (["--languages", "en-qq"], 2, fragment("invalid_language_pair", value="en-qq")),
+        (
+            ["--languages", "en-zh", "--languages", "zh-en"],
+            2,
+            fragment("option_model_count_mismatch", given=2, models=1),
+        ),
         (["--task", "chess"], 2, "task: input should be 'translation'"),
-        (["--task", "generation", "--task", "generation"], 2, "--task is given 2 times"),
-        (["--host", "0.0.0.0"], 2, "say with --allow-host what requests call it by"),
-        (["--host", "::"], 2, "say with --allow-host"),
-        (["--host", "192.0.2.1", "--port", "0"], 2, "no address of this machine"),
-        (["--key-file", "nowhere"], 2, "--key-file nowhere cannot be read: No such file"),
-        (["--device", "tpu"], 2, "unknown device tpu"),
+        (
+            ["--task", "generation", "--task", "generation"],
+            2,
+            fragment("option_model_count_mismatch", option="--task", given=2),
+        ),
+        (["--host", "0.0.0.0"], 2, fragment("allow_host_missing")),
+        (["--host", "::"], 2, fragment("allow_host_missing")),
+        (["--host", "192.0.2.1", "--port", "0"], 2, fragment("host_not_local")),
+        (["--key-file", "nowhere"], 2, message("key_file_unreadable", path="nowhere", reason="No such file")),
+        (["--device", "tpu"], 2, fragment("unknown_device", name="tpu")),
         (["--precision", "int3"], 2, "precision: input should be"),
         (["--deadline", "0"], 2, "deadline_seconds: input should be greater than 0"),
         (["--log-format", "xml"], 2, "--log-format: input should be 'text' or 'json'"),
-        (["--set", "max_queud=3"], 2, "unknown setting max_queud (did you mean max_queued?)"),
+        (
+            ["--set", "max_queud=3"],
+            2,
+            fragment("unknown_setting", name="max_queud", suggestion=" (did you mean max_queued?)"),
+        ),
         (["--port", "70000"], 2, "65535"),
-        (["--cors-origin", "example.org"], 2, "no browser says that it asks from example.org: write it as browsers do"),
-        (["--cors-origin", "https://example.org/"], 2, "no browser says"),
-        (["--cors-origin", "https://Example.org"], 2, "no browser says"),
-        (["--allow-host", "http://x.org"], 2, "no request calls a server http://x.org: name it as in"),
-        (["--allow-host", "x.org:8800"], 2, "no request calls a server x.org:8800"),
-        (["--allow-host", "*"], 2, "no request calls a server *"),
-        (["--documents-folder", "/proc/nope"], 2, "--documents-folder /proc/nope cannot be used: "),
-        (["--documents-folder", __file__], 2, "cannot be used: File exists; name a folder that can be written to"),
-        (["--set", f"documents_folder={__file__}"], 2, "cannot be used: File exists"),
-        (["--set", 'keys=["a"]'], 2, "--set keys: a key is 8 or more letters"),
+        (["--cors-origin", "example.org"], 2, fragment("invalid_cors_origin", origin="example.org")),
+        (["--cors-origin", "https://example.org/"], 2, fragment("invalid_cors_origin")),
+        (["--cors-origin", "https://Example.org"], 2, fragment("invalid_cors_origin")),
+        (["--allow-host", "http://x.org"], 2, fragment("invalid_host_name", host="http://x.org")),
+        (["--allow-host", "x.org:8800"], 2, fragment("invalid_host_name", host="x.org:8800")),
+        (["--allow-host", "*"], 2, fragment("invalid_host_name", host="*")),
+        (["--documents-folder", "/proc/nope"], 2, fragment("documents_folder_unusable", path="/proc/nope")),
+        (["--documents-folder", __file__], 2, fragment("documents_folder_unusable", reason="File exists")),
+        (["--set", f"documents_folder={__file__}"], 2, fragment("documents_folder_unusable", reason="File exists")),
+        (["--set", 'keys=["a"]'], 2, fragment("invalid_api_key", place="--set keys", min_length=8)),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(
@@ -197,7 +210,7 @@ def test_what_cannot_be_meant_is_one_line(
 
 def test_connections_need_files(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings.resource, "getrlimit", lambda _: (1024, 4096))
-    told = "connections is 897, and 896 is the most where a process may have 1024 files open: set fewer, or allow more"
+    told = fragment("connections_exceed_open_files", connections=897, limit=896, files=1024)
     for more in (("--check",), ()):
         failed = attendo("serve", model_folder, "--set", "max_connections=897", *more)
         assert (failed.code, told in failed.error) == (2, True), failed.errors

@@ -30,7 +30,7 @@ def test_only_bpe_has_merges_to_refuse() -> None:
 
 
 def test_symbols_are_checked() -> None:
-    with pytest.raises(UsageError, check=has_code("symbol_invalid", symbol="'</s>'")):
+    with pytest.raises(UsageError, check=has_code("symbol_is_control_piece", symbol="'</s>'")):
         TokenizerConfig(symbols=("</s>",))
     with pytest.raises(UsageError, check=has_code("symbol_duplicate")):
         TokenizerConfig(symbols=("<x>", "<x>"))

@@ -165,7 +165,12 @@ def test_a_trace_has_no_source() -> None:
         ({"max_length_factor": 1.5}, has_code("source_option_without_encoder", option="max_length_factor")),
         ({"min_length_factor": 0.5}, has_code("source_option_without_encoder", option="min_length_factor")),
         ({"long_source": "cut"}, has_code("source_option_without_encoder", option="long_source")),
-        ({"max_length": 1}, has_code("prompt_longer_than_max_length", position=1, total=1, tokens=2, limit=1)),
+        (
+            {"max_length": 1},
+            has_code(
+                "prompt_longer_than_max_length", text=has_code("text_position", position=1, total=1), tokens=2, limit=1
+            ),
+        ),
         ({"ban": ["ab"]}, has_code("prompt_contains_banned_phrase", text="ab", banned="ab")),
     ],
 )
@@ -248,7 +253,10 @@ def test_learned_positions_end_a_continuation_and_refuse_a_longer_text() -> None
         assert (len(result.ids), result.cut) == (11, True)
         assert model.generate(["abcdefghijk"], engine=engine)[0].text == "abcdefghijk"
         with pytest.raises(
-            TooLongError, check=has_code("prompt_exceeds_model_limit", position=2, total=2, tokens=12, limit=11)
+            TooLongError,
+            check=has_code(
+                "prompt_exceeds_model_limit", text=has_code("text_position", position=2, total=2), tokens=12, limit=11
+            ),
         ):
             model.generate(["a", "abcdefghijkl"], engine=engine)
 

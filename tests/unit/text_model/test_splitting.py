@@ -56,7 +56,10 @@ def test_answers_are_joined_as_their_script_has_it(texts: list[str], whole: str)
 
 def test_a_source_that_is_too_long_is_named() -> None:
     with pytest.raises(
-        TooLongError, check=has_code("text_exceeds_model_limit", position=2, total=2, tokens=4, limit=3)
+        TooLongError,
+        check=has_code(
+            "text_exceeds_model_limit", text=has_code("text_position", position=2, total=2), tokens=4, limit=3
+        ),
     ) as refused:
         tiny_model().generate(["the cat", "a dog ran home"], max_source=3)
     assert refused.value.number == 1
@@ -185,7 +188,12 @@ def test_learned_positions_are_a_limit_too() -> None:
 def test_a_sentence_that_is_too_long_alone_is_shown() -> None:
     with pytest.raises(
         UsageError,
-        check=has_code("sentence_exceeds_model_limit", sentence="'a dog ran home now.'", position=1, total=1, tokens=6),
+        check=has_code(
+            "sentence_exceeds_model_limit",
+            sentence="'a dog ran home now.'",
+            text=has_code("text_position", position=1, total=1),
+            tokens=6,
+        ),
     ):
         tiny_model().generate(["the cat. a dog ran home now. I saw"], split=True, max_source=4)
 

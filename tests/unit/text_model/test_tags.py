@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import message
 from tiny import SIZES
 
 from attendo.model.config import ModelConfig
@@ -24,8 +25,7 @@ def model_with(*sample: tuple[str, str]) -> TextModel:
 
 
 def test_it_is_said_which_tags_there_are_and_not_what_was_asked() -> None:
-    message = "a tag before every text, such as <de>, <en>: begin each with one, and a space"
-    with pytest.warns(MissingTagWarning, match=message) as caught:
+    with pytest.warns(MissingTagWarning, match=message("source_tag_missing", tags="<de>, <en>")) as caught:
         model_with(*TAGGED).generate(["<de> the dog", "the cat"])
     (only,) = caught
     assert "cat" not in str(only.message)

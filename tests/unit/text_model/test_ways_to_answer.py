@@ -85,9 +85,9 @@ def test_models_with_other_words_do_not_answer_together() -> None:
 
 def test_an_ensemble_is_no_model_folder_and_has_no_trace(tmp_path: object) -> None:
     both = tiny_model().ensemble([tiny_model(1)])
-    with pytest.raises(UsageError, check=has_code("ensemble_operation_unsupported", count=2)):
+    with pytest.raises(UsageError, check=has_code("ensemble_not_saveable", count=2)):
         both.save(str(tmp_path))
-    with pytest.raises(UsageError, check=has_code("ensemble_operation_unsupported", count=2)):
+    with pytest.raises(UsageError, check=has_code("ensemble_not_traceable", count=2)):
         both.trace("the cat")
     with pytest.raises(UsageError, check=has_code("textbook_engine_conflict", feature="an ensemble")):
         both.generate(["the cat"], engine="textbook")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from error_codes import fragment
 
 from attendo.errors import UsageError
 from attendo.train.config import TrainConfig
@@ -21,11 +22,11 @@ from attendo.train.config import TrainConfig
         ({"clip_norm": -1}, "clip_norm"),
         ({"precision": "int8"}, "precision"),
         ({"metrics": ["rouge"]}, "metrics"),
-        ({"schedule": "noam", "peak_lr": 0.1}, "schedule noam computes its peak"),
-        ({"schedule": "noam", "warmup": 0}, "schedule noam needs a warmup"),
-        ({"schedule": "constant", "final_lr": 0.1}, "final_lr means nothing with schedule constant"),
-        ({"sharding": "full", "compile": "on"}, "sharding full is not compiled: leave compile at auto"),
-        ({"sharding": "full", "compile": "blocks"}, "sharding full is not compiled: leave compile at auto"),
+        ({"schedule": "noam", "peak_lr": 0.1}, fragment("noam_with_peak_lr")),
+        ({"schedule": "noam", "warmup": 0}, fragment("noam_without_warmup")),
+        ({"schedule": "constant", "final_lr": 0.1}, fragment("final_lr_unused", schedule="constant")),
+        ({"sharding": "full", "compile": "on"}, fragment("sharding_with_compile")),
+        ({"sharding": "full", "compile": "blocks"}, fragment("sharding_with_compile")),
         ({"setps": 3}, "did you mean steps?"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from both_ways import CHINESE, ENGLISH, KEY, asking, models
+from error_codes import fragment, message
 from late_import import LateModule, needs
 from real_server import on_a_port
 
@@ -74,9 +75,9 @@ def test_languages_usage_and_glossaries(client: Any) -> None:
 
 
 def test_errors_are_those_that_the_library_knows(address: str, client: Any) -> None:
-    with pytest.raises(deepl.DeepLException, match="XX is not among the languages"):
+    with pytest.raises(deepl.DeepLException, match=message("unknown_language", language="XX")):
         client.translate_text("a", target_lang="XX")
-    with pytest.raises(deepl.DeepLException, match="formality must be one of"):
+    with pytest.raises(deepl.DeepLException, match=fragment("field_literal_error", name="formality")):
         client.translate_text("a", target_lang="ZH", formality="less")
     other = deepl.DeepLClient("wrong-key-of-nobody", server_url=address)
     with pytest.raises(deepl.AuthorizationException):
@@ -108,7 +109,7 @@ def test_a_document_is_fetched_once(client: Any, chinese: str) -> None:
 
 
 def test_a_document_that_cannot_be_translated_says_why(client: Any) -> None:
-    with pytest.raises(deepl.DeepLException, match="documents of kind docx cannot be translated"):
+    with pytest.raises(deepl.DeepLException, match=fragment("unknown_format", ending="docx")):
         client.translate_document_upload(b"PK\x03\x04", target_lang="ZH", filename="a.docx")
     handle = client.translate_document_upload("word " * 1_200, target_lang="ZH", filename="a.txt")
     status = client.translate_document_wait_until_done(handle)

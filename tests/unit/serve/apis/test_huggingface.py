@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from error_codes import fragment, message
 from polyglot import CHINESE, ENGLISH, asking, models, said
 from small_server import Asking
 from test_libretranslate import refused, told
@@ -44,7 +45,7 @@ def test_a_summary_is_of_the_whole_text(server: Asking) -> None:
 
 
 def test_a_model_for_something_else_is_not_asked() -> None:
-    words = "no model here is for {}; served are {}"
+    words = message("hf_task", task="{}", served="{}")
     translating = refused(asked(asking("forth", "back"), "/hf/summarization"))
     assert translating == words.format("summarization", "forth (translation), back (translation)")
     assert refused(asked(asking("short"))) == words.format("translation", "short (summarization)")
@@ -79,18 +80,18 @@ def test_parameters_of_decoding_are_met(server: Asking) -> None:
         ({"num_beams": True}, "num_beams cannot be True"),
         ({"num_beams": 1e300}, "num_beams cannot be 1e+300"),
         ({"num_beams": 0}, "beam"),
-        ({"num_beams": 13}, "beam is 13, and 12 is the most"),
-        ({"max_length": 513}, "max_length is 513, and 512 is the most"),
+        ({"num_beams": 13}, fragment("above_limit", name="beam", value=13, most=12)),
+        ({"max_length": 513}, fragment("above_limit", name="max_length", value=513, most=512)),
         ({"do_sample": "yes"}, "do_sample cannot be 'yes'"),
-        ({"temperature": 0.5}, "temperature is for samples"),
-        ({"generate_parameters": []}, "generate_parameters must be an object"),
+        ({"temperature": 0.5}, fragment("sampling_option_without_sample", option="temperature")),
+        ({"generate_parameters": []}, message("field_dict_type", name="generate_parameters")),
         ({"src_lang": 7}, "src_lang cannot be 7"),
         ({"frobnicate": 1, "watermark": True}, "not used by the model: ['frobnicate', 'watermark']"),
         ({"num_return_sequences": 2}, "not used by the model: ['num_return_sequences']"),
-        ({"src_lang": "en", "tgt_lang": "zz"}, "zz is not among the languages"),
-        ({"src_lang": "zz", "tgt_lang": "zh"}, "zz is not among the languages"),
+        ({"src_lang": "en", "tgt_lang": "zz"}, fragment("unknown_language", language="zz")),
+        ({"src_lang": "zz", "tgt_lang": "zh"}, fragment("unknown_language", language="zz")),
         ({"src_lang": "en", "tgt_lang": "en"}, "from en to en"),
-        ({"src_lang": "zh"}, "model forth translates from en to zh"),
+        ({"src_lang": "zh"}, fragment("hf_languages", model="forth", source="en", target="zh")),
     ],
 )
 def test_what_cannot_be_met_is_named(server: Asking, parameters: dict[str, Any], words: str) -> None:
@@ -99,7 +100,7 @@ def test_what_cannot_be_met_is_named(server: Asking, parameters: dict[str, Any],
 
 @pytest.mark.parametrize("inputs", [None, 7, [], [7], {"a": "b"}, [["a"]]])
 def test_inputs_are_texts(server: Asking, inputs: Any) -> None:
-    assert refused(asked(server, inputs=inputs)) == "inputs must be a text or a list of texts"
+    assert refused(asked(server, inputs=inputs)) == message("hf_inputs")
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", "3", '{"inputs": "\\ud800"}'])
@@ -110,15 +111,15 @@ def test_a_body_is_a_json_object(server: Asking, body: str) -> None:
 def test_limits_hold(server: Asking) -> None:
     assert "51 texts" in refused(asked(server, inputs=["a"] * 51), 413)
     assert "5001 characters" in refused(asked(server, inputs="a" * 5_001), 413)
-    assert "parameters must be an object" in refused(
+    assert message("field_dict_type", name="parameters") in refused(
         server.client.post("/hf/translation", json={"inputs": "a", "parameters": "b"})
     )
     assert "stream" in refused(server.client.post("/hf/translation", json={"inputs": "a", "stream": True}))
 
 
 def test_models_are_known_by_name(server: Asking) -> None:
-    assert "no model named 'other'" in refused(asked(server, "/hf/models/other"), 404)
-    assert "model back translates from zh to en" in refused(
+    assert fragment("unknown_model", name="other") in refused(asked(server, "/hf/models/other"), 404)
+    assert fragment("hf_languages", model="back", source="zh", target="en") in refused(
         asked(server, "/hf/models/back", src_lang="en", tgt_lang="zh")
     )
 
@@ -139,7 +140,7 @@ def test_the_page_stays_at_the_root(server: Asking) -> None:
 
 def test_chat_is_refused_as_elsewhere(server: Asking) -> None:
     chat = {"model": "dummy", "messages": [{"role": "user", "content": ENGLISH}]}
-    assert "no model named 'other'" in refused(
+    assert fragment("unknown_model", name="other") in refused(
         server.client.post("/hf/models/other/v1/chat/completions", json=chat), 404
     )
     assert "messages" in refused(server.client.post("/hf/v1/chat/completions", json={}))

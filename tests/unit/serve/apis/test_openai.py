@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from both_ways import CHINESE, ENGLISH, KEY, asking, models
+from error_codes import message
 from small_server import Asking, random_model
 
 from attendo.serve.scheduling.registry import ModelSpec
@@ -239,7 +240,7 @@ def test_what_would_be_missed_is_refused_by_name(server: Asking, param: str, val
 def test_what_means_nothing_here_is_not_passed_over_in_silence(server: Asking, param: str, near: str) -> None:
     for path, asked in ((CHAT, {"messages": user(ENGLISH)}), (COMPLETE, {"prompt": ENGLISH})):
         error = refused(server.client.post(path, json={**asked, param: 1}), 400, param[:100], "unknown_parameter")
-        assert error["message"] == f"{param[:100]} means nothing to this server{near}: leave it out"
+        assert error["message"] == message("unknown_parameter", name=param[:100], suggestion=near)
 
 
 @pytest.mark.parametrize(

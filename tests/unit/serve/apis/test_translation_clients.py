@@ -6,6 +6,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from error_codes import message
 from polyglot import CHINESE, ENGLISH, said, served
 from real_server import on_a_port
 
@@ -133,7 +134,7 @@ class TestInferenceClient:
         assert refused.value.response.status_code == 401
 
     def test_it_hears_what_is_wrong(self, hub: Any, address: str) -> None:
-        with pytest.raises(hub.errors.BadRequestError, match="zz is not among the languages"):
+        with pytest.raises(hub.errors.BadRequestError, match=message("unknown_language", language="zz")):
             hub.InferenceClient(model=f"{address}/hf/translation").translation(ENGLISH, src_lang="en", tgt_lang="zz")
 
     def test_offline_it_asks_nobody(self, hub: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from error_codes import fragment, message
 from small_gate import PATHS, SmallGate
 
 from attendo.serve.http import errors
@@ -58,7 +59,7 @@ def message_of(shape: ApiName, content: dict[str, Any]) -> str:
 def test_a_refusal_has_the_shape_of_its_api(gate: SmallGate, shape: ApiName) -> None:
     answered = gate.post(shape, refuse="unknown_model")
     assert answered.status_code == 404
-    assert message_of(shape, answered.json()) == "there is no model named 'nobody': small"
+    assert message_of(shape, answered.json()) == message("unknown_model", name="nobody", known="small")
     if shape == "openai":
         error = answered.json()["error"]
         assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", "text", "model_not_found")
@@ -81,7 +82,7 @@ def test_who_is_busy_says_when_to_come_back(gate: SmallGate, shape: ApiName) -> 
 def test_what_does_not_fit_is_a_400_that_names_it(gate: SmallGate, shape: ApiName) -> None:
     answered = gate.client.post(PATHS[shape], json={"text": 5})
     assert answered.status_code == 400
-    assert message_of(shape, answered.json()) == "text must be a text"
+    assert message_of(shape, answered.json()) == message("field_string_type", name="text")
     if shape == "openai":
         assert answered.json()["error"]["param"] == "text"
 
@@ -90,7 +91,7 @@ def test_what_does_not_fit_is_a_400_that_names_it(gate: SmallGate, shape: ApiNam
 def test_trouble_of_ours_is_told_without_its_words(gate: SmallGate, shape: ApiName) -> None:
     answered = gate.post(shape, fail="secret words")
     assert answered.status_code == 500
-    assert message_of(shape, answered.json()).startswith("something went wrong in the server")
+    assert message_of(shape, answered.json()).startswith(fragment("failed"))
     assert "secret" not in answered.text
 
 
@@ -116,7 +117,10 @@ def test_a_method_that_is_not_taken_is_told_which_is(gate: SmallGate) -> None:
     answered = gate.client.get(PATHS["deepl"])
     assert answered.status_code == 405
     assert answered.headers["allow"] == "POST"
-    assert answered.json() == {"message": "/v2/translate does not take GET", "detail": "bad_method"}
+    assert answered.json() == {
+        "message": message("bad_method", path="/v2/translate", method="GET"),
+        "detail": "bad_method",
+    }
 
 
 def test_names_that_are_too_long_are_not_told_back(gate: SmallGate, monkeypatch: pytest.MonkeyPatch) -> None:

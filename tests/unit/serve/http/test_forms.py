@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from error_codes import message
 from polyglot import CHINESE, ENGLISH, asking
 from small_server import Asking
 
@@ -74,4 +75,4 @@ def refused(answered: Any, words: str = "its fields are not UTF-8") -> None:
     assert answered.status_code == 400, answered.text
     content = answered.json()
     told = content.get("error", content.get("message"))
-    assert told == f"the form cannot be read: {'it has ' if 'more' in words else ''}{words}"
+    assert told == message("bad_form", detail=f"{'it has ' if 'more' in words else ''}{words}")

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from error_codes import message
 from polyglot import ENGLISH, served
 from starlette.testclient import TestClient
 from tiny import PATIENCE
@@ -90,7 +91,7 @@ def ended(app: RequestGuard, caplog: pytest.LogCaptureFixture) -> str:
 
 def test_S10_a_thread_that_died_ends_the_process(app: RequestGuard, caplog: pytest.LogCaptureFixture) -> None:
     app.gateway.get_model("back").worker._died = True
-    assert ended(app, caplog).startswith("the thread that computes for the model back died")
+    assert ended(app, caplog).startswith(message("worker_thread_died", name="back"))
 
 
 def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,7 +108,7 @@ def test_S10_a_thread_that_hangs_ends_the_process(caplog: pytest.LogCaptureFixtu
         return told
 
     told = asyncio.run(main())
-    assert told.startswith("the thread that computes for the model forth has done nothing for 0.05 s")
+    assert told.startswith(message("worker_thread_hung", name="forth", seconds=0.05))
 
 
 def test_a_server_where_all_goes_well_is_left_alone(app: RequestGuard) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 from batcher_users import LONG, until
-from error_codes import has_code
+from error_codes import fragment, has_code
 from polyglot import ENGLISH, models, served
 from small_server import random_model
 from tiny import PATIENCE
@@ -143,7 +143,7 @@ def test_what_takes_time_or_room_has_an_end(name: str, most: int) -> None:
     here = office()
     here.check_options(**{name: most})
     here.check_options(**{name: None})
-    assert f"{name} is {most + 1}, and {most} is the most" in refused(
+    assert fragment("above_limit", name=name, value=most + 1, most=most) in refused(
         "above_limit", here.check_options, **{name: most + 1}
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from both_ways import ENGLISH, asking, models
+from error_codes import fragment
 from full_disk import room_for
 from small_server import Asking
 
@@ -189,7 +190,7 @@ def test_a_translation_that_finds_no_room_is_an_error(tmp_path: Path, monkeypatc
         with room_for(1_000):
             document = await added(documents, ENGLISH.encode())
         assert document.status == "error"
-        assert "cannot be kept" in str(document.error)
+        assert fragment("no_room") in str(document.error)
         assert files(tmp_path) == []
 
     keeping(tmp_path, work)

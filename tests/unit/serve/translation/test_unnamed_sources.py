@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+from error_codes import fragment, message
 from polyglot import CHINESE, ENGLISH, asking, models, said
 from small_server import Asking
 from tiny import PATIENCE
@@ -57,17 +58,19 @@ def test_a_mixed_text_is_taken_for_what_can_be_translated() -> None:
 
 
 def test_what_no_model_reads_is_refused() -> None:
-    assert refusal(RUSSIAN, "zh", "en-zh").startswith("the text is in none of the languages that are served (en, zh)")
-    assert refusal(ENGLISH, "de", "en-zh") == "de is not among the languages that are served"
-    assert refusal(RUSSIAN, "zh", "en-zh", "ru-en") == "no model translates from ru to zh"
-    assert refusal(f"{RUSSIAN} {RUSSIAN} {CHINESE}", "ja", "en-ja", "ru-en") == "no model translates from ru to ja"
+    assert refusal(RUSSIAN, "zh", "en-zh").startswith(fragment("no_language", languages="en, zh"))
+    assert refusal(ENGLISH, "de", "en-zh") == message("unknown_language", language="de")
+    assert refusal(RUSSIAN, "zh", "en-zh", "ru-en") == message("no_such_pair", source="ru", target="zh")
+    assert refusal(f"{RUSSIAN} {RUSSIAN} {CHINESE}", "ja", "en-ja", "ru-en") == message(
+        "no_such_pair", source="ru", target="ja"
+    )
 
 
 def test_languages_that_share_their_letters_are_told_apart() -> None:
     pytest.importorskip("py3langid")
     assert found(GERMAN, "de", "en-de")[0] == "de"
     assert found("ok", "de", "en-de")[0] == "en"  # too short to be sure
-    assert refusal(GERMAN, "zh", "en-zh", "de-fr") == "no model translates from de to zh"
+    assert refusal(GERMAN, "zh", "en-zh", "de-fr") == message("no_such_pair", source="de", target="zh")
 
 
 def test_without_the_package_one_source_needs_no_telling_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +118,7 @@ def test_deepl_gives_back_what_is_in_the_language_already(server: Asking) -> Non
 def test_hugging_face_is_told_that_there_is_nothing_to_translate(server: Asking) -> None:
     asked = {"inputs": CHINESE, "parameters": {"tgt_lang": "zh"}}
     answered = server.client.post("/hf/translation", json=asked)
-    assert (answered.status_code, answered.json()["error"]) == (400, "no model translates from zh to zh")
+    assert (answered.status_code, answered.json()["error"]) == (400, message("no_such_pair", source="zh", target="zh"))
 
 
 @pytest.mark.parametrize(("path", "asked"), [
@@ -126,7 +129,7 @@ def test_hugging_face_is_told_that_there_is_nothing_to_translate(server: Asking)
 def test_nothing_is_invented(server: Asking, path: str, asked: dict[str, Any]) -> None:
     answered = server.client.post(path, json=asked)
     assert answered.status_code == 400
-    assert "none of the languages that are served" in answered.text
+    assert fragment("no_language") in answered.text
 
 
 def test_texts_of_two_languages_go_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
