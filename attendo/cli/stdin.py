@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TextIO
 
-from attendo.errors import DataError, ModelError, UsageError
+from attendo.errors import DataError, MessagePart, ModelError, UsageError
 
 FIRST_LINES = 16  # lines in the first block; small, so that the first results appear soon
 LINES_AT_ONCE = 2048  # lines read, sorted by length and decoded together; a terminal gets one line at a time
@@ -71,16 +71,15 @@ def to_single_line(text: str) -> str:
 def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequence[int] | None = None) -> Iterator[None]:
     """Name the file and line of a bad text in errors: text n is line `lines_before` + n, or `line_indices[n]`."""
     from attendo.text_model import NotANumberError, TooLongError
-    from attendo.text_model.options import message_without_position
 
     try:
         yield
     except (TooLongError, NotANumberError) as error:
         line = lines_before + (error.number if line_indices is None else line_indices[error.number]) + 1
-        what = message_without_position(error)
+        values = {**error.values, "text": MessagePart("line_of_file", path=file, line=line)}
         if isinstance(error, NotANumberError):
-            raise ModelError("line_log_probability_nan", path=file, line=line, problem=what) from None
-        raise DataError("input_line_too_long", path=file, line=line, problem=what.partition(":")[0]) from None
+            raise ModelError(error.code, **values) from None
+        raise DataError("input_line_too_long", **values) from None
 
 
 class LineCounter:

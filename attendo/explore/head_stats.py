@@ -360,7 +360,7 @@ def _encode_pairs(model: TextModel, sentences: Sequence[Sentence]) -> list[Encod
         EncodedPair.encode(each.source, answer, model.generation, model.source_tokenizer, model.target_tokenizer)
         for each, answer in zip(sentences, said, strict=True)
     ]
-    longest = model.runtime.max_sequence_length
+    longest = model.backend.max_sequence_length
     for each, pair in zip(sentences, pairs, strict=True):
         tokens = max(len(pair.source), len(pair.target)) - 1
         if longest is not None and tokens > longest:
@@ -374,15 +374,16 @@ def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -
     try:
         answers = iter(model.generate([each.source for each in open_ones], **GREEDY_OPTIONS))
     except TooLongError as error:
-        reason = str(error).partition(" has ")[2] or str(error)
-        raise DataError("sentence_unreadable_by_model", place=open_ones[error.number].location, reason=reason) from None
+        place = open_ones[error.number].location
+        tokens, limit = error.values["tokens"], error.values["limit"]
+        raise DataError("sentence_unreadable_by_model", place=place, tokens=tokens, limit=limit) from None
     return [next(answers).best if each.target is None else each.target for each in sentences]
 
 
 def check_text_length(model: TextModel, text: str) -> None:
     """Raise a `UsageError` if the text exceeds the model's maximum length. Inspection does not split text."""
     tokens = len(model.source_tokenizer.encode(text))
-    most = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
+    most = min(model.generation.max_source, model.backend.max_sequence_length or model.generation.max_source)
     if tokens > most:
         raise UsageError("text_exceeds_model_length", tokens=tokens, limit=most)
 

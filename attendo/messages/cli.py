@@ -3,7 +3,7 @@
 from attendo.messages.message import Message
 
 MESSAGES: dict[str, Message] = {
-    "line_without_answer": Message("line {line}{problem}", "第 {line} 行{problem}"),
+    "input_line": Message("line {line}", "第 {line} 行"),
     "run_not_found": Message(
         "{folder} holds no run: name a folder that attendo train wrote",
         "{folder} 里没有训练运行：请给出 attendo train 写出的运行文件夹",
@@ -146,13 +146,12 @@ MESSAGES: dict[str, Message] = {
         "标准输入已关闭，而文本行要从中读取：attendo generate MODEL < FILE",
     ),
     "input_line_too_long": Message(
-        "{path} line {line}{problem}: shorten the line, or take it out",
-        "{path} 第 {line} 行{problem}：请缩短这一行，或去掉它",
+        "{text} has {tokens} tokens; the model reads at most {limit}: shorten the line, or take it out",
+        "{text}有 {tokens} 个词元，模型最多读 {limit} 个：请缩短这一行，或去掉它",
     ),
     "output_file_not_writable": Message(
         "{path} cannot be written: {reason}; name another file", "无法写入 {path}：{reason}；请换一个文件"
     ),
-    "line_log_probability_nan": Message("{path} line {line}{problem}", "{path} 第 {line} 行{problem}"),
     "stdin_line_not_utf8": Message(
         "standard input line {line} is not UTF-8: convert the text, or take --errors replace",
         "标准输入第 {line} 行不是 UTF-8：请转换文本编码，或使用 --errors replace",

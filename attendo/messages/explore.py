@@ -77,7 +77,9 @@ MESSAGES: dict[str, Message] = {
         {"place": {"a sentence": "某个句子"}},
     ),
     "sentence_unreadable_by_model": Message(
-        "{place} has {reason}", "{place}有 {reason}", {"place": {"a sentence": "某个句子"}}
+        "{place} has {tokens} tokens; the model reads at most {limit}: shorten it",
+        "{place}有 {tokens} 个词元，模型最多读 {limit} 个：请缩短",
+        {"place": {"a sentence": "某个句子"}},
     ),
     "token_word_length_mismatch": Message(
         "{place}: the model's tokens have {token_characters} characters and the words of the line {word_characters}, so that links between words cannot be used: give links between its tokens (--links tokens)",

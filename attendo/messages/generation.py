@@ -10,14 +10,16 @@ MESSAGES: dict[str, Message] = {
         "patience must be more than 0, not {patience}", "patience 为 {patience}，应大于 0"
     ),
     "beam_not_divisible_by_groups": Message(
-        "groups must divide the beam evenly: {groups} and {beam}", "束宽必须能被组数整除：组数 {groups}，束宽 {beam}"
+        "beam_groups must divide the beam evenly: {groups} and {beam}",
+        "束宽必须能被组数整除：组数 {groups}，束宽 {beam}",
     ),
     "beam_patience_too_large": Message(
         "beam times patience must be at most {limit:,}, which are kept: {beam} and {patience}",
         "束宽 {beam} 乘以 patience {patience} 不得超过 {limit:,}",
     ),
     "sample_groups_conflict": Message(
-        "sample and groups exclude each other: a diverse beam draws nothing", "采样不能分组：请去掉 sample 或 groups"
+        "sample and beam_groups exclude each other: diverse beam search does not sample",
+        "采样不能分组：请去掉 sample 或 beam_groups",
     ),
     "coverage_penalty_without_source": Message(
         "a decoder-only network has no source to cover: coverage_penalty must be 0",
@@ -65,7 +67,7 @@ MESSAGES: dict[str, Message] = {
         "权重为 {weight}，应为大于 0 的有限数：请去掉不参与的成员",
     ),
     "unknown_like_system": Message(
-        "like: {name!r} is none of {known}{suggestion}", "like：未知的系统 {name!r}，可用：{known}{suggestion}"
+        "preset: {name!r} is none of {known}{suggestion}", "preset：未知的系统 {name!r}，可用：{known}{suggestion}"
     ),
     "coverage_penalty_negative": Message(
         "coverage_penalty must be 0 or more, not {coverage_penalty}",
@@ -95,8 +97,8 @@ MESSAGES: dict[str, Message] = {
         "a utility must be a finite number for each pair of candidates", "utility 必须为每一对候选返回有限的数"
     ),
     "ngram_size_below_one": Message(
-        "no_repeat_ngram counts tokens: it must be 1 or more, not {size}",
-        "no_repeat_ngram 为 {size}，应至少为 1 个词元",
+        "no_repeat_ngram_size counts tokens: it must be 1 or more, not {size}",
+        "no_repeat_ngram_size 为 {size}，应至少为 1 个词元",
     ),
     "repetition_penalty_not_positive": Message(
         "repetition_penalty must be more than 0 (1 changes nothing), not {penalty}",
@@ -124,8 +126,8 @@ MESSAGES: dict[str, Message] = {
         "{option} must be more than 0 and at most 1, not {value}", "{option} 为 {value}，应大于 0 且不超过 1"
     ),
     "ban_cannot_be_met": Message(
-        "ban {phrases} cannot be kept: nothing else was found to say",
-        "无法避开 {phrases}：没有找到别的说法；请减少 ban 里的短语",
+        "banned_phrases {phrases}: every output that was found contains one of them",
+        "无法避开 {phrases}：没有找到别的说法；请减少 banned_phrases 里的短语",
     ),
     "request_number_collision": Message(
         "two different texts have the same number: give them one after the other",
@@ -144,15 +146,15 @@ MESSAGES: dict[str, Message] = {
         "只有解码器的模型不读源文，不能用 {option}：请去掉",
     ),
     "prompt_exceeds_model_limit": Message(
-        "text {position} of {total} has {tokens} tokens; the model reads at most {limit}: shorten it at its beginning",
-        "第 {position} 段文本（共 {total} 段）有 {tokens} 个词元，模型最多读 {limit} 个：请缩短开头",
+        "{text} has {tokens} tokens; the model reads at most {limit}: shorten it at its beginning",
+        "{text}有 {tokens} 个词元，模型最多读 {limit} 个：请缩短开头",
     ),
     "prompt_longer_than_max_length": Message(
-        "text {position} of {total} has {tokens} tokens, more than max_length {limit}, which counts them too: raise it",
-        "第 {position} 段文本（共 {total} 段）有 {tokens} 个词元，超过了最大长度 {limit}，而它们也计算在内：请增大 max_length",
+        "{text} has {tokens} tokens, more than max_length {limit}, which counts them too: raise it",
+        "{text}有 {tokens} 个词元，超过了最大长度 {limit}，而它们也计算在内：请增大 max_length",
     ),
     "prompt_contains_banned_phrase": Message(
-        "the text {text!r} and ban {banned!r} exclude each other: it begins the answer",
+        "the text {text!r} contains the banned phrase {banned!r}, and the output begins with it",
         "{text!r} 里有禁用的 {banned!r}：请去掉其中之一",
     ),
     "prefix_longer_than_max_length": Message(
@@ -163,9 +165,10 @@ MESSAGES: dict[str, Message] = {
         "a stream is one text: n_best and alignments are for generate",
         "流式回答只有一段文本：n_best 和 alignments 请不用流式",
     ),
+    "text_position": Message("text {position} of {total}", "第 {position} 段文本（共 {total} 段）"),
     "text_log_probability_nan": Message(
-        "text {position} of {total} has a log-probability that is not a number (precision {precision}): take bf16 or fp32 (--precision); where that does not help, the weights of the model are not sound",
-        "第 {position} 段文本（共 {total} 段）的对数概率不是数（精度 {precision}）：请改用 bf16 或 fp32；若仍如此，则模型权重有误",
+        "{text} has a log-probability that is not a number (precision {precision}): take bf16 or fp32 (--precision); where that does not help, the weights of the model are not sound",
+        "{text}的对数概率不是数（精度 {precision}）：请改用 bf16 或 fp32；若仍如此，则模型权重有误",
     ),
     "constraints_engine_conflict": Message(
         "constraints and the engine {engine} exclude each other: use cached, or auto",
@@ -182,8 +185,8 @@ MESSAGES: dict[str, Message] = {
         {"feature": {"an ensemble": "集成模型", "scaled heads": "缩放的注意力头"}},
     ),
     "text_exceeds_model_limit": Message(
-        "text {position} of {total} has {tokens} tokens; the model reads at most {limit}: split it (split=True, --split)",
-        "第 {position} 段文本（共 {total} 段）有 {tokens} 个词元，模型最多读 {limit} 个：请拆分（split）",
+        "{text} has {tokens} tokens; the model reads at most {limit}: split it (split=True, --split)",
+        "{text}有 {tokens} 个词元，模型最多读 {limit} 个：请拆分（split）",
     ),
     "min_length_exceeds_model_limit": Message(
         "min_length {min_length} is more than the model can say: {limit} tokens",
@@ -194,8 +197,8 @@ MESSAGES: dict[str, Message] = {
         "多句的 prefix 不能与 split 同时使用：请去掉 split，或逐句提交",
     ),
     "sentence_exceeds_model_limit": Message(
-        "text {position} of {total}: the sentence {sentence} alone has {tokens} tokens; the model reads at most {limit}: end sentences with . ! or ?, or shorten it",
-        "第 {position} 段文本（共 {total} 段）：仅句子 {sentence} 就有 {tokens} 个词元，模型最多读 {limit} 个：请用句号等断句，或缩短它",
+        "{text}: the sentence {sentence} alone has {tokens} tokens; the model reads at most {limit}: end sentences with . ! or ?, or shorten it",
+        "{text}：仅句子 {sentence} 就有 {tokens} 个词元，模型最多读 {limit} 个：请用句号等断句，或缩短它",
     ),
     "alignment_head_out_of_range": Message(
         "scores.json: {name} {value} is no head of a decoder with {layers} layers of {heads} heads, counted from 0: attendo heads MODEL FILE --store writes one that is",
@@ -222,12 +225,12 @@ MESSAGES: dict[str, Message] = {
         "集成模型需要模型文件夹，而其中一个是导出到 {runtime} 的：请用导出前的模型文件夹",
     ),
     "alternatives_request_invalid": Message(
-        "alternatives are one or more ways to answer a text that is not empty, without a ban",
-        "alternatives 需要非空的文本和至少为 1 的 count，且不能用 ban",
+        "alternatives need a text that is not empty and a count of 1 or more, without banned_phrases",
+        "alternatives 需要非空的文本和至少为 1 的 count，且不能用 banned_phrases",
     ),
     "search_tree_option_conflict": Message(
-        "a tree is of one search: split and ban take several",
-        "搜索树只显示一次搜索，而 split 和 ban 需要多次：请去掉它们",
+        "a search tree shows one search: split and banned_phrases need several",
+        "搜索树只显示一次搜索，而 split 和 banned_phrases 需要多次：请去掉它们",
     ),
     "ensemble_operation_unsupported": Message(
         "an ensemble of {count} models cannot be {operation}",
@@ -292,9 +295,9 @@ MESSAGES: dict[str, Message] = {
                 ", ": "、",
                 "a search tree": "搜索树",
                 "a repetition_penalty with renormalise off": "renormalise 关闭时的 repetition_penalty",
-                "renormalise with an at_limit other than free": "at_limit 不为 free 时的 renormalise",
+                "renormalise with an at_limit other than any": "at_limit 不为 any 时的 renormalise",
                 "sample (what it draws does not follow from a seed)": "sample（它的采样不由 seed 决定）",
-                "an at_limit other than free": "不为 free 的 at_limit",
+                "an at_limit other than any": "不为 any 的 at_limit",
                 "renormalise off": "关闭 renormalise",
                 "counts_eos off": "关闭 counts_eos",
             }
@@ -317,8 +320,8 @@ MESSAGES: dict[str, Message] = {
         "score 需要每段源文对应一段译文：现有 {sources} 段源文，{targets} 段译文",
     ),
     "source_exceeds_model_limit": Message(
-        "text {position} of {total} has {tokens} tokens; the model reads at most {limit}: shorten it",
-        "第 {position} 段文本（共 {total} 段）有 {tokens} 个词元，模型最多读 {limit} 个：请缩短",
+        "{text} has {tokens} tokens; the model reads at most {limit}: shorten it",
+        "{text}有 {tokens} 个词元，模型最多读 {limit} 个：请缩短",
     ),
     "compile_engine_conflict": Message(
         "compile is for the engine fast, not for {engine}: set engine fast, or leave it out",
@@ -334,7 +337,7 @@ MESSAGES: dict[str, Message] = {
         "constraints 不能与采样同时使用：只有束搜索能找到含有它们的回答",
     ),
     "constraints_groups_conflict": Message(
-        "constraints and groups ({groups}) exclude each other: take a plain beam",
+        "constraints and beam_groups ({groups}) exclude each other: use a plain beam",
         "constraints 不能与分组（{groups} 组）同时使用：请用普通的束搜索",
     ),
     "texts_not_list": Message(
@@ -363,15 +366,15 @@ MESSAGES: dict[str, Message] = {
         "normalise 为 none 时长度惩罚 {length_penalty} 不起作用：请改用 average、gnmt 或 reward，或去掉它",
     ),
     "diversity_without_groups": Message(
-        "diversity is for a beam in groups: set groups to 2 or more, or leave it out",
-        "diversity 只用于分组的束搜索：请把 groups 设为 2 以上，或去掉它",
+        "diversity_penalty is for diverse beam search: set beam_groups to 2 or more, or leave it out",
+        "diversity_penalty 只用于分组的束搜索：请把 beam_groups 设为 2 以上，或去掉它",
     ),
     "patience_stop_conflict": Message(
         "patience and the stop rule {stop} exclude each other: it is for the rule first",
         "patience 只用于停止规则 first，不能用于 {stop}",
     ),
     "groups_patience_conflict": Message(
-        "groups ({groups}) and patience ({patience}) exclude each other",
+        "beam_groups ({groups}) and patience ({patience}) exclude each other",
         "分成 {groups} 组的束搜索不能用 patience {patience}：请去掉一个",
     ),
     "min_length_factor_conflict": Message(
@@ -383,8 +386,8 @@ MESSAGES: dict[str, Message] = {
         "min_length_extra {min_length_extra} 大于最大长度 {max_length}",
     ),
     "at_limit_free_conflict": Message(
-        "{option} and at_limit free exclude each other: take cut or end",
-        "{option} 不能与 at_limit free 同时使用：请改用 cut 或 end",
+        "{option} and at_limit any exclude each other: use truncate or force_eos",
+        "{option} 不能与 at_limit any 同时使用：请改用 truncate 或 force_eos",
     ),
     "stop_rule_conflict": Message(
         "{option} and the stop rule {stop} exclude each other: take first or settled",
@@ -424,14 +427,15 @@ MESSAGES: dict[str, Message] = {
         "{option} must be at most {limit:,}, not {value}", "{option} 为 {value}，不能大于 {limit:,}"
     ),
     "prefix_contains_banned_phrase": Message(
-        "prefix {prefix!r} and ban {banned!r} exclude each other", "{prefix!r} 里有禁用的 {banned!r}：请去掉其中之一"
+        "the prefix {prefix!r} contains the banned phrase {banned!r}",
+        "{prefix!r} 里有禁用的 {banned!r}：请去掉其中之一",
     ),
     "length_option_conflict": Message(
         "{side}_length and {option} exclude each other: {length} is for sources of any length",
         "{side}_length 不能与 {option} 同时使用：{length} 适用于任何长度的源文；请去掉其中之一",
     ),
     "constraint_contains_banned_phrase": Message(
-        "constraint {phrase!r} and ban {banned!r} exclude each other",
+        "the constraint {phrase!r} contains the banned phrase {banned!r}",
         "{phrase!r} 里有禁用的 {banned!r}：请去掉其中之一",
     ),
     "invalid_batch_size": Message(
@@ -471,7 +475,7 @@ MESSAGES: dict[str, Message] = {
                 "give its settings one by one": "请逐个给出其中的设置",
                 "take TextModel.stream": "请用 TextModel.stream",
                 "no such end is known here: cut the text that comes back": "不支持停止字符串：请自行截断返回的文本",
-                "take ban=[...], which are texts": "请用 ban=[...]，其中为文本",
+                "use banned_phrases=[...], which are texts": "请用 banned_phrases=[...]，其中为文本",
                 "take constraints=[...], which are texts": "请用 constraints=[...]，其中为文本",
                 "take target_prefix=[...], which are symbols": "请用 target_prefix=[...]，其中为符号",
                 "nothing is cut in silence: shorten the text": "不会悄悄截断文本：请缩短文本",

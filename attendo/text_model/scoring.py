@@ -45,12 +45,7 @@ def encode_pairs(
             one, _ = truncate(first, config, len(before))
             if (tokens := len(before) + len(one)) > config.max_source:
                 raise TooLongError(
-                    "source_exceeds_model_limit",
-                    number,
-                    position=number + 1,
-                    total=len(sources),
-                    tokens=tokens,
-                    limit=config.max_source,
+                    "source_exceeds_model_limit", number, len(sources), tokens=tokens, limit=config.max_source
                 )
             pairs.append(Example((*before, *one), (*begin, *other)))
         return pairs
@@ -64,9 +59,7 @@ def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[Sco
     """Raise if any log-probability is NaN, else return the targets."""
     for number, each in enumerate(scored_targets):
         if has_nan(each.log_probabilities):
-            raise NotANumberError(
-                "text_log_probability_nan", precision, number, position=number + 1, total=len(scored_targets)
-            )
+            raise NotANumberError("text_log_probability_nan", precision, number, len(scored_targets))
     return scored_targets
 
 

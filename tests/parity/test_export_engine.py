@@ -185,7 +185,7 @@ def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: P
 def answered(model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]) -> Sequence[tuple[Hypothesis, ...]]:
     wishes, config = split_options(model.generation, options)
     maker = SourceEncoder(
-        wishes, config, model.source_tokenizer, model.target_tokenizer, model.runtime.max_sequence_length
+        wishes, config, model.source_tokenizer, model.target_tokenizer, model.backend.max_sequence_length
     )
     lines = [line for each in maker.encode(TEXTS) for line in each]
     return Generation(wishes, config, model.target_tokenizer).generate(lines, engine)

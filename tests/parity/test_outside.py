@@ -224,8 +224,8 @@ def test_what_cannot_be_honoured_is_refused_with_who_can(
 
 def test_it_has_no_network_to_be_looked_into(model: TextModel, onnx: TextModel, ctranslate2: TextModel) -> None:
     for exported in (onnx, ctranslate2):
-        assert isinstance(exported.runtime, Backend)
-        name = exported.runtime.name
+        assert isinstance(exported.backend, Backend)
+        name = exported.backend.name
         for ask in (lambda each: each.network, lambda each: each.save("x"), lambda each: each.trace("w01")):
             with pytest.raises(UsageError, check=has_code("exported_folder_without_network", runtime=name)):
                 ask(exported)
@@ -250,10 +250,10 @@ def test_settings_for_the_machine_of_the_model_stay_with_it(model: TextModel, ou
 
 def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., Path], tmp_path: Path) -> None:
     model.save(tmp_path / "model")
-    assert package.load(tmp_path / "model").runtime.name == "torch"
+    assert package.load(tmp_path / "model").backend.name == "torch"
     folders = {to: out(model, to) for to in ("onnx", "ctranslate2")}
     for to, folder in folders.items():
-        assert package.load(folder).runtime.name == to
+        assert package.load(folder).backend.name == to
         with pytest.raises(UsageError, check=has_code("unknown_device", name="gpu")):
             load(folder, "gpu")
     with pytest.raises(UsageError, check=has_code("ctranslate2_gpu_missing", device="cuda:77")):

@@ -109,17 +109,17 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
 def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
     """Return the settings with CTranslate2's search semantics. The caller then applies `options` on top.
 
-    Beam search follows `like="ctranslate2"`. Greedy search is attendo's, but never forces eos at the limit.
+    Beam search follows `preset="ctranslate2"`. Greedy search is attendo's, but never forces eos at the limit.
     """
     asked = config.override(**{name: options[name] for name in options if name in GenerationConfig.model_fields})
-    if asked.sample or asked.groups > 1 or options.get("constraints"):
+    if asked.sample or asked.beam_groups > 1 or options.get("constraints"):
         return config  # unsupported: rejected later
     if asked.beam == 1 and asked.repetition_penalty == 1:
-        forced = asked.at_limit == "end" or asked.renormalise
-        return config.override(at_limit="free") if forced else config
+        forced = asked.at_limit == "force_eos" or asked.renormalise
+        return config.override(at_limit="any") if forced else config
     penalised = asked.normalise == "average" and asked.length_penalty != 0
     return config.override(
-        stop="first" if penalised else "leader", at_limit="free", renormalise=True, repetition_of="logits"
+        stop="first" if penalised else "leader", at_limit="any", renormalise=True, repetition_of="logits"
     )
 
 
@@ -138,11 +138,11 @@ def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Itera
             if _has(rules, RepetitionPenalty) and not _has(rules, Renormalise):
                 yield "a repetition_penalty with renormalise off"
             if _has(rules, Renormalise) and not strategy.free_end:
-                yield "renormalise with an at_limit other than free"
+                yield "renormalise with an at_limit other than any"
         case Sampling():
             yield "sample (what it draws does not follow from a seed)"
         case DiverseBeam():
-            yield "groups"
+            yield "beam_groups"
         case ConstrainedBeam():
             yield "constraints"
         case _:
@@ -155,7 +155,7 @@ def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
     stop = "first" if has_penalty else "leader"
     fits = {
         f"stop {beam.stop} (it has {stop} here)": beam.stop == stop,
-        "an at_limit other than free": beam.free_end,
+        "an at_limit other than any": beam.free_end,
         "renormalise off": _has(rules, Renormalise),
         f"normalise {ranking.normalise}": ranking.normalise in ("average", "none"),
         f"word_penalty {ranking.word_penalty}": ranking.word_penalty == 0,
@@ -173,7 +173,7 @@ def _unsupported_in_rules(rules: Sequence[Rule]) -> Iterator[str]:
         if isinstance(rule, RepetitionPenalty) and not rule.applies_to_logits:
             yield "repetition_of log_probabilities"
         elif isinstance(rule, ForceEosAtLimit):
-            yield "at_limit end"
+            yield "at_limit force_eos"
         elif not isinstance(rule, _KNOWN_RULES):
             yield f"the rule {type(rule).__name__}"
 

@@ -14,6 +14,7 @@ from attendo.serve.settings import ServeSettings
 from attendo.text_model import Result
 
 # Options that only the server may set: in a request they could slow down all other requests.
+_MAX_LENGTH_FACTOR = 10  # output tokens per source token
 _SERVER_OPTIONS = ("engine", "compile", "precision", "batch_tokens")
 
 
@@ -96,7 +97,7 @@ class ModelGateway:
             value = options.get(name)
             if isinstance(value, int | float) and value > most:
                 raise ApiError("above_limit", name=name, value=value, most=most)
-        for name in ("constraints", "ban"):
+        for name in ("constraints", "banned_phrases"):
             phrases = _flatten(options.get(name) or ())
             if len(phrases) > self.settings.max_phrases:
                 raise ApiError("above_limit", name=name, value=len(phrases), most=self.settings.max_phrases)
@@ -154,11 +155,15 @@ class ModelGateway:
         beam, tokens = self.settings.max_beam, self.settings.max_output_tokens
         return {
             "beam": beam,
-            "groups": beam,
+            "beam_groups": beam,
             "n_best": beam,
             "mbr_candidates": self.settings.max_mbr_candidates,
             "max_length": tokens,
             "min_length": tokens,
+            "max_length_extra": tokens,
+            "min_length_extra": tokens,
+            "max_length_factor": _MAX_LENGTH_FACTOR,
+            "min_length_factor": _MAX_LENGTH_FACTOR,
         }
 
     def _check_text_lengths(self, texts: Sequence[Any]) -> None:
