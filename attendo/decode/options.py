@@ -41,8 +41,8 @@ class OptionInfo:
 
     description: str
     section: str
-    ge: float | None = None  # minimum
-    le: float | None = None  # maximum
+    ge: int | float | None = None  # minimum
+    le: int | float | None = None  # maximum
     max_items: int | None = None  # of a list
     flag: str | None = None  # on the command line, if it differs from the name
 

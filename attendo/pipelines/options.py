@@ -180,9 +180,9 @@ def merge_options(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[
 
 
 def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:
-    """Add to the error which transformers option corresponds to each attendo option that it names."""
+    """Add to the error the attendo name of each transformers option that was given."""
     names = {**HF_OPTION_NAMES, **NEW_TOKEN_OPTIONS}
-    same = [f"{name} is {names[name]} here" for name in given if name in names and names[name] in str(error)]
+    same = [f"{name} is {names[name]} here" for name in given if name in names]
     return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
 
 

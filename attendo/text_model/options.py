@@ -79,11 +79,12 @@ def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tup
         if name not in GenerationConfig.model_fields:
             known = [*names, *GenerationConfig.model_fields]
             raise UsageError("unknown_generation_option", option=name, suggestion=suggest_name(name, known))
-    call = GenerateOptions(**{name: value for name, value in given.items() if name in names})
-    config = defaults.override(**settings) if call.preset is None else preset(call.preset, settings, defaults)
+    system = given.get("preset")
+    config = defaults.override(**settings) if system is None else preset(system, settings, defaults)
     config = _check_config(config, settings)
+    call = GenerateOptions(**{name: value for name, value in given.items() if name in names})
     if call.distinct is None:
-        call = replace(call, distinct=call.preset is None and not config.sample)
+        call = replace(call, distinct=system is None and not config.sample)
     _check_n_best(call, config)
     _check_lengths(call, settings)
     if call.constraints and config.sample:

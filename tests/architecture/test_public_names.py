@@ -15,7 +15,7 @@ GENERATE = [
         "--alignments-of",
         "--allow-unk",
         "--at-limit",
-        "--ban",
+        "--banned-phrase",
         "--batch-tokens",
         "--beam",
         "--compile",
@@ -26,17 +26,17 @@ GENERATE = [
         "--coverage-penalty",
         "--device",
         "--distinct",
-        "--diversity",
+        "--diversity-penalty",
         "--engine",
         "--ensemble",
         "--errors",
-        "--groups",
+        "--beam-groups",
         "--help",
     ),
     *(
         "--json",
         "--length-penalty",
-        "--like",
+        "--preset",
         "--long-source",
         "--max-length",
         "--max-length-extra",
@@ -46,7 +46,7 @@ GENERATE = [
     ),
     *("--mbr-candidates", "--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best"),
     *(
-        "--no-repeat-ngram",
+        "--no-repeat-ngram-size",
         "--normalise",
         "--output",
         "--patience",
@@ -68,7 +68,7 @@ GENERATE = [
         "--top-k",
         "--top-p",
     ),
-    *("--typical", "--word-penalty", "-o", "MODEL", "[TEXT]..."),
+    *("--typical-p", "--word-penalty", "-o", "MODEL", "[TEXT]..."),
 ]
 
 OPTIONS = {
@@ -85,7 +85,7 @@ OPTIONS = {
         *("--test-source", "--test-target", "RUN.toml"),
     ],
     "evaluate": [
-        *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric"),
+        *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--preset", "--metric"),
         *("--output", "--reference", "--source", "--threads", "MODEL"),
     ],
     "export": [

@@ -32,17 +32,17 @@ OF_OURS: list[dict[str, Any]] = [
     {"beam": 4, "n_best": 3},
     {"sample": True, "seed": 7, "top_k": 9, "n_best": 2},
     {"beam": 4, "constraints": ["w07"]},
-    {"beam": 4, "groups": 2, "prefix": "w03"},
-    {"beam": 3, "ban": ["w10", "w20 w30"], "no_repeat_ngram": 2, "min_length": 3},
+    {"beam": 4, "beam_groups": 2, "prefix": "w03"},
+    {"beam": 3, "banned_phrases": ["w10", "w20 w30"], "no_repeat_ngram_size": 2, "min_length": 3},
     {"mbr": "chrf", "mbr_candidates": 6},
-    {"like": "marian", "beam": 3},
-    {"engine": "onnx", "at_limit": "end", "max_length": 4},
+    {"preset": "marian", "beam": 3},
+    {"engine": "onnx", "at_limit": "force_eos", "max_length": 4},
 ]
 OF_CTRANSLATE2: list[dict[str, Any]] = [
     {},
     {"engine": "ctranslate2", "prefix": "w03", "max_length": 6},
-    {"at_limit": "cut", "max_length": 3},
-    {"ban": ["w10", "w20 w30"], "no_repeat_ngram": 2, "min_length": 3},
+    {"at_limit": "truncate", "max_length": 3},
+    {"banned_phrases": ["w10", "w20 w30"], "no_repeat_ngram_size": 2, "min_length": 3},
 ]
 BEAMS: list[dict[str, Any]] = [{"n_best": 3}, {"length_penalty": 0.0}, {"patience": 1.5}, {"repetition_penalty": 1.3}]
 
@@ -102,10 +102,10 @@ def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
     model: TextModel, ctranslate2: TextModel, options: dict[str, Any]
 ) -> None:
     lengths = {"max_length_factor": 2.0, "max_length_extra": 20, "min_length_extra": 0}
-    ours = model.generate(TEXTS, like="ctranslate2", beam=4, **lengths, **options)
+    ours = model.generate(TEXTS, preset="ctranslate2", beam=4, **lengths, **options)
     assert_same(ctranslate2.generate(TEXTS, beam=4, **options), ours)
-    theirs = ctranslate2.generate(TEXTS, like="ctranslate2", beam=4, max_length=9)
-    assert_same(theirs, model.generate(TEXTS, like="ctranslate2", beam=4, max_length=9))
+    theirs = ctranslate2.generate(TEXTS, preset="ctranslate2", beam=4, max_length=9)
+    assert_same(theirs, model.generate(TEXTS, preset="ctranslate2", beam=4, max_length=9))
 
 
 @pytest.mark.short(1)
@@ -201,14 +201,14 @@ def test_alternatives_and_trees_come_from_our_own_search(
             {"sample": True},
             has_code("engine_option_unsupported"),
         ),
-        ("ctranslate2", {"beam": 4, "groups": 2}, has_code("engine_option_unsupported")),
+        ("ctranslate2", {"beam": 4, "beam_groups": 2}, has_code("engine_option_unsupported")),
         (
             "ctranslate2",
             {"beam": 4, "constraints": ["w07"]},
             has_code("engine_option_unsupported"),
         ),
         ("ctranslate2", {"beam": 4, "stop": "settled"}, has_code("engine_option_unsupported")),
-        ("ctranslate2", {"at_limit": "end"}, has_code("engine_option_unsupported")),
+        ("ctranslate2", {"at_limit": "force_eos"}, has_code("engine_option_unsupported")),
         ("ctranslate2", {"mbr": "chrf"}, has_code("engine_option_unsupported")),
         ("onnx", {"engine": "ctranslate2"}, has_code("export_engine_mismatch", runtime="onnx", engine="ctranslate2")),
         ("onnx", {"engine": "fast"}, has_code("engine_needs_model_folder", engine="fast", runtime="onnx")),
@@ -237,15 +237,15 @@ def test_it_has_no_network_to_be_looked_into(model: TextModel, onnx: TextModel, 
 def test_settings_for_the_machine_of_the_model_stay_with_it(model: TextModel, out: Callable[..., Path]) -> None:
     of_machine = {"engine": "fast", "precision": "bf16", "compile": True, "batch_tokens": 9}
     told = TextModel(
-        replace(model.stored_model, generation={"beam": 2, "at_limit": "end", "stop": "settled", **of_machine})
+        replace(model.stored_model, generation={"beam": 2, "at_limit": "force_eos", "stop": "settled", **of_machine})
     )
     exported = load(out(told, "ctranslate2"))
     assert (exported.generation.beam, exported.generation.precision) == (2, "auto")
     assert exported.generate(TEXTS[:2])
     asked = exported.settings(length_penalty=0.0)
-    assert (asked.stop, asked.at_limit, asked.renormalise) == ("leader", "free", True)
+    assert (asked.stop, asked.at_limit, asked.renormalise) == ("leader", "any", True)
     asked = exported.settings(beam=1)
-    assert (asked.at_limit, asked.renormalise) == ("free", False)
+    assert (asked.at_limit, asked.renormalise) == ("any", False)
 
 
 def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., Path], tmp_path: Path) -> None:

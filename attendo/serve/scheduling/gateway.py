@@ -14,7 +14,6 @@ from attendo.serve.settings import ServeSettings
 from attendo.text_model import Result
 
 # Options that only the server may set: in a request they could slow down all other requests.
-_MAX_LENGTH_FACTOR = 10  # output tokens per source token
 _SERVER_OPTIONS = ("engine", "compile", "precision", "batch_tokens")
 
 
@@ -160,10 +159,6 @@ class ModelGateway:
             "mbr_candidates": self.settings.max_mbr_candidates,
             "max_length": tokens,
             "min_length": tokens,
-            "max_length_extra": tokens,
-            "min_length_extra": tokens,
-            "max_length_factor": _MAX_LENGTH_FACTOR,
-            "min_length_factor": _MAX_LENGTH_FACTOR,
         }
 
     def _check_text_lengths(self, texts: Sequence[Any]) -> None:

@@ -55,7 +55,7 @@ def test_metrics_are_those_asked_for_each_once_and_in_order(
 
 
 @pytest.mark.short(2)
-@pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"beam": 3, "length_penalty": 0.0}, {"like": "marian"}])
+@pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"beam": 3, "length_penalty": 0.0}, {"preset": "marian"}])
 def test_the_translations_are_those_of_the_library_in_order(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path, settings: dict[str, float]
 ) -> None:

@@ -103,10 +103,10 @@ def test_a_closed_input_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_of_a_text_is_told_of_its_line() -> None:
     told = r"^some line 8 has 9 tokens; the model reads at most 4: shorten the line, or take it out$"
     with pytest.raises(DataError, match=told), stdin.name_line_in_errors(Path("some"), lines_before=6):
-        raise TooLongError("text_exceeds_model_limit", 1, position=2, total=3, tokens=9, limit=4)
-    told = has_code("line_log_probability_nan", line=5)
+        raise TooLongError("text_exceeds_model_limit", 1, 3, tokens=9, limit=4)
+    told = has_code("text_log_probability_nan", text="some line 5")
     with pytest.raises(ModelError, check=told), stdin.name_line_in_errors(Path("some"), line_indices=[6, 4, 2]):
-        raise NotANumberError("text_log_probability_nan", "fp16", 1, position=2, total=3)
+        raise NotANumberError("text_log_probability_nan", "fp16", 1, 3)
 
 
 def test_unknown_words_are_told_shortly() -> None:

@@ -25,7 +25,7 @@ def test_an_error_keeps_its_class_and_is_in_the_language() -> None:
         raise DataError("file_open_failed", path="a", reason=os.strerror(errno.EACCES))
     assert str(unreadable.value) == "无法打开 a：没有权限"
     with pytest.raises(TooLongError) as long, localised_errors("zh"):
-        raise TooLongError("source_exceeds_model_limit", 4, position=5, total=6, tokens=9, limit=8)
+        raise TooLongError("source_exceeds_model_limit", 4, 6, tokens=9, limit=8)
     assert long.value.number == 4
     assert str(long.value) == "第 5 段文本（共 6 段）有 9 个词元，模型最多读 8 个：请缩短"
 

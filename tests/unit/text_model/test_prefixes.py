@@ -46,7 +46,7 @@ def test_they_can_be_given_for_a_call() -> None:
 
 
 def test_other_systems_settings_leave_them_alone() -> None:
-    (result,) = model_with(target_prefix=["<de>"]).generate(TEXTS[:1], like="hf")
+    (result,) = model_with(target_prefix=["<de>"]).generate(TEXTS[:1], preset="hf")
     assert result.pieces[0] == "<de>"
 
 
