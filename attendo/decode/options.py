@@ -22,13 +22,13 @@ LARGE = 1e6  # beyond this, or below its inverse, fp32 overflows or loses differ
 SECTIONS = ("Search", "Sampling", "Content", "Length", "Output", "Machine")  # of the help
 
 # Names and values of version 0.1.0, which are still accepted.
-RENAMED_SETTINGS = {
+RENAMED_SETTINGS: Mapping[str, str] = {
     "groups": "beam_groups",
     "diversity": "diversity_penalty",
     "typical": "typical_p",
     "no_repeat_ngram": "no_repeat_ngram_size",
 }
-RENAMED_OPTIONS = {"like": "preset", "ban": "banned_phrases", **RENAMED_SETTINGS}
+RENAMED_OPTIONS: Mapping[str, str] = {"like": "preset", "ban": "banned_phrases", **RENAMED_SETTINGS}
 RENAMED_VALUES: Mapping[str, Mapping[str, str]] = {
     "at_limit": {"cut": "truncate", "end": "force_eos", "free": "any"},
     "long_source": {"refuse": "error", "cut": "truncate"},

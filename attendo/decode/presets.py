@@ -8,7 +8,7 @@
                         / |y| ** length_penalty
 
 The share is the probability of forbidden tokens. If they lose it, the other tokens are renormalised. `ranking.py` has
-the formulas, `beam.py` the stop rules. docs/decoding/like.md lists the remaining differences.
+the formulas, `beam.py` the stop rules. docs/decoding/presets.md lists the remaining differences.
 """
 
 import math

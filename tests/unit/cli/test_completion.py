@@ -20,10 +20,11 @@ from attendo.cli.main import app
         (["ge"], ["generate"]),
         (["--v"], ["--version"]),
         (["bench", ""], ["generate", "serve"]),
-        (["generate", "--be"], ["--beam"]),
+        (["generate", "--be"], ["--beam", "--beam-groups"]),
         (["generate", "m", "--no-sam"], ["--no-sample"]),
         (["generate", "m", "--at-limit", ""], ["truncate", "force_eos", "any"]),
         (["generate", "m", "--banned-phrase", ""], []),
+        (["generate", "m", "--ban"], ["--banned-phrase"]),  # the old name --ban is hidden
         (["generate", "ru"], []),
         (["help", "tra"], ["train", "trace"]),
         (["nosuch", ""], []),
