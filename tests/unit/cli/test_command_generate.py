@@ -13,9 +13,11 @@ import torch
 from tiny import SIZES, SOURCES, TARGETS, Command, Outcome, tiny_model
 
 from attendo.cli import output
+from attendo.errors import AttendoError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, save_model
+from attendo.settings import RenamedSettingWarning
 from attendo.text import SentencePiece
 from attendo.text_model import Hypothesis, HypothesisScore, Result, TextModel
 
@@ -229,6 +231,32 @@ def test_every_option_is_that_of_the_library(
     assert done.output.splitlines() == expected
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "warning"),
+    [
+        (["--like", "hf"], ["--preset", "hf"], "--like is now called --preset"),
+        (["--ban", "猫", "--ban", "NLP"], ["--banned-phrase", "猫", "--banned-phrase", "NLP"], "--ban is now called"),
+        (["--beam", "4", "--groups", "2"], ["--beam", "4", "--beam-groups", "2"], "--groups is now called"),
+        (["--at-limit", "free"], ["--at-limit", "any"], "the value free of at_limit is now called any"),
+    ],
+)
+def test_old_options_work_with_one_warning(
+    attendo: Command, model_folder: Path, old: list[str], new: list[str], warning: str
+) -> None:
+    with pytest.warns(RenamedSettingWarning, match=warning) as seen:
+        done = attendo("generate", model_folder, *old, given=text(SOURCES[:2]))
+    assert len(seen) == 1
+    assert done.code == 0, done.errors
+    assert done.output == attendo("generate", model_folder, *new, given=text(SOURCES[:2])).output
+    assert old[0] == "--at-limit" or old[-2] not in attendo("generate", "--help").output.split()
+
+
+def test_both_names_of_an_option_are_a_usage_error(attendo: Command, model_folder: Path) -> None:
+    done = attendo("generate", model_folder, "--like", "hf", "--preset", "hf", given=b"")
+    assert done.code == 2
+    assert done.error == AttendoError("setting_given_by_both_names", old="--like", new="--preset").text("en")
+
+
 def test_every_setting_has_its_option() -> None:
     from inspect import signature
 
@@ -367,11 +395,11 @@ def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, mo
         (["--top-p", "2", "--sample"], "--top-p"),
         (
             ["--beam", "2", "--length-penalty", "400"],
-            "--length-penalty: input should be less than or equal to 10, not 400.0",
+            "'--length-penalty': 400 is not in the range: 10 or less",
         ),
         (
             ["--max-length-factor", "1e300"],
-            "--max-length-factor: input should be less than or equal to 100, not 1e+300",
+            "'--max-length-factor': 1e300 is not in the range: 100 or less",
         ),
     ],
 )

@@ -8,7 +8,8 @@ from small_server import API, TEXT, Asking, error_of, parsed_events
 from tiny import SOURCES, TARGETS
 
 from attendo.decode.config import GenerationConfig
-from attendo.serve.apis.native_schemas import DecodingOptions
+from attendo.decode.options import GenerationFields, list_options
+from attendo.serve.apis.native_schemas import DecodingOptions, GenerateRequest
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import GenerateOptions, TextModel
@@ -62,6 +63,38 @@ def test_answers_are_those_of_the_model(server: Asking, small_model: TextModel, 
         assert each["ids"] == list(result.ids)
         hypotheses = [other["text"] for other in each.get("hypotheses", [])]
         assert hypotheses == ([other.text for other in result.hypotheses] if "n_best" in options else [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"like": "marian", "beam": 2}, {"preset": "marian", "beam": 2}),
+        ({"ban": ["猫"], "no_repeat_ngram": 2}, {"banned_phrases": ["猫"], "no_repeat_ngram_size": 2}),
+        ({"max_length": 3, "at_limit": "end"}, {"max_length": 3, "at_limit": "force_eos"}),
+    ],
+)
+def test_old_names_of_options_are_accepted(server: Asking, old: dict[str, Any], new: dict[str, Any]) -> None:
+    answered = server.raw("generate", texts=[TEXT], **old)
+    assert answered.status_code == 200, answered.text
+    assert answered.json() == server.raw("generate", texts=[TEXT], **new).json()
+
+
+def test_both_names_of_an_option_are_a_bad_request(server: Asking) -> None:
+    answered = server.raw("generate", texts=[TEXT], beam=4, groups=2, beam_groups=2)
+    error = error_of(answered, 400, "bad_request")
+    assert error["param"] == "groups"
+    assert "beam_groups" in error["message"]
+
+
+def test_bounds_are_those_that_are_declared() -> None:
+    described = GenerateRequest.model_json_schema()["properties"]
+    for field in list_options(GenerationFields):
+        info = field.metadata["option"]
+        if field.name in described and info.bounds:
+            (kind, _) = described[field.name]["anyOf"]
+            found = {name: kind.get(name) for name in ("minimum", "maximum", "maxItems")}
+            assert found == {"minimum": info.ge, "maximum": info.le, "maxItems": info.max_items}, field.name
+            assert described[field.name]["description"] == info.description
 
 
 @pytest.mark.parametrize(
