@@ -16,7 +16,9 @@ import attendo as package
 from attendo.errors import ModelError, UsageError
 from attendo.interop import export as exporting
 from attendo.interop.export import export
+from attendo.interop.exported_files import MANIFEST_FORMAT, MANIFEST_VERSION
 from attendo.interop.load import load
+from attendo.model_folder import write_manifest
 from attendo.text import BOS, EOS, Words
 from attendo.text_model import Backend, Result, TextModel
 
@@ -246,6 +248,21 @@ def test_settings_for_the_machine_of_the_model_stay_with_it(model: TextModel, ou
     assert (asked.stop, asked.at_limit, asked.renormalise) == ("leader", "any", True)
     asked = exported.settings(beam=1)
     assert (asked.at_limit, asked.renormalise) == ("any", False)
+
+
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_a_folder_with_old_names_of_settings_loads(model: TextModel, out: Callable[..., Path], to: str) -> None:
+    settings = {"no_repeat_ngram_size": 2, "at_limit": "any", "long_source": "truncate"}
+    folder = out(TextModel(replace(model.stored_model, generation=settings)), to)
+    path, manifest = folder / "generation.json", json.loads((folder / "manifest.json").read_text("utf-8"))
+    assert json.loads(path.read_text("utf-8")) == settings
+    expected = load(folder).generate(TEXTS)
+    path.write_text(json.dumps({"no_repeat_ngram": 2, "at_limit": "free", "long_source": "cut"}))
+    (folder / "manifest.json").unlink()
+    write_manifest(folder, MANIFEST_FORMAT, MANIFEST_VERSION, manifest["facts"])
+    exported = load(folder)
+    assert exported.generation.model_dump(exclude_unset=True) == settings
+    assert [each.text for each in exported.generate(TEXTS)] == [each.text for each in expected]
 
 
 def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., Path], tmp_path: Path) -> None:

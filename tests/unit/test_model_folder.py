@@ -376,7 +376,7 @@ def test_long_values_give_short_messages(model_folder: Path, name: str, value: s
         ("batch_tokens", 10**12, "10000000"),
         ("top_k", 10**30, "10000000"),
         ("no_repeat_ngram_size", 10**30, "10000000"),
-        ("seed", 10**30, "9223372036854775808"),
+        ("seed", 10**30, "9223372036854775807"),
         ("beam_groups", 10**9, "1000"),
         ("patience", 1e300, "10000"),
         ("source_prefix", ["a"] * 101, "100"),

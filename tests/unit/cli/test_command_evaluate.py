@@ -123,7 +123,7 @@ def test_files_of_different_length_are_exit_code_3(
         (["--metric", "perplexty"], "(did you mean perplexity?): use bleu, "),
         (["--metric", ","], "--metric names no score"),
         (["--beam", "0"], "--beam"),
-        (["--length-penalty", "-11"], "--length-penalty: input should be greater than or equal to -10, not -11.0"),
+        (["--length-penalty", "-11"], "'--length-penalty': -11 is not in the range: -10 or more"),
         (["--metric", "WER"], "unknown metric WER (did you mean word_error_rate?)"),
     ],
 )
