@@ -1,16 +1,20 @@
 """Base class of all settings: frozen, strict about names, with precise error messages."""
 
+import inspect
 import re
 import warnings
 from collections.abc import Mapping
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any, ClassVar, Self, get_args
 
+import pydantic
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from attendo.errors import ErrorList, MessagePart, UsageError, cut_text, shorten
 
+_LIBRARIES = (str(Path(__file__).parent), str(Path(pydantic.__file__).parent))  # a warning names the caller's file
 _WORD_SEPARATORS = re.compile(r"[\W_]+")
 
 
@@ -24,8 +28,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     # Fields that are plain tables, validated later by these classes. Suggestions for a mistyped name include them.
     tables: ClassVar[dict[str, type[BaseModel]]] = {}
-    # New names by old names. Old names are accepted with a warning.
+    # New names by old names, and new values by old values of a setting. The old ones are still accepted.
     renamed: ClassVar[Mapping[str, str]] = {}
+    renamed_values: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    warns_of_old_names: ClassVar[bool] = True  # False for settings that are read from stored files
 
     def __init__(self, /, **values: Any) -> None:
         try:
@@ -42,31 +48,65 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _accept_old_names(cls, values: Any) -> Any:
-        return cls.with_new_names(values) if isinstance(values, dict) else values
+        return cls.with_new_names(values, cls.warns_of_old_names) if isinstance(values, dict) else values
 
     @classmethod
-    def with_new_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings by their new names. Each old name is a `RenamedSettingWarning`."""
-        found = {name: value for name, value in values.items() if name not in cls.renamed}
-        for old in values.keys() & cls.renamed.keys():
-            new = cls.renamed[old]
-            if new in values:
-                raise UsageError("setting_given_by_both_names", old=old, new=new)
-            warnings.warn(str(MessagePart("setting_renamed", old=old, new=new)), RenamedSettingWarning, stacklevel=5)
-            found[new] = values[old]
-        return found
+    def with_new_names(cls, values: Mapping[str, Any], warn: bool = True) -> dict[str, Any]:
+        """Settings by their new names and values. With `warn`, each old one is a `RenamedSettingWarning`."""
+        return rename_settings(values, cls.renamed, cls.renamed_values, warn)
 
     def replace(self, /, **changes: Any) -> Self:
         """Return a copy with other values, validated again. pydantic's `model_copy` does not validate."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
 
 
+def rename_settings(
+    values: Mapping[str, Any],
+    names: Mapping[str, str],
+    new_values: Mapping[str, Mapping[str, str]],
+    warn: bool,
+) -> dict[str, Any]:
+    """Return the settings by their new names and values. With `warn`, each old one is a `RenamedSettingWarning`."""
+    found: dict[str, Any] = {}
+    for old, value in values.items():
+        name, notes = names.get(old, old), list[MessagePart]()
+        if name != old:
+            if name in values:
+                raise UsageError("setting_given_by_both_names", old=old, new=name)
+            notes.append(MessagePart("setting_renamed", old=old, new=name))
+        if isinstance(value, str) and (new := new_values.get(name, {}).get(value)):
+            notes.append(MessagePart("setting_value_renamed", name=name, old=value, new=new))
+            value = new
+        found[name] = value
+        for note in notes if warn else ():
+            _warn(note)
+    return found
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Emit a `RenamedSettingWarning`."""
+    _warn(MessagePart("setting_renamed", old=old, new=new))
+
+
+def _warn(note: MessagePart) -> None:
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(str(note), RenamedSettingWarning, stacklevel=level)
+
+
 def suggest_name(name: str, known: list[str]) -> str:
     """Return ` (did you mean ...?)` for a mistyped name, or an empty string if no known name is similar."""
+    near = find_similar_name(name, known)
+    return f" (did you mean {near}?)" if near else ""
+
+
+def find_similar_name(name: str, known: list[str]) -> str | None:
+    """Return the known name that is most similar to a mistyped one, or None if none is similar."""
     alike = {each: SequenceMatcher(None, _normalise_name(each), _normalise_name(name)).ratio() for each in known}
     near = [each for each in known if _is_near(name, each, alike[each])]
     # Ties are broken by name, because some callers pass a set, whose order varies.
-    return f" (did you mean {max(near, key=lambda each: (alike[each], each))}?)" if near else ""
+    return max(near, key=lambda each: (alike[each], each)) if near else None
 
 
 def _is_near(name: str, other: str, similarity: float) -> bool:
@@ -122,9 +162,8 @@ def _suggest_setting(settings: type[BaseModel], name: str) -> str:
         return f" (did you mean {' or '.join(same[:2])}?)"
     if near := suggest_name(last, list(_find_section(settings, tuple(path)).model_fields)):
         return near
-    if near := suggest_name(last, list({each.split(".")[-1] for each in everywhere})):
-        meant = near.removeprefix(" (did you mean ").removesuffix("?)")
-        return f" (did you mean {next(each for each in everywhere if each.split('.')[-1] == meant)}?)"
+    if similar := find_similar_name(last, list({each.split(".")[-1] for each in everywhere})):
+        return f" (did you mean {next(each for each in everywhere if each.split('.')[-1] == similar)}?)"
     return ""
 
 

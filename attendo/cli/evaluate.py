@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.cli.generate import Beam, LengthPenalty, Like
+from attendo.cli.decoding_options import add_decoding_options, take_decoding_options
 from attendo.cli.options import Device, ModelOrExport, Threads
 from attendo.cli.output import align_columns, print_stderr
 from attendo.cli.stdin import name_line_in_errors, to_single_line
@@ -155,6 +155,7 @@ def _comparison_to_dict(each: "Comparison") -> dict[str, Any]:
     }
 
 
+@add_decoding_options("beam", "length_penalty", "preset")
 def evaluate(
     model: ModelOrExport,
     source: Annotated[Path, typer.Option(help="Text to translate, one sentence per line (plain, .gz or .xz).")],
@@ -170,22 +171,18 @@ def evaluate(
         Path | None,
         typer.Option(metavar="OTHER", help="Model folder or file of translations to compare with (paired bootstrap)."),
     ] = None,
-    beam: Beam = None,
-    length_penalty: LengthPenalty = None,
-    like: Like = None,
     device: Device = "auto",
     threads: Threads = None,
     output: Annotated[Path | None, typer.Option(help="File for the translations.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    **given: Any,
 ) -> None:
     """Score a model on text that it was not trained on.
 
     Prints one line per score: name, value and signature, which describes how it was computed. With --by, a table
     has the scores of each label. With --compare, a table has both scores, their difference and its significance.
     """
-    options = {"beam": beam, "length_penalty": length_penalty, "like": like}
-    options = {name: value for name, value in options.items() if value is not None}
-    request = _EvaluationRequest(_parse_metrics(metric), options, output)
+    request = _EvaluationRequest(_parse_metrics(metric), take_decoding_options(given), output)
     request.check(by, compare)
     lines = read_evaluation_set(source, reference, by)
     others = read_translations(compare, source, lines.sources)
@@ -245,7 +242,7 @@ class _EvaluationRequest:
         from attendo.decode.config import GenerationConfig
         from attendo.metrics import check_comparable
 
-        GenerationConfig().override(**{name: value for name, value in self.options.items() if name != "like"})
+        GenerationConfig().override(**{name: value for name, value in self.options.items() if name != "preset"})
         if self.options and not self.translates:
             name = next(iter(self.options)).replace("_", "-")
             raise UsageError("decoding_option_without_translation", option=name, metrics=", ".join(self.names))

@@ -87,10 +87,12 @@ def _parse_languages(to: Format, from_lang: str, to_lang: str) -> "LanguagePair 
 def _apply_settings(model: "TextModel", changes: Sequence[str]) -> "TextModel":
     if not changes:
         return model
+    from attendo.decode.config import GenerationConfig
     from attendo.runs.config import apply_changes
     from attendo.text_model import TextModel
 
-    return TextModel(replace(model.stored_model, generation=apply_changes({**model.stored_model.generation}, changes)))
+    changed = GenerationConfig.with_new_names(apply_changes({}, changes))
+    return TextModel(replace(model.stored_model, generation={**model.stored_model.generation, **changed}))
 
 
 def _read_sentences(path: Path) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
+_OVERFLOW = 1e6  # bounds this large only prevent overflow
 _MAX_NAME_WIDTH = 26  # columns for option names; longer names have a line of their own
 _FOLDERS = ("data", "documents_folder", "ensemble", "folder", "model", "models", "out", "run", "runs", "store")
 
@@ -70,7 +71,7 @@ def describe_argument(argument: Any) -> str:
 
 
 def _name_argument(argument: Any) -> str:
-    return (argument.metavar or argument.name.upper()).strip("[]")
+    return (argument.metavar or argument.name.upper()).strip("[].")
 
 
 def _name_option(option: Any) -> str:
@@ -92,7 +93,7 @@ def _name_value(option: Any) -> str:
         kind = get_args(kind)[0]
     if kind is Path:
         return "DIR" if option.name in _FOLDERS else "FILE"
-    return "N" if kind in (int, float) else str(option.name).split("_")[-1].upper()
+    return "N" if kind in (int, float) else max(option.opts, key=len).split("-")[-1].upper()
 
 
 def _explain(parameter: Any) -> str:
@@ -105,8 +106,8 @@ def _list_notes(parameter: Any) -> Iterator[str]:
         yield "required"
     if parameter.param_type_name == "option" and parameter.multiple and "repeatable" not in (parameter.help or ""):
         yield "repeatable"
-    if parameter.min is not None or parameter.max is not None:
-        yield _describe_range(parameter.min, parameter.max)
+    if bounds := _describe_range(parameter.min, parameter.max):
+        yield bounds
     if parameter.envvar:
         yield f"environment: {parameter.envvar}"
     if parameter.default is not False and parameter.default not in (None, "", (), []):
@@ -114,6 +115,9 @@ def _list_notes(parameter: Any) -> Iterator[str]:
 
 
 def _describe_range(min_value: float | None, max_value: float | None) -> str:
-    if max_value is None:
-        return f"from {min_value}"
-    return f"up to {max_value}" if min_value is None else f"{min_value} to {max_value}"
+    """Describe the bounds of a number. Bounds that only prevent overflow are omitted."""
+    low = "" if min_value is None or min_value <= -_OVERFLOW or 0 < min_value <= 1 / _OVERFLOW else f"{min_value:g}"
+    high = "" if max_value is None or max_value >= _OVERFLOW else f"{max_value:,g}"
+    if low and high:
+        return f"{low} to {high}"
+    return f"from {low}" if low else f"up to {high}" if high else ""

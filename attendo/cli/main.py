@@ -332,7 +332,9 @@ class _Conversion:
 
 def _convert(parameter: Any, value: Any) -> Any:
     if choices := parameter.type_descriptor.choices:
-        return _choose(choices, value)
+        from attendo.decode.options import RENAMED_VALUES
+
+        return value if value in RENAMED_VALUES.get(parameter.name, {}) else _choose(choices, value)
     kind = _find_type(parameter)
     if kind is bool:
         return value if isinstance(value, bool) else _choose(("true", "false"), str(value).lower()) == "true"

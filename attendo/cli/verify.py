@@ -48,7 +48,7 @@ def verify(
     from attendo.text_model.backends import EXTERNAL_ENGINES
 
     text_model = load(model, device)
-    exported = text_model.runtime.name in EXTERNAL_ENGINES
+    exported = text_model.backend.name in EXTERNAL_ENGINES
     if exported and precision != "auto":
         raise UsageError("verify_precision_for_exported_model", precision=precision, model=model)
     own = [] if exported else [text for text, _ in text_model.stored_model.sample]

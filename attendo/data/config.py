@@ -151,7 +151,7 @@ class DataConfig(PairFiles[Files]):
         (), description="instead of these: several validation corpora, as in corpora"
     )
     valid_text: Files | None = Field(None, description="plain text for validation; default: the end of text")
-    valid_tag: str | None = Field(None, description="like tag, for the validation files; default: tag")
+    valid_tag: str | None = Field(None, description="tag of the validation files; default: tag")
 
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
         0.01, description="share of lines that may be skipped as bad"

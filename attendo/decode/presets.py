@@ -1,14 +1,14 @@
 """Presets: decoding settings that match those of other systems.
 
                  beam   score(y)                                 a beam stops       at the limit    forbidden tokens
-    fairseq      5      log p / |y| ** length_penalty            first_come         end             keep their share
-    hf           1      log p / |y| ** length_penalty            settled            free            keep their share
-    ctranslate2  2      log p / |y| ** length_penalty            first or leader    free            lose their share
-    marian       12     (log p - word_penalty * |y|)             shrinking          free            keep their share
+    fairseq      5      log p / |y| ** length_penalty            first_come         force_eos       keep their share
+    hf           1      log p / |y| ** length_penalty            settled            any             keep their share
+    ctranslate2  2      log p / |y| ** length_penalty            first or leader    any             lose their share
+    marian       12     (log p - word_penalty * |y|)             shrinking          any             keep their share
                         / |y| ** length_penalty
 
 The share is the probability of forbidden tokens. If they lose it, the other tokens are renormalised. `ranking.py` has
-the formulas, `beam.py` the stop rules. docs/decoding/like.md lists the remaining differences.
+the formulas, `beam.py` the stop rules. docs/decoding/presets.md lists the remaining differences.
 """
 
 import math
@@ -23,7 +23,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fairseq": {
         "beam": 5,
         "stop": "first_come",
-        "at_limit": "end",
+        "at_limit": "force_eos",
         "min_length_extra": 1,
         "max_length_factor": 0.0,
         "max_length_extra": 200,
@@ -31,7 +31,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "hf": {
         "beam": 1,
         "stop": "settled",
-        "at_limit": "free",
+        "at_limit": "any",
         "repetition_of": "logits",
         "max_length_factor": 0.0,
         "max_length_extra": 20,
@@ -40,7 +40,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "ctranslate2": {
         "beam": 2,
         "stop": "first",
-        "at_limit": "free",
+        "at_limit": "any",
         "repetition_of": "logits",
         "renormalise": True,
         "min_length_extra": 1,
@@ -51,7 +51,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "beam": 12,
         "length_penalty": 0.0,
         "stop": "shrinking",
-        "at_limit": "free",
+        "at_limit": "any",
         "allow_unk": False,
         "max_length_factor": 3.0,
         "max_length_extra": 3,

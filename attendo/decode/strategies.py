@@ -44,7 +44,7 @@ class SamplingFilter:
             raise UsageError("temperature_not_positive", temperature=self.temperature)
         if self.top_k < 0:
             raise UsageError("top_k_negative", top_k=self.top_k)
-        for option, value in (("top_p", self.top_p), ("typical", self.typical_p)):
+        for option, value in (("top_p", self.top_p), ("typical_p", self.typical_p)):
             if not 0.0 < value <= 1:
                 raise UsageError("probability_mass_out_of_range", option=option, value=value)
         if not 0 <= self.min_p <= 1:

@@ -355,7 +355,7 @@ def _encode_pairs(model: TextModel, sentences: Sequence[Sentence]) -> list[Encod
         EncodedPair.encode(each.source, target, model.generation, model.source_tokenizer, model.target_tokenizer)
         for each, target in zip(sentences, targets, strict=True)
     ]
-    limit = model.runtime.max_sequence_length
+    limit = model.backend.max_sequence_length
     for each, pair in zip(sentences, pairs, strict=True):
         tokens = max(len(pair.source), len(pair.target)) - 1
         if limit is not None and tokens > limit:
@@ -377,7 +377,7 @@ def _generate_missing_targets(model: TextModel, sentences: Sequence[Sentence]) -
 def check_text_length(model: TextModel, text: str) -> None:
     """Raise a `UsageError` if the text exceeds the model's maximum length. Inspection does not split text."""
     tokens = len(model.source_tokenizer.encode(text))
-    limit = min(model.generation.max_source, model.runtime.max_sequence_length or model.generation.max_source)
+    limit = min(model.generation.max_source, model.backend.max_sequence_length or model.generation.max_source)
     if tokens > limit:
         raise UsageError("text_exceeds_model_length", tokens=tokens, limit=limit)
 

@@ -89,7 +89,7 @@ class CTranslate2Backend:
         return self._model.max_length - 1
 
     def defaults(self, config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
-        return config if "like" in options else apply_ctranslate2_semantics(config, options)
+        return config if "preset" in options else apply_ctranslate2_semantics(config, options)
 
     def check(self, options: GenerateOptions, config: GenerationConfig) -> None:
         check_ctranslate2_options(options, config)

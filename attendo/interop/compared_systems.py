@@ -33,7 +33,7 @@ _MAX_ERROR_CHARS = 200  # of an error message of transformers
 class AttendoSystem:
     """attendo's search on any network, with the beam semantics of the other system.
 
-    `preset_name` is a name for `like`; None: attendo's defaults. `target_prefix` starts every output and is removed.
+    `preset_name` is a name for `preset`; None: attendo's defaults. `target_prefix` starts every output and is removed.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AttendoSystem:
         return torch.device("cpu")
 
     def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
-        given = {"beam": beam, "at_limit": "free"}
+        given = {"beam": beam, "at_limit": "any"}
         config = preset(self._preset_name, given) if self._preset_name else GenerationConfig(**given)
         max_length, least = max_length + len(self._prefix), config.min_length_extra
         if least:  # it excludes the prefix, DecodeRequest includes it

@@ -28,12 +28,12 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         raise ModelError(
             "export_format_not_runnable", folder=folder, engine=engine, formats=" or ".join(EXTERNAL_ENGINES)
         )
-    opened, runtime = _load_onnx(folder, device) if engine == "onnx" else _load_ctranslate2(folder, device)
+    opened, backend = _load_onnx(folder, device) if engine == "onnx" else _load_ctranslate2(folder, device)
     about = read_about(folder) if (folder / ABOUT).is_file() else {}
     settings = drop_machine_settings(opened.generation)
     found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, settings, about=about)
     try:
-        return TextModel(found, runtime=runtime)
+        return TextModel(found, backend=backend)
     except UsageError as error:
         raise ModelError("generation_settings_invalid", path=folder / "generation.json", error=error) from None
 

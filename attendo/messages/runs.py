@@ -5,8 +5,12 @@ from attendo.messages.message import Message
 
 MESSAGES: dict[str, Message] = {
     "setting_renamed": Message(
-        "the setting {old} is now called {new}; the old name will be removed in the next version",
-        "设置 {old} 现在叫 {new}；旧名字将在下一个版本中删除",
+        "{old} is now called {new}; the old name will be removed in the next version",
+        "{old} 现在叫 {new}；旧名字将在下一个版本中删除",
+    ),
+    "setting_value_renamed": Message(
+        "the value {old} of {name} is now called {new}; the old one will be removed in the next version",
+        "{name} 的值 {old} 现在叫 {new}；旧值将在下一个版本中删除",
     ),
     "setting_given_by_both_names": Message(
         "{old} is the old name of {new}, and both are given: remove {old}",

@@ -27,48 +27,54 @@ class ModelConfig(Settings):
     table.
     """
 
-    vocab_size: Count | None = Field(None, description="tokens of source and target alike; sets the two below")
-    source_vocab_size: Count | None = Field(None, description="tokens the encoder knows")
-    target_vocab_size: Count | None = Field(None, description="tokens the decoder knows and chooses from")
+    vocab_size: Count | None = Field(None, description="vocabulary size of source and target; sets the next two")
+    source_vocab_size: Count | None = Field(None, description="vocabulary size of the encoder")
+    target_vocab_size: Count | None = Field(None, description="vocabulary size of the decoder")
 
-    d_model: Count = Field(512, description="width of the vectors that run through the network")
-    num_heads: Count = Field(8, description="attentions side by side in each sub-layer")
+    d_model: Count = Field(512, description="width of embeddings and layers")
+    num_heads: Count = Field(8, description="attention heads per sub-layer")
     d_ff: Count = Field(2048, description="inner width of the feed-forward network")
     num_encoder_layers: Annotated[int, Field(ge=0)] = Field(
-        6, description="layers that read the source; 0 makes a decoder-only network, for running text (data.text)"
+        6, description="encoder layers; 0 makes a decoder-only network, for plain text (data.text)"
     )
-    num_decoder_layers: Count = Field(6, description="layers that write the target")
-    d_key: Count | None = Field(None, description="width of a head's queries and keys; d_model / num_heads unless set")
-    d_value: Count | None = Field(None, description="width of a head's values; d_model / num_heads unless set")
+    num_decoder_layers: Count = Field(6, description="decoder layers")
+    d_key: Count | None = Field(None, description="width of a head's queries and keys; default: d_model / num_heads")
+    d_value: Count | None = Field(None, description="width of a head's values; default: d_model / num_heads")
 
-    dropout: Share = Field(0.1, description="after the embedding and on each sub-layer's output")
-    attention_dropout: Share | None = Field(None, description="on attention weights; as dropout unless set")
-    activation_dropout: Share | None = Field(None, description="inside the feed-forward network; as dropout unless set")
+    dropout: Share = Field(0.1, description="dropout after the embedding and on each sub-layer's output")
+    attention_dropout: Share | None = Field(None, description="dropout on attention weights; default: dropout")
+    activation_dropout: Share | None = Field(
+        None, description="dropout inside the feed-forward network; default: dropout"
+    )
 
-    norm: Literal["pre", "post"] = Field("pre", description="the norm stands before a sub-layer or after its sum")
-    norm_kind: Literal["layer", "rms"] = Field("layer", description="rms: without a mean and a bias")
-    norm_epsilon: Annotated[float, Field(gt=0)] = Field(1e-5, description="added to the variance before its root")
-    final_norm: bool | None = Field(None, description="a norm behind each stack; with pre-norm unless set")
+    norm: Literal["pre", "post"] = Field("pre", description="normalise before a sub-layer, or after the residual sum")
+    norm_kind: Literal["layer", "rms"] = Field(
+        "layer", description="LayerNorm, or RMSNorm, which has no mean and no bias"
+    )
+    norm_epsilon: Annotated[float, Field(gt=0)] = Field(
+        1e-5, description="added to the variance before the square root"
+    )
+    final_norm: bool | None = Field(None, description="normalise after each stack; default: only with pre-norm")
     activation: Literal["relu", "gelu", "silu", "swiglu"] = Field(
-        "relu", description="inside the feed-forward network; swiglu has a third matrix, a gate"
+        "relu", description="activation of the feed-forward network; swiglu adds a gate matrix"
     )
 
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
-        "sinusoidal", description="how the order of tokens enters; rotary turns queries and keys"
+        "sinusoidal", description="position encoding; rotary rotates queries and keys"
     )
     position_layout: Literal["interleaved", "halves", "fairseq"] = Field(
-        "interleaved", description="order of sines and cosines; fairseq: halves, with other frequencies"
+        "interleaved", description="order of sines and cosines; fairseq: halves with other frequencies"
     )
     # float32 holds every integer up to 2^24, so neighbouring positions stay different.
     position_offset: Annotated[int, Field(ge=0, le=2**24)] = Field(0, description="number of the first position")
-    max_length: Count = Field(1024, description="longest sequence; learned positions only")
+    max_length: Count = Field(1024, description="maximum sequence length of learned positions")
 
     tie: Literal["none", "output", "all"] = Field(
         "output", description="output: logits use the target embedding; all: source, target and logits share one table"
     )
-    scale_embedding: bool = Field(True, description="embeddings times the square root of d_model")
-    embedding_norm: bool = Field(False, description="a norm on embedding plus position")
-    output_bias: bool = Field(False, description="a bias on the logits")
+    scale_embedding: bool = Field(True, description="multiply embeddings by the square root of d_model")
+    embedding_norm: bool = Field(False, description="normalise the sum of embedding and position")
+    output_bias: bool = Field(False, description="add a bias to the logits")
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:

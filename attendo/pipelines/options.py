@@ -6,18 +6,16 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from attendo.decode.config import GenerationConfig
+from attendo.decode.options import RENAMED_OPTIONS, RENAMED_VALUES
 from attendo.errors import UsageError
-from attendo.settings import suggest_name
+from attendo.settings import rename_settings, suggest_name
 from attendo.text_model import GenerateOptions, TextModel
 
 HF_OPTION_NAMES = {
     "num_beams": "beam",
-    "num_beam_groups": "groups",
-    "diversity_penalty": "diversity",
+    "num_beam_groups": "beam_groups",
     "num_return_sequences": "n_best",
     "do_sample": "sample",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-    "typical_p": "typical",
     "renormalize_logits": "renormalise",
     "early_stopping": "stop",
 }
@@ -25,9 +23,7 @@ HF_OPTION_NAMES = {
 NEW_TOKEN_OPTIONS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
 _STOP_RULES = {True: "first", False: "settled", "never": "exhaustive"}
 _INTEGER_OPTIONS = ("n_best", "max_length", "min_length", *NEW_TOKEN_OPTIONS)
-_NATIVE_OPTIONS = {"like", *(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields} - {
-    "alignments"
-}
+_NATIVE_OPTIONS = {*(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields} - {"alignments"}
 # Values of unsupported options that match attendo's behaviour.
 _NEUTRAL_VALUES: dict[str, Collection[Any]] = {
     "return_tensors": (False,),
@@ -159,7 +155,7 @@ def from_hf_options(given: Mapping[str, Any], task: PipelineTask) -> dict[str, A
     `max_new_tokens`, `min_new_tokens` and the pipeline's own options keep their names.
     """
     found: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in rename_settings(given, RENAMED_OPTIONS, RENAMED_VALUES, warn=True).items():
         name_here = HF_OPTION_NAMES.get(name, name)
         if name_here not in _known_options(task):
             _check_neutral(name, value)
@@ -184,9 +180,9 @@ def merge_options(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[
 
 
 def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:
-    """Add to the error which transformers option corresponds to each attendo option that it names."""
+    """Add to the error the attendo name of each transformers option that was given."""
     names = {**HF_OPTION_NAMES, **NEW_TOKEN_OPTIONS}
-    same = [f"{name} = {names[name]}" for name in given if name in names and names[name] in str(error)]
+    same = [f"{name} = {names[name]}" for name in given if name in names]
     return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
 
 

@@ -286,5 +286,5 @@ def join_latest_turns(
 
 def max_source_tokens(model: TextModel, config: GenerationConfig) -> int:
     """Return the maximum source length in tokens, without the source prefix."""
-    limits = (config.max_source, model.runtime.max_sequence_length)
+    limits = (config.max_source, model.backend.max_sequence_length)
     return min(limit for limit in limits if limit is not None) - len(config.source_prefix)

@@ -43,7 +43,7 @@ class RunConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _apply_variant(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return _apply_preset_vocabulary(apply_variant(values))
+        return _apply_preset_vocabulary(apply_variant(_with_new_names(values)))
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
@@ -120,6 +120,14 @@ class RunConfig(Settings):
             raise UsageError("model_settings_invalid", error=error) from None
 
 
+def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with the new names of decoding settings. A run file of version 0.1.0 has the old ones."""
+    generation = values.get("generation")
+    if not isinstance(generation, dict):
+        return values
+    return {**values, "generation": GenerationConfig.with_new_names(generation, warn=False)}
+
+
 def _apply_preset_vocabulary(values: dict[str, Any]) -> dict[str, Any]:
     """Make the vocabulary joint if the preset shares one embedding table, unless a setting overrides it."""
     tables = {name: values.get(name, {}) for name in ("model", "tokenizer", "data")}
@@ -148,7 +156,7 @@ def check_metrics(config: RunConfig) -> None:
 def derive_generation_settings(window: int | None, cut_source: int | None) -> dict[str, Any]:
     """Return the decoding defaults that follow from the training data. Settings of the run override them."""
     extra = {} if window is None else {"max_length_extra": window}  # room for one more window
-    cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "cut"}  # truncate as in training
+    cut = {} if cut_source is None else {"max_source": cut_source, "long_source": "truncate"}  # truncate as in training
     return {**extra, **cut}
 
 
@@ -235,7 +243,11 @@ def apply_changes(values: dict[str, Any], changes: Sequence[str]) -> dict[str, A
             table = table.setdefault(section, {})
             if not isinstance(table, dict):
                 raise UsageError("set_option_not_section", change=change, name=section)
-        table[name] = _parse_toml_value(text.strip())
+        changed = {name: _parse_toml_value(text.strip())}
+        if sections == ["generation"]:
+            values = _with_new_names(values)
+            table, changed = values["generation"], GenerationConfig.with_new_names(changed)
+        table.update(changed)
     return values
 
 

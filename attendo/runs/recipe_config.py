@@ -31,7 +31,9 @@ class Expectation(Settings):
     file: Path | None = Field(
         None, description="instead of source and target: a .tsv or .jsonl file, with the fields of [data]"
     )
-    tag: str | None = Field(None, description="like tag of [data]; default: the tag of the validation files")
+    tag: str | None = Field(
+        None, description="tag of the test files, as in [data]; default: the tag of the validation files"
+    )
     parts: tuple[Name, ...] = Field(
         (), description="one text for each; its name replaces `{part}` in file names and tag; the score is the mean"
     )

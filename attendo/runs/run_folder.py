@@ -8,15 +8,19 @@ from typing import Any
 import torch
 
 from attendo import __version__, atomic_files
+from attendo.decode.options import RENAMED_SETTINGS, RENAMED_VALUES
 from attendo.errors import UsageError
 from attendo.explore.curves import METRICS_FILE
 from attendo.model_files import json_sha256
 from attendo.runs.config import RunConfig, resolve_config
+from attendo.settings import rename_settings
 from attendo.train.distributed import Distributed
 
 _RESULT_FOLDERS = ("data", "checkpoints", "model")
 SKIPPED_FILE = "skipped.jsonl"
 _RUN_FILES = ("run.toml", *_RESULT_FOLDERS, "validation", METRICS_FILE, SKIPPED_FILE)
+_OLD_NAMES = {new: old for old, new in RENAMED_SETTINGS.items()}
+_OLD_VALUES = {name: {new: old for old, new in values.items()} for name, values in RENAMED_VALUES.items()}
 MACHINE_FACTS = ("torch", "threads", "world_size", "device")
 
 
@@ -72,9 +76,13 @@ def checkpoint_facts(config: RunConfig, data_sha256: str, device: torch.device, 
 def learning_relevant_config(config: RunConfig) -> dict[str, Any]:
     """Return the settings that differ from their defaults, so that a new setting changes nothing.
 
-    Sharding is excluded: a run may be resumed with another placement of the weights.
+    Sharding is excluded: a run may be resumed with another placement of the weights. Decoding settings have their names
+    of version 0.1.0, so that its checkpoints have the same checksum.
     """
-    return resolve_config(config.replace(train=config.train.replace(sharding="none")), include_defaults=False)
+    found = resolve_config(config.replace(train=config.train.replace(sharding="none")), include_defaults=False)
+    if "generation" in found:
+        found["generation"] = rename_settings(found["generation"], _OLD_NAMES, _OLD_VALUES, warn=False)
+    return found
 
 
 def machine_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -154,7 +154,7 @@ def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> I
 
 def max_sentence_tokens(model: TextModel) -> int:
     """Return the maximum tokens of a sentence. Longer ones are skipped."""
-    positions = model.runtime.max_sequence_length
+    positions = model.backend.max_sequence_length
     return min(MAX_TOKENS, model.generation.max_source, MAX_TOKENS if positions is None else positions - PADDING)
 
 
@@ -177,7 +177,7 @@ def _list_paths(network: Transformer, max_positions: int, count: int) -> Iterato
 
 
 def _make_requests(model: TextModel, texts: Sequence[str]) -> list[DecodeRequest]:
-    config, positions = model.generation, model.runtime.max_sequence_length
+    config, positions = model.generation, model.backend.max_sequence_length
     most = _NO_LIMIT if positions is None else positions
     short = (text for text in texts if text.strip() and not is_too_long(model, text))
     sources = [tuple(model.source_tokenizer.encode(text)) for text in short]
@@ -308,7 +308,7 @@ def verify_exported(model: TextModel, texts: Sequence[str]) -> Iterator[PathComp
             continue
         for size in (size for size in BATCH_SIZES if size < len(texts)):
             found = _generate(model, texts, options, size)
-            pairs, path = list(zip(found, together, strict=True)), f"{model.runtime.name}, batches of {size}"
+            pairs, path = list(zip(found, together, strict=True)), f"{model.backend.name}, batches of {size}"
             yield compare_hypotheses(path, name, pairs, EXPORTED_TOLERANCE, model.target_tokenizer.decode)
     yield _compare_exported_scores(model, texts)
 

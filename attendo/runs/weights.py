@@ -41,7 +41,8 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
     else:
         old = load_model(config.start_from)
         network, about = _load_start_network(old, config, data), about or old.about
-        generation = {**old.generation, **derive_generation_settings(None, data.cut_source)}
+        stored = GenerationConfig.with_new_names(old.generation, warn=False)
+        generation = {**stored, **derive_generation_settings(None, data.cut_source)}
     generation = {**generation, **config.generation}
     _check_data_fits_network(network.config, data)
     _check_dropout(config, data)

@@ -78,7 +78,7 @@ class ServeSettings(Settings):
     max_texts: int = Field(50, ge=1, description="maximum number of texts in a request")
     max_characters: int = Field(5_000, ge=1, description="maximum length of a text")
     max_source_tokens: int = Field(
-        1024, ge=1, description="maximum tokens of a source; `tokens` applies to inspected ones"
+        1024, ge=1, description="maximum tokens of a source; `max_inspected_tokens` applies to inspected ones"
     )
     max_output_tokens: int = Field(512, ge=1, description="maximum tokens of an answer")
     max_beam: int = Field(12, ge=1, description="maximum beam size and n_best")

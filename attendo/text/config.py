@@ -17,20 +17,18 @@ class TokenizerConfig(Settings):
 
     kind: TokenizerKind = Field(
         "bpe",
-        description="what a token is; bpe and unigram are pieces of words, learned from the text; decomposed: "
-        "characters without their marks, and the marks; spaced: what stands between spaces",
+        description="unit of a token; bpe and unigram are subwords, trained on the text; decomposed: "
+        "characters and combining marks separately; spaced: words between spaces",
     )
-    target_kind: TokenizerKind | None = Field(None, description="of the target side, where it is another one")
-    file: Path | None = Field(
-        None, description="a SentencePiece model of your own (.model), used as it is instead of learning pieces"
-    )
-    target_file: Path | None = Field(None, description="that of the target side, if it is another one than file")
-    size: Annotated[int, Field(ge=8)] = Field(8000, description="vocabulary at most; of each side unless joint")
-    joint: bool = Field(False, description="one vocabulary for source and target, as tie all needs")
+    target_kind: TokenizerKind | None = Field(None, description="kind of the target tokenizer; default: kind")
+    file: Path | None = Field(None, description="SentencePiece model (.model) to use instead of training a tokenizer")
+    target_file: Path | None = Field(None, description="SentencePiece model of the target; default: file")
+    size: Annotated[int, Field(ge=8)] = Field(8000, description="maximum vocabulary size, per side unless joint")
+    joint: bool = Field(False, description="one vocabulary for source and target; tie = all needs it")
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="share of merges refused while training, so that words are cut differently (BPE-dropout)"
+        0.0, description="BPE-dropout: share of merges skipped during training"
     )
-    symbols: tuple[str, ...] = Field((), description="texts that are one token each and never cut, such as <2de>")
+    symbols: tuple[str, ...] = Field((), description="texts that are always one token, such as <2de>")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

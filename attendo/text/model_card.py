@@ -19,11 +19,11 @@ _ESCAPED_SEPARATOR = "[turn]"  # without a space, which `data.without_spaces` wo
 class ModelCard(Settings):
     """Task and languages of a model. Servers select a model by them. They do not affect computation."""
 
-    task: Task | None = Field(None, description="what the model does with a source")
-    source_language: Language | None = Field(None, description="of its sources, by ISO 639, such as en")
-    target_language: Language | None = Field(None, description="of its answers")
+    task: Task | None = Field(None, description="task of the model")
+    source_language: Language | None = Field(None, description="ISO 639 code of the source language, such as en")
+    target_language: Language | None = Field(None, description="ISO 639 code of the target language")
     context_turns: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="turns of a conversation that it learned to read at once"
+        None, description="maximum number of turns in a training source"
     )
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class TrainingSources(Settings):
 class TrainedModelCard(ModelCard):
     """The model card of a model folder: user-provided fields and training statistics."""
 
-    trained_on: TrainingSources | None = Field(None, description="its training sources")
+    trained_on: TrainingSources | None = Field(None, description="statistics of the training sources")
 
 
 def infer_model_card(source: Path, target: Path) -> ModelCard:

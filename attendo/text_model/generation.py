@@ -27,7 +27,7 @@ from attendo.text_model.constraints import (
     find_phrase_ids,
 )
 from attendo.text_model.inputs import SourceEncoder, SourceLine
-from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates, text_position
+from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates
 from attendo.text_model.results import Hypothesis, HypothesisScore, Result
 from attendo.text_model.search_setup import make_ranking, make_rules, make_strategy
 from attendo.text_model.streaming import StreamDecoder
@@ -40,7 +40,7 @@ class Generation:
 
     def __init__(self, options: GenerateOptions, config: GenerationConfig, tokenizer: Tokenizer) -> None:
         self._options, self._config, self._tokenizer = options, config, tokenizer
-        self._banned = banned_token_sequences(tokenizer, options.ban)
+        self._banned = banned_token_sequences(tokenizer, options.banned_phrases)
         self._ranking = make_ranking(config)
 
     def generate(self, lines: Sequence[SourceLine], engine: Engine) -> list[tuple[Hypothesis, ...]]:
@@ -112,14 +112,14 @@ class Generation:
             new = {
                 find_phrase_ids(self._tokenizer, each.ids, phrase)
                 for each in found
-                for phrase in self._options.ban
+                for phrase in self._options.banned_phrases
                 if contains(each.text, phrase)
             }
             if not new:
                 return found
             banned.extend(sorted(new))
             (found,) = self._search([line], engine, banned)
-        raise UsageError("ban_cannot_be_met", phrases=", ".join(map(repr, self._options.ban)))
+        raise UsageError("ban_cannot_be_met", phrases=", ".join(map(repr, self._options.banned_phrases)))
 
     def _select_best(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
         if self._config.mbr != "none":
@@ -156,7 +156,7 @@ class Generation:
         ids = tuple(each for each in rows.ids[row][1:] if each not in (PAD, EOS))
         text, tokens = self._tokenizer.decode(ids), rows.tokens[row]
         divisor, reward = self._ranking.terms(tokens)
-        forced = self._config.at_limit == "end" and not rows.cut[row] and len(ids) >= rows.max_length[row]
+        forced = self._config.at_limit == "force_eos" and not rows.cut[row] and len(ids) >= rows.max_length[row]
         return Hypothesis(
             text=text,
             ids=ids,
@@ -244,9 +244,9 @@ class PreparedCall:
 
         Then `to_result` turns the frontier of a line into its result without further computation.
         """
-        wishes, config = self.options, self.config
-        several = bool(wishes.constraints or wishes.ban) or config.mbr != "none"
-        return not several and not wishes.alignments and config.engine in ("auto", "fast")
+        options, config = self.options, self.config
+        several = bool(options.constraints or options.banned_phrases) or config.mbr != "none"
+        return not several and not options.alignments and config.engine in ("auto", "fast")
 
     def prepare_search(self) -> tuple[list[DecodeRequest], Strategy, list[Rule]]:
         """Return requests, strategy and rules for an engine, in the order of the lines."""
@@ -266,9 +266,7 @@ class PreparedCall:
             place = next(
                 n for n, lines in enumerate(self.lines_per_text) for line in lines if line.request_id == error.number
             )
-            raise NotANumberError(
-                "text_log_probability_nan", error.precision, place, text=text_position(place, len(self.texts))
-            ) from None
+            raise NotANumberError("text_log_probability_nan", error.precision, place, len(self.texts)) from None
 
     def collect_results(self, line_results: Sequence[Result]) -> list[Result]:
         """Join the results of the lines into one result per text."""

@@ -15,7 +15,7 @@ from attendo.errors import UsageError, shorten
 from attendo.text import EOS, Tokenizer
 from attendo.text.newlines import strip_line_end
 from attendo.text_model.constraints import Ids, contains, encode_prefix, encode_prompt, required_token_sequences
-from attendo.text_model.options import GenerateOptions, TooLongError, text_position
+from attendo.text_model.options import GenerateOptions, TooLongError
 from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, empty_result
 from attendo.text_model.search_setup import make_ranking
 from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments
@@ -135,19 +135,17 @@ class SourceEncoder:
         return None
 
     def _check_lengths(self, sentences: Sequence[str], number: int, total: int) -> None:
-        if self._config.long_source == "cut":
+        if self._config.long_source == "truncate":
             return
         for part in sentences:
             if (tokens := self._count_tokens(part)) <= self._max_source_tokens:
                 continue
-            values: dict[str, object] = {
-                "text": text_position(number, total),
-                "tokens": tokens,
-                "limit": self._max_source_tokens,
-            }
+            limit = self._max_source_tokens
             if self._splits and self._options.split is not False:
-                raise TooLongError("sentence_exceeds_model_limit", number, sentence=shorten(part), **values)
-            raise TooLongError("text_exceeds_model_limit", number, **values)
+                raise TooLongError(
+                    "sentence_exceeds_model_limit", number, total, sentence=shorten(part), tokens=tokens, limit=limit
+                )
+            raise TooLongError("text_exceeds_model_limit", number, total, tokens=tokens, limit=limit)
 
     def _join_sentences(self, results: Sequence[Result], lines: Sequence[SourceLine]) -> Result:
         """Join the results of the sentences of one text."""
@@ -227,8 +225,8 @@ class SourceEncoder:
         limit = max(limit, least) if given is None and self._max_sequence_length is None else limit
         if least > limit and self._options.min_length is not None:
             raise UsageError("min_length_exceeds_model_limit", min_length=least, limit=limit)
-        # With a free end the limit counts all tokens; otherwise those before eos.
-        return limit - int(config.at_limit == "free"), min(limit, least)
+        # If any token may be the last, the limit counts all tokens; otherwise those before eos.
+        return limit - int(config.at_limit == "any"), min(limit, least)
 
 
 def _offset_words(words: Sequence[Sequence[int]], offsets: Sequence[int]) -> tuple[int, ...]:
@@ -260,7 +258,7 @@ def truncate(
     most = (
         config.max_source if max_sequence_length is None else min(config.max_source, max_sequence_length)
     ) - num_prefix_tokens
-    if config.long_source == "refuse" or len(source) <= most:
+    if config.long_source == "error" or len(source) <= most:
         return source, 0
     return source[:most], len(source) - most
 
@@ -274,7 +272,7 @@ class PromptEncoder(SourceEncoder):
             zip(texts, self._options.expand_constraints(len(texts)), strict=True)
         ):
             self._options.check_banned_phrases("", required)
-            for banned in self._options.ban:
+            for banned in self._options.banned_phrases:
                 if contains(text, banned):
                     raise UsageError("prompt_contains_banned_phrase", text=text, banned=banned)
             self._check_length(text, number, len(texts))
@@ -287,16 +285,10 @@ class PromptEncoder(SourceEncoder):
         limit = self._options.max_length
         if tokens > self._max_source_tokens:
             raise TooLongError(
-                "prompt_exceeds_model_limit",
-                number,
-                text=text_position(number, count),
-                tokens=tokens,
-                limit=self._max_source_tokens,
+                "prompt_exceeds_model_limit", number, count, tokens=tokens, limit=self._max_source_tokens
             )
         if limit is not None and tokens > limit:
-            raise TooLongError(
-                "prompt_longer_than_max_length", number, text=text_position(number, count), tokens=tokens, limit=limit
-            )
+            raise TooLongError("prompt_longer_than_max_length", number, count, tokens=tokens, limit=limit)
 
 
 def reject_source_options(options: GenerateOptions, config: GenerationConfig, given: Mapping[str, Any]) -> None:

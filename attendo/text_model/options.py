@@ -1,33 +1,21 @@
 """Per-call generation options, checks that they are compatible, and errors about single texts."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from attendo.decode.config import MAX_FINISHED, MAX_TOKENS, GenerationConfig
+from attendo.decode.config import GenerationConfig
+from attendo.decode.options import MAX_FINISHED, MAX_TOKENS, RENAMED_OPTIONS, RENAMED_VALUES, CallFields
 from attendo.decode.presets import preset
 from attendo.errors import MessagePart, ModelError, UsageError
-from attendo.settings import suggest_name
+from attendo.settings import rename_settings, suggest_name
 from attendo.text_model.constraints import contains, validate_phrases
-
-_SAMPLING_OPTIONS = ("seed", "temperature", "top_k", "top_p", "min_p", "typical")
-_BEAM_OPTIONS = ("stop", "patience", "groups", "diversity")
 
 
 @dataclass(frozen=True)
-class GenerateOptions:
-    """Options of one call. A list applies to all texts, or has one item per text."""
-
-    n_best: int = 1  # hypotheses per result
-    max_length: int | None = None  # maximum output tokens; by default it depends on the length of the source
-    min_length: int | None = None  # minimum output tokens
-    prefix: str | Sequence[str] = ""  # forced start of the output
-    constraints: Sequence[str] | Sequence[Sequence[str]] = ()  # phrases that the output must contain
-    ban: Sequence[str] = ()  # words or phrases that the output must not contain
-    split: bool | None = None  # generate sentence by sentence; None: if trained on single sentences
-    alignments: bool = False  # return cross-attention alignments
-    distinct: bool | None = None  # no duplicate texts; None: True unless sampling or `like` is used
+class GenerateOptions(CallFields):
+    """Options of one call. The fields are declared in `decode/options.py`."""
 
     def __post_init__(self) -> None:
         for name in ("max_length", "min_length"):
@@ -38,7 +26,7 @@ class GenerateOptions:
                 raise UsageError("length_exceeds_token_limit", option=name, limit=MAX_TOKENS, value=value)
         if self.min_length and self.max_length and self.min_length > self.max_length:
             raise UsageError("min_length_exceeds_maximum", min_length=self.min_length, max_length=self.max_length)
-        object.__setattr__(self, "ban", validate_phrases(self.ban, "ban"))
+        object.__setattr__(self, "banned_phrases", validate_phrases(self.banned_phrases, "banned_phrases"))
         if self.split and self.constraints:
             raise UsageError("constraints_split_conflict")
 
@@ -60,7 +48,7 @@ class GenerateOptions:
         return [validate_phrases(each, "constraints") for each in given]
 
     def check_banned_phrases(self, prefix: str, phrases: Sequence[str]) -> None:
-        for banned in self.ban:
+        for banned in self.banned_phrases:
             if contains(prefix, banned):
                 raise UsageError("prefix_contains_banned_phrase", prefix=prefix, banned=banned)
             for phrase in phrases:
@@ -68,36 +56,42 @@ class GenerateOptions:
                     raise UsageError("constraint_contains_banned_phrase", phrase=phrase, banned=banned)
 
 
+def with_new_option_names(options: Mapping[str, Any], warn: bool = True) -> dict[str, Any]:
+    """Return the given options by their new names. With `warn`, each old name is a `RenamedSettingWarning`.
+
+    None counts as not given.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    return rename_settings(given, RENAMED_OPTIONS, RENAMED_VALUES, warn)
+
+
 def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[GenerateOptions, GenerationConfig]:
     """Split the options of a call into `GenerateOptions` and the updated settings. None counts as not given.
 
-    With `like` the settings are those of another system instead of the defaults.
+    With `preset` the settings are those of another system instead of the defaults.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    system = given.pop("like", None)
     names = {field.name for field in fields(GenerateOptions)}
     settings = {name: value for name, value in given.items() if name not in names}
     for name in settings:
         if name not in GenerationConfig.model_fields:
-            raise UsageError(
-                "unknown_generation_option",
-                option=name,
-                suggestion=suggest_name(name, [*names, "like", *GenerationConfig.model_fields]),
-            )
-    wishes = GenerateOptions(**{name: value for name, value in given.items() if name in names})
+            known = [*names, *GenerationConfig.model_fields]
+            raise UsageError("unknown_generation_option", option=name, suggestion=suggest_name(name, known))
+    system = given.get("preset")
     config = defaults.override(**settings) if system is None else preset(system, settings, defaults)
     config = _check_config(config, settings)
-    if wishes.distinct is None:
-        wishes = replace(wishes, distinct=system is None and not config.sample)
-    _check_n_best(wishes, config)
-    _check_lengths(wishes, settings)
-    if wishes.constraints and config.sample:
+    call = GenerateOptions(**{name: value for name, value in given.items() if name in names})
+    if call.distinct is None:
+        call = replace(call, distinct=system is None and not config.sample)
+    _check_n_best(call, config)
+    _check_lengths(call, settings)
+    if call.constraints and config.sample:
         raise UsageError("constraints_sample_conflict")
-    if wishes.constraints and config.groups > 1:
-        raise UsageError("constraints_groups_conflict", groups=config.groups)
-    if wishes.constraints:
+    if call.constraints and config.beam_groups > 1:
+        raise UsageError("constraints_groups_conflict", groups=config.beam_groups)
+    if call.constraints:
         _require_plain_beam(config, "constraints")
-    return wishes, config
+    return call, config
 
 
 def check_text_list(texts: Sequence[str]) -> None:
@@ -115,34 +109,51 @@ def num_candidates(options: GenerateOptions, config: GenerationConfig) -> int:
     return config.mbr_candidates if config.sample else config.beam
 
 
+class _Requirement(NamedTuple):
+    """Options that have an effect only if a condition holds."""
+
+    options: tuple[str, ...]
+    is_met: Callable[[GenerationConfig], bool]
+    code: str  # of the error if an option is given and the condition does not hold
+
+
+# Checked in this order. An option that would have no effect is an error.
+_REQUIREMENTS = (
+    _Requirement(("mbr_candidates",), lambda config: config.mbr != "none", "mbr_candidates_without_mbr"),
+    _Requirement(("mbr_candidates",), lambda config: config.sample, "mbr_candidates_beam_conflict"),
+    _Requirement(("repetition_of",), lambda config: config.repetition_penalty != 1, "repetition_of_without_penalty"),
+    _Requirement(
+        ("seed", "temperature", "top_k", "top_p", "min_p", "typical_p"),
+        lambda config: config.sample,
+        "sampling_option_without_sample",
+    ),
+    _Requirement(
+        ("stop", "patience", "beam_groups", "diversity_penalty"),
+        lambda config: config.beam > 1 and not config.sample,
+        "beam_option_without_beam",
+    ),
+    _Requirement(("diversity_penalty",), lambda config: config.beam_groups > 1, "diversity_without_groups"),
+    _Requirement(("patience",), lambda config: config.stop == "first", "patience_stop_conflict"),
+)
+_NEUTRAL_VALUES = {"beam_groups": 1}  # allowed with any search
+
+
 def _check_config(config: GenerationConfig, given: Mapping[str, Any]) -> GenerationConfig:
     """Reject a given option that would have no effect."""
     if config.sample and given.get("beam", 1) > 1:
         raise UsageError("sample_beam_conflict")
     if config.mbr != "none" and config.beam == 1:
         config = config.override(sample=True)
-    if config.mbr != "none" and not config.sample and "mbr_candidates" in given:
-        raise UsageError("mbr_candidates_beam_conflict", beam=config.beam)
-    if config.mbr == "none" and "mbr_candidates" in given:
-        raise UsageError("mbr_candidates_without_mbr")
-    if "repetition_of" in given and config.repetition_penalty == 1:
-        raise UsageError("repetition_of_without_penalty")
     if config.normalise == "none" and given.get("length_penalty", 1) not in (0, 1):  # 0 and 1 have no effect
         raise UsageError("length_penalty_normalise_conflict", length_penalty=given["length_penalty"])
-    for name in _SAMPLING_OPTIONS:
-        if name in given and not config.sample:
-            raise UsageError("sampling_option_without_sample", option=name)
-    for name in _BEAM_OPTIONS:
-        if name in given and (config.sample or config.beam == 1) and given[name] != _neutral_value(name):
-            raise UsageError("beam_option_without_beam", option=name)
-    if "diversity" in given and config.groups == 1:
-        raise UsageError("diversity_without_groups")
-    if "patience" in given and config.stop != "first":
-        raise UsageError("patience_stop_conflict", stop=config.stop)
-    if config.groups > 1 and config.patience != 1:
-        raise UsageError("groups_patience_conflict", groups=config.groups, patience=config.patience)
-    if config.groups > 1:
-        _require_plain_beam(config, f"groups ({config.groups})")
+    for options, is_met, code in _REQUIREMENTS:
+        for name in options:
+            if name in given and given[name] != _NEUTRAL_VALUES.get(name) and not is_met(config):
+                raise UsageError(code, option=name, beam=config.beam, stop=config.stop)
+    if config.beam_groups > 1 and config.patience != 1:
+        raise UsageError("groups_patience_conflict", groups=config.beam_groups, patience=config.patience)
+    if config.beam_groups > 1:
+        _require_plain_beam(config, f"beam_groups ({config.beam_groups})")
     return config
 
 
@@ -161,15 +172,10 @@ def _check_lengths(options: GenerateOptions, given: Mapping[str, Any]) -> None:
 
 def _require_plain_beam(config: GenerationConfig, option: str) -> None:
     """Reject stopping rules that only a plain beam supports."""
-    if config.at_limit == "free":
+    if config.at_limit == "any":
         raise UsageError("at_limit_free_conflict", option=option)
     if config.stop in ("leader", "shrinking"):
         raise UsageError("stop_rule_conflict", option=option, stop=config.stop)
-
-
-def _neutral_value(name: str) -> Any:
-    """Return the value that has no effect and is allowed with any search."""
-    return 1 if name == "groups" else None
 
 
 def _check_n_best(options: GenerateOptions, config: GenerationConfig) -> None:
@@ -182,26 +188,29 @@ def _check_n_best(options: GenerateOptions, config: GenerationConfig) -> None:
 
 
 class TooLongError(UsageError):
-    """A text exceeds the length limit of the model."""
+    """A text exceeds the length limit of the model. `number` is its index in the call, `total` the number of texts."""
 
-    def __init__(self, code: str, /, number: int = 0, **values: object) -> None:
-        super().__init__(code, **values)
+    def __init__(self, code: str, /, number: int = 0, total: int = 1, **values: object) -> None:
+        super().__init__(code, **_name_text(number, total), **values)
         self.number = number
 
 
 class NotANumberError(ModelError):
-    """A log-probability is NaN."""
+    """A log-probability is NaN. `number` is the index of the text in the call, `total` the number of texts."""
 
-    def __init__(self, code: str, /, precision: str = "fp32", number: int = 0, **values: object) -> None:
-        super().__init__(code, precision=precision, **values)
+    def __init__(
+        self, code: str, /, precision: str = "fp32", number: int = 0, total: int = 1, **values: object
+    ) -> None:
+        super().__init__(code, precision=precision, **_name_text(number, total), **values)
         self.precision, self.number = precision, number
+
+
+def _name_text(number: int, total: int) -> dict[str, object]:
+    """Return the values that name a text. A caller may replace `text`, such as by the line of a file."""
+    position = number + 1
+    return {"text": MessagePart("text_position", position=position, total=total), "position": position, "total": total}
 
 
 def has_nan(log_probabilities: Iterable[float]) -> bool:
     """Whether any value is NaN."""
     return any(map(math.isnan, log_probabilities))
-
-
-def text_position(number: int, total: int) -> MessagePart:
-    """Return "text 2 of 3" for the text with index `number` 1. Commands replace it by a line of a file."""
-    return MessagePart("text_position", position=number + 1, total=total)

@@ -76,7 +76,7 @@ class Hypothesis:
     constraints: tuple[bool, ...] = ()  # whether the text contains each required phrase
     utility: float | None = None  # expected utility, with minimum Bayes risk
     alignment: Alignment | None = field(default=None, compare=False)  # if requested
-    end_forced: bool = False  # eos was forced by the limit (at_limit "end"); the score includes it
+    end_forced: bool = False  # eos was forced by the limit (at_limit "force_eos"); the score includes it
 
     def __repr__(self) -> str:
         return f"Hypothesis({self.text!r}, score={self.score:.4f}{', cut' if self.cut else ''})"

@@ -14,7 +14,7 @@ from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.newlines import strip_line_end
 from attendo.text_model.inputs import SourceLine, encode_prefixes, truncate
 from attendo.text_model.length_batches import run_in_length_batches
-from attendo.text_model.options import NotANumberError, TooLongError, has_nan, text_position
+from attendo.text_model.options import NotANumberError, TooLongError, has_nan
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.search_setup import EncoderDecoderNetwork
 
@@ -45,11 +45,7 @@ def encode_pairs(
             one, _ = truncate(first, config, len(before))
             if (tokens := len(before) + len(one)) > config.max_source:
                 raise TooLongError(
-                    "source_exceeds_model_limit",
-                    number,
-                    text=text_position(number, len(sources)),
-                    tokens=tokens,
-                    limit=config.max_source,
+                    "source_exceeds_model_limit", number, len(sources), tokens=tokens, limit=config.max_source
                 )
             pairs.append(Example((*before, *one), (*begin, *other)))
         return pairs
@@ -63,9 +59,7 @@ def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[Sco
     """Raise if any log-probability is NaN, else return the targets."""
     for number, each in enumerate(scored_targets):
         if has_nan(each.log_probabilities):
-            raise NotANumberError(
-                "text_log_probability_nan", precision, number, text=text_position(number, len(scored_targets))
-            )
+            raise NotANumberError("text_log_probability_nan", precision, number, len(scored_targets))
     return scored_targets
 
 

@@ -101,16 +101,16 @@ def make_strategy(
     `count` is the number of hypotheses needed. `constraints` are phrases by request id. `extends_last_word` returns
     whether a token after a phrase extends its last word.
     """
-    ranking, free_end = make_ranking(config), config.at_limit == "free"
+    ranking, free_end = make_ranking(config), config.at_limit == "any"
     if constraints:
         return ConstrainedBeam(config.beam, ranking, config.stop, config.patience, constraints, extends_last_word)
     if config.sample:
-        shape = SamplingFilter(config.temperature, config.top_k, config.top_p, config.min_p, config.typical)
+        shape = SamplingFilter(config.temperature, config.top_k, config.top_p, config.min_p, config.typical_p)
         return Sampling(count, config.seed, shape, free_end)
     if config.beam == 1:
         return Greedy(free_end)
-    if config.groups > 1:
-        return DiverseBeam(config.beam, config.groups, config.diversity, ranking, config.stop)
+    if config.beam_groups > 1:
+        return DiverseBeam(config.beam, config.beam_groups, config.diversity_penalty, ranking, config.stop)
     return Beam(config.beam, ranking, config.stop, config.patience, num_hypotheses=count, free_end=free_end)
 
 
@@ -126,13 +126,13 @@ def make_rules(
     if config.repetition_penalty != 1:
         rules.append(RepetitionPenalty(config.repetition_penalty, config.repetition_of == "logits"))
     rules.append(SuppressTokens() if config.allow_unk else SuppressTokens((PAD, BOS, UNK)))
-    if config.no_repeat_ngram:
-        rules.append(NoRepeatNgram(config.no_repeat_ngram))
+    if config.no_repeat_ngram_size:
+        rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
     if banned:
         rules.append(BannedPhrases(tuple(map(tuple, banned))))
     if min_length:
         rules.append(MinLength())
-    if config.at_limit == "end":
+    if config.at_limit == "force_eos":
         rules.append(ForceEosAtLimit())
     if prefix:
         rules.append(ForcedPrefix())

@@ -20,6 +20,7 @@ from attendo.model.head_scaling import HeadScales, scale_heads
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, save_model
 from attendo.nn.cpu_threads import tune_step
+from attendo.settings import warn_of_old_name
 from attendo.text import Tokenizer
 from attendo.text.model_card import TrainingSources
 from attendo.text.newlines import NewlineTokenizer
@@ -34,7 +35,7 @@ from attendo.text_model.backends import (
 )
 from attendo.text_model.generation import Generation, PreparedCall
 from attendo.text_model.inputs import PromptEncoder, SourceEncoder, reject_source_options
-from attendo.text_model.options import GenerateOptions, check_text_list, split_options
+from attendo.text_model.options import GenerateOptions, check_text_list, split_options, with_new_option_names
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
 from attendo.text_model.search_setup import pick_device
@@ -46,7 +47,7 @@ _MAX_NAMED_TAGS = 12  # tags listed in a warning
 
 
 class TextModel:
-    """A network with its tokenizers. `runtime` is the backend, PyTorch by default."""
+    """A network with its tokenizers. `backend` computes the network, PyTorch by default."""
 
     def __init__(
         self,
@@ -54,12 +55,15 @@ class TextModel:
         tokenizers: Tokenizer | Sequence[Tokenizer] | None = None,
         *,
         generation: Mapping[str, Any] | None = None,
+        backend: Backend | None = None,
         runtime: Backend | None = None,
     ) -> None:
         """A `Transformer` needs its `tokenizers`: source and target, or one for both.
 
-        `generation` are its default decoding settings, such as {"beam": 4}.
+        `generation` are its default decoding settings, such as {"beam": 4}. `runtime` is the old name of `backend`.
         """
+        if runtime is not None:
+            warn_of_old_name("runtime", "backend")
         self._stored = stored = _to_stored_model(model, tokenizers, generation)
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
@@ -68,7 +72,7 @@ class TextModel:
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
         self.about: dict[str, Any] = stored.about  # the known fields of `TrainedModelCard`
-        self.runtime: Backend = runtime or TorchBackend(self.network)
+        self.backend: Backend = backend or runtime or TorchBackend(self.network)
         self._engines: dict[Hashable, Engine] = {}
 
     def __repr__(self) -> str:
@@ -80,15 +84,21 @@ class TextModel:
             parameters = sum(each.numel() for network in self.networks for each in network.parameters())
             told += [kind, f"{parameters:,} parameters"]
         sizes = dict.fromkeys((self.source_tokenizer.vocab_size, self.target_tokenizer.vocab_size))
-        told += [f"{' and '.join(f'{size:,}' for size in sizes)} tokens", f"{self.runtime.name} on {self.device}"]
+        told += [f"{' and '.join(f'{size:,}' for size in sizes)} tokens", f"{self.backend.name} on {self.device}"]
         return f"<TextModel: {', '.join(filter(None, told))}>"
+
+    @property
+    def runtime(self) -> Backend:
+        """The old name of `backend`."""
+        warn_of_old_name("runtime", "backend")
+        return self.backend
 
     @property
     def stored_model(self) -> StoredModel:
         """The content of the model folder. Raise for an exported folder, which has no PyTorch network."""
         if isinstance(self._stored, StoredModel):
             return self._stored
-        raise UsageError("exported_folder_without_network", folder=self._stored.folder, runtime=self.runtime.name)
+        raise UsageError("exported_folder_without_network", folder=self._stored.folder, runtime=self.backend.name)
 
     @property
     def network(self) -> Transformer:
@@ -101,12 +111,12 @@ class TextModel:
 
     @property
     def device(self) -> torch.device:
-        return self.runtime.device
+        return self.backend.device
 
     @property
     def networks(self) -> list[Transformer]:
         """The network, or the members of an ensemble."""
-        return self.runtime.networks if isinstance(self.runtime, TorchBackend) else [self.network]
+        return self.backend.networks if isinstance(self.backend, TorchBackend) else [self.network]
 
     @cached_property
     def reads_single_sentences(self) -> bool | None:
@@ -137,7 +147,7 @@ class TextModel:
         Every token is chosen from the weighted mean of all predictions. The first of the `weights` is for this model.
         The tokenizers must be the same.
         """
-        if outside := [each.runtime.name for each in (self, *others) if not isinstance(each.runtime, TorchBackend)]:
+        if outside := [each.backend.name for each in (self, *others) if not isinstance(each.backend, TorchBackend)]:
             raise UsageError("ensemble_with_exported_folder", runtime=outside[0])
         for place, other in enumerate(others, start=2):
             for side in ("source", "target"):
@@ -145,7 +155,7 @@ class TextModel:
                     raise UsageError("ensemble_tokenizer_mismatch", position=place, side=side)
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
-        return TextModel(self.stored_model, runtime=TorchBackend(Ensemble(networks, shares, how)))
+        return TextModel(self.stored_model, backend=TorchBackend(Ensemble(networks, shares, how)))
 
     def settings(self, **options: Any) -> GenerationConfig:
         """Return the decoding settings for a call with these options."""
@@ -160,13 +170,13 @@ class TextModel:
 
         `n_best` is the maximum number of hypotheses per result. `max_length` is the maximum number of output tokens,
         prefix included. By default it depends on the length of the source. `options` are the other fields of
-        `GenerateOptions` (prefix="...", constraints=["..."], ban=["..."], min_length=5, split=True, alignments=True)
-        and of `GenerationConfig` (beam=4, sample=True, temperature=0.8 ...). The latter default to the settings of the
-        model. like="marian" uses the settings of another system instead (`decode/presets.py`).
+        `GenerateOptions` (prefix="...", constraints=["..."], banned_phrases=["..."], min_length=5, split=True) and of
+        `GenerationConfig` (beam=4, sample=True, temperature=0.8 ...). The latter default to the settings of the model.
+        preset="marian" uses the settings of another system instead (`decode/presets.py`).
         """
         call = self.prepare_call(texts, n_best=n_best, max_length=max_length, **options)
         lines, config = call.lines, call.config
-        with self.runtime.inference_mode(), call.name_text_in_errors():
+        with self.backend.inference_mode(), call.name_text_in_errors():
             constrained = bool(call.options.constraints)
             found = call.generation.generate(lines, self._engine(config, constrained)) if lines else ()
             results = [Result(each) for each in found]
@@ -181,30 +191,33 @@ class TextModel:
     def prepare_call(self, texts: Sequence[str], **options: Any) -> PreparedCall:
         """Validate the options and encode the texts of a `generate` call."""
         check_text_list(texts)
-        wishes, config = self._parse_options(options)
+        call_options, config = self._parse_options(options)
         warn_missing_tags(texts, self._stored, config)
-        maker, answering = self._make_source_encoder(wishes, config), Generation(wishes, config, self.target_tokenizer)
+        encoder = self._make_source_encoder(call_options, config)
+        generation = Generation(call_options, config, self.target_tokenizer)
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        return PreparedCall(texts, wishes, config, maker, maker.encode(texts), answering, tokenizers)
+        return PreparedCall(texts, call_options, config, encoder, encoder.encode(texts), generation, tokenizers)
 
     def stream(self, text: str, **options: Any) -> Generator[str, None, Result]:
         """Yield the output in parts, each as soon as it is final. Joined, they are the text of the returned result.
 
         Greedy search and sampling stream token by token. With a beam, the common prefix of all surviving hypotheses is
-        streamed. The output is yielded in one part with mbr, ban (which may need another search), constraints, or an
-        engine that cannot be observed. A text that is split is streamed sentence by sentence.
+        streamed. The output is yielded in one part with mbr, constraints, banned_phrases (which may need another
+        search), or an engine that cannot be observed. A text that is split is streamed sentence by sentence.
         """
+        options = with_new_option_names(options)
         call = self.prepare_call([text], **options)
         call.check_stream()
-        engine = self.runtime.stepping_engine(call.config)
-        several = call.config.mbr != "none" or call.options.ban or call.options.constraints or len(call.lines) != 1
+        engine = self.backend.stepping_engine(call.config)
+        phrases = call.options.banned_phrases or call.options.constraints
+        several = call.config.mbr != "none" or phrases or len(call.lines) != 1
         if engine is None or several:
             return (yield from self._stream_by_sentence(call, options))
         teller = call.make_stream_decoder()
-        with self.runtime.inference_mode():
+        with self.backend.inference_mode():
             frontiers = engine.iter_frontiers(*call.prepare_search())
         while True:
-            with tune_step() if self.device.type == "cpu" else nullcontext(), self.runtime.inference_mode():
+            with tune_step() if self.device.type == "cpu" else nullcontext(), self.backend.inference_mode():
                 step = next(frontiers, None)
             if step is None:
                 break
@@ -218,17 +231,17 @@ class TextModel:
 
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """Return the most probable next words after a prefix, each with the complete output."""
-        wishes, config = self._parse_options({**options, "prefix": prefix, "split": False})
-        if wishes.ban or count < 1 or not (text.strip() or self.decoder_only):
+        call_options, config = self._parse_options({**options, "prefix": prefix, "split": False})
+        if call_options.banned_phrases or count < 1 or not (text.strip() or self.decoder_only):
             raise UsageError("alternatives_request_invalid")
-        ((line,),) = self._make_source_encoder(wishes, config).encode([text])
-        answering, reader = Generation(wishes, config, self.target_tokenizer), self.runtime.network(config)
+        ((line,),) = self._make_source_encoder(call_options, config).encode([text])
+        answering, reader = Generation(call_options, config, self.target_tokenizer), self.backend.network(config)
         if reader is None:
-            raise unsupported_option_error(self.runtime.name, {"alternatives": NATIVE_SEARCH_ENGINES})
-        with self.runtime.inference_mode():
+            raise unsupported_option_error(self.backend.name, {"alternatives": NATIVE_SEARCH_ENGINES})
+        with self.backend.inference_mode():
             tokens = top_next_tokens(line, reader, self.device, count)
             lines = [replace(line, prefix=(*line.prefix, token)) for token, _ in tokens]
-            found = answering.generate(lines, self._engine(config, bool(wishes.constraints)))
+            found = answering.generate(lines, self._engine(config, bool(call_options.constraints)))
         results = [Result(each) for each in found]
         return unique_alternatives(tokens, results, line.prefix, self.target_tokenizer)[:count]
 
@@ -244,20 +257,20 @@ class TextModel:
         check_text_list(sources)
         check_text_list(targets)
         pairs = encode_pairs(sources, targets, self.generation, *self._tokenizers)
-        with self.runtime.inference_mode():
-            return check_scores(self.runtime.score(pairs, self.target_tokenizer), self.generation.precision)
+        with self.backend.inference_mode():
+            return check_scores(self.backend.score(pairs, self.target_tokenizer), self.generation.precision)
 
     def search_tree(self, text: str, **options: Any) -> list[SearchTree]:
         """Return every hypothesis that a search considers, and its outcome. A diverse beam has one tree per group."""
-        wishes, config = self._parse_options({**options, "split": options.get("split") or False})
-        if wishes.split or wishes.ban:
+        call_options, config = self._parse_options({**options, "split": options.get("split") or False})
+        if call_options.split or call_options.banned_phrases:
             raise UsageError("search_tree_option_conflict")
-        (lines,) = self._make_source_encoder(wishes, config).encode([text])
-        requests, strategy, rules = Generation(wishes, config, self.target_tokenizer).prepare_search(lines, ())
-        recorder, engine = TreeRecorder(strategy), self.runtime.stepping_engine(config)
+        (lines,) = self._make_source_encoder(call_options, config).encode([text])
+        requests, strategy, rules = Generation(call_options, config, self.target_tokenizer).prepare_search(lines, ())
+        recorder, engine = TreeRecorder(strategy), self.backend.stepping_engine(config)
         if engine is None:
-            raise unsupported_option_error(self.runtime.name, {"search_tree": NATIVE_SEARCH_ENGINES})
-        with self.runtime.inference_mode():
+            raise unsupported_option_error(self.backend.name, {"search_tree": NATIVE_SEARCH_ENGINES})
+        with self.backend.inference_mode():
             for _ in engine.generate(requests, recorder, rules):
                 pass
         return [replace(tree, sentence=0) for tree in recorder.trees]
@@ -285,7 +298,7 @@ class TextModel:
         """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""
         self._require_single("ensemble_heads_not_scalable")
         tapped = TappedNetwork(self.network, scale_heads(merge_head_scales(self._heads, heads)))
-        return TextModel(self.stored_model, runtime=TorchBackend(tapped))
+        return TextModel(self.stored_model, backend=TorchBackend(tapped))
 
     def _stream_by_sentence(self, call: PreparedCall, options: dict[str, Any]) -> Generator[str, None, Result]:
         told: list[Result] = []
@@ -300,7 +313,7 @@ class TextModel:
     def _make_source_encoder(self, options: GenerateOptions, config: GenerationConfig) -> SourceEncoder:
         maker = PromptEncoder if self.decoder_only else SourceEncoder
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        return maker(options, config, *tokenizers, self.runtime.max_sequence_length, bool(self.reads_single_sentences))
+        return maker(options, config, *tokenizers, self.backend.max_sequence_length, bool(self.reads_single_sentences))
 
     def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         """Return a cached engine if its settings are unchanged, to reuse its captured and compiled batches."""
@@ -310,19 +323,17 @@ class TextModel:
         if key not in self._engines:
             while len(self._engines) >= _MAX_CACHED_ENGINES:
                 del self._engines[next(iter(self._engines))]
-            self._engines[key] = self.runtime.engine(config, constrained)
+            self._engines[key] = self.backend.engine(config, constrained)
         return self._engines[key]
 
     def _parse_options(self, options: dict[str, Any]) -> tuple[GenerateOptions, GenerationConfig]:
         """Return the options of a call and its decoding settings, both validated."""
-        given = drop_engine_option(
-            self.runtime.name, {name: each for name, each in options.items() if each is not None}
-        )
-        wishes, config = split_options(self.runtime.defaults(self.generation, given), given)
-        self.runtime.check(wishes, config)
+        given = drop_engine_option(self.backend.name, with_new_option_names(options))
+        call_options, config = split_options(self.backend.defaults(self.generation, given), given)
+        self.backend.check(call_options, config)
         if self.decoder_only:
-            reject_source_options(wishes, config, given)
-        return wishes, config
+            reject_source_options(call_options, config, given)
+        return call_options, config
 
     @property
     def _tokenizers(self) -> tuple[Tokenizer | None, Tokenizer]:
@@ -331,7 +342,7 @@ class TextModel:
 
     @property
     def _heads(self) -> HeadScales:
-        return self.runtime.heads if isinstance(self.runtime, TorchBackend) else {}
+        return self.backend.heads if isinstance(self.backend, TorchBackend) else {}
 
     def _require_single(self, code: str) -> None:
         if len(self.networks) > 1:
@@ -347,7 +358,7 @@ def _to_stored_model(
     if not isinstance(model, Transformer):
         if tokenizers is not None or generation is not None:
             raise UsageError("redundant_model_arguments")
-        return model
+        return replace(model, generation=GenerationConfig.with_new_names(model.generation, warn=False))
     if tokenizers is None:
         raise UsageError("tokenizers_missing")
     several = tokenizers if isinstance(tokenizers, Sequence) else (tokenizers, tokenizers)
@@ -358,7 +369,7 @@ def _to_stored_model(
         size = getattr(model.config, f"{side}_vocab_size")
         if size is not None and tokenizer.vocab_size != size:
             raise UsageError("tokenizer_vocabulary_size_mismatch", side=side, tokens=tokenizer.vocab_size, size=size)
-    return StoredModel(model, source, target, dict(generation or {}))
+    return StoredModel(model, source, target, GenerationConfig.with_new_names(generation or {}))
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:

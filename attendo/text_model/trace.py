@@ -25,7 +25,7 @@ _WEIGHTS = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)\.weights")
 # Override the model's settings with greedy search, so that the probabilities of a step explain its token.
 GREEDY_OPTIONS: dict[str, Any] = {
     "beam": 1,
-    "groups": 1,
+    "beam_groups": 1,
     "sample": False,
     "mbr": "none",
     "coverage_penalty": 0.0,

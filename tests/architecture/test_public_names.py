@@ -10,66 +10,19 @@ from attendo.cli.main import app
 NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
 
 GENERATE = [
-    *(
-        "--alignments",
-        "--alignments-of",
-        "--allow-unk",
-        "--at-limit",
-        "--ban",
-        "--batch-tokens",
-        "--beam",
-        "--compile",
-        "--constraint",
-    ),
-    *(
-        "--counts-eos",
-        "--coverage-penalty",
-        "--device",
-        "--distinct",
-        "--diversity",
-        "--engine",
-        "--ensemble",
-        "--errors",
-        "--groups",
-        "--help",
-    ),
-    *(
-        "--json",
-        "--length-penalty",
-        "--like",
-        "--long-source",
-        "--max-length",
-        "--max-length-extra",
-        "--max-length-factor",
-        "--max-source",
-        "--mbr",
-    ),
-    *("--mbr-candidates", "--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best"),
-    *(
-        "--no-repeat-ngram",
-        "--normalise",
-        "--output",
-        "--patience",
-        "--precision",
-        "--prefix",
-        "--renormalise",
-        "--repetition-of",
-    ),
-    *(
-        "--repetition-penalty",
-        "--sample",
-        "--seed",
-        "--source-prefix",
-        "--split",
-        "--stop",
-        "--target-prefix",
-        "--temperature",
-        "--threads",
-        "--top-k",
-        "--top-p",
-    ),
-    *("--typical", "--word-penalty", "-o", "MODEL", "[TEXT]..."),
+    *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),
+    *("--beam", "--beam-groups", "--compile", "--constraint", "--counts-eos", "--coverage-penalty"),
+    *("--device", "--distinct", "--diversity-penalty", "--engine", "--ensemble", "--errors"),
+    *("--help", "--json", "--length-penalty", "--long-source", "--max-length", "--max-length-extra"),
+    *("--max-length-factor", "--max-source", "--mbr", "--mbr-candidates", "--min-length", "--min-length-extra"),
+    *("--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size", "--normalise", "--output"),
+    *("--patience", "--precision", "--prefix", "--preset", "--renormalise", "--repetition-of"),
+    *("--repetition-penalty", "--sample", "--seed", "--source-prefix", "--split", "--stop"),
+    *("--target-prefix", "--temperature", "--threads", "--top-k", "--top-p", "--typical-p"),
+    *("--word-penalty", "-o", "MODEL", "[TEXT]..."),
 ]
+# Names of version 0.1.0, which are accepted and not shown in the help.
+OLD = ["--ban", "--diversity", "--groups", "--like", "--no-repeat-ngram", "--typical"]
 
 OPTIONS = {
     "": ["--help", "--version"],
@@ -85,8 +38,8 @@ OPTIONS = {
         *("--test-source", "--test-target", "RUN.toml"),
     ],
     "evaluate": [
-        *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--like", "--metric"),
-        *("--output", "--reference", "--source", "--threads", "MODEL"),
+        *("--beam", "--by", "--compare", "--device", "--help", "--json", "--length-penalty", "--metric"),
+        *("--output", "--preset", "--reference", "--source", "--threads", "MODEL"),
     ],
     "export": [
         *(
@@ -190,12 +143,15 @@ def test_the_command_line_has_these_options() -> None:
     root: Any = typer.main.get_command(app)
     commands = {"": root, **root.commands}
     assert {name: words(command) for name, command in commands.items()} == OPTIONS
+    assert words(root.commands["generate"], hidden=True) == OLD
+    assert words(root.commands["evaluate"], hidden=True) == ["--like"]
 
 
-def words(command: Any) -> list[str]:
-    """Options by their long name, arguments by what stands for them in the help."""
+def words(command: Any, hidden: bool = False) -> list[str]:
+    """Options by their long name, arguments by their placeholder in the help."""
     context = typer.Context(command)
     found: list[str] = []
     for each in command.get_params(context):
-        found += each.opts if each.param_type_name == "option" else [each.metavar]
+        if each.hidden == hidden or command.name == "completion":
+            found += each.opts if each.param_type_name == "option" else [each.metavar]
     return sorted(found)

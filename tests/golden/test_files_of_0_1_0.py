@@ -8,7 +8,8 @@ import pytest
 from tiny import Command
 
 import attendo
-from attendo.runs.config import read_run_file
+from attendo.runs.config import load_run_config, read_run_file
+from attendo.settings import RenamedSettingWarning
 
 ARCHIVE = Path(__file__).with_name("run-0.1.0.zip")
 TARGET = "这只 猫 坐下 了"
@@ -26,13 +27,23 @@ def run_folder(tmp_path: Path) -> Path:
 def test_run_file_loads(run_folder: Path) -> None:
     values = read_run_file(run_folder / "given.toml")
     assert values["generation"] == {"beam": 2, "groups": 1, "no_repeat_ngram": 3, "at_limit": "end"}
+    assert load_run_config(run_folder).generation == {
+        "beam": 2,
+        "beam_groups": 1,
+        "no_repeat_ngram_size": 3,
+        "at_limit": "force_eos",
+    }
+    with pytest.warns(RenamedSettingWarning):
+        changed = load_run_config(run_folder, ["generation.no_repeat_ngram=4"])
+    assert changed.generation["no_repeat_ngram_size"] == 4
 
 
 def test_model_folder_loads(run_folder: Path) -> None:
     model = attendo.load(run_folder / "model", device="cpu")
     scores = model.score(["I love you.", "The cat sat."], ["我 爱 你", TARGET])
     assert scores == pytest.approx([-73.67011499404907, -127.44773602485657], rel=1e-4)
-    assert model.generation.beam == 2
+    config = model.generation  # the folder has the old names, and a warning would be an error
+    assert (config.beam, config.beam_groups, config.no_repeat_ngram_size, config.at_limit) == (2, 1, 3, "force_eos")
 
 
 def test_checkpoint_loads(run_folder: Path) -> None:

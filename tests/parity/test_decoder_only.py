@@ -109,5 +109,5 @@ def test_texts_are_continued_as_by_gpt2(both: tuple[GPT2LMHeadModel, TextModel],
             suppress_tokens=[PAD, BOS], early_stopping=False, length_penalty=0.0,
         )  # fmt: skip
         expected = [each for each in told[0, 1:].tolist() if each not in (EOS, PAD)]
-        result = model.generate([text], like="hf", beam=beams, length_penalty=0.0, max_length=19, engine=engine)[0]
+        result = model.generate([text], preset="hf", beam=beams, length_penalty=0.0, max_length=19, engine=engine)[0]
         assert list(result.ids) == expected

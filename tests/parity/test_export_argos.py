@@ -44,7 +44,7 @@ def test_a_package_translates_the_way_argos_calls_it(tmp_path: Path) -> None:
     told = translator.translate_batch(
         [cut.encode(text, out_type=str) for text in texts], beam_size=4, length_penalty=0.2, max_decoding_length=12
     )
-    ours = model.generate(texts, like="ctranslate2", beam=4, length_penalty=0.2, max_length=12)
+    ours = model.generate(texts, preset="ctranslate2", beam=4, length_penalty=0.2, max_length=12)
     assert [_shown(each.hypotheses[0]) for each in told] == [_shown(_pieces(model, each.ids)) for each in ours]
 
 

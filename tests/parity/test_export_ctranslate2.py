@@ -128,7 +128,7 @@ def test_the_folder_holds_what_other_programs_need(tmp_path: Path, apart: bool) 
         beam_size=1,
         max_decoding_length=12,
     )
-    ours = model.generate(texts, like="ctranslate2", beam=1, max_length=12)
+    ours = model.generate(texts, preset="ctranslate2", beam=1, max_length=12)
     assert [out.decode(each.hypotheses[0]) for each in told] == [each.text.removeprefix(" ") for each in ours]
 
 

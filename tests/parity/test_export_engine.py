@@ -28,35 +28,35 @@ from attendo.text_model.options import split_options
 pytest.importorskip("ctranslate2")
 
 TEXTS = some_texts(24)
-THEIRS = {"like": "ctranslate2", "max_length": 9}
+THEIRS = {"preset": "ctranslate2", "max_length": 9}
 
 HONOURED: list[dict[str, Any]] = [
     {"max_length": 9},
     {"max_length": 3},
-    {"max_length": 9, "min_length": 4, "no_repeat_ngram": 2},
+    {"max_length": 9, "min_length": 4, "no_repeat_ngram_size": 2},
     {"max_length": 4, "min_length": 4, "allow_unk": False},
     {"max_length": 9, "prefix": "w03 w07"},
-    {"max_length": 9, "ban": ["w10", "w20 w30"]},
+    {"max_length": 9, "banned_phrases": ["w10", "w20 w30"]},
     {},
     {**THEIRS, "beam": 1, "repetition_penalty": 1.5},
     {**THEIRS, "beam": 4, "n_best": 4},
     {**THEIRS, "beam": 4, "n_best": 2, "length_penalty": 0.0},
     {**THEIRS, "beam": 3, "normalise": "none", "stop": "leader"},
-    {**THEIRS, "beam": 4, "patience": 1.5, "repetition_penalty": 0.8, "ban": ["w10"]},
+    {**THEIRS, "beam": 4, "patience": 1.5, "repetition_penalty": 0.8, "banned_phrases": ["w10"]},
     {**THEIRS, "beam": 4, "min_length": 3, "mbr": "chrf"},
 ]
 
 ALL = "onnx, textbook, cached, fast"
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
-    ({"beam": 4}, "stop settled (CTranslate2: first), at_limit cut/end, renormalise false", ALL),
+    ({"beam": 4}, "stop settled (CTranslate2: first), at_limit truncate/force_eos, renormalise false", ALL),
     ({"sample": True}, "sample + seed", ALL),
-    ({"beam": 4, "groups": 2}, "beam_groups", ALL),
-    ({**THEIRS, "beam": 2, "at_limit": "cut", "constraints": ["w10"]}, "constraints", "onnx, cached"),
+    ({"beam": 4, "beam_groups": 2}, "beam_groups", ALL),
+    ({**THEIRS, "beam": 2, "at_limit": "truncate", "constraints": ["w10"]}, "constraints", "onnx, cached"),
     ({"alignments": True}, "alignments", "textbook, cached, fast"),
     ({"compile": True}, "compile", "fast"),
     ({"precision": "bf16"}, "precision bf16", "textbook, cached, fast"),
-    ({"at_limit": "end"}, "at_limit end", ALL),
-    ({"renormalise": True}, "renormalise + at_limit cut/end", ALL),
+    ({"at_limit": "force_eos"}, "at_limit force_eos", ALL),
+    ({"renormalise": True}, "renormalise + at_limit truncate/force_eos", ALL),
     ({"repetition_penalty": 2.0}, "repetition_penalty + renormalise false, repetition_of log_probabilities", ALL),
     ({**THEIRS, "beam": 4, "normalise": "gnmt"}, "stop first (CTranslate2: leader), normalise gnmt", ALL),
     ({**THEIRS, "beam": 4, "word_penalty": 0.5}, "word_penalty 0.5", ALL),
@@ -64,7 +64,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**THEIRS, "beam": 4, "coverage_penalty": 0.2}, "coverage_penalty 0.2", "cached, fast"),
     ({"coverage_penalty": 0.2}, "coverage_penalty 0.2", "cached, fast"),
     ({**THEIRS, "beam": 4, "patience": 1.1}, "patience 1.1 + beam 4", ALL),
-    ({"like": "marian", "beam": 4}, "stop shrinking (CTranslate2: leader), renormalise false", ALL),
+    ({"preset": "marian", "beam": 4}, "stop shrinking (CTranslate2: leader), renormalise false", ALL),
 ]
 
 
@@ -118,7 +118,7 @@ def test_what_it_cannot_honour_is_refused_by_name(
 
 
 def test_the_engine_itself_refuses_too(model: TextModel, engine: CTranslate2Engine) -> None:
-    for options in ({"beam": 4}, {"sample": True}, {"beam": 4, "groups": 2}, {"at_limit": "end"}):
+    for options in ({"beam": 4}, {"sample": True}, {"beam": 4, "beam_groups": 2}, {"at_limit": "force_eos"}):
         with pytest.raises(UsageError, check=has_code("engine_option_unsupported", engine="ctranslate2")):
             answered(model, engine, options)
 
@@ -186,7 +186,7 @@ def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: P
 def answered(model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]) -> Sequence[tuple[Hypothesis, ...]]:
     wishes, config = split_options(model.generation, options)
     maker = SourceEncoder(
-        wishes, config, model.source_tokenizer, model.target_tokenizer, model.runtime.max_sequence_length
+        wishes, config, model.source_tokenizer, model.target_tokenizer, model.backend.max_sequence_length
     )
     lines = [line for each in maker.encode(TEXTS) for line in each]
     return Generation(wishes, config, model.target_tokenizer).generate(lines, engine)

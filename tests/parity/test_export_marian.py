@@ -78,7 +78,7 @@ def test_text_in_and_text_out_by_their_classes_alone(tmp_path: Path, changes: di
         assert tokenizer(text_target=text).input_ids == [*model.target_tokenizer.encode(text), EOS]
     given = tokenizer(texts, return_tensors="pt", padding=True)
     said = theirs.generate(**given, max_new_tokens=12, num_beams=1)
-    ours = model.generate(texts, like="hf", beam=1, max_length=12)
+    ours = model.generate(texts, preset="hf", beam=1, max_length=12)
     assert [[each for each in row if each not in (PAD, BOS, EOS)] for row in said.tolist()] == [
         list(each.ids) for each in ours
     ]
@@ -141,7 +141,7 @@ def test_the_class_that_loads_it_is_told(tmp_path: Path) -> None:
 
 
 def test_what_every_answer_begins_with_goes_along(tmp_path: Path) -> None:
-    settings = {"max_length_factor": 0.0, "max_length_extra": 12, "at_limit": "free"}
+    settings = {"max_length_factor": 0.0, "max_length_extra": 12, "at_limit": "any"}
     model = _storing(pieces(**MARIAN, tie="all", symbols=("<de>",)), {"target_prefix": ["<de>"], **settings})
     _export(model, tmp_path / "out")
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out")

@@ -18,7 +18,7 @@ from attendo.text import BOS, EOS, PAD
 from attendo.text_model import TextModel
 
 SOURCES = ["w01 w40 w17", "w03", "w55 w02 w02 w31 w08", "w20 w21 w22 w23", "w11 w44"]
-FIXED: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": 9, "at_limit": "free"}
+FIXED: dict[str, Any] = {"max_length_factor": 0.0, "max_length_extra": 9, "at_limit": "any"}
 
 
 ALL = "onnx, textbook, cached, fast"
@@ -29,14 +29,14 @@ ALL = "onnx, textbook, cached, fast"
     "stored",
     [
         {"repetition_penalty": 1.7, "repetition_of": "logits"},
-        {"no_repeat_ngram": 1, "allow_unk": False},
+        {"no_repeat_ngram_size": 1, "allow_unk": False},
         {"min_length_extra": 5},
-        {"at_limit": "end", "max_length_extra": 4},
-        {"at_limit": "cut", "max_length_extra": 4},
+        {"at_limit": "force_eos", "max_length_extra": 4},
+        {"at_limit": "truncate", "max_length_extra": 4},
         {"beam": 3, "length_penalty": 2.0, "min_length_extra": 3},
         {"beam": 3, "length_penalty": 0.3, "stop": "first", "repetition_penalty": 1.7},
         {"beam": 3, "normalise": "none", "stop": "exhaustive"},
-        {"beam": 4, "renormalise": True, "no_repeat_ngram": 1},
+        {"beam": 4, "renormalise": True, "no_repeat_ngram_size": 1},
     ],
     ids=str,
 )
@@ -50,7 +50,7 @@ def test_transformers_answers_by_default_as_the_model_does(tmp_path: Path, store
 
 def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    stored = {"sample": True, "top_k": 7, "top_p": 0.9, "min_p": 0.1, "typical": 0.8, "temperature": 0.5, "beam": 4}
+    stored = {"sample": True, "top_k": 7, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.8, "temperature": 0.5, "beam": 4}
     certificate = _export(_storing(wordy(**MARIAN), stored), tmp_path / "out", "hf")
     told = json.loads((tmp_path / "out" / "generation_config.json").read_text("utf-8"))
     assert (told["do_sample"], told["num_beams"], told["temperature"]) == (True, 1, 0.5)
@@ -66,8 +66,8 @@ def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
         ({"beam": 2, "word_penalty": 0.2}, "word_penalty 0.2: it has none"),
         ({"beam": 2, "coverage_penalty": 0.2}, "coverage_penalty 0.2: it has none"),
         ({"beam": 2, "stop": "leader"}, "stop leader: a beam stops as by settled (early_stopping=False)"),
-        ({"beam": 4, "groups": 2}, "groups 2: it is one plain beam"),
-        ({"beam": 2, "at_limit": "end"}, "at_limit end: the end that is forced costs nothing"),
+        ({"beam": 4, "beam_groups": 2}, "beam_groups 2: it is one plain beam"),
+        ({"beam": 2, "at_limit": "force_eos"}, "at_limit force_eos: the end that is forced costs nothing"),
         ({"repetition_penalty": 1.5}, "repetition_of log_probabilities: the penalty multiplies logits"),
         ({"beam": 2, "mbr": "chrf"}, "mbr chrf: the answer is the best of one search"),
     ],
@@ -85,7 +85,7 @@ def test_tokens_are_named_by_their_ids_there() -> None:
     from attendo.interop.huggingface.generation import export_generation
     from attendo.interop.huggingface.vocabulary import build_permutation
 
-    stored = {**FIXED, "at_limit": "end", "allow_unk": False}
+    stored = {**FIXED, "at_limit": "force_eos", "allow_unk": False}
     order = build_permutation(60, pad=1, unk=7, start=5, eos=5)
     settings, _ = export_generation(_storing(wordy(), stored).generation, 1024, order)
     assert (settings["forced_eos_token_id"], settings["bad_words_ids"]) == (5, [[7]])
@@ -95,11 +95,14 @@ def test_tokens_are_named_by_their_ids_there() -> None:
     ("stored", "told"),
     [
         ({}, None),
-        ({"at_limit": "end"}, "at_limit is free, not end"),
-        ({"beam": 3}, "stop is first, not settled, renormalise is True, not False, at_limit is free, not cut"),
-        ({"beam": 3, "length_penalty": 0.0, "at_limit": "end"}, "stop is leader, not settled, renormalise is True"),
+        ({"at_limit": "force_eos"}, "at_limit is any, not force_eos"),
+        ({"beam": 3}, "stop is first, not settled, renormalise is True, not False, at_limit is any, not truncate"),
+        (
+            {"beam": 3, "length_penalty": 0.0, "at_limit": "force_eos"},
+            "stop is leader, not settled, renormalise is True",
+        ),
         ({"repetition_penalty": 1.4}, "repetition_of is logits, not log_probabilities"),
-        ({"engine": "fast", "batch_tokens": 99, "at_limit": "free"}, None),
+        ({"engine": "fast", "batch_tokens": 99, "at_limit": "any"}, None),
     ],
     ids=str,
 )

@@ -132,10 +132,10 @@ def test_decoding_defaults_come_along(tmp_path: Path) -> None:
         "beam": 6,
         "length_penalty": 0.8,
         "stop": "first",
-        "no_repeat_ngram": 3,
+        "no_repeat_ngram_size": 3,
         "max_length_factor": 0.0,
         "max_length_extra": 510,
-        "at_limit": "end",
+        "at_limit": "force_eos",
     }
 
 

@@ -26,8 +26,8 @@ def test_an_exported_model_comes_back(tmp_path: Path, tie: str) -> None:
     for name, weight in model.network.state_dict().items():
         assert torch.equal(found.network.state_dict()[name], weight), name
     texts = [*some_texts(12), "größer  ﬁ 猫", "unbekannt: ✗"]
-    ours = model.generate(texts, like="hf", beam=2, max_length=9)
-    again = found.build_text_model().generate(texts, like="hf", beam=2, max_length=9)
+    ours = model.generate(texts, preset="hf", beam=2, max_length=9)
+    again = found.build_text_model().generate(texts, preset="hf", beam=2, max_length=9)
     assert [each.ids for each in again] == [each.ids for each in ours]
     assert [each.text for each in again] == [each.text for each in ours]
     assert_passed(certificate(found, count=20))

@@ -93,7 +93,7 @@ def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path
     with torch.no_grad():  # so that answers end at different lengths
         found.network.output.bias[EOS] = 2.7
     model, texts = found.build_text_model(), some_lines(0, 12)
-    results = model.generate(texts, like="hf", beam=beam, max_length=9)
+    results = model.generate(texts, preset="hf", beam=beam, max_length=9)
     theirs = transformers.M2M100Tokenizer(
         str(tmp_path / "vocab.json"), str(tmp_path / "sentencepiece.bpe.model"), src_lang="en"
     )

@@ -1,4 +1,4 @@
-"""`like="ctranslate2"` against CTranslate2 with the same weights."""
+"""`preset="ctranslate2"` against CTranslate2 with the same weights."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"min_length": 9}, {"min_decoding_length": 9}),
     ({"max_length": 1}, {"max_decoding_length": 1}),
     ({"min_length_extra": 0, "length_penalty": 0.0}, {"min_decoding_length": 0, "length_penalty": 0}),
-    ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
+    ({"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 2}),
     ({"repetition_penalty": 1.7}, {"repetition_penalty": 1.7}),
     ({"repetition_penalty": 0.8}, {"repetition_penalty": 0.8}),
     ({"allow_unk": False}, {"disable_unk": True}),
@@ -63,7 +63,7 @@ def test_beams_find_the_same_with_the_same_scores(
     model: TextModel, theirs: Translate, beam: int, n_best: int, length_penalty: float
 ) -> None:
     ours = said_by_us(
-        model, TEXTS, like="ctranslate2", beam=beam, n_best=n_best, length_penalty=length_penalty, max_length=9
+        model, TEXTS, preset="ctranslate2", beam=beam, n_best=n_best, length_penalty=length_penalty, max_length=9
     )
     assert_same(ours, theirs(n_best, beam_size=beam, length_penalty=length_penalty, max_decoding_length=9))
 
@@ -74,30 +74,30 @@ def test_beams_find_the_same_with_the_same_scores(
 def test_other_settings_mean_the_same(
     model: TextModel, theirs: Translate, beam: int, given: dict[str, Any], there: dict[str, Any]
 ) -> None:
-    ours = said_by_us(model, TEXTS, like="ctranslate2", beam=beam, n_best=beam, **{"max_length": 9, **given})
+    ours = said_by_us(model, TEXTS, preset="ctranslate2", beam=beam, n_best=beam, **{"max_length": 9, **given})
     assert_same(ours, theirs(beam, beam_size=beam, **{"max_decoding_length": 9, **there}))
 
 
 @pytest.mark.parametrize("patience", [0.5, 1.5])
 def test_patience_means_the_same(model: TextModel, theirs: Translate, patience: float) -> None:
     settings: dict[str, Any] = {"n_best": 2, "patience": patience}
-    ours = said_by_us(model, TEXTS, like="ctranslate2", beam=4, max_length=9, **settings)
+    ours = said_by_us(model, TEXTS, preset="ctranslate2", beam=4, max_length=9, **settings)
     assert_same(ours, theirs(**settings, beam_size=4, max_decoding_length=9))
 
 
 def test_a_prefix_costs_nothing(model: TextModel, theirs: Translate) -> None:
     ids = [13, 17, 42]
     prefix = model.target_tokenizer.decode(ids)
-    ours = said_by_us(model, TEXTS, like="ctranslate2", beam=1, max_length=9, prefix=prefix)
+    ours = said_by_us(model, TEXTS, preset="ctranslate2", beam=1, max_length=9, prefix=prefix)
     there = [[f"<{each}>" for each in ids]] * len(TEXTS)
     assert_same(ours, theirs(beam_size=1, max_decoding_length=9, target_prefix=there))
 
 
 def test_what_is_left_out_is_their_default(model: TextModel, theirs: Translate) -> None:
-    short = model.generate(TEXTS, like="ctranslate2", max_length=9)
+    short = model.generate(TEXTS, preset="ctranslate2", max_length=9)
     texts = [n for n, result in enumerate(short) if not result.cut]  # the others would go on to 256 tokens
     assert len(texts) > 10
-    assert_same(said_by_us(model, [TEXTS[n] for n in texts], like="ctranslate2"), theirs(texts=texts))
+    assert_same(said_by_us(model, [TEXTS[n] for n in texts], preset="ctranslate2"), theirs(texts=texts))
 
 
 def test_lengths_differ_and_our_own_defaults_say_something_else(model: TextModel, theirs: Translate) -> None:

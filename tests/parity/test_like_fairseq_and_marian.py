@@ -1,4 +1,4 @@
-"""`like="fairseq"` and `like="marian"` against their searches, written down plainly for one sentence at a time."""
+"""`preset="fairseq"` and `preset="marian"` against their searches, written down plainly for one sentence at a time."""
 
 from collections import deque
 from typing import Any

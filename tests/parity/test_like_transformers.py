@@ -1,4 +1,4 @@
-"""`like="hf"` against transformers' generate with the same weights."""
+"""`preset="hf"` against transformers' generate with the same weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"min_length": 4}, {"min_new_tokens": 4}),
     ({"min_length": 9}, {"min_new_tokens": 9}),
     ({"max_length": 1}, {"max_new_tokens": 1}),
-    ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
+    ({"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 2}),
     ({"repetition_penalty": 1.7}, {"repetition_penalty": 1.7}),
     ({"repetition_penalty": 0.8}, {"repetition_penalty": 0.8}),
     ({"renormalise": True}, {"renormalize_logits": True}),
@@ -78,7 +78,7 @@ def test_beams_find_the_same_with_the_same_scores(
     model: TextModel, theirs: Generate, beam: int, length_penalty: float, early_stopping: bool | str
 ) -> None:
     settings: dict[str, Any] = {"max_length": 9, "length_penalty": length_penalty, "stop": STOPS[early_stopping]}
-    ours = said_by_us(model, TEXTS, like="hf", beam=beam, n_best=beam, **settings)
+    ours = said_by_us(model, TEXTS, preset="hf", beam=beam, n_best=beam, **settings)
     expected = theirs(beam, max_new_tokens=9, length_penalty=length_penalty, early_stopping=early_stopping)
     assert_same(ours, expected)
 
@@ -96,7 +96,7 @@ def test_beams_find_the_same_with_the_same_scores(
 def test_other_settings_mean_the_same(
     model: TextModel, theirs: Generate, beam: int, given: dict[str, Any], there: dict[str, Any]
 ) -> None:
-    ours = said_by_us(model, TEXTS, like="hf", beam=beam, n_best=beam, **{"max_length": 9, **given})
+    ours = said_by_us(model, TEXTS, preset="hf", beam=beam, n_best=beam, **{"max_length": 9, **given})
     assert_same(ours, theirs(beam, **{"max_new_tokens": 9, **there}), scores=beam > 1)
 
 
@@ -104,7 +104,7 @@ def test_other_settings_mean_the_same(
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default:UserWarning")
 @pytest.mark.parametrize("beam", [1, 2])
 def test_what_is_left_out_is_their_default(model: TextModel, theirs: Generate, beam: int) -> None:
-    ours = said_by_us(model, TEXTS, like="hf", n_best=beam, **({} if beam == 1 else {"beam": beam}))
+    ours = said_by_us(model, TEXTS, preset="hf", n_best=beam, **({} if beam == 1 else {"beam": beam}))
     assert_same(ours, theirs(beam), scores=beam > 1)
     assert max(len(found[0][0]) for found in ours) == 20
 

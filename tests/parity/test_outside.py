@@ -16,7 +16,9 @@ import attendo as package
 from attendo.errors import ModelError, UsageError
 from attendo.interop import export as exporting
 from attendo.interop.export import export
+from attendo.interop.exported_files import MANIFEST_FORMAT, MANIFEST_VERSION
 from attendo.interop.load import load
+from attendo.model_folder import write_manifest
 from attendo.text import BOS, EOS, Words
 from attendo.text_model import Backend, Result, TextModel
 
@@ -32,17 +34,17 @@ OF_OURS: list[dict[str, Any]] = [
     {"beam": 4, "n_best": 3},
     {"sample": True, "seed": 7, "top_k": 9, "n_best": 2},
     {"beam": 4, "constraints": ["w07"]},
-    {"beam": 4, "groups": 2, "prefix": "w03"},
-    {"beam": 3, "ban": ["w10", "w20 w30"], "no_repeat_ngram": 2, "min_length": 3},
+    {"beam": 4, "beam_groups": 2, "prefix": "w03"},
+    {"beam": 3, "banned_phrases": ["w10", "w20 w30"], "no_repeat_ngram_size": 2, "min_length": 3},
     {"mbr": "chrf", "mbr_candidates": 6},
-    {"like": "marian", "beam": 3},
-    {"engine": "onnx", "at_limit": "end", "max_length": 4},
+    {"preset": "marian", "beam": 3},
+    {"engine": "onnx", "at_limit": "force_eos", "max_length": 4},
 ]
 OF_CTRANSLATE2: list[dict[str, Any]] = [
     {},
     {"engine": "ctranslate2", "prefix": "w03", "max_length": 6},
-    {"at_limit": "cut", "max_length": 3},
-    {"ban": ["w10", "w20 w30"], "no_repeat_ngram": 2, "min_length": 3},
+    {"at_limit": "truncate", "max_length": 3},
+    {"banned_phrases": ["w10", "w20 w30"], "no_repeat_ngram_size": 2, "min_length": 3},
 ]
 BEAMS: list[dict[str, Any]] = [{"n_best": 3}, {"length_penalty": 0.0}, {"patience": 1.5}, {"repetition_penalty": 1.3}]
 
@@ -102,10 +104,10 @@ def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
     model: TextModel, ctranslate2: TextModel, options: dict[str, Any]
 ) -> None:
     lengths = {"max_length_factor": 2.0, "max_length_extra": 20, "min_length_extra": 0}
-    ours = model.generate(TEXTS, like="ctranslate2", beam=4, **lengths, **options)
+    ours = model.generate(TEXTS, preset="ctranslate2", beam=4, **lengths, **options)
     assert_same(ctranslate2.generate(TEXTS, beam=4, **options), ours)
-    theirs = ctranslate2.generate(TEXTS, like="ctranslate2", beam=4, max_length=9)
-    assert_same(theirs, model.generate(TEXTS, like="ctranslate2", beam=4, max_length=9))
+    theirs = ctranslate2.generate(TEXTS, preset="ctranslate2", beam=4, max_length=9)
+    assert_same(theirs, model.generate(TEXTS, preset="ctranslate2", beam=4, max_length=9))
 
 
 @pytest.mark.short(1)
@@ -226,7 +228,7 @@ def test_alternatives_and_trees_come_from_our_own_search(
         ),
         (
             "ctranslate2",
-            {"beam": 4, "groups": 2},
+            {"beam": 4, "beam_groups": 2},
             has_code(
                 "engine_option_unsupported",
                 reasons=has_code(
@@ -256,11 +258,11 @@ def test_alternatives_and_trees_come_from_our_own_search(
         ),
         (
             "ctranslate2",
-            {"at_limit": "end"},
+            {"at_limit": "force_eos"},
             has_code(
                 "engine_option_unsupported",
                 reasons=has_code(
-                    "engine_option_alternatives", options="at_limit end", engines="onnx, textbook, cached, fast"
+                    "engine_option_alternatives", options="at_limit force_eos", engines="onnx, textbook, cached, fast"
                 ),
             ),
         ),
@@ -288,8 +290,8 @@ def test_what_cannot_be_honoured_is_refused_with_who_can(
 
 def test_it_has_no_network_to_be_looked_into(model: TextModel, onnx: TextModel, ctranslate2: TextModel) -> None:
     for exported in (onnx, ctranslate2):
-        assert isinstance(exported.runtime, Backend)
-        name = exported.runtime.name
+        assert isinstance(exported.backend, Backend)
+        name = exported.backend.name
         for ask in (lambda each: each.network, lambda each: each.save("x"), lambda each: each.trace("w01")):
             with pytest.raises(UsageError, check=has_code("exported_folder_without_network", runtime=name)):
                 ask(exported)
@@ -301,23 +303,38 @@ def test_it_has_no_network_to_be_looked_into(model: TextModel, onnx: TextModel, 
 def test_settings_for_the_machine_of_the_model_stay_with_it(model: TextModel, out: Callable[..., Path]) -> None:
     of_machine = {"engine": "fast", "precision": "bf16", "compile": True, "batch_tokens": 9}
     told = TextModel(
-        replace(model.stored_model, generation={"beam": 2, "at_limit": "end", "stop": "settled", **of_machine})
+        replace(model.stored_model, generation={"beam": 2, "at_limit": "force_eos", "stop": "settled", **of_machine})
     )
     exported = load(out(told, "ctranslate2"))
     assert (exported.generation.beam, exported.generation.precision) == (2, "auto")
     assert exported.generate(TEXTS[:2])
     asked = exported.settings(length_penalty=0.0)
-    assert (asked.stop, asked.at_limit, asked.renormalise) == ("leader", "free", True)
+    assert (asked.stop, asked.at_limit, asked.renormalise) == ("leader", "any", True)
     asked = exported.settings(beam=1)
-    assert (asked.at_limit, asked.renormalise) == ("free", False)
+    assert (asked.at_limit, asked.renormalise) == ("any", False)
+
+
+@pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
+def test_a_folder_with_old_names_of_settings_loads(model: TextModel, out: Callable[..., Path], to: str) -> None:
+    settings = {"no_repeat_ngram_size": 2, "at_limit": "any", "long_source": "truncate"}
+    folder = out(TextModel(replace(model.stored_model, generation=settings)), to)
+    path, manifest = folder / "generation.json", json.loads((folder / "manifest.json").read_text("utf-8"))
+    assert json.loads(path.read_text("utf-8")) == settings
+    expected = load(folder).generate(TEXTS)
+    path.write_text(json.dumps({"no_repeat_ngram": 2, "at_limit": "free", "long_source": "cut"}))
+    (folder / "manifest.json").unlink()
+    write_manifest(folder, MANIFEST_FORMAT, MANIFEST_VERSION, manifest["facts"])
+    exported = load(folder)
+    assert exported.generation.model_dump(exclude_unset=True) == settings
+    assert [each.text for each in exported.generate(TEXTS)] == [each.text for each in expected]
 
 
 def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., Path], tmp_path: Path) -> None:
     model.save(tmp_path / "model")
-    assert package.load(tmp_path / "model").runtime.name == "torch"
+    assert package.load(tmp_path / "model").backend.name == "torch"
     folders = {to: out(model, to) for to in ("onnx", "ctranslate2")}
     for to, folder in folders.items():
-        assert package.load(folder).runtime.name == to
+        assert package.load(folder).backend.name == to
         with pytest.raises(UsageError, check=has_code("unknown_device", name="gpu")):
             load(folder, "gpu")
     with pytest.raises(UsageError, check=has_code("ctranslate2_gpu_missing", device="cuda:77")):

@@ -18,7 +18,7 @@ from attendo.text_model import NotANumberError, TextModel, load
 
 BAD = "I love NLP"  # one of its words is no number
 TEXTS = [*SOURCES[1:], BAD, *SOURCES[1:]]
-WAYS: list[dict[str, Any]] = [{}, {"beam": 3}, {"sample": True}, {"beam": 4, "groups": 2}, {"mbr": "chrf"}]
+WAYS: list[dict[str, Any]] = [{}, {"beam": 3}, {"sample": True}, {"beam": 4, "beam_groups": 2}, {"mbr": "chrf"}]
 
 
 @pytest.fixture
@@ -45,7 +45,9 @@ def test_every_engine_names_the_text(model: TextModel, engine: str, options: dic
     assert raised.value.number == 3
 
 
-@pytest.mark.parametrize("options", [{"beam": 2, "constraints": ["猫"]}, {"ban": ["猫"]}, {"coverage_penalty": 0.2}])
+@pytest.mark.parametrize(
+    "options", [{"beam": 2, "constraints": ["猫"]}, {"banned_phrases": ["猫"]}, {"coverage_penalty": 0.2}]
+)
 def test_so_does_every_other_search(model: TextModel, options: dict[str, Any]) -> None:
     with pytest.raises(
         NotANumberError, check=has_code("text_log_probability_nan", text=has_code("text_position", position=4, total=7))

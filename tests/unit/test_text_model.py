@@ -223,7 +223,7 @@ def test_R12_a_folder_from_before_the_beam_is_greedy(model_folder: Path) -> None
         ({"beam": 0}, has_code("setting_invalid", name="beam", given="0")),
         ({"beam": -2}, has_code("setting_invalid", name="beam", given="-2")),
         ({"temperature": 0.0}, has_code("setting_invalid", name="temperature", given="0.0")),
-        ({"beam": 4, "groups": 3}, has_code("beam_not_divisible_by_groups", groups=3, beam=4)),
+        ({"beam": 4, "beam_groups": 3}, has_code("beam_not_divisible_by_groups", groups=3, beam=4)),
         ({"sample": True, "beam": 2}, has_code("sample_beam_conflict")),
         ({"colour": "red"}, has_code("unknown_generation_option", option="colour")),
         ({"length_penalty": math.nan}, has_code("setting_invalid", name="length_penalty", given="nan")),

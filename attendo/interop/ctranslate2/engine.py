@@ -20,7 +20,7 @@ _MAX_ERROR_CHARS = 200  # of CTranslate2's error messages
 
 
 class CTranslate2Engine:
-    """Greedy and beam search with the semantics of `like="ctranslate2"`. Unsupported options raise a `UsageError`.
+    """Greedy and beam search with the semantics of `preset="ctranslate2"`. Unsupported options raise a `UsageError`.
 
     `batch_tokens` is the maximum number of source tokens in a batch. Log-probabilities of outputs are computed after
     the search, because CTranslate2's search scores are renormalised without the suppressed tokens.

@@ -107,17 +107,17 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
 def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
     """Return the settings with CTranslate2's search semantics. The caller then applies `options` on top.
 
-    Beam search follows `like="ctranslate2"`. Greedy search is attendo's, but never forces eos at the limit.
+    Beam search follows `preset="ctranslate2"`. Greedy search is attendo's, but never forces eos at the limit.
     """
     asked = config.override(**{name: options[name] for name in options if name in GenerationConfig.model_fields})
-    if asked.sample or asked.groups > 1 or options.get("constraints"):
+    if asked.sample or asked.beam_groups > 1 or options.get("constraints"):
         return config  # unsupported: rejected later
     if asked.beam == 1 and asked.repetition_penalty == 1:
-        forced = asked.at_limit == "end" or asked.renormalise
-        return config.override(at_limit="free") if forced else config
+        forced = asked.at_limit == "force_eos" or asked.renormalise
+        return config.override(at_limit="any") if forced else config
     penalised = asked.normalise == "average" and asked.length_penalty != 0
     return config.override(
-        stop="first" if penalised else "leader", at_limit="free", renormalise=True, repetition_of="logits"
+        stop="first" if penalised else "leader", at_limit="any", renormalise=True, repetition_of="logits"
     )
 
 
@@ -139,7 +139,7 @@ def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Itera
             if _has(rules, RepetitionPenalty) and not _has(rules, Renormalise):
                 yield "repetition_penalty + renormalise false"
             if _has(rules, Renormalise) and not strategy.free_end:
-                yield "renormalise + at_limit cut/end"
+                yield "renormalise + at_limit truncate/force_eos"
         case Sampling():
             yield "sample + seed"  # its samples do not depend on a seed
         case DiverseBeam():
@@ -156,7 +156,7 @@ def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
     stop = "first" if has_penalty else "leader"
     fits = {
         f"stop {beam.stop} (CTranslate2: {stop})": beam.stop == stop,
-        "at_limit cut/end": beam.free_end,
+        "at_limit truncate/force_eos": beam.free_end,
         "renormalise false": _has(rules, Renormalise),
         f"normalise {ranking.normalise}": ranking.normalise in ("average", "none"),
         f"word_penalty {ranking.word_penalty}": ranking.word_penalty == 0,
@@ -173,7 +173,7 @@ def _unsupported_in_rules(rules: Sequence[Rule]) -> Iterator[str]:
         if isinstance(rule, RepetitionPenalty) and not rule.applies_to_logits:
             yield "repetition_of log_probabilities"
         elif isinstance(rule, ForceEosAtLimit):
-            yield "at_limit end"
+            yield "at_limit force_eos"
         elif not isinstance(rule, _KNOWN_RULES):
             yield f"rule {type(rule).__name__}"
 

@@ -14,7 +14,7 @@ from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.text import BOS, EOS, PAD, UNK
 
 _STOP_BY_EARLY_STOPPING = {False: "settled", True: "first", "never": "exhaustive"}
-_HF_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical"}
+_HF_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "min_p": "min_p", "typical_p": "typical_p"}
 _HF_DEFAULT_TOP_K = 50  # default of transformers
 # Settings of transformers that attendo does not support, with their neutral values.
 _UNSUPPORTED: dict[str, Any] = {
@@ -49,7 +49,7 @@ _MISSING_IN_HF = {
     "mbr": "the answer is the best of one search",
 }
 _MISSING_IN_HF_BEAM = {
-    "groups": "it is one plain beam",
+    "beam_groups": "it is one plain beam",
     "coverage_penalty": "it has none",
     "word_penalty": "it has none",
     "counts_eos": "the end counts as a token",
@@ -124,7 +124,7 @@ def _repetition_options(folder: HuggingFaceFolder, sampled: bool) -> dict[str, A
     penalty = folder.generation_setting("repetition_penalty").number()
     one_row = sampled or (folder.generation_setting("num_beams").count() or 1) == 1
     return {
-        "no_repeat_ngram": folder.generation_setting("no_repeat_ngram_size").count(),
+        "no_repeat_ngram_size": folder.generation_setting("no_repeat_ngram_size").count(),
         "repetition_penalty": penalty,
         "repetition_of": "logits" if one_row and penalty not in (None, 1) else None,
     }
@@ -136,7 +136,7 @@ def _length_options(folder: HuggingFaceFolder) -> dict[str, Any]:
     if (most := _read_new_tokens(folder, "max")) is not None:
         ends = folder.generation_setting("forced_eos_token_id").token() is not None
         limits |= {"max_length_factor": 0.0, "max_length_extra": max(1, most - int(ends))}
-        limits["at_limit"] = "end" if ends else "free"
+        limits["at_limit"] = "force_eos" if ends else "any"
     if (least := _read_new_tokens(folder, "min")) is not None:
         limits["min_length_extra"] = max(0, least)
     return limits
@@ -188,7 +188,7 @@ def _forced_eos_notes(
 ) -> Iterator[str]:
     """Yield notes on eos forced at the limit. With one hypothesis its score does not matter."""
     field = folder.generation_setting("forced_eos_token_id")
-    if config.at_limit != "end":
+    if config.at_limit != "force_eos":
         return
     if field.token() != target.rows[EOS]:
         yield _not_converted_note(field, field.value)
@@ -230,13 +230,13 @@ def export_generation(
         told["early_stopping"] = _EARLY_STOPPING_BY_STOP.get(config.stop, False)
     if config.repetition_penalty != 1:
         told["repetition_penalty"] = config.repetition_penalty
-    if config.no_repeat_ngram:
-        told["no_repeat_ngram_size"] = config.no_repeat_ngram
+    if config.no_repeat_ngram_size:
+        told["no_repeat_ngram_size"] = config.no_repeat_ngram_size
     if config.renormalise:
         told["renormalize_logits"] = True
     if not config.allow_unk:
         told["bad_words_ids"] = [order.to_theirs([UNK])]
-    if config.at_limit == "end":
+    if config.at_limit == "force_eos":
         told["forced_eos_token_id"] = order.rows[EOS]
     return {**told, **_length_settings(config, max_length)}, list(_missing_setting_notes(config, max_length))
 
@@ -250,7 +250,7 @@ def _length_settings(config: GenerationConfig, max_length: int) -> dict[str, Any
     told: dict[str, Any] = {}
     most, begun = _MAX_OUTPUT_LENGTH, 1 + len(config.target_prefix)
     if config.max_length_factor == 0:
-        most = begun + config.max_length_extra + int(config.at_limit == "end")
+        most = begun + config.max_length_extra + int(config.at_limit == "force_eos")
     told["max_length"] = min(most, max_length)
     if config.min_length_extra:
         told["min_length"] = 1 + config.min_length_extra
@@ -282,10 +282,12 @@ def _beam_notes(config: GenerationConfig) -> Iterator[str]:
         yield _missing_setting_note("normalise", config.normalise, _LENGTH_PENALTY_NOTE)
     if config.stop not in _EARLY_STOPPING_BY_STOP:
         yield _missing_setting_note("stop", config.stop, "a beam stops as by settled (early_stopping=False)")
-    if config.max_length_factor == 0 and config.at_limit == "cut":
-        yield _missing_setting_note("at_limit", "cut", "an answer at its limit ranks as it is, with those that ended")
-    if config.at_limit == "end":
-        yield _missing_setting_note("at_limit", "end", "the end that is forced costs nothing")
+    if config.max_length_factor == 0 and config.at_limit == "truncate":
+        yield _missing_setting_note(
+            "at_limit", "truncate", "an answer at its limit ranks as it is, with those that ended"
+        )
+    if config.at_limit == "force_eos":
+        yield _missing_setting_note("at_limit", "force_eos", "the end that is forced costs nothing")
 
 
 def _missing_setting_note(name: str, value: Any, instead: str) -> str:

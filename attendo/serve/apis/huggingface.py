@@ -37,21 +37,21 @@ _ALL_OUTPUT_FIELDS = ("translation_text", "summary_text", "generated_text")
 # Decoding options by their transformers names.
 _NUMERIC_OPTIONS: dict[str, tuple[str, type]] = {
     "num_beams": ("beam", int),
-    "num_beam_groups": ("groups", int),
-    "diversity_penalty": ("diversity", float),
+    "num_beam_groups": ("beam_groups", int),
+    "diversity_penalty": ("diversity_penalty", float),
     "length_penalty": ("length_penalty", float),
     "max_length": ("max_length", int),
     "max_new_tokens": ("max_length", int),
     "min_length": ("min_length", int),
     "min_new_tokens": ("min_length", int),
-    "no_repeat_ngram_size": ("no_repeat_ngram", int),
+    "no_repeat_ngram_size": ("no_repeat_ngram_size", int),
     "repetition_penalty": ("repetition_penalty", float),
     "seed": ("seed", int),
     "temperature": ("temperature", float),
     "top_k": ("top_k", int),
     "top_p": ("top_p", float),
     "min_p": ("min_p", float),
-    "typical_p": ("typical", float),
+    "typical_p": ("typical_p", float),
 }
 # Parameters without effect, with their accepted values. None accepts any value.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...] | None] = {

@@ -153,7 +153,7 @@ def _count_tokens(model: TextModel, texts: Sequence[str], side: str, max_tokens:
     """Count tokens, prefix included. Raise `ApiError` if a text with EOS exceeds the limit or the learned positions."""
     tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
     before = len(model.generation.source_prefix if side == "source" else model.generation.target_prefix)
-    longest = model.runtime.max_sequence_length
+    longest = model.backend.max_sequence_length
     max_tokens = max_tokens if longest is None else min(max_tokens, longest + 1)
     counts = [before + len(ids) for ids in tokenizer.encode_many(list(texts))]
     if (tokens := max(counts) + 1) > max_tokens:

@@ -1,104 +1,50 @@
 """Request and response schemas of /generate and /score."""
 
-from typing import Annotated, Any, Literal
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, create_model
 
-from attendo.serve.http.bodies import (
-    Diversity,
-    LengthPenalty,
-    MinP,
-    ModelName,
-    Ngram,
-    Normalise,
-    Patience,
-    PenaltyWeight,
-    PositiveInt,
-    RepetitionPenalty,
-    RequestModel,
-    ResponseModel,
-    Seed,
-    StopRule,
-    Temperature,
-    TopK,
-    TopP,
-    WordPenalty,
-)
-from attendo.text_model import ScoredTarget
+from attendo.decode.config import GenerationConfig
+from attendo.serve.http.bodies import DecodingRequest, ModelName, RequestModel, ResponseModel, decoding_fields
+from attendo.text_model import GenerateOptions, ScoredTarget
 
 Phrase = Annotated[str, Field(max_length=200)]
 Phrases = Annotated[list[Phrase], Field(max_length=50)]
-Symbols = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=8)]
-Factor = Annotated[float, Field(ge=0, le=10)]  # multiple of the source length in tokens
-Extra = Annotated[int, Field(ge=0, le=512)]
 Number = float | None  # null if not finite
+_SERVER_OPTIONS = ("engine", "compile", "precision", "batch_tokens", "max_source")  # configured on the server
+_JSON_TYPES = {
+    "prefix": str | list[str],
+    "constraints": Phrases | Annotated[list[Phrases], Field(max_length=50)],
+    "banned_phrases": Phrases,
+}
+
+if TYPE_CHECKING:
+
+    class _DeclaredOptions(DecodingRequest):
+        alignments: bool | None
+        n_best: int | None
+
+else:
+    _DeclaredOptions = create_model(
+        "_DeclaredOptions",
+        __base__=DecodingRequest,
+        **decoding_fields(
+            [
+                *(each.name for each in dataclasses.fields(GenerateOptions)),
+                *(name for name in GenerationConfig.model_fields if name not in _SERVER_OPTIONS),
+            ],
+            _JSON_TYPES,
+        ),
+    )
 
 
-class DecodingOptions(RequestModel):
+class DecodingOptions(_DeclaredOptions):
     """All decoding options, by their command line names. Null uses the model's setting.
 
     Engine, precision and similar options are configured on the server. Values that cost memory or time are checked
     against the server's limits.
     """
-
-    # search
-    like: Literal["fairseq", "hf", "ctranslate2", "marian"] | None = None
-    beam: PositiveInt | None = None
-    groups: PositiveInt | None = None
-    diversity: Diversity | None = None
-    stop: StopRule | None = None
-    patience: Patience | None = None
-    mbr: Literal["none", "chrf", "bleu"] | None = None
-    mbr_candidates: Annotated[int, Field(ge=1, le=64)] | None = None
-    n_best: PositiveInt | None = None
-    distinct: bool | None = Field(None, description="return no text twice among the hypotheses")
-
-    # sampling
-    sample: bool | None = None
-    seed: Seed | None = None
-    temperature: Temperature | None = None
-    top_k: TopK | None = None
-    top_p: TopP | None = None
-    min_p: MinP | None = None
-    typical: TopP | None = None
-
-    # scoring
-    normalise: Normalise | None = None
-    length_penalty: LengthPenalty | None = None
-    word_penalty: WordPenalty | None = None
-    coverage_penalty: PenaltyWeight | None = None
-    counts_eos: bool | None = None
-
-    # content
-    prefix: str | list[str] | None = Field(None, description="forced output prefix: one for all texts, or one each")
-    constraints: Phrases | Annotated[list[Phrases], Field(max_length=50)] | None = Field(
-        None, description="phrases that the output must contain: a list for all texts, or a list each"
-    )
-    ban: Phrases | None = None
-    no_repeat_ngram: Ngram | None = None
-    repetition_penalty: RepetitionPenalty | None = None
-    repetition_of: Literal["log_probabilities", "logits"] | None = None
-    renormalise: bool | None = None
-    allow_unk: bool | None = None
-    source_prefix: Symbols | None = None
-    target_prefix: Symbols | None = None
-
-    # length
-    max_length: PositiveInt | None = None
-    min_length: PositiveInt | None = None
-    max_length_factor: Factor | None = None
-    max_length_extra: Annotated[int, Field(ge=1, le=512)] | None = None
-    min_length_factor: Factor | None = None
-    min_length_extra: Extra | None = None
-    at_limit: Literal["cut", "end", "free"] | None = None
-    long_source: Literal["refuse", "cut"] | None = Field(
-        None, description="source longer than the model (not the server) allows: reject it, or keep its first tokens"
-    )
-    split: bool | None = Field(
-        None, description="generate sentence by sentence; the default for models trained on single sentences"
-    )
-
-    alignments: bool | None = Field(None, description="return cross-attention alignments")
 
     def to_generate_options(self) -> dict[str, Any]:
         """Return the given options by the names of `TextModel.generate`."""

@@ -77,7 +77,7 @@ def _describe_model(served: ServedModel) -> dict[str, Any]:
 
 def _describe_network(model: TextModel) -> dict[str, Any]:
     """Describe the network. The values are null for exported models, whose network cannot be inspected."""
-    if model.runtime.name != "torch":
+    if model.backend.name != "torch":
         names = ("parameters", "config", "encoder_layers", "decoder_layers", "heads")
         return {**dict.fromkeys(names), "samples": []}
     config = model.network.config

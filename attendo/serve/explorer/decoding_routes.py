@@ -156,7 +156,13 @@ def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], requ
     if len(texts) <= request.alternatives and not request.prefix and len(search.source) <= MAX_SOURCE_FOR_ALTERNATIVES:
         # Always greedy: beam search for every alternative is too expensive.
         others = search.model.alternatives(
-            request.text, count=request.alternatives, beam=1, groups=1, sample=False, mbr="none", coverage_penalty=0.0
+            request.text,
+            count=request.alternatives,
+            beam=1,
+            beam_groups=1,
+            sample=False,
+            mbr="none",
+            coverage_penalty=0.0,
         )
         texts = list(dict.fromkeys([*texts, *(each.result.text for each in others)]))
     return texts[1 : request.alternatives + 1]
@@ -171,9 +177,9 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
     best = (yield from search.generate(prefix))[0]
     predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
     read = [BOS, *predicted[:-1]]
-    reader, device = model.runtime.network(search.config), model.device
+    reader, device = model.backend.network(search.config), model.device
     assert reader is not None  # None only for exported models
-    with model.runtime.inference_mode(), torch.inference_mode():
+    with model.backend.inference_mode(), torch.inference_mode():
         memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
         logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
     labels, forced = model.target_tokenizer.pieces(read), len(search.target_prefix) + len(prefix)
@@ -230,7 +236,7 @@ def _describe_node(tree: SearchTree, node: SearchNode, first_id: int, search: Ex
     tokenizer = search.model.target_tokenizer
     ids = tree.ids(node)
     reason = REASONS[node.fate]
-    if reason == "forbidden" and _repeats(ids, search.config.no_repeat_ngram):
+    if reason == "forbidden" and _repeats(ids, search.config.no_repeat_ngram_size):
         reason = "ngram"
     return {
         "id": first_id + node.number,

@@ -58,7 +58,7 @@ class ExplorerSearch:
         self.model, self.text = model, text
         self.options, self.config = split_options(model.generation, decoder.to_generate_options())
         before, self.target_prefix = encode_prefixes(self.config, model.source_tokenizer, model.target_tokenizer)
-        positions = model.runtime.max_sequence_length
+        positions = model.backend.max_sequence_length
         max_source_tokens = min(
             max_source_tokens, self.config.max_source + 1, max_source_tokens if positions is None else positions + 1
         )
@@ -96,8 +96,8 @@ class ExplorerSearch:
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
         """Return the model's log-probability of each token, with EOS if the hypothesis has an end."""
         pair = Example(self.source, hypothesis.ids)
-        with self.model.runtime.inference_mode():
-            (scored,) = self.model.runtime.score([pair], self.model.target_tokenizer)
+        with self.model.backend.inference_mode():
+            (scored,) = self.model.backend.score([pair], self.model.target_tokenizer)
         return list(scored.log_probabilities if hypothesis.has_end else scored.log_probabilities[:-1])
 
     def resolve_prefix(self, prefix: Sequence[str | int]) -> tuple[int, ...]:
@@ -111,10 +111,10 @@ class ExplorerSearch:
 
     @torch.inference_mode()
     def _next_log_probabilities(self, ids: list[int]) -> list[float]:
-        reader, device = self.model.runtime.network(self.config), self.model.device
+        reader, device = self.model.backend.network(self.config), self.model.device
         assert reader is not None  # None only for exported models
         target = torch.tensor([[BOS, *self.target_prefix, *ids]], device=device)
-        with self.model.runtime.inference_mode():
+        with self.model.backend.inference_mode():
             memory = reader.encode(torch.tensor([[*self.source, EOS]], device=device))
             logits, _ = reader.step(target, reader.start(memory))
         return [float(each) for each in logits[0, -1].float().log_softmax(-1)]
@@ -123,7 +123,7 @@ class ExplorerSearch:
         """Build the source line. A long prefix raises the length limit, so that `max_length_extra` tokens remain."""
         model, forced = self.model, (*self.target_prefix, *prefix)
         tokenizers = model.source_tokenizer, model.target_tokenizer
-        ((line,),) = SourceEncoder(self.options, self.config, *tokenizers, model.runtime.max_sequence_length).encode(
+        ((line,),) = SourceEncoder(self.options, self.config, *tokenizers, model.backend.max_sequence_length).encode(
             [self.text]
         )
         limit = line.max_length
@@ -147,12 +147,12 @@ class ExplorerSearch:
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[Frontier]:
         """Yield the frontier after every token. Inference mode is set per step: other tasks share this thread."""
-        engine = self.model.runtime.stepping_engine(self.config)
+        engine = self.model.backend.stepping_engine(self.config)
         assert engine is not None  # None only for exported models
-        with self.model.runtime.inference_mode():
+        with self.model.backend.inference_mode():
             frontiers = engine.iter_frontiers(requests, strategy, rules)
         while True:
-            with self.model.runtime.inference_mode():
+            with self.model.backend.inference_mode():
                 frontier = next(frontiers, None)
             if frontier is None:
                 return

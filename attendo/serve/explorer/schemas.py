@@ -3,62 +3,49 @@
 Responses of the other endpoints have no schema, because the page is their only client.
 """
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from attendo.serve.http.bodies import (
-    Diversity,
-    LengthPenalty,
-    MinP,
+    DecodingRequest,
     ModelName,
-    Ngram,
     NonNegativeInt,
-    Normalise,
-    Patience,
-    RepetitionPenalty,
     RequestModel,
     ResponseModel,
-    Seed,
-    StopRule,
-    Temperature,
-    TopK,
-    TopP,
-    WordPenalty,
+    decoding_fields,
 )
 
 HeadScale = Annotated[float, Field(ge=0, le=10)]
 PieceOrId = Annotated[str, Field(max_length=200)] | NonNegativeInt
-_BEAM_OPTIONS = ("beam", "groups", "diversity", "stop", "patience")
-_SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical", "seed")
+_BEAM_OPTIONS = ("beam", "beam_groups", "diversity_penalty", "stop", "patience")
+_SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p", "seed")
+_OTHER_OPTIONS = (
+    *("max_length", "min_length", "normalise", "length_penalty", "word_penalty"),
+    *("no_repeat_ngram_size", "repetition_penalty"),
+)
+_MAX_ROWS, _MAX_TOKENS = 12, 512  # the page draws every row of a beam and every token
 
 
-class ExplorerDecodingOptions(RequestModel):
+if TYPE_CHECKING:
+    _DeclaredOptions = DecodingRequest
+else:
+    _DeclaredOptions = create_model(
+        "_DeclaredOptions",
+        __base__=DecodingRequest,
+        **decoding_fields(
+            (*_BEAM_OPTIONS, *_SAMPLING_OPTIONS, *_OTHER_OPTIONS),
+            **dict.fromkeys(("beam", "beam_groups"), _MAX_ROWS),
+            **dict.fromkeys(("max_length", "min_length"), _MAX_TOKENS),
+        ),
+    )
+
+
+class ExplorerDecodingOptions(_DeclaredOptions):
     """Decoding options by their command line names. Null uses the model's setting."""
 
     kind: Literal["greedy", "beam", "sample"] = "greedy"
-    n_best: Annotated[int, Field(ge=1, le=12)] = 1
-    max_length: Annotated[int, Field(ge=1, le=512)] | None = None
-    min_length: Annotated[int, Field(ge=1, le=512)] | None = None
-
-    beam: Annotated[int, Field(ge=1, le=12)] | None = None
-    groups: Annotated[int, Field(ge=1, le=12)] | None = None
-    diversity: Diversity | None = None
-    stop: StopRule | None = None
-    patience: Patience | None = None
-
-    temperature: Temperature | None = None
-    top_k: TopK | None = None
-    top_p: TopP | None = None
-    min_p: MinP | None = None
-    typical: TopP | None = None
-    seed: Seed | None = None
-
-    normalise: Normalise | None = None
-    length_penalty: LengthPenalty | None = None
-    word_penalty: WordPenalty | None = None
-    no_repeat_ngram: Ngram | None = None
-    repetition_penalty: RepetitionPenalty | None = None
+    n_best: Annotated[int, Field(ge=1, le=_MAX_ROWS)] = 1
 
     def to_generate_options(self) -> dict[str, Any]:
         """Return the options that apply to this kind, by the names of `TextModel.generate`."""
@@ -67,12 +54,12 @@ class ExplorerDecodingOptions(RequestModel):
             given = {name: each for name, each in given.items() if name not in _SAMPLING_OPTIONS}
         if self.kind != "beam":
             given = {name: each for name, each in given.items() if name not in _BEAM_OPTIONS}
-            plain = {"beam": 1, "groups": 1, "mbr": "none", "sample": self.kind == "sample"}
+            plain = {"beam": 1, "beam_groups": 1, "mbr": "none", "sample": self.kind == "sample"}
             return {**given, **plain, "n_best": self.n_best if self.kind == "sample" else 1}
         beam = given.setdefault("beam", 4)
-        if given.get("groups", 1) == 1:
-            given.pop("diversity", None)
-        if given.get("stop") != "first" or given.get("groups", 1) > 1:
+        if given.get("beam_groups", 1) == 1:
+            given.pop("diversity_penalty", None)
+        if given.get("stop") != "first" or given.get("beam_groups", 1) > 1:
             given.pop("patience", None)
         return {**given, "n_best": min(self.n_best, beam), "mbr": "none", "sample": False}
 

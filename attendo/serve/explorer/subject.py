@@ -36,7 +36,7 @@ class InspectedPair:
         if request.target is None:
             best = (yield from search.generate())[0]
             return InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
-        positions = model.runtime.max_sequence_length
+        positions = model.backend.max_sequence_length
         most = settings.max_inspected_tokens if positions is None else min(settings.max_inspected_tokens, positions + 1)
         ids = encode_within_limit(request.target, model.target_tokenizer, search.target_prefix, most, "target")
         in_target = tuple(model.target_tokenizer.unknown(request.target))
@@ -59,12 +59,12 @@ class InspectedPair:
         model = self.model
         tokenizers = model.source_tokenizer, model.target_tokenizer
         pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
-        heads = model.runtime.heads if isinstance(model.runtime, TorchBackend) else {}
+        heads = model.backend.heads if isinstance(model.backend, TorchBackend) else {}
         return trace_pair(model.network, pair, heads, masked, layer)
 
     def log_probabilities(self, model: TextModel | None = None) -> list[float]:
         """Return the log-probability of each predicted token, from this model or another one."""
         model = model or self.model
-        with model.runtime.inference_mode():
-            (scored,) = model.runtime.score([Example(self.source, self.target)], model.target_tokenizer)
+        with model.backend.inference_mode():
+            (scored,) = model.backend.score([Example(self.source, self.target)], model.target_tokenizer)
         return list(scored.log_probabilities[: len(self.predicted_ids)])

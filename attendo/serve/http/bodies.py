@@ -1,18 +1,22 @@
 """Request bodies: strict JSON, forms and query parameters, and base classes of the schemas."""
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Annotated, Any, get_origin
 from urllib.parse import parse_qsl
 
 from fastapi import Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from attendo.decode.config import make_field
+from attendo.decode.options import RENAMED_OPTIONS, RENAMED_VALUES, CallFields, GenerationFields, list_options
+from attendo.errors import UsageError
 from attendo.serve.http.errors import ApiError
+from attendo.settings import rename_settings
 
 _MAX_FORM_FIELDS = 1_000  # of a form; each text is a field
 _NOT_UTF8 = "its fields are not UTF-8"
@@ -20,21 +24,6 @@ _MAX_JSON_KEYS = 1_000  # of an object: reporting each as unknown takes longer t
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 ModelName = Annotated[str, Field(max_length=500)]
-# Values outside these bounds only overflow.
-Normalise = Literal["none", "average", "gnmt", "reward"]
-StopRule = Literal["first", "settled", "exhaustive", "first_come", "leader", "shrinking"]
-Diversity = Annotated[float, Field(ge=0, le=100)]
-Patience = Annotated[float, Field(gt=0, le=100)]
-Temperature = Annotated[float, Field(ge=0.01, le=100)]
-TopK = Annotated[int, Field(ge=0, le=1_000_000)]
-TopP = Annotated[float, Field(ge=0.000_001, le=1)]
-MinP = Annotated[float, Field(ge=0, le=1)]
-Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-LengthPenalty = Annotated[float, Field(ge=-10, le=10)]
-WordPenalty = Annotated[float, Field(ge=-100, le=100)]
-Ngram = Annotated[int, Field(ge=0, le=100)]
-RepetitionPenalty = Annotated[float, Field(ge=0.01, le=100)]
-PenaltyWeight = Annotated[float, Field(ge=0, le=100)]
 
 
 async def parse_form(request: Request, max_files: int = _MAX_FORM_FIELDS) -> FormData:
@@ -151,3 +140,32 @@ class ResponseModel(BaseModel):
     """Base class of responses. A number that is not finite becomes null."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def decoding_fields(names: Iterable[str], types: Mapping[str, Any] | None = None, **limits: int) -> dict[str, Any]:
+    """Return pydantic fields for declared decoding options, each None by default, with types that JSON has.
+
+    `types` and `limits` replace declared types and maximums.
+    """
+    options = {each.name: each for each in (*list_options(CallFields), *list_options(GenerationFields))}
+    found: dict[str, Any] = {}
+    for name in names:
+        declared: Any = options[name].type
+        kind = (types or {}).get(name) or (list[str] if get_origin(declared) is tuple else declared)
+        changes = {"le": limits[name]} if name in limits else {}
+        found[name] = (kind | None, make_field(options[name], default=None, **changes))
+    return found
+
+
+class DecodingRequest(RequestModel):
+    """Base class of requests with decoding options. Names and values of version 0.1.0 are accepted."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        try:
+            return rename_settings(values, RENAMED_OPTIONS, RENAMED_VALUES, warn=False)
+        except UsageError as error:
+            raise ApiError("bad_request", {"param": str(error.values["old"])}, detail=error) from None

@@ -77,7 +77,7 @@ class BatchFactory:
     @property
     def supports_batching(self) -> bool:
         """False for exported models, which run one call after another."""
-        return self._model.runtime.name == "torch"
+        return self._model.backend.name == "torch"
 
     def can_batch(self, call: PreparedCall) -> bool:
         return self.supports_batching and call.is_single_search
@@ -120,7 +120,7 @@ class BatchFactory:
 
     def _prepare_network(self, config: GenerationConfig, key: tuple[str, bool, bool]) -> None:
         if key not in self._networks:
-            reader = self._model.runtime.network(config)
+            reader = self._model.backend.network(config)
             assert reader is not None  # the torch backend always has a network
             self._networks[key] = with_coverage(config, reader)
 

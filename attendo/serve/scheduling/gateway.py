@@ -96,7 +96,7 @@ class ModelGateway:
             value = options.get(name)
             if isinstance(value, int | float) and value > most:
                 raise ApiError("above_limit", name=name, value=value, most=most)
-        for name in ("constraints", "ban"):
+        for name in ("constraints", "banned_phrases"):
             phrases = _flatten(options.get(name) or ())
             if len(phrases) > self.settings.max_phrases:
                 raise ApiError("above_limit", name=name, value=len(phrases), most=self.settings.max_phrases)
@@ -154,7 +154,7 @@ class ModelGateway:
         beam, tokens = self.settings.max_beam, self.settings.max_output_tokens
         return {
             "beam": beam,
-            "groups": beam,
+            "beam_groups": beam,
             "n_best": beam,
             "mbr_candidates": self.settings.max_mbr_candidates,
             "max_length": tokens,

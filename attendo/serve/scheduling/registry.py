@@ -55,7 +55,7 @@ class ServedModel:
     @property
     def sample_text(self) -> str:
         """A valid source text for the model."""
-        stored = self.model.stored_model.sample if self.model.runtime.name == "torch" else []
+        stored = self.model.stored_model.sample if self.model.backend.name == "torch" else []
         return next((source for source, _ in stored if source.strip()), "a")
 
     @property
@@ -174,8 +174,8 @@ def describe(served: ServedModel) -> str:
     """Return one line about the model for the terminal."""
     about, model = served.about, served.model
     pair = f"{about.source_language}→{about.target_language}" if about.source_language and about.target_language else ""
-    facts = [served.name, about.task or "", pair, f"{model.runtime.name} on {model.device}"]
-    if model.runtime.name == "torch":
+    facts = [served.name, about.task or "", pair, f"{model.backend.name} on {model.device}"]
+    if model.backend.name == "torch":
         facts.append(f"{sum(each.numel() for each in model.network.parameters()):,} parameters")
     facts.append(f"sha256 {served.sha256[:16]}" if served.sha256 else "")
     return "  ".join(each for each in facts if each)
@@ -225,7 +225,7 @@ def _with_precision(model: TextModel, precision: str | None) -> TextModel:
         changes["precision"] = precision
     if not changes:
         return model
-    if model.runtime.name != "torch":
-        raise UsageError("precision_for_exported_model", format=model.runtime.name)
+    if model.backend.name != "torch":
+        raise UsageError("precision_for_exported_model", format=model.backend.name)
     stored: StoredModel = model.stored_model
     return TextModel(replace(stored, generation={**stored.generation, **changes}))

@@ -225,12 +225,12 @@ def torch_threads_for(model: TextModel) -> Iterator[None]:
     four times as long, on two cores shared with other processes.
     """
     threads = torch.get_num_threads()
-    exported = model.runtime.name != "torch"
+    exported = model.backend.name != "torch"
     try:
         if exported:
             torch.set_num_threads(1)
         tuned = not exported and model.device.type == "cpu"
-        with tune_step() if tuned else nullcontext(), model.runtime.inference_mode():
+        with tune_step() if tuned else nullcontext(), model.backend.inference_mode():
             yield
     finally:
         if exported:

@@ -66,7 +66,7 @@ class ModelWorker:
         self._draining, self._ended, self._died = False, False, False
         self.on_finished: Callable[[float, float], None] | None = None  # receives seconds of waiting and of computing
         # For good: `inference_mode` of one thread would otherwise end that of another.
-        if model.runtime.name == "torch":
+        if model.backend.name == "torch":
             for network in model.networks:
                 network.eval()
         if model.device.type == "cuda":

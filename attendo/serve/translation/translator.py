@@ -103,7 +103,7 @@ def _align_in_batches(model: TextModel, texts: Sequence[str], results: Sequence[
     for at in range(0, len(texts), _ALIGNMENT_BATCH_SIZE):
         some = texts[at : at + _ALIGNMENT_BATCH_SIZE]
         ids = [(*before, *source.encode(text)) for text in some]
-        with model.runtime.inference_mode():
+        with model.backend.inference_mode():
             seen = align(results[at : at + _ALIGNMENT_BATCH_SIZE], ids, model.networks, positions, model.scores)
         yield [
             [link_characters(each, text, source, target) for each in result.hypotheses]
@@ -252,7 +252,7 @@ def _plan_searches(
     settings, wanted = served.model.settings(**options), min(max_beam, 2 * alternatives + 1)
     if settings.sample or settings.beam >= wanted:
         return [{**options, "n_best": wanted}]
-    beam = wanted - wanted % settings.groups  # a multiple of the number of groups
+    beam = wanted - wanted % settings.beam_groups  # a multiple of the number of groups
     return [options, {**options, "beam": beam, "n_best": beam}]
 
 

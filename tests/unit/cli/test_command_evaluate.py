@@ -56,7 +56,7 @@ def test_metrics_are_those_asked_for_each_once_and_in_order(
 
 
 @pytest.mark.short(2)
-@pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"beam": 3, "length_penalty": 0.0}, {"like": "marian"}])
+@pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"beam": 3, "length_penalty": 0.0}, {"preset": "marian"}])
 def test_the_translations_are_those_of_the_library_in_order(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path, settings: dict[str, float]
 ) -> None:
@@ -127,7 +127,7 @@ def test_files_of_different_length_are_exit_code_3(
         (["--metric", "perplexty"], "(did you mean perplexity?): use bleu, "),
         (["--metric", ","], fragment("metric_list_empty")),
         (["--beam", "0"], "--beam"),
-        (["--length-penalty", "-11"], "--length-penalty: input should be greater than or equal to -10, not -11.0"),
+        (["--length-penalty", "-11"], fragment("option_value_too_small", value="-11", least=-10)),
         (["--metric", "WER"], fragment("unknown_metric", name="WER", suggestion=" (did you mean word_error_rate?)")),
     ],
 )

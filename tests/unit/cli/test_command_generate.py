@@ -14,9 +14,11 @@ from error_codes import fragment
 from tiny import SIZES, SOURCES, TARGETS, Command, Outcome, tiny_model
 
 from attendo.cli import output
+from attendo.errors import AttendoError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, save_model
+from attendo.settings import RenamedSettingWarning
 from attendo.text import SentencePiece
 from attendo.text_model import Hypothesis, HypothesisScore, Result, TextModel
 
@@ -176,24 +178,30 @@ def test_an_interrupt_ends_quietly_with_exit_code_130(model_folder: Path, tmp_pa
 OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
     (["--sample", "--seed", "3", "--temperature", "0.7"], {"sample": True, "seed": 3, "temperature": 0.7}),
     (["--sample", "--top-k", "3", "--min-p", "0.1"], {"sample": True, "top_k": 3, "min_p": 0.1}),
-    (["--sample", "--top-p", "0.8", "--typical", "0.9"], {"sample": True, "top_p": 0.8, "typical": 0.9}),
-    (["--beam", "4", "--groups", "2", "--diversity", "2"], {"beam": 4, "groups": 2, "diversity": 2.0}),
+    (["--sample", "--top-p", "0.8", "--typical-p", "0.9"], {"sample": True, "top_p": 0.8, "typical_p": 0.9}),
+    (
+        ["--beam", "4", "--beam-groups", "2", "--diversity-penalty", "2"],
+        {"beam": 4, "beam_groups": 2, "diversity_penalty": 2.0},
+    ),
     (
         ["--beam", "3", "--normalise", "gnmt", "--stop", "exhaustive"],
         {"beam": 3, "normalise": "gnmt", "stop": "exhaustive"},
     ),
     (["--beam", "2", "--stop", "first", "--patience", "2"], {"beam": 2, "stop": "first", "patience": 2.0}),
-    (["--no-repeat-ngram", "1"], {"no_repeat_ngram": 1}),
+    (["--no-repeat-ngram-size", "1"], {"no_repeat_ngram_size": 1}),
     (["--repetition-penalty", "3"], {"repetition_penalty": 3.0}),
     (["--beam", "3", "--coverage-penalty", "1"], {"beam": 3, "coverage_penalty": 1.0}),
     (["--min-length", "4", "--max-length", "5"], {"min_length": 4, "max_length": 5}),
     (["--max-length-factor", "1", "--max-length-extra", "1"], {"max_length_factor": 1.0, "max_length_extra": 1}),
     (["--min-length-factor", "1", "--min-length-extra", "2"], {"min_length_factor": 1.0, "min_length_extra": 2}),
-    (["--like", "fairseq"], {"like": "fairseq"}),
-    (["--like", "marian", "--beam", "3", "--word-penalty", "0.5"], {"like": "marian", "beam": 3, "word_penalty": 0.5}),
+    (["--preset", "fairseq"], {"preset": "fairseq"}),
     (
-        ["--beam", "3", "--at-limit", "free", "--stop", "first_come"],
-        {"beam": 3, "at_limit": "free", "stop": "first_come"},
+        ["--preset", "marian", "--beam", "3", "--word-penalty", "0.5"],
+        {"preset": "marian", "beam": 3, "word_penalty": 0.5},
+    ),
+    (
+        ["--beam", "3", "--at-limit", "any", "--stop", "first_come"],
+        {"beam": 3, "at_limit": "any", "stop": "first_come"},
     ),
     (["--no-allow-unk", "--renormalise"], {"allow_unk": False, "renormalise": True}),
     (
@@ -202,7 +210,7 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
     ),
     (["--prefix", "我 爱"], {"prefix": "我 爱"}),
     (["--beam", "3", "--constraint", "猫", "--constraint", "狗"], {"beam": 3, "constraints": ["猫", "狗"]}),
-    (["--ban", "猫", "--ban", "NLP"], {"ban": ["猫", "NLP"]}),
+    (["--banned-phrase", "猫", "--banned-phrase", "NLP"], {"banned_phrases": ["猫", "NLP"]}),
     (["--mbr", "chrf", "--mbr-candidates", "5"], {"mbr": "chrf", "mbr_candidates": 5}),
     (["--split", "--max-source", "4"], {"split": True, "max_source": 4}),
     (["--engine", "textbook", "--precision", "fp32"], {"engine": "textbook", "precision": "fp32"}),
@@ -222,6 +230,32 @@ def test_every_option_is_that_of_the_library(
     done = attendo("generate", model_folder, *options, given=text(lines))
     assert done.code == 0, done.errors
     assert done.output.splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "warning"),
+    [
+        (["--like", "hf"], ["--preset", "hf"], "--like is now called --preset"),
+        (["--ban", "猫", "--ban", "NLP"], ["--banned-phrase", "猫", "--banned-phrase", "NLP"], "--ban is now called"),
+        (["--beam", "4", "--groups", "2"], ["--beam", "4", "--beam-groups", "2"], "--groups is now called"),
+        (["--at-limit", "free"], ["--at-limit", "any"], "the value free of at_limit is now called any"),
+    ],
+)
+def test_old_options_work_with_one_warning(
+    attendo: Command, model_folder: Path, old: list[str], new: list[str], warning: str
+) -> None:
+    with pytest.warns(RenamedSettingWarning, match=warning) as seen:
+        done = attendo("generate", model_folder, *old, given=text(SOURCES[:2]))
+    assert len(seen) == 1
+    assert done.code == 0, done.errors
+    assert done.output == attendo("generate", model_folder, *new, given=text(SOURCES[:2])).output
+    assert old[0] == "--at-limit" or old[-2] not in attendo("generate", "--help").output.split()
+
+
+def test_both_names_of_an_option_are_a_usage_error(attendo: Command, model_folder: Path) -> None:
+    done = attendo("generate", model_folder, "--like", "hf", "--preset", "hf", given=b"")
+    assert done.code == 2
+    assert done.error == AttendoError("setting_given_by_both_names", old="--like", new="--preset").text("en")
 
 
 def test_every_setting_has_its_option() -> None:
@@ -362,11 +396,11 @@ def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, mo
         (["--top-p", "2", "--sample"], "--top-p"),
         (
             ["--beam", "2", "--length-penalty", "400"],
-            "--length-penalty: input should be less than or equal to 10, not 400.0",
+            "'--length-penalty': 400 is not in the range: 10 or less",
         ),
         (
             ["--max-length-factor", "1e300"],
-            "--max-length-factor: input should be less than or equal to 100, not 1e+300",
+            "'--max-length-factor': 1e300 is not in the range: 100 or less",
         ),
     ],
 )

@@ -12,7 +12,6 @@ from error_codes import has_code
 from attendo.cli import output, stdin
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.text_model import NotANumberError, TooLongError
-from attendo.text_model.options import text_position
 from attendo.text_model.results import EMPTY_RESULT
 
 
@@ -105,16 +104,14 @@ def test_a_fault_of_a_text_is_told_of_its_line() -> None:
     line = has_code("line_of_file", path="some", line=8)
     told = has_code("source_exceeds_model_limit", text=line, tokens=9, limit=4)
     with pytest.raises(DataError, check=told), stdin.name_line_in_errors(Path("some"), lines_before=6):
-        raise TooLongError("text_exceeds_model_limit", 1, text=text_position(1, 3), tokens=9, limit=4)
+        raise TooLongError("text_exceeds_model_limit", 1, 3, tokens=9, limit=4)
     line = has_code("line_of_file", path="some", line=1)
     told = has_code("sentence_exceeds_model_limit", text=line, sentence="'to: me'", tokens=9, limit=4)
     with pytest.raises(DataError, check=told), stdin.name_line_in_errors(Path("some")):
-        raise TooLongError(
-            "sentence_exceeds_model_limit", 0, sentence="'to: me'", text=text_position(0, 1), tokens=9, limit=4
-        )
+        raise TooLongError("sentence_exceeds_model_limit", 0, 1, sentence="'to: me'", tokens=9, limit=4)
     told = has_code("text_log_probability_nan", text=has_code("line_of_file", path="some", line=5))
     with pytest.raises(ModelError, check=told), stdin.name_line_in_errors(Path("some"), line_indices=[6, 4, 2]):
-        raise NotANumberError("text_log_probability_nan", "fp16", 1, text=text_position(1, 3))
+        raise NotANumberError("text_log_probability_nan", "fp16", 1, 3)
 
 
 def test_unknown_words_are_told_shortly() -> None:

@@ -49,10 +49,10 @@ def row(*said: int, limit: int = 9) -> Frontier:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("fairseq", {"beam": 5, "stop": "first_come", "at_limit": "end", "max_length_extra": 200}),
-        ("hf", {"beam": 1, "stop": "settled", "at_limit": "free", "max_length_extra": 20, "top_k": 50}),
-        ("ctranslate2", {"beam": 2, "stop": "first", "at_limit": "free", "renormalise": True, "max_length_extra": 256}),
-        ("marian", {"beam": 12, "stop": "shrinking", "at_limit": "free", "length_penalty": 0.0, "allow_unk": False}),
+        ("fairseq", {"beam": 5, "stop": "first_come", "at_limit": "force_eos", "max_length_extra": 200}),
+        ("hf", {"beam": 1, "stop": "settled", "at_limit": "any", "max_length_extra": 20, "top_k": 50}),
+        ("ctranslate2", {"beam": 2, "stop": "first", "at_limit": "any", "renormalise": True, "max_length_extra": 256}),
+        ("marian", {"beam": 12, "stop": "shrinking", "at_limit": "any", "length_penalty": 0.0, "allow_unk": False}),
     ],
 )
 def test_what_is_left_out_is_as_that_system_has_it(name: str, settings: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ def test_what_is_left_out_is_as_that_system_has_it(name: str, settings: dict[str
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_is_given_wins_and_none_is_as_if_left_out(name: str) -> None:
-    given = {"beam": 3, "stop": "exhaustive", "at_limit": "cut", "repetition_of": "logits", "max_length_extra": 7}
+    given = {"beam": 3, "stop": "exhaustive", "at_limit": "truncate", "repetition_of": "logits", "max_length_extra": 7}
     config = preset(name, {**given, "length_penalty": 0.0, "top_p": None})
     assert {key: getattr(config, key) for key in given} == given
     assert config.top_p == 1.0

@@ -9,7 +9,6 @@ import pytest
 from attendo.errors import DataError, UsageError
 from attendo.explore.i18n import localised_errors
 from attendo.text_model import TooLongError
-from attendo.text_model.options import text_position
 
 STEP = UsageError("step_out_of_range", step=9, count=2)
 
@@ -26,7 +25,7 @@ def test_an_error_keeps_its_class_and_is_in_the_language() -> None:
         raise DataError("file_open_failed", path="a", reason=os.strerror(errno.EACCES))
     assert str(unreadable.value) == "无法打开 a：没有权限"
     with pytest.raises(TooLongError) as long, localised_errors("zh"):
-        raise TooLongError("source_exceeds_model_limit", 4, text=text_position(4, 6), tokens=9, limit=8)
+        raise TooLongError("source_exceeds_model_limit", 4, 6, tokens=9, limit=8)
     assert long.value.number == 4
     assert str(long.value) == "第 5 段文本（共 6 段）有 9 个词元，模型最多读 8 个：请缩短"
 

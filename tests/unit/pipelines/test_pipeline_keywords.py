@@ -27,17 +27,20 @@ def test_the_names_are_those_of_transformers() -> None:
     ("theirs", "same"),
     [
         ({"num_beams": 3}, {"beam": 3}),
-        ({"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.7}, {"beam": 4, "groups": 2, "diversity": 0.7}),
+        (
+            {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.7},
+            {"beam": 4, "beam_groups": 2, "diversity_penalty": 0.7},
+        ),
         ({"num_beams": 3, "early_stopping": True}, {"beam": 3, "stop": "first"}),
         ({"num_beams": 3, "early_stopping": False}, {"beam": 3, "stop": "settled"}),
         ({"num_beams": 3, "early_stopping": "never"}, {"beam": 3, "stop": "exhaustive"}),
-        ({"do_sample": True, "typical_p": 0.5, "seed": 4}, {"sample": True, "typical": 0.5, "seed": 4}),
+        ({"do_sample": True, "typical_p": 0.5, "seed": 4}, {"sample": True, "typical_p": 0.5, "seed": 4}),
         ({"do_sample": False}, {"sample": False}),
-        ({"no_repeat_ngram_size": 1}, {"no_repeat_ngram": 1}),
+        ({"no_repeat_ngram_size": 1}, {"no_repeat_ngram_size": 1}),
         ({"max_new_tokens": 2, "min_new_tokens": 2}, {"max_length": 2, "min_length": 2}),
-        ({"renormalize_logits": True, "no_repeat_ngram_size": 1}, {"renormalise": True, "no_repeat_ngram": 1}),
+        ({"renormalize_logits": True, "no_repeat_ngram_size": 1}, {"renormalise": True, "no_repeat_ngram_size": 1}),
         ({"min_length": 0, "min_new_tokens": 0}, {}),
-        ({"like": "hf", "num_beams": 2}, {"like": "hf", "beam": 2}),
+        ({"preset": "hf", "num_beams": 2}, {"preset": "hf", "beam": 2}),
     ],
 )
 def test_what_means_the_same_gives_the_same(theirs: dict[str, Any], same: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ def test_what_is_whole_has_nothing_to_be_told() -> None:
 
 @pytest.mark.parametrize("task", ["translation", "summarization", "text2text-generation"])
 def test_a_source_that_was_cut_is_told(task: str) -> None:
-    pipe = attendo.pipeline(task, answering(), max_source=2, long_source="cut", beam=4, max_length=3)
+    pipe = attendo.pipeline(task, answering(), max_source=2, long_source="truncate", beam=4, max_length=3)
     told, said = warned(pipe, [TEXTS[0], "cat", TEXTS[1]])
     assert [each.get("source_left_out") for each in told] == [1, None, 1]
     problem = message("source_tokens_left_out", count=2)

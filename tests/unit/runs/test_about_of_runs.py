@@ -125,7 +125,7 @@ def test_prepared_data_knows_which_text_it_was_made_of(attendo: Command, tmp_pat
     assert trained.code == 0, trained.errors
     model = load(tmp_path / "run" / "model")
     assert said(model) == EN_ZH
-    assert (model.generation.max_source, model.generation.long_source) == (3, "cut")
+    assert (model.generation.max_source, model.generation.long_source) == (3, "truncate")
 
 
 def test_conversations_and_running_text_are_known_by_their_form() -> None:

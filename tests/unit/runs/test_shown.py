@@ -72,7 +72,7 @@ def test_what_follows_from_other_settings_goes_on_following() -> None:
 
 def test_how_a_model_answers_because_of_its_data_is_shown() -> None:
     cut = told(RunConfig(preset="tiny", data={**FILES, "cut_source": 40}))["generation"]
-    assert (cut["max_source"], cut["long_source"]) == (40, "cut")
+    assert (cut["max_source"], cut["long_source"]) == (40, "truncate")
     running = told(RunConfig(**TEXT))
     assert (running["generation"]["max_length_extra"], running["data"]["stride"]) == (32, 8)
     assert not SOURCE_SETTINGS.keys() & running["generation"].keys()

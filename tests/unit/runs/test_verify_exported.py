@@ -24,7 +24,7 @@ class Changing:
         self._model = tiny_model(output_bias=True)
         self._model.network.output.bias.data[EOS] = 2.0  # so that some answers end
         self._alone, self._apart, self._told_wrongly = alone, apart, told_wrongly
-        self.runtime = SimpleNamespace(name="onnx")
+        self.backend = SimpleNamespace(name="onnx")
         self.target_tokenizer = self._model.target_tokenizer
 
     def generate(self, texts: Sequence[str], **options: Any) -> list[Result]:

@@ -47,13 +47,13 @@ def test_an_answer_is_the_text_and_its_most_probable_continuation(positions: str
         {},
         {"beam": 4},
         {"beam": 4, "n_best": 4, "stop": "first"},
-        {"beam": 4, "groups": 2},
+        {"beam": 4, "beam_groups": 2},
         {"sample": True, "n_best": 3, "temperature": 1.5},
-        {"beam": 9, "no_repeat_ngram": 2},
-        {"at_limit": "end"},
-        {"at_limit": "free", "beam": 2},
+        {"beam": 9, "no_repeat_ngram_size": 2},
+        {"at_limit": "force_eos"},
+        {"at_limit": "any", "beam": 2},
         {"repetition_penalty": 1.5, "min_length": 9},
-        {"ban": ["g"]},
+        {"banned_phrases": ["g"]},
         {"mbr": "chrf", "mbr_candidates": 4},
     ],
 )
@@ -111,7 +111,7 @@ def test_a_score_cuts_the_whole_text_not_its_halves() -> None:
 
 def test_a_stream_tells_the_whole_answer_bit_by_bit() -> None:
     model = continuer()
-    for options in ({}, {"beam": 3}, {"sample": True}, {"ban": ["q"]}):
+    for options in ({}, {"beam": 3}, {"sample": True}, {"banned_phrases": ["q"]}):
         stream, bits = model.stream("ab", max_length=12, **options), []
         try:
             while True:
@@ -164,14 +164,14 @@ def test_a_trace_has_no_source() -> None:
         ({"coverage_penalty": 0.5}, has_code("source_option_without_encoder", option="coverage_penalty")),
         ({"max_length_factor": 1.5}, has_code("source_option_without_encoder", option="max_length_factor")),
         ({"min_length_factor": 0.5}, has_code("source_option_without_encoder", option="min_length_factor")),
-        ({"long_source": "cut"}, has_code("source_option_without_encoder", option="long_source")),
+        ({"long_source": "truncate"}, has_code("source_option_without_encoder", option="long_source")),
         (
             {"max_length": 1},
             has_code(
                 "prompt_longer_than_max_length", text=has_code("text_position", position=1, total=1), tokens=2, limit=1
             ),
         ),
-        ({"ban": ["ab"]}, has_code("prompt_contains_banned_phrase", text="ab", banned="ab")),
+        ({"banned_phrases": ["ab"]}, has_code("prompt_contains_banned_phrase", text="ab", banned="ab")),
     ],
 )
 def test_what_speaks_of_a_source_is_refused(options: dict[str, Any], error: ErrorCheck) -> None:
@@ -182,7 +182,7 @@ def test_what_speaks_of_a_source_is_refused(options: dict[str, Any], error: Erro
 def test_what_asks_for_nothing_may_be_said() -> None:
     """Also as `trace` says it, whatever a model's own settings are."""
     model = continuer()
-    neutral = {"max_length_factor": 0.0, "min_length_factor": 0.0, "coverage_penalty": 0.0, "long_source": "refuse"}
+    neutral = {"max_length_factor": 0.0, "min_length_factor": 0.0, "coverage_penalty": 0.0, "long_source": "error"}
     assert model.generate(["ab"], source_prefix=[], **neutral) == model.generate(["ab"])
 
 

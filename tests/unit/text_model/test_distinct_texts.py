@@ -21,7 +21,7 @@ def test_no_text_comes_twice_unless_asked_for() -> None:
 
 def test_other_systems_keep_their_meaning_and_samples_are_what_was_drawn() -> None:
     model = pieces_model()
-    (theirs,) = model.generate([SOURCE], like="hf", beam=12, n_best=12, max_length=4)
+    (theirs,) = model.generate([SOURCE], preset="hf", beam=12, n_best=12, max_length=4)
     assert len(theirs.hypotheses) == 12
     (drawn,) = model.generate(["the"], sample=True, temperature=0.01, n_best=5, max_length=2)
     assert len(drawn.hypotheses) == 5

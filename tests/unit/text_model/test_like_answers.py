@@ -13,13 +13,13 @@ from attendo.text_model import TextModel
 from attendo.text_model.inputs import SourceEncoder
 
 ASKED: list[dict[str, Any]] = [
-    {"like": "fairseq", "beam": 3, "n_best": 3, "max_length": 5},
-    {"like": "hf", "beam": 3, "n_best": 3, "max_length": 5},
-    {"like": "hf", "max_length": 5},
-    {"like": "hf", "sample": True, "repetition_penalty": 1.5, "max_length": 5},
-    {"like": "ctranslate2", "max_length": 5},
-    {"like": "ctranslate2", "beam": 3, "n_best": 2, "length_penalty": 0.0, "max_length": 5},
-    {"like": "marian", "beam": 4, "n_best": 3, "max_length": 5},
+    {"preset": "fairseq", "beam": 3, "n_best": 3, "max_length": 5},
+    {"preset": "hf", "beam": 3, "n_best": 3, "max_length": 5},
+    {"preset": "hf", "max_length": 5},
+    {"preset": "hf", "sample": True, "repetition_penalty": 1.5, "max_length": 5},
+    {"preset": "ctranslate2", "max_length": 5},
+    {"preset": "ctranslate2", "beam": 3, "n_best": 2, "length_penalty": 0.0, "max_length": 5},
+    {"preset": "marian", "beam": 4, "n_best": 3, "max_length": 5},
 ]
 
 
@@ -61,24 +61,24 @@ def test_the_answers_are_in_the_tree(model: TextModel, asked: dict[str, Any]) ->
 
 @pytest.mark.parametrize("asked", [each for each in ASKED if "sample" not in each], ids=str)
 def test_the_score_is_made_of_its_parts(model: TextModel, asked: dict[str, Any]) -> None:
-    exponent = asked.get("length_penalty", 0.0 if asked["like"] == "marian" else 1.0)
+    exponent = asked.get("length_penalty", 0.0 if asked["preset"] == "marian" else 1.0)
     for result in model.generate(sentences(5), **asked):
         parts = result.best.parts
         assert parts.tokens == len(result.ids) + result.best.has_end
         assert result.score == pytest.approx((parts.log_probability + parts.penalty) / parts.tokens**exponent, abs=1e-5)
-        assert parts.penalty == 0 or asked["like"] == "ctranslate2"
+        assert parts.penalty == 0 or asked["preset"] == "ctranslate2"
 
 
 @pytest.mark.parametrize(
     ("asked", "tokens", "cut"),
     [
-        ({"like": "marian"}, 12, True),  # 3 times the source with its eos
-        ({"like": "marian", "max_length_factor": 2.0}, 8, True),
-        ({"like": "hf"}, 20, True),
-        ({"like": "hf", "max_length": 9, "beam": 3}, 9, True),
-        ({"like": "ctranslate2", "max_length": 9}, 9, True),
-        ({"like": "fairseq", "max_length": 9}, 9, True),  # and eos, by force
-        ({"like": "fairseq", "max_length_factor": 2.0, "max_length_extra": 3}, 9, True),
+        ({"preset": "marian"}, 12, True),  # 3 times the source with its eos
+        ({"preset": "marian", "max_length_factor": 2.0}, 8, True),
+        ({"preset": "hf"}, 20, True),
+        ({"preset": "hf", "max_length": 9, "beam": 3}, 9, True),
+        ({"preset": "ctranslate2", "max_length": 9}, 9, True),
+        ({"preset": "fairseq", "max_length": 9}, 9, True),  # and eos, by force
+        ({"preset": "fairseq", "max_length_factor": 2.0, "max_length_extra": 3}, 9, True),
     ],
 )
 def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
@@ -86,7 +86,7 @@ def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
 ) -> None:
     def no_end_before_it(self: SourceEncoder, *sizes: int) -> tuple[int, int]:
         limit, _ = limits(self, *sizes)
-        return limit, limit + int(self._config.at_limit == "free")
+        return limit, limit + int(self._config.at_limit == "any")
 
     limits = SourceEncoder._limits
     monkeypatch.setattr(SourceEncoder, "_limits", no_end_before_it)
@@ -94,7 +94,7 @@ def test_an_answer_that_may_not_end_has_all_the_tokens_that_system_allows(
     assert (len(result.ids), result.cut) == (tokens, cut)
 
 
-@pytest.mark.parametrize("asked", [{"like": "fairseq", "beam": 3, "n_best": 3}, {"at_limit": "end"}], ids=str)
+@pytest.mark.parametrize("asked", [{"preset": "fairseq", "beam": 3, "n_best": 3}, {"at_limit": "force_eos"}], ids=str)
 def test_an_end_that_the_limit_forced_is_told_and_stays_in_the_score(model: TextModel, asked: dict[str, Any]) -> None:
     texts = sentences(6)
     results = model.generate(texts, max_length=2, **asked)
@@ -109,7 +109,7 @@ def test_an_end_that_the_limit_forced_is_told_and_stays_in_the_score(model: Text
 
 def test_a_trace_of_an_answer_that_the_limit_ended_has_its_end(model: TextModel) -> None:
     ending = TextModel(
-        replace(model.stored_model, generation={"at_limit": "end", "max_length_factor": 0, "max_length_extra": 1})
+        replace(model.stored_model, generation={"at_limit": "force_eos", "max_length_factor": 0, "max_length_extra": 1})
     )
     (best,) = ending.generate(["the cat sat"])[0].hypotheses
     assert (best.cut, ending.trace("the cat sat").target_ids) == (True, (*best.ids, EOS))
@@ -118,14 +118,14 @@ def test_a_trace_of_an_answer_that_the_limit_ended_has_its_end(model: TextModel)
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"like": "moses"}, ["moses", "marian"]),
-        ({"lik": "hf"}, ["lik", "like"]),
-        ({"like": "hf", "beam": 4, "groups": 2}, ["groups (2)", "at_limit free"]),
-        ({"like": "marian", "constraints": ["猫"], "at_limit": "cut"}, ["constraints", "shrinking"]),
-        ({"like": "ctranslate2", "constraints": ["猫"]}, ["constraints", "at_limit free"]),
-        ({"like": "ctranslate2", "length_penalty": 0.0, "patience": 2.0}, ["patience", "leader"]),
+        ({"preset": "moses"}, ["moses", "marian"]),
+        ({"prest": "hf"}, ["prest", "preset"]),
+        ({"preset": "hf", "beam": 4, "beam_groups": 2}, ["beam_groups (2)", "at_limit any"]),
+        ({"preset": "marian", "constraints": ["猫"], "at_limit": "truncate"}, ["constraints", "shrinking"]),
+        ({"preset": "ctranslate2", "constraints": ["猫"]}, ["constraints", "at_limit any"]),
+        ({"preset": "ctranslate2", "length_penalty": 0.0, "patience": 2.0}, ["patience", "leader"]),
         ({"repetition_of": "logits"}, ["repetition_of", "repetition_penalty"]),
-        ({"like": "marian", "beam": 3, "n_best": 4}, ["n_best", "beam (3)"]),
+        ({"preset": "marian", "beam": 3, "n_best": 4}, ["n_best", "beam (3)"]),
     ],
 )
 def test_what_cannot_go_together_is_refused_by_name(
@@ -138,9 +138,9 @@ def test_what_cannot_go_together_is_refused_by_name(
 
 
 def test_constraints_and_groups_go_with_an_end_by_force(model: TextModel) -> None:
-    (result,) = model.generate(["the cat"], like="fairseq", constraints=["看见 小"], max_length=6)
+    (result,) = model.generate(["the cat"], preset="fairseq", constraints=["看见 小"], max_length=6)
     assert "看见 小" in result.text
     assert (result.cut, result.best.has_end) == (True, True)
-    (result,) = model.generate(["the cat"], like="fairseq", beam=4, groups=2, n_best=4, max_length=6)
+    (result,) = model.generate(["the cat"], preset="fairseq", beam=4, beam_groups=2, n_best=4, max_length=6)
     assert len(result.hypotheses) == 4
     assert all(each.has_end for each in result.hypotheses)

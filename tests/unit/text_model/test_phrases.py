@@ -43,7 +43,7 @@ def test_what_is_banned_is_never_said(make: Callable[[], TextModel], beam: int) 
     answers = [result.text for result in model.generate(texts, beam=beam, max_length=8)]
     banned = frequent(answers)
     free = [text for text in answers if not contains(text, banned)]
-    found = model.generate(texts, beam=beam, n_best=beam, ban=[banned], max_length=8)
+    found = model.generate(texts, beam=beam, n_best=beam, banned_phrases=[banned], max_length=8)
     assert len(free) < len(answers)
     assert not any(contains(each.text, banned) for result in found for each in result.hypotheses)
     assert [r.text for r, text in zip(found, answers, strict=True) if not contains(text, banned)] == free or beam > 1
@@ -56,9 +56,9 @@ def test_a_ban_is_kept_also_where_a_phrase_is_written_as_no_tokenizer_would(
 ) -> None:
     model, texts = make(), sentences(6, longest=4)
     banned = frequent([result.text for result in model.generate(texts, max_length=8)])
-    expected = [result.text for result in model.generate(texts, ban=[banned], max_length=8)]
+    expected = [result.text for result in model.generate(texts, banned_phrases=[banned], max_length=8)]
     monkeypatch.setattr("attendo.text_model.generation.banned_token_sequences", lambda tokenizer, phrases: ())
-    found = model.generate(texts, ban=[banned], max_length=8)
+    found = model.generate(texts, banned_phrases=[banned], max_length=8)
     assert not any(contains(result.text, banned) for result in found)
     assert len(found) == len(expected)
 
@@ -216,6 +216,6 @@ def test_a_ban_leaves_open_what_stands_inside_a_longer_word(german: TextModel) -
     for way in banned_token_sequences(pieces, ["schaft"]):
         assert not any(whole[n : n + len(way)] == way for n in range(len(whole)))
     assert any(pieces.decode(way).endswith("schaft") for way in banned_token_sequences(pieces, ["schaft"]))
-    for result in german.generate(sentences(4, longest=4), beam=3, ban=["schaft", "ein"], max_length=12):
+    for result in german.generate(sentences(4, longest=4), beam=3, banned_phrases=["schaft", "ein"], max_length=12):
         assert not contains(result.text, "schaft")
         assert not contains(result.text, "ein")

@@ -26,7 +26,7 @@ def test_they_stand_before_source_and_answer() -> None:
     plain, model = model_with(), model_with(source_prefix=["<en>"], target_prefix=["<de>"])
     words = model.source_tokenizer
     ((line,),) = SourceEncoder(
-        GenerateOptions(), model.generation, words, words, model.runtime.max_sequence_length
+        GenerateOptions(), model.generation, words, words, model.backend.max_sequence_length
     ).encode(TEXTS[:1])
     assert line.source == tuple(words.encode(f"<en> {TEXTS[0]}"))
     assert line.prefix == tuple(words.encode("<de>"))
@@ -46,7 +46,7 @@ def test_they_can_be_given_for_a_call() -> None:
 
 
 def test_other_systems_settings_leave_them_alone() -> None:
-    (result,) = model_with(target_prefix=["<de>"]).generate(TEXTS[:1], like="hf")
+    (result,) = model_with(target_prefix=["<de>"]).generate(TEXTS[:1], preset="hf")
     assert result.pieces[0] == "<de>"
 
 

@@ -10,10 +10,10 @@ from attendo.text_model import Hypothesis, TextModel
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {},
     "beam": {"beam": 3, "n_best": 3},
-    "diverse": {"beam": 4, "groups": 2, "n_best": 2},
+    "diverse": {"beam": 4, "beam_groups": 2, "n_best": 2},
     "samples": {"sample": True, "n_best": 2},
     "constrained": {"beam": 3, "constraints": ["猫"]},
-    "ruled": {"no_repeat_ngram": 2, "repetition_penalty": 1.3, "ban": ["NLP"], "prefix": "我"},
+    "ruled": {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3, "banned_phrases": ["NLP"], "prefix": "我"},
 }
 
 

@@ -200,11 +200,11 @@ def test_a_sentence_that_is_too_long_alone_is_shown() -> None:
 
 def test_of_a_source_that_is_too_long_the_first_tokens_can_be_read_and_the_result_says_so() -> None:
     model = tiny_model()
-    long, short = model.generate(["the cat saw a dog", "the cat"], max_source=3, long_source="cut")
+    long, short = model.generate(["the cat saw a dog", "the cat"], max_source=3, long_source="truncate")
     assert (long.source_left_out, long.source_tokens) == (2, 3)
     assert (short.source_left_out, short.source_tokens) == (0, 2)
     assert long.ids == model.generate(["the cat saw"])[0].ids
-    alike = model.generate(["the cat saw a dog", "the cat saw", "the cat saw me"], max_source=3, long_source="cut")
+    alike = model.generate(["the cat saw a dog", "the cat saw", "the cat saw me"], max_source=3, long_source="truncate")
     assert [each.source_left_out for each in alike] == [2, 0, 1]
     assert {each.ids for each in alike} == {long.ids}
     assert result_to_dict(long, all_hypotheses=False)["source_left_out"] == 2
@@ -213,7 +213,7 @@ def test_of_a_source_that_is_too_long_the_first_tokens_can_be_read_and_the_resul
 
 def test_what_is_scored_is_read_as_what_is_answered() -> None:
     cut = tiny_model()
-    cut.generation = cut.generation.replace(max_source=3, long_source="cut")
+    cut.generation = cut.generation.replace(max_source=3, long_source="truncate")
     (scored,) = cut.score(["the cat saw a dog"], ["I love"])
     (alone,) = tiny_model().score(["the cat saw"], ["I love"])
     assert scored == pytest.approx(alone)

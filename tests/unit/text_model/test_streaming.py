@@ -15,7 +15,7 @@ KINDS = [lively_model, pieces_model, bytes_model, characters_model]
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize("options", [{}, {"sample": True}, {"beam": 3}, {"beam": 4, "groups": 2}])
+@pytest.mark.parametrize("options", [{}, {"sample": True}, {"beam": 3}, {"beam": 4, "beam_groups": 2}])
 def test_the_pieces_joined_are_the_answer(make: Callable[[], TextModel], options: dict[str, Any]) -> None:
     model = make()
     for text in ("", *sentences(2, longest=4)):
@@ -41,7 +41,7 @@ def test_so_they_are_whatever_ranks_and_stops_a_beam(options: dict[str, Any]) ->
         assert "".join(model.stream(text, beam=3, max_length=7, **options)) == answer
 
 
-@pytest.mark.parametrize("options", [{"mbr": "chrf"}, {"ban": ["猫"]}, {"beam": 3, "constraints": ["猫"]}])
+@pytest.mark.parametrize("options", [{"mbr": "chrf"}, {"banned_phrases": ["猫"]}, {"beam": 3, "constraints": ["猫"]}])
 def test_what_is_only_known_at_the_end_comes_whole(options: dict[str, Any]) -> None:
     model = lively_model()
     text = sentences(1)[0]

@@ -74,7 +74,7 @@ def test_sizes_are_lengths_of_vectors(norm: str) -> None:
 
 def test_a_trace_without_a_target_is_greedy_whatever_the_model_does_by_itself() -> None:
     model = lively_model()
-    model.generation = model.generation.override(beam=4, groups=2)
+    model.generation = model.generation.override(beam=4, beam_groups=2)
     for text in sentences(4):
         trace = model.trace(text)
         assert trace.target_ids[: len(trace.target_ids)] == tuple(trace.probabilities.argmax(dim=-1).tolist())

@@ -43,13 +43,13 @@ def test_alternatives_of_nothing_are_refused(text: str, count: int) -> None:
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"beam": 4, "groups": 2}])
+@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"beam": 4, "beam_groups": 2}])
 def test_a_tree_ends_in_the_answer(options: dict[str, int]) -> None:
     model = lively_model()
     for text in sentences(2):
         options = {"max_length": 7, **options}
         result, trees = model.generate([text], **options)[0], model.search_tree(text, **options)
-        assert [(tree.sentence, tree.group) for tree in trees] == [(0, n) for n in range(options.get("groups", 1))]
+        assert [(tree.sentence, tree.group) for tree in trees] == [(0, n) for n in range(options.get("beam_groups", 1))]
         answers = [tuple(tree.ids(node)) for tree in trees for node in tree.final_nodes]
         assert result.ids in [ids if result.cut else ids[:-1] for ids in answers]
 
@@ -162,6 +162,6 @@ def test_coverage_is_a_part_of_the_score() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"beam": 3}])
 def test_nothing_is_said_twice_where_that_is_asked_for(options: dict[str, int]) -> None:
-    for result in lively_model().generate(sentences(8), no_repeat_ngram=2, **options):
+    for result in lively_model().generate(sentences(8), no_repeat_ngram_size=2, **options):
         pairs = list(zip(result.ids, result.ids[1:], strict=False))
         assert len(pairs) == len({*pairs})

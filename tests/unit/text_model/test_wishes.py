@@ -20,13 +20,13 @@ from attendo.errors import UsageError
         ({"stop": "first"}, ["stop", "beam"]),
         ({"stop": "first", "sample": True}, ["stop", "beam"]),
         ({"patience": 2.0, "beam": 3}, ["patience", "settled"]),
-        ({"diversity": 0.3, "beam": 4}, ["diversity", "groups"]),
-        ({"beam": 4, "groups": 2, "stop": "first", "patience": 2.0}, ["groups", "patience"]),
-        ({"sample": True, "groups": 2, "beam": 2}, ["sample", "groups"]),
+        ({"diversity_penalty": 0.3, "beam": 4}, ["diversity_penalty", "beam_groups"]),
+        ({"beam": 4, "beam_groups": 2, "stop": "first", "patience": 2.0}, ["beam_groups", "patience"]),
+        ({"sample": True, "beam_groups": 2, "beam": 2}, ["sample", "beam_groups"]),
         ({"sample": True, "constraints": ["猫"]}, ["constraints", "sample"]),
-        ({"beam": 4, "groups": 2, "constraints": ["猫"]}, ["constraints", "groups"]),
-        ({"constraints": ["猫"], "ban": ["猫"]}, ["constraint '猫'", "ban '猫'"]),
-        ({"prefix": "我 爱", "ban": ["爱"]}, ["prefix '我 爱'", "ban '爱'"]),
+        ({"beam": 4, "beam_groups": 2, "constraints": ["猫"]}, ["constraints", "beam_groups"]),
+        ({"constraints": ["猫"], "banned_phrases": ["猫"]}, ["constraint '猫'", "banned phrase '猫'"]),
+        ({"prefix": "我 爱", "banned_phrases": ["爱"]}, ["prefix '我 爱'", "banned phrase '爱'"]),
         ({"min_length": 5, "max_length": 4}, ["min_length 5", "max_length 4"]),
         ({"max_length": 3, "max_length_factor": 9.0}, ["max_length", "max_length_factor", "3"]),
         ({"max_length": 3, "max_length_extra": 9}, ["max_length", "max_length_extra", "3"]),
@@ -42,7 +42,7 @@ from attendo.errors import UsageError
         ({"beam": 2, "length_penalty": 400.0}, ["length_penalty", "10", "400.0"]),
         ({"beam": 2, "length_penalty": -10.5}, ["length_penalty", "-10", "-10.5"]),
         ({"word_penalty": 1e300}, ["word_penalty", "1000000", "1e+300"]),
-        ({"beam": 2, "groups": 2, "diversity": 1e300}, ["diversity", "1000000", "1e+300"]),
+        ({"beam": 2, "beam_groups": 2, "diversity_penalty": 1e300}, ["diversity_penalty", "1000000", "1e+300"]),
         ({"coverage_penalty": 1e300}, ["coverage_penalty", "1000000", "1e+300"]),
         ({"repetition_penalty": 1e-300}, ["repetition_penalty", "0.000001", "1e-300"]),
         ({"sample": True, "temperature": 1e-46}, ["temperature", "0.000001", "1e-46"]),
@@ -68,8 +68,8 @@ from attendo.errors import UsageError
         ({"prefix": ["我", "爱"]}, ["2 prefixes", "1 texts"]),
         ({"constraints": [["猫"], ["狗"]]}, ["2", "1 texts"]),
         ({"constraints": "猫"}, ["constraints", "['猫']"]),
-        ({"ban": "猫"}, ["ban", "['猫']"]),
-        ({"ban": [" "]}, ["ban", "' '"]),
+        ({"banned_phrases": "猫"}, ["banned_phrases", "['猫']"]),
+        ({"banned_phrases": [" "]}, ["banned_phrases", "' '"]),
         ({"constraints": ["zebra"]}, ["constraint 'zebra'", "vocabulary"]),
         ({"prefix": "我 zebra"}, ["prefix", "'zebra'"]),
     ],
@@ -90,12 +90,12 @@ def test_what_cannot_go_together_is_refused_by_name(options: dict[str, Any], nam
             for value in (-10, 10)
         ),
         {"normalise": "none", "word_penalty": 1e6},
-        {"groups": 2, "diversity": 1e6},
+        {"beam_groups": 2, "diversity_penalty": 1e6},
         {"coverage_penalty": 1e6},
         {"repetition_penalty": 1e6},
         {"repetition_penalty": 1e-6, "repetition_of": "logits"},
         {"beam": 1, "sample": True, "temperature": 1e6},
-        {"beam": 1, "sample": True, "typical": 1e-6},
+        {"beam": 1, "sample": True, "typical_p": 1e-6},
     ],
     ids=str,
 )
@@ -114,7 +114,7 @@ def test_the_least_chance_that_there_may_be_is_none(name: str) -> None:
 
 def test_none_is_as_if_left_out() -> None:
     model, texts = tiny_model(), sentences(3)
-    nothing = dict.fromkeys(("beam", "sample", "prefix", "constraints", "ban", "min_length", "stop", "mbr"))
+    nothing = dict.fromkeys(("beam", "sample", "prefix", "constraints", "banned_phrases", "min_length", "stop", "mbr"))
     assert model.generate(texts, **nothing) == model.generate(texts)
 
 

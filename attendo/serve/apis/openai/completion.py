@@ -97,7 +97,7 @@ class TokenBudget:
 
     def _sentence_limits(self, sentences: Sequence[str]) -> list[int]:
         """Return the maximum output length of each sentence in tokens, without the budget."""
-        free = int(self._model.generation.at_limit == "free")
+        free = int(self._model.generation.at_limit == "any")
         limits = [
             sum(line.max_length for line in lines) + free
             for lines in self._model.prepare_call(sentences).lines_per_text
@@ -150,7 +150,7 @@ def _sampling_options(params: CommonParams) -> dict[str, Any]:
     return {
         "sample": True,
         "beam": 1,
-        "groups": 1,
+        "beam_groups": 1,
         "mbr": "none",
         "seed": seed,
         "temperature": max(_MIN_TEMPERATURE, params.temperature or 1.0),
@@ -161,7 +161,7 @@ def _sampling_options(params: CommonParams) -> dict[str, Any]:
 def _search_options(model: TextModel, count: int) -> dict[str, Any]:
     """Return the options of a beam search that yields `count` hypotheses."""
     own = model.generation
-    return {} if own.sample or own.beam >= count else {"beam": count, "groups": 1}
+    return {} if own.sample or own.beam >= count else {"beam": count, "beam_groups": 1}
 
 
 @dataclass(frozen=True)

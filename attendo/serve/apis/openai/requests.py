@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from attendo.serve.http.bodies import ModelName, PositiveInt, Seed
+from attendo.serve.http.bodies import ModelName, PositiveInt
 from attendo.serve.http.errors import ApiError, suggest
 
 StopSequence = Annotated[str, Field(min_length=1, max_length=500)]
@@ -62,7 +62,7 @@ class CommonParams(_OpenAIObject):
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     n: PositiveInt | None = None
     stop: StopSequence | Annotated[list[StopSequence], Field(max_length=4)] | None = None
-    seed: Seed | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 

@@ -8,7 +8,8 @@ from small_server import API, TEXT, Asking, error_of, parsed_events
 from tiny import SOURCES, TARGETS
 
 from attendo.decode.config import GenerationConfig
-from attendo.serve.apis.native_schemas import DecodingOptions
+from attendo.decode.options import GenerationFields, list_options
+from attendo.serve.apis.native_schemas import DecodingOptions, GenerateRequest
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import GenerateOptions, TextModel
@@ -19,28 +20,28 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"beam": 3, "n_best": 3},
     {"beam": 3, "n_best": 3, "distinct": False},
-    {"beam": 4, "groups": 2, "diversity": 1.0},
+    {"beam": 4, "beam_groups": 2, "diversity_penalty": 1.0},
     {"beam": 3, "stop": "first", "patience": 2.0, "normalise": "gnmt", "length_penalty": 0.6, "word_penalty": 0.1},
-    {"sample": True, "seed": 5, "temperature": 1.5, "top_k": 9, "top_p": 0.9, "min_p": 0.01, "typical": 0.95},
+    {"sample": True, "seed": 5, "temperature": 1.5, "top_k": 9, "top_p": 0.9, "min_p": 0.01, "typical_p": 0.95},
     {"sample": True, "n_best": 4},
     {"sample": True, "seed": -(2**63)},
-    {"like": "marian", "beam": 2},
+    {"preset": "marian", "beam": 2},
     {"mbr": "chrf", "mbr_candidates": 4, "sample": True, "seed": 2},
     {"prefix": "猫"},
     {"prefix": ["猫", "狗", "猫 坐"]},
     {"beam": 2, "constraints": ["狗"]},
     {"beam": 2, "constraints": [["狗"], [], ["猫"]]},
-    {"ban": ["猫"], "no_repeat_ngram": 2, "allow_unk": False, "renormalise": True},
+    {"banned_phrases": ["猫"], "no_repeat_ngram_size": 2, "allow_unk": False, "renormalise": True},
     {"repetition_penalty": 1.5, "repetition_of": "logits"},
     {"alignments": True},
     {"coverage_penalty": 0.2, "beam": 2},
-    {"max_length": 3, "min_length": 2, "at_limit": "end", "counts_eos": False},
+    {"max_length": 3, "min_length": 2, "at_limit": "force_eos", "counts_eos": False},
     {"max_length_factor": 0.5, "max_length_extra": 1, "min_length_factor": 0.1, "min_length_extra": 1},
 ]
 
 
 def test_every_option_of_the_library_can_be_asked_for_but_those_of_the_machine() -> None:
-    known = {"like", *(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields}
+    known = {*(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields}
     assert set(DecodingOptions.model_fields) == known - OF_THE_MACHINE
     tried = {name for options in OPTIONS for name in options}
     assert known - OF_THE_MACHINE - tried == {"split", "long_source", "source_prefix", "target_prefix"}
@@ -64,7 +65,41 @@ def test_answers_are_those_of_the_model(server: Asking, small_model: TextModel, 
         assert hypotheses == ([other.text for other in result.hypotheses] if "n_best" in options else [])
 
 
-@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"sample": True, "seed": 3}, {"beam": 2, "ban": ["猫"]}])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"like": "marian", "beam": 2}, {"preset": "marian", "beam": 2}),
+        ({"ban": ["猫"], "no_repeat_ngram": 2}, {"banned_phrases": ["猫"], "no_repeat_ngram_size": 2}),
+        ({"max_length": 3, "at_limit": "end"}, {"max_length": 3, "at_limit": "force_eos"}),
+    ],
+)
+def test_old_names_of_options_are_accepted(server: Asking, old: dict[str, Any], new: dict[str, Any]) -> None:
+    answered = server.raw("generate", texts=[TEXT], **old)
+    assert answered.status_code == 200, answered.text
+    assert answered.json() == server.raw("generate", texts=[TEXT], **new).json()
+
+
+def test_both_names_of_an_option_are_a_bad_request(server: Asking) -> None:
+    answered = server.raw("generate", texts=[TEXT], beam=4, groups=2, beam_groups=2)
+    error = error_of(answered, 400, "bad_request")
+    assert error["param"] == "groups"
+    assert "beam_groups" in error["message"]
+
+
+def test_bounds_are_those_that_are_declared() -> None:
+    described = GenerateRequest.model_json_schema()["properties"]
+    for field in list_options(GenerationFields):
+        info = field.metadata["option"]
+        if field.name in described and info.bounds:
+            (kind, _) = described[field.name]["anyOf"]
+            found = {name: kind.get(name) for name in ("minimum", "maximum", "maxItems")}
+            assert found == {"minimum": info.ge, "maximum": info.le, "maxItems": info.max_items}, field.name
+            assert described[field.name]["description"] == info.description
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"beam": 3}, {"sample": True, "seed": 3}, {"beam": 2, "banned_phrases": ["猫"]}]
+)
 def test_a_stream_ends_with_all_that_an_answer_tells(server: Asking, options: dict[str, Any]) -> None:
     answered = server.raw("generate", texts=[TEXT], stream=True, **options)
     assert answered.headers["content-type"].startswith("text/event-stream")
@@ -88,7 +123,7 @@ def test_the_stable_beginning_of_a_beam_comes_before_its_end(server: Asking) -> 
         (400, "bad_request", {"texts": [TEXT], "engine": "textbook"}),
         (400, "bad_request", {"texts": [TEXT], "beem": 4}),
         (400, "bad_request", {"texts": [TEXT], "temperature": 0}),
-        (400, "bad_setting", {"texts": [TEXT], "beam": 4, "groups": 3}),
+        (400, "bad_setting", {"texts": [TEXT], "beam": 4, "beam_groups": 3}),
         (400, "bad_setting", {"texts": [TEXT], "beam": 2, "sample": True}),
         (400, "bad_setting", {"texts": [TEXT], "prefix": "nobody"}),
         (400, "bad_setting", {"texts": [TEXT], "prefix": "猫 " * 513}),

@@ -19,7 +19,10 @@ DECODERS = [
     ({"kind": "greedy", "n_best": 4, "beam": 4, "temperature": 2.0}, {}),
     ({"kind": "beam", "beam": 3, "n_best": 3}, {"beam": 3, "n_best": 3}),
     ({"kind": "beam", "beam": 2, "n_best": 9, "length_penalty": 0.5}, {"beam": 2, "n_best": 2, "length_penalty": 0.5}),
-    ({"kind": "beam", "beam": 4, "groups": 2, "diversity": 1.0}, {"beam": 4, "groups": 2, "diversity": 1.0}),
+    (
+        {"kind": "beam", "beam": 4, "beam_groups": 2, "diversity_penalty": 1.0},
+        {"beam": 4, "beam_groups": 2, "diversity_penalty": 1.0},
+    ),
     ({"kind": "sample", "seed": 5, "top_k": 4, "n_best": 2}, {"sample": True, "seed": 5, "top_k": 4, "n_best": 2}),
     ({"kind": "sample", "temperature": 3, "max_length": 4}, {"sample": True, "temperature": 3.0, "max_length": 4}),
 ]
@@ -143,7 +146,7 @@ def test_what_a_rule_forbids_is_told_by_the_rule() -> None:
     with torch.no_grad():
         model.network.output.weight[EOS].zero_()
     server = Asking(ModelSpec("endless", model))
-    decoder = {"kind": "beam", "beam": 2, "no_repeat_ngram": 1, "max_length": 6}
+    decoder = {"kind": "beam", "beam": 2, "no_repeat_ngram_size": 1, "max_length": 6}
     nodes = [node for step in server.post("tree", decoder=decoder)["steps"] for node in step]
     banned = [node for node in nodes if node["reason"] == "ngram"]
     assert banned
@@ -158,7 +161,7 @@ def test_what_a_rule_forbids_is_told_by_the_rule() -> None:
 
 
 def test_groups_of_a_diverse_beam_have_numbers_of_their_own(server: Asking) -> None:
-    answer = server.post("tree", decoder={"kind": "beam", "beam": 4, "groups": 2})
+    answer = server.post("tree", decoder={"kind": "beam", "beam": 4, "beam_groups": 2})
     nodes = {node["id"]: node for step in answer["steps"] for node in step}
     assert len(nodes) == sum(map(len, answer["steps"]))
     assert {node["group"] for node in nodes.values()} == {0, 1}

@@ -119,7 +119,7 @@ class Elsewhere(TorchBackend):
 def test_an_exported_model_answers_and_says_that_it_cannot_be_looked_into(small_model: TextModel) -> None:
     tokenizers = small_model.source_tokenizer, small_model.target_tokenizer
     folder = ExportedFolder(Path("exported"), *tokenizers, {}, about={"source_language": "en", "target_language": "zh"})
-    server = Asking(ModelSpec("exported", TextModel(folder, runtime=Elsewhere(small_model.network))))
+    server = Asking(ModelSpec("exported", TextModel(folder, backend=Elsewhere(small_model.network))))
     (told,) = server.get("models")["models"]
     assert (told["parameters"], told["config"], told["heads"], told["samples"]) == (None, None, None, [])
     assert (told["direction"], told["source_language"], told["target_language"]) == ("en → zh", "en", "zh")

@@ -90,10 +90,12 @@ def test_every_fault_of_a_request_is_told(server: Asking) -> None:
 
 
 def test_settings_that_exclude_each_other_are_refused(server: Asking) -> None:
-    error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder={"kind": "beam", "beam": 4, "groups": 3})
+    error = server.refused(
+        "answer", 400, "bad_setting", text=TEXT, decoder={"kind": "beam", "beam": 4, "beam_groups": 3}
+    )
     assert fragment("beam_not_divisible_by_groups") in error["message"]
     assert error["message_zh"] == "beam 必须是 beam_groups 的倍数：现为 4 和 3"
-    for decoder in ({"min_length": 5, "max_length": 2}, {"kind": "beam", "groups": 2, "stop": "leader"}):
+    for decoder in ({"min_length": 5, "max_length": 2}, {"kind": "beam", "beam_groups": 2, "stop": "leader"}):
         error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder=decoder)
         assert error["message"] not in error["message_zh"]
 

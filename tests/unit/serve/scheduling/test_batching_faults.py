@@ -215,7 +215,7 @@ def test_nothing_is_left_of_jobs_that_are_over(small_model: TextModel) -> None:
     batcher = ModelWorker(small_model)
 
     async def work() -> None:
-        for options in ({}, {"beam": 2}, {"ban": ["猫"]}):
+        for options in ({}, {"beam": 2}, {"banned_phrases": ["猫"]}):
             await asyncio.gather(*(batcher.generate([text], **options) for text in sentences(6, longest=3)))
         with pytest.raises(ApiError):
             await batcher.run(lambda: 1 // 0)

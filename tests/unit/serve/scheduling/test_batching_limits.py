@@ -282,7 +282,12 @@ def test_nobody_is_refused_a_seat_for_those_who_wait_without_one(small_model: Te
     """Two queues, each with its own pace."""
     scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_queue_seconds=0.5))
     scheduler._exclusive_queue._estimator.estimate_wait = lambda now, ahead: 9.0 * ahead  # type: ignore[method-assign]
-    asked = {"first": {"ban": ["zebra"]}, "second": {"ban": ["zebra"]}, "patient": {"mbr": "chrf"}, "seated": {}}
+    asked = {
+        "first": {"banned_phrases": ["zebra"]},
+        "second": {"banned_phrases": ["zebra"]},
+        "patient": {"mbr": "chrf"},
+        "seated": {},
+    }
     heard: dict[str, list[Any]] = {name: [] for name in asked}
     for name, options in asked.items():
         job = ScheduledJob(GenerateJob(("the cat",), options), heard[name].append)

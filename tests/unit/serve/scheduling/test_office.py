@@ -137,7 +137,14 @@ def test_the_number_of_texts_and_their_lengths_have_an_end() -> None:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("beam", 12), ("n_best", 12), ("groups", 12), ("max_length", 512), ("min_length", 512), ("mbr_candidates", 32)],
+    [
+        ("beam", 12),
+        ("n_best", 12),
+        ("beam_groups", 12),
+        ("max_length", 512),
+        ("min_length", 512),
+        ("mbr_candidates", 32),
+    ],
 )
 def test_what_takes_time_or_room_has_an_end(name: str, most: int) -> None:
     here = office()
@@ -150,10 +157,15 @@ def test_what_takes_time_or_room_has_an_end(name: str, most: int) -> None:
 
 def test_phrases_have_an_end() -> None:
     here = office(max_phrases=3, max_characters=10)
-    here.check_options(constraints=[["a", "b"], ["c"]], ban=["a"] * 3, prefix=["a", "b"])
-    for options in ({"constraints": [["a", "b"], ["c", "d"]]}, {"ban": ["a"] * 4}):
+    here.check_options(constraints=[["a", "b"], ["c"]], banned_phrases=["a"] * 3, prefix=["a", "b"])
+    for options in ({"constraints": [["a", "b"], ["c", "d"]]}, {"banned_phrases": ["a"] * 4}):
         refused("above_limit", here.check_options, **options)
-    for options in ({"constraints": ["a" * 11]}, {"ban": ["a" * 11]}, {"prefix": "a" * 11}, {"prefix": ["a" * 11]}):
+    for options in (
+        {"constraints": ["a" * 11]},
+        {"banned_phrases": ["a" * 11]},
+        {"prefix": "a" * 11},
+        {"prefix": ["a" * 11]},
+    ):
         refused("text_too_long", here.check_options, **options)
 
 
@@ -192,7 +204,9 @@ def test_a_source_has_so_many_tokens_at_most() -> None:
     assert "5 tokens" in refused.value.english
 
 
-@pytest.mark.parametrize("options", [{"ban": ["zebra"]}, {"beam": 2}, {"mbr": "chrf", "mbr_candidates": 2}, {}])
+@pytest.mark.parametrize(
+    "options", [{"banned_phrases": ["zebra"]}, {"beam": 2}, {"mbr": "chrf", "mbr_candidates": 2}, {}]
+)
 def test_an_answer_has_so_many_tokens_at_most_also_where_nobody_asked_for_fewer(options: dict[str, Any]) -> None:
     here = office(max_output_tokens=2)
     asked = {"min_length": 2, "max_length_factor": 10.0, **options}
@@ -200,7 +214,7 @@ def test_an_answer_has_so_many_tokens_at_most_also_where_nobody_asked_for_fewer(
     assert (len(result.ids), result.cut) == (2, True)
 
 
-@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"ban": ["zebra"]}, {"split": True}])
+@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"banned_phrases": ["zebra"]}, {"split": True}])
 def test_a_stream_joined_is_the_result_that_is_told_at_its_end(options: dict[str, Any]) -> None:
     here = office()
     found: list[Result] = []
@@ -235,7 +249,9 @@ def test_S7_work_that_cannot_be_taken_apart_is_ended_by_its_deadline_too() -> No
 
     async def main() -> None:
         with pytest.raises(ApiError) as refused:
-            await here.generate(forth, [ENGLISH], max_length_extra=19_000, min_length_extra=19_000, ban=["zebra"])
+            await here.generate(
+                forth, [ENGLISH], max_length_extra=19_000, min_length_extra=19_000, banned_phrases=["zebra"]
+            )
         assert refused.value.code == "too_late"
         await until(lambda: not forth.worker._scheduler.busy)
 

@@ -22,7 +22,7 @@ def three_threads() -> Iterator[None]:
 
 def model(runtime: str) -> Any:
     return SimpleNamespace(
-        device=torch.device("cpu"), runtime=SimpleNamespace(name=runtime, inference_mode=nullcontext)
+        device=torch.device("cpu"), backend=SimpleNamespace(name=runtime, inference_mode=nullcontext)
     )
 
 

@@ -14,7 +14,7 @@ from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.jobs import CallableJob, Chunk, GenerateJob, JobFailed, JobFinished, ScheduledJob
 from attendo.text_model import Result, TextModel
 
-BAN: dict[str, Any] = {"ban": ["zebra"]}
+BAN: dict[str, Any] = {"banned_phrases": ["zebra"]}
 
 
 class Calls:
@@ -70,7 +70,7 @@ def test_many_texts_are_answered_a_few_at_a_time_and_others_come_in_between(
 def test_by_turns_who_has_waited_longest_and_who_asks_for_least(small_model: TextModel) -> None:
     pieces, served = exclusive(small_model), list[int]()
     for tokens in (900, 800, 5, 7, 700):
-        job, _ = asked(pieces, ["the cat"], ban=[f"zebra {tokens}"])
+        job, _ = asked(pieces, ["the cat"], banned_phrases=[f"zebra {tokens}"])
         job.token_cost = tokens
     while pieces.busy:
         waiting = [*pieces._jobs]

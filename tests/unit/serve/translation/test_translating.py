@@ -217,7 +217,7 @@ def test_a_model_that_learned_from_texts_is_given_lines_with_all_their_sentences
 
 
 def test_a_wide_beam_of_groups_is_shared_evenly(real: Desk) -> None:
-    (found,) = real("I love NLP", alternatives=3, groups=3, beam=3, diversity=0.5)
+    (found,) = real("I love NLP", alternatives=3, beam_groups=3, beam=3, diversity_penalty=0.5)
     assert found.alternatives
 
 
