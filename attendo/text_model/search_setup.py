@@ -14,7 +14,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.constrained_beam import ConstrainedBeam, ExtendsLastWord, never_extends
 from attendo.decode.coverage import CoverageNetwork
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.engines import CachedEngine, Engine, FastEngine, SteppingEngine, TextbookEngine
+from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
 from attendo.decode.networks import Ensemble, TappedNetwork
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import (
@@ -150,19 +150,13 @@ def make_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork, c
     if constrained and kind != "cached":
         raise UsageError("constraints_engine_conflict", engine=kind)
     network, positions = with_precision(config, base_network), config.resolve_batch_tokens(on_gpu)
-    if kind == "fast":
-        return FastEngine(with_coverage(config, network), positions, config.compile)
-    if constrained or not isinstance(network, Transformer) or config.coverage_penalty > 0:
-        if kind == "textbook":
-            what = "coverage_penalty" if isinstance(network, Transformer) else _feature_name(network)
-            raise UsageError("textbook_engine_conflict", feature=what)
-        return make_stepping_engine(config, base_network)
-    return TextbookEngine(network, positions) if kind == "textbook" else CachedEngine(network, positions)
-
-
-def make_stepping_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork) -> SteppingEngine:
-    network = with_coverage(config, with_precision(config, base_network))
-    return SteppingEngine(network, config.resolve_batch_tokens(network.device.type == "cuda"))
+    if kind == "textbook":
+        if not isinstance(network, Transformer) or config.coverage_penalty > 0:
+            feature = "coverage_penalty" if isinstance(network, Transformer) else _feature_name(network)
+            raise UsageError("textbook_engine_conflict", feature=feature)
+        return TextbookEngine(network, positions)
+    network = with_coverage(config, network)
+    return FastEngine(network, positions, config.compile) if kind == "fast" else CachedEngine(network, positions)
 
 
 def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> EncoderDecoderNetwork:

@@ -196,23 +196,22 @@ class TextModel:
         """
         call = self.prepare_call([text], **options)
         call.check_stream()
-        engine = self.runtime.stepping_engine(call.config)
-        several = call.config.mbr != "none" or call.options.ban or call.options.constraints or len(call.lines) != 1
-        if engine is None or several:
+        requests, strategy, rules = call.prepare_search()
+        batch = self.runtime.make_batch(call.config, strategy, rules)
+        several = call.config.mbr != "none" or call.options.ban or call.options.constraints or len(requests) != 1
+        if batch is None or several:
             return (yield from self._stream_by_sentence(call, options))
-        teller = call.make_stream_decoder()
-        with self.runtime.inference_mode():
-            frontiers = engine.iter_frontiers(*call.prepare_search())
+        decoder, frontiers = call.make_stream_decoder(), batch.stream(requests[0])
         while True:
             with tune_step() if self.device.type == "cpu" else nullcontext(), self.runtime.inference_mode():
-                step = next(frontiers, None)
-            if step is None:
+                frontier = next(frontiers, None)
+            if frontier is None:
                 break
-            last = step
-            if new := teller.push(last):
+            hypotheses = frontier.hypotheses
+            if new := decoder.push(frontier):
                 yield new
-        (result,) = call.collect_results([call.to_result(last.hypotheses.cpu())])
-        if rest := teller.flush(result.text):
+        (result,) = call.collect_results([call.to_result(hypotheses)])
+        if rest := decoder.flush(result.text):
             yield rest
         return result
 
@@ -254,11 +253,12 @@ class TextModel:
             raise UsageError("search_tree_option_conflict")
         (lines,) = self._make_source_encoder(wishes, config).encode([text])
         requests, strategy, rules = Generation(wishes, config, self.target_tokenizer).prepare_search(lines, ())
-        recorder, engine = TreeRecorder(strategy), self.runtime.stepping_engine(config)
-        if engine is None:
+        recorder = TreeRecorder(strategy)
+        batch = self.runtime.make_batch(config, recorder, rules)
+        if batch is None:
             raise unsupported_option_error(self.runtime.name, {"a search tree": NATIVE_SEARCH_ENGINES})
         with self.runtime.inference_mode():
-            for _ in engine.generate(requests, recorder, rules):
+            for _ in batch.generate(requests):
                 pass
         return [replace(tree, sentence=0) for tree in recorder.trees]
 

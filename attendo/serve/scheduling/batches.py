@@ -2,18 +2,16 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Protocol
-
-import torch
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.frontier import Frontier
-from attendo.decode.requests import DecodeRequest, FinishedBatch
+from attendo.decode.requests import DecodeRequest
+from attendo.decode.running_batch import RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.decode.static_batch import BatchShape, StaticBatch
 from attendo.model.transformer import Transformer
@@ -29,22 +27,6 @@ _PREFIX_WIDTHS = (0, 8, 64, 512)
 _MAX_CONTINUOUS_ROWS = 8  # rows per sentence up to which a ContinuousBatch is faster than a StaticBatch
 _CPU_BATCH_SIZE, _GPU_BATCH_SIZE = 32, 128  # sentences
 _GPU_PEEK_INTERVAL = 4  # steps; on a GPU a peek waits for all queued kernels
-
-
-class RunningBatch(Protocol):
-    """Interface of a batch that decodes sentences step by step."""
-
-    @property
-    def busy(self) -> bool: ...
-
-    @property
-    def num_free(self) -> int: ...
-
-    def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]: ...
-
-    def cancel(self, request_ids: Collection[int] | None = None) -> None: ...
-
-    def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]: ...
 
 
 @dataclass(frozen=True)
@@ -116,29 +98,13 @@ class BatchFactory:
             layout = self._cpu_weights.setdefault(key.network_key, ColumnMajorWeights(network))
             return ContinuousBatch(layout, key.strategy, key.rules, batch_size)
         sizes = BatchShape(batch_size, key.source_width, 2 * key.source_width + 4, key.prefix_width)
-        return StreamingStaticBatch(network, key.strategy, key.rules, sizes, compiled=key.network_key[2])
+        return StaticBatch(network, key.strategy, key.rules, sizes, compiled=key.network_key[2])
 
     def _prepare_network(self, config: GenerationConfig, key: tuple[str, bool, bool]) -> None:
         if key not in self._networks:
             reader = self._model.runtime.network(config)
             assert reader is not None  # the torch backend always has a network
             self._networks[key] = with_coverage(config, reader)
-
-
-class StreamingStaticBatch(StaticBatch):
-    """A static batch whose unfinished hypotheses can be read."""
-
-    @property
-    def num_free(self) -> int:
-        """Number of free slots."""
-        return sum(each is None for each in self._requests)
-
-    def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]:
-        """Yield the current frontier of each of these requests. This synchronises a GPU."""
-        for slot, request in enumerate(self._requests):
-            if request is not None and request.request_id in request_ids:
-                place = torch.tensor([slot], device=self._frontier.ids.device)
-                yield request, self._frontier.select_sentences(place).cpu()
 
 
 def _round_up(width: int, widths: tuple[int, ...]) -> int:
