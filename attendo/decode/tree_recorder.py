@@ -28,7 +28,6 @@ class TreeRecorder:
     ones. If each row chooses by itself, it has the `num_candidates` best of every row and the chosen one.
     """
 
-    recordable = False  # as a CUDA graph: the host reads every step
     needs_raw_log_probs = True  # log-probabilities before the rules
 
     def __init__(self, strategy: Strategy, num_candidates: int = 5) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from attendo.data.batch import Example, collate
 from attendo.decode.config import GenerationConfig
+from attendo.decode.frontier import NEG_INF
 from attendo.decode.requests import DecodeRequest, encode_and_start, pad_sources
 from attendo.decode.step_hook import run_step_hook
 from attendo.errors import UsageError
@@ -130,7 +131,7 @@ def top_next_tokens(
     target = torch.tensor([[BOS, *line.prefix]], device=device)
     logits, _ = network.step(target, encode_and_start(network, ids))
     log_probs = logits[0, -1].float().log_softmax(-1)
-    log_probs[[PAD, BOS]] = float("-inf")
+    log_probs[[PAD, BOS]] = NEG_INF
     best = log_probs.topk(min(_TOKENS_PER_WORD * count, log_probs.numel() - 2))
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
