@@ -12,7 +12,6 @@ Sampling noise is a hash of seed, sentence, row and position. It does not depend
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from attendo.decode.beam import argmax_rows
 from attendo.decode.frontier import NEG_INF, Frontier, RowLimits, difference
+from attendo.decode.search import Strategy
 from attendo.errors import UsageError
 from attendo.keyed_random import SPLITMIX64
 
@@ -75,10 +75,10 @@ def _restrict_to_mass(log_probs: Float[Tensor, "R V"], cost: Float[Tensor, "R V"
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Strategy):
     """Chooses the most probable token of each row."""
 
-    supports_prefill: ClassVar[bool] = True
+    supports_prefill = True
     width = 1
 
     free_end: bool = False  # at the limit any token may be the last: see `Frontier.append`
@@ -93,13 +93,13 @@ class Greedy:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Strategy):
     """Draws `width` samples per sentence from the filtered distribution.
 
     A sample depends only on the seed, the request id, the row and the position.
     """
 
-    supports_prefill: ClassVar[bool] = True
+    supports_prefill = True
 
     width: int = 1
     seed: int = 0

@@ -157,10 +157,10 @@ def test_who_looks_on_ends_it(small_network: MakeNetwork) -> None:
         list(engine.generate(REQUESTS, Beam(4), RULES))
 
 
-class Watching:
+class Watching(Rule):
     """A rule that forbids nothing and notes which thread asks it about a sentence."""
 
-    forbids_alone = True
+    only_masks = True
 
     def __init__(self) -> None:
         self.threads: dict[int, int] = {}

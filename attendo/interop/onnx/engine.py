@@ -187,7 +187,7 @@ def _stopping_tokens(frontier: Frontier, strategy: Strategy, rules: Sequence[Rul
         return None
     tokens = {EOS}
     for rule in rules:
-        if (own := getattr(rule, "maskable_ids", None)) is None:
+        if (own := rule.maskable_ids) is None:
             return None
         tokens.update(own)
     return tokens
