@@ -18,24 +18,12 @@ from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.networks import TextbookNetwork
 from attendo.decode.requests import DecodeRequest, FinishedBatch, length_batches, limit_tensors, pad_sources
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, search
-from attendo.decode.static_batch import BatchShape, StaticBatch
+from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.model.transformer import Transformer
 from attendo.nn.devices import free_cached_memory, is_out_of_memory
 
-_BUCKET_WIDTHS = (
-    16,
-    32,
-    48,
-    64,
-    96,
-    128,
-    192,
-    256,
-    384,
-    512,
-    768,
-    1024,
-)  # of sources and answers in slots; above 1,024, multiples of 1,024
+# Widths of sources and answers in slots; above 1,024, multiples of 1,024.
+_BUCKET_WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _MIN_FULL_BATCHES, _MAX_NARROW_WIDTH = 4, 64
 _MAX_CACHED_BATCHES = 8  # cached batches for later requests of the same shape
 
@@ -102,9 +90,11 @@ class FastEngine:
             return max(1, min(self._max_sentences, self._batch_tokens // (source_width * strategy.width)))
 
         for source_width, group in _width_batches(requests, most):
-            capacity = _round_up(max(request.max_length for request in group) + 2)
+            capacity = round_up(max(request.max_length for request in group) + 2, _BUCKET_WIDTHS)
             longest = max(len(request.prefix) for request in group)
-            prefix_width = _round_up(longest) if longest else 0  # rounded up, so that others can reuse the graph
+            prefix_width = (
+                round_up(longest, _BUCKET_WIDTHS) if longest else 0
+            )  # rounded up, so that others can reuse the graph
             count = min(most(source_width), 1 << (len(group) - 1).bit_length())
             sizes = BatchShape(count, source_width, capacity, prefix_width)
             with self._borrow_batch(strategy, tuple(rules), sizes) as slots:
@@ -136,7 +126,7 @@ def _width_batches(
     group: list[DecodeRequest] = []
     width = 0
     for request in sorted(requests, key=lambda each: (-each.num_positions, -each.max_length)):
-        own = _round_up(request.num_positions)
+        own = round_up(request.num_positions, _BUCKET_WIDTHS)
         if (
             group
             and own < width
@@ -152,12 +142,6 @@ def _width_batches(
         group.append(request)
     if group:
         yield width, group
-
-
-def _round_up(width: int) -> int:
-    return next(
-        (each for each in _BUCKET_WIDTHS if each >= width), -(-width // _BUCKET_WIDTHS[-1]) * _BUCKET_WIDTHS[-1]
-    )
 
 
 class ReducedBatchWarning(UserWarning):

@@ -2,23 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.search import Seq2SeqNetwork
 from attendo.text import EOS, PAD
-
-
-@runtime_checkable
-class SupportsEncode(Protocol):
-    """A network that reads sources. If its `decoder_only` is True, it has no sources."""
-
-    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
-
-    def start(self, memory: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -72,10 +64,10 @@ def pad_sources(
 
 
 def encode_and_start(
-    network: SupportsEncode, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
+    network: Seq2SeqNetwork, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
 ) -> Any:
     """Encode the sources and return the state before the first token. A decoder-only network ignores the sources."""
-    if getattr(network, "decoder_only", False):
+    if network.decoder_only:
         source_ids, source_mask = source_ids[:, :0], None
     return network.start(network.encode(source_ids, source_mask))
 

@@ -41,6 +41,10 @@ class Seq2SeqNetwork(Stepper, Protocol):
     @property
     def device(self) -> torch.device: ...
 
+    @property
+    def decoder_only(self) -> bool:
+        """Whether it has no sources."""
+
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
 
     def start(self, memory: Any) -> Any: ...

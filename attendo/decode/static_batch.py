@@ -40,6 +40,11 @@ class BatchShape:
     prefix_width: int = 0
 
 
+def round_up(width: int, widths: Sequence[int]) -> int:
+    """Round up to one of `widths`, or to a multiple of the last. Requests then share shapes and captured graphs."""
+    return next((each for each in widths if each >= width), -(-width // widths[-1]) * widths[-1])
+
+
 class StaticBatch(RunningBatch):
     """Decodes any number of requests that fit the shape."""
 

@@ -13,7 +13,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ContinuousBatch
 from attendo.decode.engines import Engine, OutOfMemoryRetry
 from attendo.decode.networks import TappedNetwork
-from attendo.decode.search import Rule, Strategy
+from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.errors import UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.transformer import Transformer
@@ -23,7 +23,6 @@ from attendo.text_model.options import GenerateOptions
 from attendo.text_model.results import ScoredTarget
 from attendo.text_model.scoring import score_continuations, score_targets
 from attendo.text_model.search_setup import (
-    EncoderDecoderNetwork,
     eval_mode,
     make_engine,
     max_sequence_length,
@@ -63,7 +62,7 @@ class Backend(Protocol):
     def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch | None:
         """Return a batch for one sentence, whose frontier can be read, or None if the backend searches itself."""
 
-    def network(self, config: GenerationConfig) -> EncoderDecoderNetwork | None:
+    def network(self, config: GenerationConfig) -> Seq2SeqNetwork | None:
         """Return a network that computes the logits of every token, or None if the backend exposes none."""
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
@@ -120,7 +119,7 @@ class TorchBackend:
 
     name = "torch"
 
-    def __init__(self, network: EncoderDecoderNetwork) -> None:
+    def __init__(self, network: Seq2SeqNetwork) -> None:
         self._network = network
 
     @property
@@ -168,7 +167,7 @@ class TorchBackend:
     def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch:
         return ContinuousBatch(with_coverage(config, self.network(config)), strategy, rules, max_sentences=1)
 
-    def network(self, config: GenerationConfig) -> EncoderDecoderNetwork:
+    def network(self, config: GenerationConfig) -> Seq2SeqNetwork:
         return with_precision(config, self._network)
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:

@@ -3,11 +3,9 @@
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
@@ -38,17 +36,6 @@ from attendo.text import BOS, PAD, UNK
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 PhraseIds = Sequence[Sequence[int]]
-
-
-@runtime_checkable
-class EncoderDecoderNetwork(Protocol):
-    """A network or an ensemble that encodes a source and decodes a target step by step."""
-
-    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
-
-    def start(self, memory: Any) -> Any: ...
-
-    def step(self, ids: Int[Tensor, "R T"], state: Any) -> tuple[Float[Tensor, "R T V"], Any]: ...
 
 
 @contextmanager
@@ -143,7 +130,7 @@ def make_rules(
     return rules
 
 
-def make_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork, constrained: bool = False) -> Engine:
+def make_engine(config: GenerationConfig, base_network: Seq2SeqNetwork, constrained: bool = False) -> Engine:
     """Build an engine. Constraints need the `cached` engine, because the host must see every step."""
     on_gpu = member_networks(base_network)[0].device.type == "cuda"
     kind = config.engine if config.engine != "auto" else "fast" if on_gpu and not constrained else "cached"
@@ -159,7 +146,7 @@ def make_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork, c
     return FastEngine(network, positions, config.compile) if kind == "fast" else CachedEngine(network, positions)
 
 
-def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> EncoderDecoderNetwork:
+def with_precision(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:
     """Return the network, or a copy if the precision differs."""
     kind, networks = _DTYPES.get(config.precision), member_networks(network)
     for each in networks:
@@ -172,21 +159,20 @@ def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> 
     return TappedNetwork(copies[0], network.tap) if isinstance(network, TappedNetwork) else copies[0]
 
 
-def with_coverage(config: GenerationConfig, network: EncoderDecoderNetwork) -> Seq2SeqNetwork:
+def with_coverage(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:
     """Return the network, wrapped to accumulate attention if there is a coverage penalty."""
     if config.coverage_penalty > 0:
         if not isinstance(network, Transformer):
             raise UsageError("coverage_penalty_conflict", feature=_feature_name(network))
         return CoverageNetwork(network)
-    assert isinstance(network, Seq2SeqNetwork)
     return network
 
 
-def member_networks(network: EncoderDecoderNetwork) -> list[Transformer]:
+def member_networks(network: Seq2SeqNetwork) -> list[Transformer]:
     members = network.members if isinstance(network, Ensemble) else (network,)
     bare = (each.network if isinstance(each, TappedNetwork) else each for each in members)
     return [each for each in bare if isinstance(each, Transformer)]
 
 
-def _feature_name(network: EncoderDecoderNetwork) -> str:
+def _feature_name(network: Seq2SeqNetwork) -> str:
     return "an ensemble" if isinstance(network, Ensemble) else "scaled heads"

@@ -13,7 +13,7 @@ from attendo.decode.frontier import Frontier
 from attendo.decode.requests import DecodeRequest
 from attendo.decode.running_batch import RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
-from attendo.decode.static_batch import BatchShape, StaticBatch
+from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.model.transformer import Transformer
 from attendo.nn.devices import free_cached_memory, is_out_of_memory
 from attendo.serve.scheduling.jobs import ScheduledJob
@@ -71,8 +71,8 @@ class BatchFactory:
         network = (config.precision, config.coverage_penalty > 0, config.compile)
         self._prepare_network(config, network)
         for request in dict.fromkeys(requests):
-            width = _round_up(max(len(request.source) + 1, request.max_length // 2), _SOURCE_WIDTHS)
-            prefix = _round_up(len(request.prefix), _PREFIX_WIDTHS)
+            width = round_up(max(len(request.source) + 1, request.max_length // 2), _SOURCE_WIDTHS)
+            prefix = round_up(len(request.prefix), _PREFIX_WIDTHS)
             yield (
                 BatchKey(strategy, tuple(rules), network, config.resolve_batch_tokens(self._on_gpu), width, prefix),
                 request,
@@ -105,10 +105,6 @@ class BatchFactory:
             reader = self._model.runtime.network(config)
             assert reader is not None  # the torch backend always has a network
             self._networks[key] = with_coverage(config, reader)
-
-
-def _round_up(width: int, widths: tuple[int, ...]) -> int:
-    return next((each for each in widths if each >= width), -(-width // widths[-1]) * widths[-1])
 
 
 class PendingResponse:
