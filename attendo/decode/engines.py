@@ -9,6 +9,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Protocol, runtime_checkable
 from weakref import WeakSet
 
@@ -46,7 +47,7 @@ class TextbookEngine:
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
         textbook, device = TextbookNetwork(self._network), self._network.output.weight.device
-        for group in length_batches(requests, self._batch_tokens // strategy.width):
+        for group in length_batches(requests, attrgetter("num_positions"), self._batch_tokens // strategy.width):
             with torch.no_grad():
                 state = textbook.start(*pad_sources(group, device))
             last = deque(search(textbook, state, limit_tensors(group, device), strategy, rules), maxlen=1).pop()
@@ -62,7 +63,7 @@ class CachedEngine:
     def generate(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
-        for group in length_batches(requests, self._batch_tokens // strategy.width):
+        for group in length_batches(requests, attrgetter("num_positions"), self._batch_tokens // strategy.width):
             yield from ContinuousBatch(self._weights, strategy, rules, len(group), self._padding).generate(group)
 
 

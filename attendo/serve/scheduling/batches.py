@@ -15,7 +15,7 @@ from attendo.decode.running_batch import RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.model.transformer import Transformer
-from attendo.nn.devices import free_cached_memory, is_out_of_memory
+from attendo.nn.devices import halve_on_out_of_memory
 from attendo.serve.scheduling.jobs import ScheduledJob
 from attendo.text_model import Result, TextModel
 from attendo.text_model.generation import PreparedCall
@@ -82,15 +82,7 @@ class BatchFactory:
         """Return a batch of the largest size that fits into memory."""
         width = key.strategy.width
         most = max(1, min(self.max_batch_size, key.max_positions // (key.source_width * width)))
-        while True:
-            try:
-                return self._build(key, most)
-            except (RuntimeError, MemoryError) as error:
-                if most == 1 or not is_out_of_memory(error):
-                    raise
-            _log.warning("memory does not suffice for %d sentences side by side: making do with %d", most, most // 2)
-            most //= 2
-            free_cached_memory()
+        return halve_on_out_of_memory(most, partial(self._build, key), _warn_out_of_memory)
 
     def _build(self, key: BatchKey, batch_size: int) -> RunningBatch:
         network, width = self._networks[key.network_key], key.strategy.width
@@ -105,6 +97,10 @@ class BatchFactory:
             reader = self._model.runtime.network(config)
             assert reader is not None  # the torch backend always has a network
             self._networks[key] = with_coverage(config, reader)
+
+
+def _warn_out_of_memory(size: int) -> None:
+    _log.warning("memory does not suffice for %d sentences side by side: making do with %d", size, size // 2)
 
 
 class PendingResponse:

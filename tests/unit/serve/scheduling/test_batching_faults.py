@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attendo.decode.frontier import Frontier
 from attendo.decode.rules import SuppressTokens
+from attendo.decode.search import Rule
 from attendo.decode.static_batch import StaticBatch
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling import batches
@@ -27,7 +28,7 @@ CANARY = "small small NLP"
 
 
 @dataclass(frozen=True)
-class Poison:
+class Poison(Rule):
     """A rule that one sentence is too much for, some tokens after it began."""
 
     number: int
