@@ -62,14 +62,21 @@ def max_sequence_length(networks: Sequence[Transformer]) -> int | None:
 
 
 def pick_device(name: str) -> torch.device:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, number = parse_device(name, count)
+    if kind == "cuda" and number >= count:
+        raise UsageError("cuda_device_unavailable", name=name, count=count)
+    return torch.device(kind if name == "auto" else name)
+
+
+def parse_device(name: str, num_gpus: int) -> tuple[str, int]:
+    """Return the type and the index of a device. `auto` is a GPU if there is one."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return "cuda" if num_gpus else "cpu", 0
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
         raise UsageError("unknown_device", name=name)
-    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise UsageError("cuda_device_unavailable", name=name, count=torch.cuda.device_count())
-    return torch.device(name)
+    return kind, int(number or 0)
 
 
 def make_ranking(config: GenerationConfig) -> Ranking:
