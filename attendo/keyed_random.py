@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 Keys = NDArray[np.uint64]
 
-_SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (
-    np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
+# SplitMix64 (Steele, Lea and Flood 2014): its increment and two multipliers.
+SPLITMIX64 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = map(np.uint64, SPLITMIX64)
 
 
 def make_keys(*parts: int | str | Keys) -> Keys:

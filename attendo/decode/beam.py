@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, Integer
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attendo.decode.frontier import NEG_INF, Frontier, RowLimits, difference, zip_tensors
 from attendo.decode.ranking import Ranking
+from attendo.decode.search import Strategy
 from attendo.errors import UsageError
 from attendo.text import EOS
 
@@ -19,7 +20,7 @@ _MIN_CHUNKED_SIZE = 4096  # numbers per sentence from which the chunked top-k is
 
 
 @dataclass(frozen=True)
-class Beam:
+class Beam(Strategy):
     """Beam search. A step considers the 2·width best continuations (y, v) of a sentence, by value(y) + log p(v | y).
 
     Continuations among the best `width` that end in EOS are finished. The best `width` that do not end are continued.
@@ -44,7 +45,7 @@ class Beam:
     log-probability -∞ and rank last. A width of 1 is greedy.
     """
 
-    supports_prefill: ClassVar[bool] = True
+    supports_prefill = True
 
     width: int
     ranking: Ranking = field(default_factory=Ranking)

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Integer
@@ -199,8 +199,6 @@ class ConstrainedBeam(Beam):
     `satisfied` returns the phrases that it contains. Answers that need the fewest tokens rank first. A sentence without
     phrases gets the answer of a plain beam.
     """
-
-    recordable: ClassVar[bool] = False  # every step runs on the host
 
     constraints: Constraints = field(default_factory=dict, hash=False)
     extends_last_word: ExtendsLastWord = field(

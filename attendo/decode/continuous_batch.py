@@ -1,23 +1,26 @@
-"""Continuous batching on the CPU: requests join and leave the running batch between decoding steps."""
+"""A running batch with as many rows as are in use. On a CPU, requests join it between decoding steps."""
 
 import copy
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from attendo.decode.coverage import CoverageNetwork, CoverageState
 from attendo.decode.frontier import Frontier, zip_tensors
 from attendo.decode.prefill import prefill_prefix
 from attendo.decode.requests import DecodeRequest, FinishedBatch, encode_and_start, limit_tensors, pad_sources
-from attendo.decode.search import Rule, Strategy, decode_step
-from attendo.model.cpu_decoder_state import ContinuousCacheState
-from attendo.model.decoder_state import DecoderState
+from attendo.decode.running_batch import RunningBatch
+from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, decode_step
+from attendo.model.cpu_decoder_state import SharedCacheState
 from attendo.model.transformer import Transformer
 
 # With fewer rows a product is limited by memory, with more by arithmetic, in either layout.
 _COLUMN_MAJOR_ROWS, _COLUMN_MAJOR_ROWS_ONE_THREAD = range(16, 65), range(24, 145)
 _REFILL_DIVISOR = 4  # a quarter of the sentences is inserted or removed at once
+_MAX_SHARED_ROWS = 8  # rows per sentence up to which a shared cache is faster
 
 
 class ColumnMajorWeights:
@@ -28,19 +31,21 @@ class ColumnMajorWeights:
     created on first use, and again if a matrix has changed. Changes through `.data` are not detected.
     """
 
-    def __init__(self, network: Transformer) -> None:
-        self._network = network
+    def __init__(self, network: Seq2SeqNetwork) -> None:
+        self.network = network
         self._copy, self._copied_versions = network, list[tuple[int, int]]()
 
-    def select_network(self, rows: int) -> Transformer:
-        """Return the network for products of `rows` rows."""
-        kind = self._network.output.weight
+    def select_network(self, rows: int) -> Seq2SeqNetwork:
+        """Return the network for products of `rows` rows. Only a Transformer has another layout."""
+        if not isinstance(self.network, Transformer):
+            return self.network
+        kind = self.network.output.weight
         suited = _COLUMN_MAJOR_ROWS_ONE_THREAD if torch.get_num_threads() == 1 else _COLUMN_MAJOR_ROWS
-        if rows not in suited or self._network.training or kind.is_cuda or kind.dtype != torch.float32:
-            return self._network
-        matrices = [_weight_version(each.weight) for each in self._network.modules() if isinstance(each, nn.Linear)]
+        if rows not in suited or self.network.training or kind.is_cuda or kind.dtype != torch.float32:
+            return self.network
+        matrices = [_weight_version(each.weight) for each in self.network.modules() if isinstance(each, nn.Linear)]
         if matrices != self._copied_versions:
-            self._copy, self._copied_versions = _copy_column_major(self._network), matrices
+            self._copy, self._copied_versions = _copy_column_major(self.network), matrices
         return self._copy
 
 
@@ -58,120 +63,132 @@ def _copy_column_major(network: Transformer) -> Transformer:
     return made
 
 
-class ContinuousBatch:
-    """A batch of at most `max_sentences` sentences, with the interface of `StaticBatch`.
+class ContinuousBatch(RunningBatch):
+    """A batch of at most `max_sentences` sentences. Finished ones are removed, because every row costs time on a CPU.
 
-    It is faster on a CPU, because every row costs time there.
+    Requests join a running batch if it has a `SharedCacheState`: a Transformer on a CPU with few rows per sentence.
+    Otherwise they wait until the batch is empty. `padding` adds source columns, which must not change the answers.
     """
 
     def __init__(
-        self, weights: ColumnMajorWeights, strategy: Strategy, rules: Sequence[Rule], max_sentences: int
+        self,
+        network: Seq2SeqNetwork | ColumnMajorWeights,
+        strategy: Strategy,
+        rules: Sequence[Rule],
+        max_sentences: int,
+        padding: int = 0,
     ) -> None:
-        self._weights, self._strategy, self._rules, self._max_sentences = weights, strategy, rules, max_sentences
-        self._requests: list[DecodeRequest | None] = []  # one slot per sentence; None: free
-        self._state: ContinuousCacheState | None = None
-        self._frontier: Frontier | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether any request is unfinished."""
-        return any(each is not None for each in self._requests)
+        self._weights = network if isinstance(network, ColumnMajorWeights) else None
+        self._network: Seq2SeqNetwork = network.network if isinstance(network, ColumnMajorWeights) else network
+        self._strategy, self._rules, self._max_sentences, self._padding = strategy, rules, max_sentences, padding
+        self._device = self._network.device
+        self._shares_cache = (
+            isinstance(self._network, Transformer) and self._device.type == "cpu" and strategy.width <= _MAX_SHARED_ROWS
+        )
+        self._requests = []
+        self._state: Any = None
+        self._frontier = None
 
     @property
     def num_free(self) -> int:
-        """Number of free slots."""
-        return self._max_sentences - sum(each is not None for each in self._requests)
+        """Number of requests that can join."""
+        if self._requests and not self._shares_cache:
+            return 0
+        return self._max_sentences - sum(request is not None for request in self._requests)
 
     @torch.no_grad()
     def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
-        """Insert waiting requests into free slots, decode one token per row, and return finished requests."""
-        if waiting and self.num_free >= min(len(waiting), -(-self._max_sentences // _REFILL_DIVISOR)):
-            self._insert([waiting.popleft() for _ in range(min(len(waiting), self.num_free))])
-        if not self.busy or self._state is None or self._frontier is None:
+        """Insert waiting requests, decode one token per row, and return finished requests."""
+        if waiting and (free := self.num_free) >= min(len(waiting), -(-self._max_sentences // _REFILL_DIVISOR)):
+            self._insert([waiting.popleft() for _ in range(min(len(waiting), free))])
+        if self._frontier is None:
             return iter(())
-        network = self._weights.select_network(len(self._requests) * self._strategy.width)
-        self._state, self._frontier = decode_step(network, self._state, self._frontier, self._strategy, self._rules)
+        self._state, self._frontier = decode_step(
+            self._network, self._state, self._frontier, self._strategy, self._rules
+        )
         return iter(self._collect_finished(self._frontier))
 
     def cancel(self, request_ids: Collection[int] | None = None) -> None:
         """Drop these requests, or all requests if None."""
-        self._requests = [
-            None if each is None or request_ids is None or each.request_id in request_ids else each
-            for each in self._requests
-        ]
+        super().cancel(request_ids)
         self._compact()
-
-    def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]:
-        """Yield the current frontier of these requests."""
-        for place, request in enumerate(self._requests):
-            if request is not None and request.request_id in request_ids and self._frontier is not None:
-                yield request, self._frontier.select_sentences(torch.tensor([place]))
 
     def _collect_finished(self, frontier: Frontier) -> list[FinishedBatch]:
         is_open = frontier.open.view(-1, self._strategy.width).any(dim=1).tolist()
         done = {
-            place: request
-            for place, (request, open_) in enumerate(zip(self._requests, is_open, strict=True))
+            slot: request
+            for slot, (request, open_) in enumerate(zip(self._requests, is_open, strict=True))
             if request is not None and not open_
         }
         if not done:
             return []
-        answers = FinishedBatch([*done.values()], frontier.hypotheses.select_sentences(torch.tensor([*done])))
-        self._requests = [None if place in done else each for place, each in enumerate(self._requests)]
+        hypotheses = frontier.hypotheses.select_sentences(torch.tensor([*done], device=self._device)).cpu()
+        self._requests = [None if slot in done else request for slot, request in enumerate(self._requests)]
         self._compact()
-        return [answers]
+        return [FinishedBatch([*done.values()], hypotheses)]
 
     def _insert(self, new: list[DecodeRequest]) -> None:
         """Insert requests, into free slots first. Appending requires a copy of all others."""
-        free = [place for place, request in enumerate(self._requests) if request is None][: len(new)]
-        for requests, places in ((new[: len(free)], free), (new[len(free) :], None)):
-            if not requests:
-                continue
-            start, frontier = self._prefill(requests)
-            if self._state is None or self._frontier is None:
-                self._state, self._frontier = ContinuousCacheState.empty(start, self._strategy.width), frontier
-                self._requests = [*requests]
-            elif places is None:
-                self._state = self._state.append_sentences(start)
-                self._frontier = _stack(*_pad_both(self._frontier, frontier))
-                self._requests.extend(requests)
+        free = [slot for slot, request in enumerate(self._requests) if request is None][: len(new)]
+        if free:
+            self._insert_into_free(free, new[: len(free)])
+        if new := new[len(free) :]:
+            state, frontier = self._prefill(new)
+            if self._frontier is not None:
+                state = self._state.append_sentences(state)
+                frontier = _stack(*_pad_both(self._frontier, frontier))
             else:
-                self._insert_into_free(places, requests, start, frontier)
+                state = SharedCacheState.empty(state, self._strategy.width) if self._shares_cache else state
+            self._state, self._frontier = state, frontier
+            self._requests = [*self._requests, *new]
+        self._select_layout()
 
-    def _insert_into_free(
-        self, slots: list[int], requests: list[DecodeRequest], start: DecoderState, new: Frontier
-    ) -> None:
-        assert self._state is not None
+    def _insert_into_free(self, slots: list[int], requests: list[DecodeRequest]) -> None:
         assert self._frontier is not None
         sentences = torch.tensor(slots)
-        here, there = _pad_both(self._frontier, new)
-        self._state = self._state.replace_sentences(sentences, here.row_indices(sentences), start)
+        state, frontier = self._prefill(requests)
+        here, there = _pad_both(self._frontier, frontier)
+        self._state = self._state.replace_sentences(sentences, here.row_indices(sentences), state)
         self._frontier = here.replace_sentences(sentences, there)
-        for place, request in zip(slots, requests, strict=True):
-            self._requests[place] = request
+        for slot, request in zip(slots, requests, strict=True):
+            self._requests[slot] = request
 
-    def _prefill(self, requests: list[DecodeRequest]) -> tuple[DecoderState, Frontier]:
+    def _prefill(self, requests: list[DecodeRequest]) -> tuple[Any, Frontier]:
         """Encode the sources and read the target prefixes."""
-        ids, mask = pad_sources(requests, torch.device("cpu"))
-        frontier = self._strategy.start(limit_tensors(requests, torch.device("cpu")))
-        network: Transformer = self._weights.select_network(max(ids.numel(), frontier.limits.prefix.numel()))
-        start: DecoderState = encode_and_start(network, ids, None if bool(mask.all()) else mask)
-        return prefill_prefix(network, start, frontier, self._strategy, self._rules)
+        strategy, longest = self._strategy, max(len(request.source) for request in requests)
+        has_padding = self._padding > 0 or any(len(request.source) < longest for request in requests)
+        ids, mask = pad_sources(requests, self._device, longest + 1 + self._padding)
+        frontier = strategy.start(limit_tensors(requests, self._device))
+        network = self._network
+        if self._weights is not None:
+            network = self._weights.select_network(max(ids.numel(), frontier.limits.prefix.numel()))
+        state = encode_and_start(network, ids, mask if has_padding else None)
+        state, frontier = prefill_prefix(
+            network, state, frontier, strategy, self._rules, same_length=not self._shares_cache
+        )
+        if isinstance(network, CoverageNetwork):
+            state = CoverageState.empty(state, mask, strategy.width)
+        return state, frontier
 
     def _compact(self) -> None:
         """Remove free slots if they make up at least a quarter, which justifies the copy."""
-        staying = [place for place, request in enumerate(self._requests) if request is not None]
+        staying = [slot for slot, request in enumerate(self._requests) if request is not None]
         if not staying:
             self._requests, self._state, self._frontier = [], None, None
             return
         if len(staying) > (1 - 1 / _REFILL_DIVISOR) * len(self._requests):
             return
-        assert self._state is not None
         assert self._frontier is not None
-        sentences = torch.tensor(staying)
+        sentences = torch.tensor(staying, device=self._device)
         self._state = self._state.select(sentences, self._frontier.row_indices(sentences))
-        self._requests = [self._requests[place] for place in staying]
+        self._requests = [self._requests[slot] for slot in staying]
         self._frontier = _trim(self._frontier.select_sentences(sentences))
+        self._select_layout()
+
+    def _select_layout(self) -> None:
+        """Select the network for the number of rows."""
+        if self._weights is not None:
+            self._network = self._weights.select_network(len(self._requests) * self._strategy.width)
 
 
 def _pad_both(one: Frontier, other: Frontier) -> tuple[Frontier, Frontier]:

@@ -9,7 +9,7 @@ position received an attention of 1 or more, and below 0 otherwise. The ranking 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +19,6 @@ from attendo.decode.frontier import Frontier
 from attendo.errors import UsageError
 from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.transformer import Transformer
-from attendo.nn.attention import Tap
 
 # Attention can underflow to 0. Its logarithm must stay finite, because -∞ marks a row without a hypothesis.
 _MIN_ATTENTION = torch.finfo(torch.float32).tiny
@@ -69,24 +68,19 @@ class CoverageState:
         return replace(frontier, coverage=torch.where(frontier.open, self.coverage(), frontier.coverage))
 
 
-@runtime_checkable
-class SupportsTap(Protocol):
-    """A stepper that accepts a tap."""
-
-    def step(self, ids: Int[Tensor, "R 1"], state: Any, *, tap: Tap) -> tuple[Float[Tensor, "R 1 V"], Any]: ...
-
-
 class CoverageNetwork:
     """A stepper that accumulates attention. Its states are `CoverageState`."""
 
-    def __init__(self, network: Transformer, layer: int = -1, stepper: SupportsTap | None = None) -> None:
-        """Use this decoder layer; -1 is the last. `stepper` replaces the network in `step`."""
+    decoder_only = False
+
+    def __init__(self, network: Transformer, layer: int = -1) -> None:
+        """Use this decoder layer; -1 is the last."""
         layers = network.config.num_decoder_layers
         if network.config.decoder_only:
             raise UsageError("coverage_penalty_without_source")
         if not -layers <= layer < layers:
             raise UsageError("coverage_layer_out_of_range", first=-layers, last=layers - 1, layer=layer)
-        self._network, self._stepper = network, network if stepper is None else stepper
+        self._network = network
         self._site = f"decoder.{layer % layers}.cross"
 
     @property
@@ -111,5 +105,5 @@ class CoverageNetwork:
             if site == self._site:
                 seen.append(weights[:, :, -1].mean(dim=1))  # [R, H, T, S] -> [R, S]
 
-        logits, inner = self._stepper.step(ids, state.inner, tap=tap)
+        logits, inner = self._network.step(ids, state.inner, tap=tap)
         return logits, replace(state, inner=inner, attention=state.attention + seen[0])

@@ -9,11 +9,12 @@ from torch import Tensor
 from attendo.decode.beam import Beam, Stop, concat_rows
 from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
 from attendo.decode.ranking import Ranking
+from attendo.decode.search import Strategy
 from attendo.errors import UsageError
 
 
 @dataclass(frozen=True)
-class DiverseBeam:
+class DiverseBeam(Strategy):
     """Diverse beam search with Hamming diversity (Vijayakumar et al. 2016).
 
     At every step the groups choose one after the other. A continuation with token v loses

@@ -1,4 +1,4 @@
-"""Engines: textbook, cached, fast and stepping search over one network; retry with a smaller batch on OOM.
+"""Engines: textbook, cached and fast search over one network; retry with a smaller batch on OOM.
 
 textbook    no cache, explicit attention: slow reference implementation
 cached      KV cache that grows column by column; finished sentences are removed from the batch
@@ -9,47 +9,23 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from operator import attrgetter
+from typing import Protocol, runtime_checkable
 from weakref import WeakSet
 
 import torch
 
-from attendo.decode.continuous_batch import ColumnMajorWeights
-from attendo.decode.coverage import CoverageNetwork, CoverageState
-from attendo.decode.frontier import Frontier
+from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.networks import TextbookNetwork
-from attendo.decode.prefill import prefill_prefix
-from attendo.decode.requests import (
-    DecodeRequest,
-    FinishedBatch,
-    encode_and_start,
-    length_batches,
-    limit_tensors,
-    pad_sources,
-)
-from attendo.decode.search import Rule, SearchState, Seq2SeqNetwork, Strategy, search
-from attendo.decode.static_batch import BatchShape, StaticBatch
+from attendo.decode.requests import DecodeRequest, FinishedBatch, length_batches, limit_tensors, pad_sources
+from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, search
+from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.errors import MessagePart
-from attendo.model.cpu_decoder_state import ContinuousCacheState, SharedCacheState
-from attendo.model.decoder_state import DecoderState
 from attendo.model.transformer import Transformer
 from attendo.nn.devices import free_cached_memory, is_out_of_memory
 
-_BUCKET_WIDTHS = (
-    16,
-    32,
-    48,
-    64,
-    96,
-    128,
-    192,
-    256,
-    384,
-    512,
-    768,
-    1024,
-)  # of sources and answers in slots; above 1,024, multiples of 1,024
-_MAX_SHARED_ROWS = 8
+# Widths of sources and answers in slots; above 1,024, multiples of 1,024.
+_BUCKET_WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _MIN_FULL_BATCHES, _MAX_NARROW_WIDTH = 4, 64
 _MAX_CACHED_BATCHES = 8  # cached batches for later requests of the same shape
 
@@ -72,7 +48,7 @@ class TextbookEngine:
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
         textbook, device = TextbookNetwork(self._network), self._network.output.weight.device
-        for group in length_batches(requests, self._batch_tokens // strategy.width):
+        for group in length_batches(requests, attrgetter("num_positions"), self._batch_tokens // strategy.width):
             with torch.no_grad():
                 state = textbook.start(*pad_sources(group, device))
             last = deque(search(textbook, state, limit_tensors(group, device), strategy, rules), maxlen=1).pop()
@@ -82,26 +58,14 @@ class TextbookEngine:
 class CachedEngine:
     """Decodes with a growing KV cache. `padding` adds source columns, which must not change the answers."""
 
-    def __init__(self, network: Transformer, batch_tokens: int, padding: int = 0) -> None:
+    def __init__(self, network: Seq2SeqNetwork, batch_tokens: int, padding: int = 0) -> None:
         self._weights, self._batch_tokens, self._padding = ColumnMajorWeights(network), batch_tokens, padding
 
     def generate(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
-        for group in length_batches(requests, self._batch_tokens // strategy.width):
-            network = self._weights.select_network(len(group) * strategy.width)
-            device = network.device
-            shortest, *_, longest = sorted(len(request.source) for request in (*group, group[0]))
-            ids, mask = pad_sources(group, device, longest + 1 + self._padding)
-            all_alike = shortest + 1 == ids.size(1)
-            in_place = device.type == "cpu" and strategy.width <= _MAX_SHARED_ROWS
-            frontier = strategy.start(limit_tensors(group, device))
-            with torch.no_grad():
-                start = encode_and_start(network, ids, None if all_alike else mask)
-                start, frontier = prefill_prefix(network, start, frontier, strategy, rules, same_length=not in_place)
-            state = _make_cpu_state(start, strategy.width) if in_place else start
-            last = deque(search(network, state, frontier, strategy, rules), maxlen=1).pop()
-            yield FinishedBatch(group, last.hypotheses.cpu())
+        for group in length_batches(requests, attrgetter("num_positions"), self._batch_tokens // strategy.width):
+            yield from ContinuousBatch(self._weights, strategy, rules, len(group), self._padding).generate(group)
 
 
 class FastEngine:
@@ -128,9 +92,11 @@ class FastEngine:
             return max(1, min(self._max_sentences, self._batch_tokens // (source_width * strategy.width)))
 
         for source_width, group in _width_batches(requests, most):
-            capacity = _round_up(max(request.max_length for request in group) + 2)
+            capacity = round_up(max(request.max_length for request in group) + 2, _BUCKET_WIDTHS)
             longest = max(len(request.prefix) for request in group)
-            prefix_width = _round_up(longest) if longest else 0  # rounded up, so that others can reuse the graph
+            prefix_width = (
+                round_up(longest, _BUCKET_WIDTHS) if longest else 0
+            )  # rounded up, so that others can reuse the graph
             count = min(most(source_width), 1 << (len(group) - 1).bit_length())
             sizes = BatchShape(count, source_width, capacity, prefix_width)
             with self._borrow_batch(strategy, tuple(rules), sizes) as slots:
@@ -151,10 +117,6 @@ class FastEngine:
                 del self._cached_batches[next(iter(self._cached_batches))]
 
 
-def _make_cpu_state(start: DecoderState, width: int) -> SearchState:
-    return ContinuousCacheState.empty(start, width) if start.past else SharedCacheState.empty(start, width)
-
-
 def _width_batches(
     requests: Sequence[DecodeRequest], max_sentences: Callable[[int], int]
 ) -> Iterator[tuple[int, list[DecodeRequest]]]:
@@ -166,7 +128,7 @@ def _width_batches(
     group: list[DecodeRequest] = []
     width = 0
     for request in sorted(requests, key=lambda each: (-each.num_positions, -each.max_length)):
-        own = _round_up(request.num_positions)
+        own = round_up(request.num_positions, _BUCKET_WIDTHS)
         if (
             group
             and own < width
@@ -182,12 +144,6 @@ def _width_batches(
         group.append(request)
     if group:
         yield width, group
-
-
-def _round_up(width: int) -> int:
-    return next(
-        (each for each in _BUCKET_WIDTHS if each >= width), -(-width // _BUCKET_WIDTHS[-1]) * _BUCKET_WIDTHS[-1]
-    )
 
 
 class ReducedBatchWarning(UserWarning):
@@ -252,33 +208,3 @@ def _release_cached_engines() -> None:
     for each in list(_INSTANCES):
         each._engine = None
     free_cached_memory()
-
-
-class SteppingEngine:
-    """An engine that can also yield the frontier after every token."""
-
-    def __init__(self, network: Seq2SeqNetwork, batch_tokens: int) -> None:
-        self._network, self._batch_tokens = network, batch_tokens
-
-    def generate(
-        self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
-    ) -> Iterator[FinishedBatch]:
-        """Yield the answers to all requests, in batches."""
-        for group in length_batches(requests, self._batch_tokens // strategy.width):
-            last = deque(self.iter_frontiers(group, strategy, rules), maxlen=1).pop()
-            yield FinishedBatch(group, last.hypotheses.cpu())
-
-    def iter_frontiers(
-        self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
-    ) -> Iterator[Frontier]:
-        """Yield the frontier of all sentences after every token."""
-        network, device = self._network, self._network.device
-        ids, mask = pad_sources(requests, device)
-        frontier = strategy.start(limit_tensors(requests, device))
-        all_alike = len({len(request.source) for request in requests}) == 1
-        with torch.inference_mode():
-            state: Any = encode_and_start(network, ids, None if all_alike else mask)
-            state, frontier = prefill_prefix(network, state, frontier, strategy, rules, same_length=True)
-            if isinstance(network, CoverageNetwork):
-                state = CoverageState.empty(state, mask, strategy.width)
-        return search(network, state, frontier, strategy, rules)

@@ -65,7 +65,7 @@ def _members(network: Any) -> Sequence[Transformer] | None:
 
 def _can_prefill(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> bool:
     has_rule = any(isinstance(rule, ForcedPrefix) for rule in rules)
-    return has_rule and frontier.limits.prefix.size(1) > 0 and getattr(strategy, "supports_prefill", False)
+    return has_rule and frontier.limits.prefix.size(1) > 0 and strategy.supports_prefill
 
 
 def _prefix_lengths(limits: RowLimits) -> Int[Tensor, " B"]:
@@ -96,7 +96,7 @@ class _PrefixScorer:
     def __init__(self, limits: RowLimits, capacity: int, strategy: Strategy, rules: Sequence[Rule]) -> None:
         self._limits, self._strategy = limits, strategy
         # Rules that only mask do not affect a prefix.
-        self._rules = () if all(getattr(rule, "only_masks", False) for rule in rules) else rules
+        self._rules = () if all(rule.only_masks for rule in rules) else rules
         ids = torch.cat((torch.full_like(limits.prefix[:, :1], BOS), limits.prefix), dim=1)
         self.ids = pad(ids, (0, capacity - ids.size(1)), value=PAD)
 

@@ -1,24 +1,18 @@
 """Decoding requests: source ids with the limits of their answers, batching and padding."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.search import Seq2SeqNetwork
 from attendo.text import EOS, PAD
 
-
-@runtime_checkable
-class SupportsEncode(Protocol):
-    """A network that reads sources. If its `decoder_only` is True, it has no sources."""
-
-    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
-
-    def start(self, memory: Any) -> Any: ...
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -72,21 +66,24 @@ def pad_sources(
 
 
 def encode_and_start(
-    network: SupportsEncode, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
+    network: Seq2SeqNetwork, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
 ) -> Any:
     """Encode the sources and return the state before the first token. A decoder-only network ignores the sources."""
-    if getattr(network, "decoder_only", False):
+    if network.decoder_only:
         source_ids, source_mask = source_ids[:, :0], None
     return network.start(network.encode(source_ids, source_mask))
 
 
-def length_batches(requests: Sequence[DecodeRequest], batch_tokens: int) -> Iterator[list[DecodeRequest]]:
-    """Yield batches of similar length, longest first, so that memory runs out early if at all."""
-    group: list[DecodeRequest] = []
-    for request in sorted(requests, key=lambda each: -each.num_positions):
-        if group and (len(group) + 1) * group[0].num_positions > batch_tokens:
+def length_batches(items: Sequence[Item], length: Callable[[Item], int], max_positions: int) -> Iterator[list[Item]]:
+    """Yield batches of similar length, longest first, so that memory runs out early if at all.
+
+    A batch has at most `max_positions` positions, unless a single item is longer.
+    """
+    group: list[Item] = []
+    for item in sorted(items, key=length, reverse=True):
+        if group and (len(group) + 1) * length(group[0]) > max_positions:
             yield group
             group = []
-        group.append(request)
+        group.append(item)
     if group:
         yield group

@@ -1,21 +1,20 @@
 """Logits processors ("rules"): forbid tokens (-∞) or change their scores.
 
 Rules change the choice of tokens but not the reported log-probability, which stays the model's. The amount that a rule
-adds is stored separately as a penalty. Other rules do not affect the token that a prefix requires. All rules write in
-place. A rule with `only_masks` changes numbers only to -∞. If it has `maskable_ids`, it forbids only these tokens
-between the prefix and the limit of an answer.
+adds is stored separately as a penalty. Other rules do not affect the token that a prefix requires.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attendo.decode.frontier import NEG_INF, Frontier
+from attendo.decode.search import Rule
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
 
@@ -40,10 +39,10 @@ def except_prefix(call: RuleCall) -> RuleCall:
 
 
 @dataclass(frozen=True)
-class SuppressTokens:
+class SuppressTokens(Rule):
     """Forbids tokens. The others keep their log-probability, so scores stay those of the model."""
 
-    only_masks: ClassVar[bool] = True
+    only_masks = True
 
     ids: Sequence[int] = (PAD, BOS)
 
@@ -59,11 +58,11 @@ class SuppressTokens:
 
 
 @dataclass(frozen=True)
-class MinLength:
+class MinLength(Rule):
     """Forbids EOS before the minimum length. If the maximum is lower, the answer is cut there."""
 
-    only_masks: ClassVar[bool] = True
-    maskable_ids: ClassVar[Sequence[int]] = (EOS,)
+    only_masks = True
+    maskable_ids = (EOS,)
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         log_probs[:, EOS].masked_fill_(frontier.length < frontier.limits.min_length, NEG_INF)
@@ -71,11 +70,11 @@ class MinLength:
 
 
 @dataclass(frozen=True)
-class ForcedPrefix:
+class ForcedPrefix(Rule):
     """Forces the answer to start with the required prefix."""
 
-    only_masks: ClassVar[bool] = True
-    maskable_ids: ClassVar[Sequence[int]] = ()
+    only_masks = True
+    maskable_ids = ()
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         if frontier.limits.prefix.size(1) == 0:
@@ -86,7 +85,7 @@ class ForcedPrefix:
 
 
 @dataclass(frozen=True)
-class UnscoredPrefix:
+class UnscoredPrefix(Rule):
     """Gives the first `tokens` tokens of every answer, which a prefix requires, log-probability 0.
 
     Otherwise an improbable language token would favour long answers.
@@ -100,10 +99,10 @@ class UnscoredPrefix:
 
 
 @dataclass(frozen=True)
-class BannedPhrases:
+class BannedPhrases(Rule):
     """Forbids sequences of one or more tokens: the token that would complete one is masked."""
 
-    only_masks: ClassVar[bool] = True
+    only_masks = True
 
     phrases: Sequence[Sequence[int]]
     # Cached per device, because no data may be copied to the device during a step.
@@ -133,10 +132,10 @@ class BannedPhrases:
 
 
 @dataclass(frozen=True)
-class NoRepeatNgram:
+class NoRepeatNgram(Rule):
     """Forbids a second occurrence of any n-gram of `size` tokens."""
 
-    only_masks: ClassVar[bool] = True
+    only_masks = True
 
     size: int
 
@@ -158,11 +157,11 @@ class NoRepeatNgram:
 
 
 @dataclass(frozen=True)
-class ForceEosAtLimit:
+class ForceEosAtLimit(Rule):
     """Allows only EOS after the last token within the limit."""
 
-    only_masks: ClassVar[bool] = True
-    maskable_ids: ClassVar[Sequence[int]] = ()
+    only_masks = True
+    maskable_ids = ()
 
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         others = torch.arange(log_probs.size(1), device=log_probs.device) != EOS
@@ -170,7 +169,7 @@ class ForceEosAtLimit:
 
 
 @dataclass(frozen=True)
-class Renormalise:
+class Renormalise(Rule):
     """Renormalises after masking: log p(v) - log(sum of p over the allowed tokens).
 
     It must be the last rule. A prefix token then has probability 1 and costs nothing.
@@ -182,7 +181,7 @@ class Renormalise:
 
 
 @dataclass(frozen=True)
-class RepetitionPenalty:
+class RepetitionPenalty(Rule):
     """Multiplies log p(v) by `penalty` once for every token v so far. Above 1, v becomes less probable.
 
     With `applies_to_logits`, the logit s(v) becomes s(v) * penalty below 0 and s(v) / penalty above 0 (Keskar et al.

@@ -1,5 +1,6 @@
 """The generation loop: step the network, apply the rules, let a strategy choose, until all sentences are done."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from attendo.decode.coverage import CoverageState
 from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.ranking import Ranking
 from attendo.decode.step_hook import run_step_hook
 
 CLOSED_SHARE = 0.25  # of the sentences; fewer closed ones do not justify a copy of the state
@@ -39,6 +41,10 @@ class Seq2SeqNetwork(Stepper, Protocol):
     @property
     def device(self) -> torch.device: ...
 
+    @property
+    def decoder_only(self) -> bool:
+        """Whether it has no sources."""
+
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
 
     def start(self, memory: Any) -> Any: ...
@@ -47,24 +53,40 @@ class Seq2SeqNetwork(Stepper, Protocol):
         """Return a state of fixed size, `width` rows per sentence, that supports `reorder`, `insert` and `write`."""
 
 
-@runtime_checkable
-class Rule(Protocol):
-    """A logits processor: forbids tokens (-∞) or changes their scores."""
+class Rule(ABC):
+    """A logits processor: forbids tokens (-∞) or changes their scores. It writes in place."""
 
+    only_masks = False  # whether it changes numbers only to -∞
+
+    @property
+    def applies_to_logits(self) -> bool:
+        """Whether it reads logits instead of log-probabilities. Such a rule must be the first."""
+        return False
+
+    @property
+    def maskable_ids(self) -> Sequence[int] | None:
+        """The only tokens that it may change between the prefix and the limit of an answer. None: any."""
+        return None
+
+    @abstractmethod
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier, /) -> Float[Tensor, "R V"]: ...
 
 
-@runtime_checkable
-class Strategy(Protocol):
+class Strategy(ABC):
     """A decoding strategy. It sets the number of rows per sentence and closes rows."""
 
-    @property
-    def width(self) -> int:
-        """Rows per sentence."""
+    supports_prefill = False  # whether the tokens of a prefix may be read in one pass
+    needs_raw_log_probs = False  # whether `log_probs` must stay those of the model although rules write in place
 
+    width: int  # rows per sentence
+    free_end: bool = False  # whether any token may be the last at the limit: see `Frontier.append`
+    ranking: Ranking | None = None  # scores hypotheses; None if every row is one
+
+    @abstractmethod
     def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
         """Return the rows before the first token, `width` for each sentence."""
 
+    @abstractmethod
     def advance(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
@@ -103,8 +125,7 @@ def apply_rules(
     ruled = log_probs if _rules_only_mask(strategy, rules) else log_probs.clone()
     for rule in rules:
         # Rules for logits come first. Their result is converted to log-probabilities.
-        on_logits = getattr(rule, "applies_to_logits", False)
-        ruled = rule(logits, frontier).log_softmax(-1) if on_logits else rule(ruled, frontier)
+        ruled = rule(logits, frontier).log_softmax(-1) if rule.applies_to_logits else rule(ruled, frontier)
     return log_probs, ruled
 
 
@@ -113,9 +134,7 @@ def _rules_only_mask(strategy: Strategy, rules: Sequence[Rule]) -> bool:
 
     On a CPU the copy takes a large part of a step.
     """
-    if getattr(strategy, "needs_raw_log_probs", False):
-        return False
-    return all(getattr(rule, "only_masks", False) for rule in rules)
+    return not strategy.needs_raw_log_probs and all(rule.only_masks for rule in rules)
 
 
 def search(

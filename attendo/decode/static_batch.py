@@ -18,8 +18,8 @@ from torch import Tensor
 from attendo.decode.frontier import Frontier, RowLimits, map_tensors, pack, unpack, zip_tensors
 from attendo.decode.prefill import prefill_prefix
 from attendo.decode.requests import DecodeRequest, FinishedBatch, encode_and_start, limit_tensors
+from attendo.decode.running_batch import RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, decode_step
-from attendo.decode.step_hook import run_step_hook
 from attendo.nn.cuda_graph import capture_graph
 from attendo.text import EOS, PAD
 
@@ -40,8 +40,15 @@ class BatchShape:
     prefix_width: int = 0
 
 
-class StaticBatch:
+def round_up(width: int, widths: Sequence[int]) -> int:
+    """Round up to one of `widths`, or to a multiple of the last. Requests then share shapes and captured graphs."""
+    return next((each for each in widths if each >= width), -(-width // widths[-1]) * widths[-1])
+
+
+class StaticBatch(RunningBatch):
     """Decodes any number of requests that fit the shape."""
+
+    _frontier: Frontier  # allocated once
 
     @torch.no_grad()
     def __init__(
@@ -53,7 +60,7 @@ class StaticBatch:
         compiled: bool = False,
     ) -> None:
         self._network, self._strategy, self._rules = network, strategy, rules
-        self._requests: list[DecodeRequest | None] = [None] * shape.count
+        self._requests = [None] * shape.count
         self._started_at = [0] * shape.count  # step number at which each request was inserted
         self._frontier = self._empty_frontier(shape, network.device)
         self._state = network.allocate_state(shape.count, shape.source_width, strategy.width, shape.capacity)
@@ -63,14 +70,6 @@ class StaticBatch:
         self._result_copy = AsyncResultCopy(self._frontier.hypotheses)
         step = compile_method(self._decode_step) if compiled else self._decode_step
         self._run_step: Callable[[], None] = CudaGraphRunner(step, network.device)
-
-    def generate(self, requests: Sequence[DecodeRequest]) -> Iterator[FinishedBatch]:
-        """Yield answers as soon as they are finished. Requests left from an abandoned call are dropped."""
-        self.cancel()
-        waiting = deque(requests)
-        while waiting or self.busy:
-            run_step_hook()
-            yield from self.step(waiting)
 
     def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
         """Insert waiting requests into free slots, decode one token per row, and yield finished requests."""
@@ -90,10 +89,7 @@ class StaticBatch:
 
     def cancel(self, request_ids: Collection[int] | None = None) -> None:
         """Drop these requests, or all requests if None, and free their slots."""
-        self._requests = [
-            None if request is None or request_ids is None or request.request_id in request_ids else request
-            for request in self._requests
-        ]
+        super().cancel(request_ids)
         self._result_copy.cancel(request_ids)
 
     def _decode_step(self) -> None:

@@ -12,7 +12,6 @@ Sampling noise is a hash of seed, sentence, row and position. It does not depend
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,13 +19,12 @@ from torch import Tensor
 
 from attendo.decode.beam import argmax_rows
 from attendo.decode.frontier import NEG_INF, Frontier, RowLimits, difference
+from attendo.decode.search import Strategy
 from attendo.errors import UsageError
+from attendo.keyed_random import SPLITMIX64
 
-_NEG_INF = float("-inf")
-# SplitMix64 (Steele, Lea and Flood 2014), with 64-bit wrap-around.
-_SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (
-    each - 2**64 for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
+# As int64, with wrap-around.
+_SPLITMIX_INCREMENT, _SPLITMIX_MULTIPLIER_1, _SPLITMIX_MULTIPLIER_2 = (each - 2**64 for each in SPLITMIX64)
 
 
 @dataclass(frozen=True)
@@ -53,16 +51,16 @@ class SamplingFilter:
     def __call__(self, log_probs: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
         shaped = (log_probs / self.temperature).log_softmax(-1)
         if 0 < self.top_k < shaped.size(1):
-            shaped = shaped.masked_fill(shaped < shaped.topk(self.top_k).values[:, -1:], _NEG_INF)
+            shaped = shaped.masked_fill(shaped < shaped.topk(self.top_k).values[:, -1:], NEG_INF)
         if self.top_p < 1:
             shaped = _restrict_to_mass(shaped, -shaped, self.top_p)
         if self.min_p > 0:
             shaped = shaped.masked_fill(
-                shaped < shaped.amax(-1, keepdim=True) + torch.tensor(self.min_p).log(), _NEG_INF
+                shaped < shaped.amax(-1, keepdim=True) + torch.tensor(self.min_p).log(), NEG_INF
             )
         if self.typical_p < 1:
             shaped = shaped.log_softmax(-1)
-            entropy = -(shaped.exp() * shaped.masked_fill(shaped == _NEG_INF, 0.0)).sum(-1, keepdim=True)
+            entropy = -(shaped.exp() * shaped.masked_fill(shaped == NEG_INF, 0.0)).sum(-1, keepdim=True)
             shaped = _restrict_to_mass(shaped, (-shaped - entropy).abs(), self.typical_p)
         return shaped
 
@@ -73,14 +71,14 @@ def _restrict_to_mass(log_probs: Float[Tensor, "R V"], cost: Float[Tensor, "R V"
     probabilities = log_probs.softmax(-1).gather(-1, order)
     before = probabilities.cumsum(-1) - probabilities
     stays: Bool[Tensor, "R V"] = torch.zeros_like(log_probs, dtype=torch.bool).scatter(-1, order, before < mass)
-    return log_probs.masked_fill(~stays, _NEG_INF)
+    return log_probs.masked_fill(~stays, NEG_INF)
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Strategy):
     """Chooses the most probable token of each row."""
 
-    supports_prefill: ClassVar[bool] = True
+    supports_prefill = True
     width = 1
 
     free_end: bool = False  # at the limit any token may be the last: see `Frontier.append`
@@ -95,13 +93,13 @@ class Greedy:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Strategy):
     """Draws `width` samples per sentence from the filtered distribution.
 
     A sample depends only on the seed, the request id, the row and the position.
     """
 
-    supports_prefill: ClassVar[bool] = True
+    supports_prefill = True
 
     width: int = 1
     seed: int = 0

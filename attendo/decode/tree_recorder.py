@@ -21,27 +21,22 @@ from attendo.text import EOS
 StepCallback = Callable[[Frontier, Tensor, Tensor, Tensor | None, Frontier], None]
 
 
-class TreeRecorder:
+class TreeRecorder(Strategy):
     """Returns the answers of the wrapped strategy and records the trees of its searches.
 
     For a beam, a tree has the 2·width best continuations. With required phrases, it also has up to 2·width rejected
     ones. If each row chooses by itself, it has the `num_candidates` best of every row and the chosen one.
     """
 
-    recordable = False  # as a CUDA graph: the host reads every step
     needs_raw_log_probs = True  # log-probabilities before the rules
 
     def __init__(self, strategy: Strategy, num_candidates: int = 5) -> None:
-        self._strategy, self._num_candidates = strategy, num_candidates
+        self._strategy, self._num_candidates, self.width = strategy, num_candidates, strategy.width
         self._observed = strategy
         if isinstance(strategy, DiverseBeam):
             self._observed = _ObservedDiverseBeam(**_field_values(strategy), on_step=self._record_step)
         self._builders: dict[tuple[int, int], TreeBuilder] = {}
         self._group = 0
-
-    @property
-    def width(self) -> int:
-        return self._strategy.width
 
     @property
     def trees(self) -> list[SearchTree]:
@@ -84,7 +79,7 @@ class TreeRecorder:
                     follows[place],
                     added[place],
                     parents is not None,
-                    getattr(self._strategy, "free_end", False),
+                    self._strategy.free_end,
                     *looked_at[place],
                     left_out.get(place, []),
                 )
@@ -141,7 +136,7 @@ class TreeRecorder:
 
     @property
     def _ranking(self) -> Ranking | None:
-        return getattr(self._strategy, "ranking", None)
+        return self._strategy.ranking
 
 
 @dataclass(frozen=True)

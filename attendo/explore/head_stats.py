@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 import torch
@@ -10,13 +11,13 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from attendo.data.batch import Batch, Example, collate
+from attendo.decode.requests import length_batches
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.gold_alignment import GoldLinks, LinkCounts, check_link_range, map_tokens_to_words
 from attendo.model.head_scaling import sites
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel, TooLongError, eval_mode
-from attendo.text_model.length_batches import group_by_length
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair
 
 STATISTICS = ("entropy", "relative_entropy", "distance", "diagonality", "special", "largest")
@@ -338,8 +339,8 @@ def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions
     ]
     stats = AttentionStats()
     with eval_mode(network):
-        for group in group_by_length([each.length for each in read], max_positions):
-            stats.add(network, [read[number] for number in group])
+        for group in length_batches(read, attrgetter("length"), max_positions):
+            stats.add(network, group)
     heads = tuple(
         HeadStats(site=site, head=head, **stats.means(site, head))
         for site in sites(network.config)

@@ -8,7 +8,9 @@ import torch
 
 from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
-from attendo.decode.engines import Engine, SteppingEngine
+from attendo.decode.continuous_batch import ContinuousBatch
+from attendo.decode.engines import Engine
+from attendo.decode.search import Rule, Strategy
 from attendo.errors import ModelError, UsageError
 from attendo.interop.ctranslate2.engine import CTranslate2Engine
 from attendo.interop.ctranslate2.folder import CTranslate2Model
@@ -59,8 +61,8 @@ class OnnxBackend:
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         return OnnxEngine(self._network, config.resolve_batch_tokens(on_gpu=False))
 
-    def stepping_engine(self, config: GenerationConfig) -> SteppingEngine:
-        return SteppingEngine(self._network, config.resolve_batch_tokens(on_gpu=False))
+    def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch:
+        return ContinuousBatch(self._network, strategy, rules, max_sentences=1)
 
     def network(self, config: GenerationConfig) -> TokenwiseNetwork:
         return TokenwiseNetwork(self._network)
@@ -97,7 +99,7 @@ class CTranslate2Backend:
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         return CTranslate2Engine(self._model, config.resolve_batch_tokens(self.device.type == "cuda"))
 
-    def stepping_engine(self, config: GenerationConfig) -> None:
+    def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> None:
         """Return None: CTranslate2 runs the whole search itself."""
 
     def network(self, config: GenerationConfig) -> None:

@@ -15,6 +15,7 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import CachedEngine, Engine
 from attendo.decode.presets import preset
 from attendo.decode.requests import DecodeRequest, FinishedBatch
+from attendo.decode.search import Seq2SeqNetwork
 from attendo.errors import ModelError, UsageError, cut_line
 from attendo.interop.certificate import SystemOutput
 from attendo.interop.huggingface.imported import ImportedModel
@@ -24,7 +25,7 @@ from attendo.interop.onnx.engine import OnnxEngine
 from attendo.interop.onnx.session import TokenwiseNetwork
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
-from attendo.text_model.search_setup import EncoderDecoderNetwork, make_rules, make_strategy
+from attendo.text_model.search_setup import make_rules, make_strategy
 
 _BATCH_TOKENS = 4096  # tokens per batch
 _MAX_ERROR_CHARS = 200  # of an error message of transformers
@@ -39,7 +40,7 @@ class AttendoSystem:
     def __init__(
         self,
         name: str,
-        network: EncoderDecoderNetwork,
+        network: Seq2SeqNetwork,
         engine: Engine,
         preset_name: str | None,
         target_prefix: Sequence[int] = (),

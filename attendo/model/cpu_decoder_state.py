@@ -1,4 +1,4 @@
-"""Decoder states for the CPU: a KV cache shared by the rows of a beam, and one for continuous batching."""
+"""The decoder state for the CPU: a KV cache shared by the rows of a sentence, which sentences join and leave."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from attendo.model.decoder_state import DecoderState
 from attendo.nn.attention import KeysValues
 from attendo.nn.masks import Mask
+from attendo.nn.positions import Start
 
 _INITIAL_POSITIONS = 32  # initial capacity; doubled when full
 _NO_WRITER = -1  # marks a position before the first one of a row
@@ -38,7 +39,7 @@ class SharedCacheState:
     """A cache shared by all rows of a sentence. A mask shows each row only its own and its parents' positions.
 
     Reordering rows copies no vectors. In return, attention computes W times as many query-key products. For a small W
-    they cost less than the copies. One column per step.
+    they cost less than the copies. Sentences may join at any step. One column per step.
     """
 
     memory: tuple[KeysValues, ...]
@@ -46,17 +47,24 @@ class SharedCacheState:
     storage: tuple[KeysValues, ...]  # per layer: [B, H, C * W, K]
     width: int
     order: Int[Tensor, "R P"]  # the row of the sentence that wrote each position
-    length: int = 0
+    num_positions: int = 0  # used positions of the storage
+    first_position: Int[Tensor, " R"] | None = None  # of each row; None: 0 for all, which needs no mask and is faster
 
     @staticmethod
     def empty(start: DecoderState, width: int) -> "SharedCacheState":
-        """Return an empty cache with the memory of `start`, for `width` rows per sentence."""
+        """Return a cache with the memory and the past of `start`, for `width` rows per sentence."""
         storage = tuple(_allocate(kv, _INITIAL_POSITIONS * width) for kv in start.memory)
-        order = torch.empty(start.memory[0].keys.size(0) * width, 0, dtype=torch.long)
-        return SharedCacheState(start.memory, start.memory_mask, storage, width, order)
+        sentences = start.memory[0].keys.size(0)
+        order = torch.empty(sentences * width, 0, dtype=torch.long)
+        empty = SharedCacheState(start.memory, start.memory_mask, storage, width, order)
+        return empty._with_prefix(torch.arange(sentences), start) if start.past else empty
+
+    @property
+    def length(self) -> Start:
+        return self.num_positions if self.first_position is None else self.num_positions - self.first_position
 
     def read(self, ids: Int[Tensor, "R 1"], mask: Bool[Tensor, "R 1"] | None) -> tuple["SharedCacheState", Mask]:
-        storage, used = self.storage, self.length * self.width
+        storage, used = self.storage, self.num_positions * self.width
         if used == storage[0].length:
             storage = tuple(kv.extend(_allocate(kv, used)) for kv in storage)
         rows = torch.arange(self.width)
@@ -64,26 +72,110 @@ class SharedCacheState:
         visible = None
         if self.width > 1:
             visible = (order[..., None] == rows).view(-1, 1, self.width, order.size(1) * self.width)  # [B, 1, W, P * W]
+        elif self.first_position is not None:
+            visible = (order != _NO_WRITER)[:, None, None]
         return replace(self, storage=storage, order=order), Mask(visible)
 
     def layer_cache(self, layer: int) -> SharedKeysValues:
-        return SharedKeysValues(self.storage[layer], self.length * self.width)
+        return SharedKeysValues(self.storage[layer], self.num_positions * self.width)
 
     def with_cache(self, past: Sequence[KeysValues]) -> "SharedCacheState":
-        return replace(self, length=self.length + 1)
+        return replace(self, num_positions=self.num_positions + 1)
 
     def reorder(self, parents: Int[Tensor, " R"]) -> "SharedCacheState":
         """Continue each row from its parent, a row of the same sentence."""
         return replace(self, order=self.order.index_select(0, parents))
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "SharedCacheState":
-        """Keep only these sentences and rows."""
-        mask = self.memory_mask
-        return replace(
+        """Keep only these sentences and rows. Drop leading positions that no row uses."""
+        mask, first_position = self.memory_mask, self.first_position
+        kept = replace(
             self.reorder(rows),
             memory=tuple(kv.select(sentences) for kv in self.memory),
             memory_mask=None if mask is None else mask.index_select(0, sentences),
             storage=tuple(kv.select(sentences) for kv in self.storage),
+            first_position=None if first_position is None else first_position.index_select(0, rows),
+        )
+        unused = int(kept.first_position.min()) if kept.first_position is not None and rows.numel() else 0
+        return kept._drop_positions(unused) if unused >= _MIN_DROPPED_POSITIONS else kept
+
+    def replace_sentences(
+        self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"], start: DecoderState
+    ) -> "SharedCacheState":
+        """Return a state with new sentences in these slots, overwriting the old ones."""
+        here, there = _pad_memories(self, start)
+        for old, new in zip(here.memory, there.memory, strict=True):
+            old.keys.index_copy_(0, sentences, new.keys)
+            old.values.index_copy_(0, sentences, new.values)
+        return replace(
+            here,
+            memory_mask=_memory_mask(here).index_copy(0, sentences, _memory_mask(there)),
+            order=here.order.index_fill(0, rows, _NO_WRITER),
+            first_position=here._first_positions().index_fill(0, rows, here.num_positions),
+        )._with_prefix(sentences, start)
+
+    def append_sentences(self, start: DecoderState) -> "SharedCacheState":
+        """Return a state with new sentences appended."""
+        here, there = _pad_memories(self, start)
+        before, new = here.memory[0].keys.size(0), there.memory[0].keys.size(0)
+        order = here.order.new_full((new * here.width, here.order.size(1)), _NO_WRITER)
+        first_position = order.new_full((len(order),), here.num_positions)
+        return replace(
+            here,
+            memory=tuple(map(_concat, here.memory, there.memory)),
+            memory_mask=torch.cat((_memory_mask(here), _memory_mask(there))),
+            # Zeros, because masked values are multiplied by weight 0 and must not be NaN.
+            storage=tuple(_concat(kv, _zeros(kv, new)) for kv in here.storage),
+            order=torch.cat((here.order, order)),
+            first_position=torch.cat((here._first_positions(), first_position)),
+        )._with_prefix(torch.arange(before, before + new), start)
+
+    def _with_prefix(self, sentences: Int[Tensor, " N"], start: DecoderState) -> "SharedCacheState":
+        """Copy the past of `start` to the positions before the next step. The first row of each sentence owns it."""
+        if not start.past:
+            return self
+        positions, state = start.length, self._reserve_positions(start.length)
+        end, width = state.num_positions, state.width
+        counts = torch.full_like(sentences, positions) if start.past_mask is None else start.past_mask.sum(dim=1)
+        column = torch.arange(positions) - (positions - counts)[:, None]  # [N, T]: source of the last T
+        places = slice((end - positions) * width, end * width, width)
+        for here, new in zip(state.storage, start.past, strict=True):
+            here.keys[sentences, :, places] = _gather_columns(new.keys, column)
+            here.values[sentences, :, places] = _gather_columns(new.values, column)
+        rows = (sentences[:, None] * width + torch.arange(width)).flatten()
+        order = state.order.clone()
+        order[rows, end - positions :] = torch.where(column < 0, _NO_WRITER, 0).repeat_interleave(width, dim=0)
+        first_position = (end - counts).repeat_interleave(width)
+        return replace(state, order=order, first_position=state._first_positions().index_copy(0, rows, first_position))
+
+    def _first_positions(self) -> Int[Tensor, " R"]:
+        return self.order.new_zeros(self.order.size(0)) if self.first_position is None else self.first_position
+
+    def _reserve_positions(self, positions: int) -> "SharedCacheState":
+        """Insert empty leading positions until there are at least `positions`."""
+        more = positions - self.num_positions
+        if more <= 0:
+            return self
+        places = (0, 0, more * self.width, 0)
+        return replace(
+            self,
+            storage=tuple(KeysValues(pad(kv.keys, places), pad(kv.values, places)) for kv in self.storage),
+            order=pad(self.order, (more, 0), value=_NO_WRITER),
+            num_positions=positions,
+            first_position=self._first_positions() + more,
+        )
+
+    def _drop_positions(self, count: int) -> "SharedCacheState":
+        """Drop the first `count` positions, which no row uses."""
+        places = count * self.width
+        return replace(
+            self,
+            storage=tuple(
+                KeysValues(kv.keys[:, :, places:].clone(), kv.values[:, :, places:].clone()) for kv in self.storage
+            ),
+            order=self.order[:, count:],
+            num_positions=self.num_positions - count,
+            first_position=self._first_positions() - count,
         )
 
 
@@ -93,139 +185,16 @@ def _allocate(like: KeysValues, positions: int) -> KeysValues:
     return KeysValues(keys, values)
 
 
-@dataclass(frozen=True)
-class ContinuousCacheState:
-    """A shared cache in which every sentence has its own first position. One column per step."""
-
-    shared: SharedCacheState
-    first_position: Int[Tensor, " R"]
-
-    @staticmethod
-    def empty(start: DecoderState, width: int) -> "ContinuousCacheState":
-        """Return a cache with the memory and the past of `start`, for `width` rows per sentence."""
-        shared = SharedCacheState.empty(_ensure_memory_mask(start), width)
-        since = torch.zeros(shared.order.size(0), dtype=torch.long)
-        return ContinuousCacheState(shared, since)._with_prefix(torch.arange(since.size(0) // width), start)
-
-    @property
-    def memory(self) -> tuple[KeysValues, ...]:
-        return self.shared.memory
-
-    @property
-    def memory_mask(self) -> Bool[Tensor, "B S"] | None:
-        return self.shared.memory_mask
-
-    @property
-    def length(self) -> Int[Tensor, " R"]:
-        return self.shared.length - self.first_position
-
-    def read(self, ids: Int[Tensor, "R 1"], mask: Bool[Tensor, "R 1"] | None) -> tuple["ContinuousCacheState", Mask]:
-        shared, visible = self.shared.read(ids, mask)
-        if shared.width == 1:
-            visible = Mask((shared.order != _NO_WRITER)[:, None, None])
-        return replace(self, shared=shared), visible
-
-    def layer_cache(self, layer: int) -> object:
-        return self.shared.layer_cache(layer)
-
-    def with_cache(self, past: Sequence[KeysValues]) -> "ContinuousCacheState":
-        return replace(self, shared=self.shared.with_cache(past))
-
-    def reorder(self, parents: Int[Tensor, " R"]) -> "ContinuousCacheState":
-        """Continue each row from its parent, a row of the same sentence."""
-        return replace(self, shared=self.shared.reorder(parents))
-
-    def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "ContinuousCacheState":
-        """Keep only these sentences and rows. Drop leading positions that no row uses."""
-        kept = ContinuousCacheState(self.shared.select(sentences, rows), self.first_position.index_select(0, rows))
-        first = int(kept.first_position.min()) if rows.numel() else 0
-        return kept._drop_positions(first) if first >= _MIN_DROPPED_POSITIONS else kept
-
-    def replace_sentences(
-        self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"], start: DecoderState
-    ) -> "ContinuousCacheState":
-        """Return a state with new sentences in these slots, overwriting the old ones."""
-        here, there = _pad_memories(self.shared, _ensure_memory_mask(start))
-        for old, new in zip(here.memory, there.memory, strict=True):
-            old.keys.index_copy_(0, sentences, new.keys)
-            old.values.index_copy_(0, sentences, new.values)
-        mask = _memory_mask(here).index_copy(0, sentences, _memory_mask(there))
-        order = here.order.index_fill(0, rows, _NO_WRITER)
-        since = self.first_position.index_fill(0, rows, here.length)
-        return ContinuousCacheState(replace(here, memory_mask=mask, order=order), since)._with_prefix(sentences, start)
-
-    def append_sentences(self, start: DecoderState) -> "ContinuousCacheState":
-        """Return a state with new sentences appended."""
-        here, there = _pad_memories(self.shared, _ensure_memory_mask(start))
-        new = there.memory[0].keys.size(0)
-        order = here.order.new_full((new * here.width, here.order.size(1)), _NO_WRITER)
-        shared = replace(
-            here,
-            memory=tuple(map(_concat, here.memory, there.memory)),
-            memory_mask=torch.cat((_memory_mask(here), _memory_mask(there))),
-            # Zeros, because masked values are multiplied by weight 0 and must not be NaN.
-            storage=tuple(_concat(kv, _zeros(kv, new)) for kv in here.storage),
-            order=torch.cat((here.order, order)),
-        )
-        since = torch.cat((self.first_position, self.first_position.new_full((len(order),), here.length)))
-        before = here.memory[0].keys.size(0)
-        return ContinuousCacheState(shared, since)._with_prefix(torch.arange(before, before + new), start)
-
-    def _with_prefix(self, sentences: Int[Tensor, " N"], start: DecoderState) -> "ContinuousCacheState":
-        """Copy the past of `start` to the positions before the next step. The first row of each sentence owns it."""
-        if not start.past:
-            return self
-        positions, state = start.length, self._reserve_positions(start.length)
-        shared, width = state.shared, state.shared.width
-        counts = torch.full_like(sentences, positions) if start.past_mask is None else start.past_mask.sum(dim=1)
-        column = torch.arange(positions) - (positions - counts)[:, None]  # [N, T]: source of the last T
-        places = slice((shared.length - positions) * width, shared.length * width, width)
-        for here, new in zip(shared.storage, start.past, strict=True):
-            here.keys[sentences, :, places] = _gather_columns(new.keys, column)
-            here.values[sentences, :, places] = _gather_columns(new.values, column)
-        rows = (sentences[:, None] * width + torch.arange(width)).flatten()
-        wrote = torch.where(column < 0, _NO_WRITER, 0).repeat_interleave(width, dim=0)
-        order = shared.order.clone()
-        order[rows, shared.length - positions :] = wrote
-        since = state.first_position.index_copy(0, rows, (shared.length - counts).repeat_interleave(width))
-        return ContinuousCacheState(replace(shared, order=order), since)
-
-    def _reserve_positions(self, positions: int) -> "ContinuousCacheState":
-        """Insert empty leading positions until there are at least `positions`."""
-        shared, more = self.shared, positions - self.shared.length
-        if more <= 0:
-            return self
-        places = (0, 0, more * shared.width, 0)
-        storage = tuple(KeysValues(pad(kv.keys, places), pad(kv.values, places)) for kv in shared.storage)
-        order = pad(shared.order, (more, 0), value=_NO_WRITER)
-        shared = replace(shared, storage=storage, order=order, length=positions)
-        return ContinuousCacheState(shared, self.first_position + more)
-
-    def _drop_positions(self, count: int) -> "ContinuousCacheState":
-        """Drop the first `count` positions, which no row uses."""
-        shared, places = self.shared, count * self.shared.width
-        storage = tuple(
-            KeysValues(kv.keys[:, :, places:].clone(), kv.values[:, :, places:].clone()) for kv in shared.storage
-        )
-        shared = replace(shared, storage=storage, order=shared.order[:, count:], length=shared.length - count)
-        return ContinuousCacheState(shared, self.first_position - count)
-
-
-def _ensure_memory_mask(start: DecoderState) -> DecoderState:
-    if start.memory_mask is not None:
-        return start
-    keys = start.memory[0].keys
-    return replace(start, memory_mask=torch.ones(keys.size(0), keys.size(2), dtype=torch.bool))
-
-
 def _gather_columns(kv: Float[Tensor, "N H T K"], column: Int[Tensor, "N T"]) -> Float[Tensor, "N H T K"]:
     """Gather these columns of each sentence. A negative column gives column 0, which is masked."""
     return kv.gather(2, column.clamp(min=0)[:, None, :, None].expand_as(kv))
 
 
 def _memory_mask(state: SharedCacheState | DecoderState) -> Bool[Tensor, "B S"]:
-    assert state.memory_mask is not None  # `_ensure_memory_mask` sets it
-    return state.memory_mask
+    if state.memory_mask is not None:
+        return state.memory_mask
+    keys = state.memory[0].keys
+    return torch.ones(keys.size(0), keys.size(2), dtype=torch.bool)
 
 
 def _pad_memories(here: SharedCacheState, there: DecoderState) -> tuple[SharedCacheState, DecoderState]:

@@ -80,10 +80,6 @@ class DecoderState:
         """Return the state with this mask for the positions read so far. In each row, tokens must precede padding."""
         return replace(self, past_mask=is_token)
 
-    def select_rows(self, rows: Int[Tensor, " R"]) -> "DecoderState":
-        """Return the state of these rows. Each row must have its own memory."""
-        return self.select(rows, rows)
-
     def reorder(self, parents: Int[Tensor, " R"]) -> "DecoderState":
         """Continue each row from its parent, a row of the same sentence."""
         past_mask = None if self.past_mask is None else self.past_mask.index_select(0, parents)

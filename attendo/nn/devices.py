@@ -2,11 +2,14 @@
 
 import gc
 import platform
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
+ResultT = TypeVar("ResultT")
 _CPUINFO = Path("/proc/cpuinfo")
 _VNNI_FLAGS = ("avx512_vnni", "avx_vnni", "amx_int8")
 _CPU_ALLOCATOR_PREFIX = "DefaultCPUAllocator: "
@@ -58,6 +61,22 @@ def free_cached_memory() -> None:
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
+
+
+def halve_on_out_of_memory(
+    size: int, run: Callable[[int], ResultT], on_failure: Callable[[int], None] = lambda size: None
+) -> ResultT:
+    """Return `run(size)`. While memory runs out, try again with half the size."""
+    while True:
+        try:
+            return run(size)
+        except (RuntimeError, MemoryError) as error:
+            if size == 1 or not is_out_of_memory(error):
+                raise
+        # The exception is cleared here, so its traceback no longer holds tensors.
+        on_failure(size)
+        size //= 2
+        free_cached_memory()
 
 
 def oom_message(error: BaseException) -> str:

@@ -10,8 +10,10 @@ import torch
 
 from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
-from attendo.decode.engines import Engine, OutOfMemoryRetry, SteppingEngine
+from attendo.decode.continuous_batch import ContinuousBatch
+from attendo.decode.engines import Engine, OutOfMemoryRetry
 from attendo.decode.networks import TappedNetwork
+from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.errors import ErrorList, MessagePart, UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.transformer import Transformer
@@ -21,12 +23,11 @@ from attendo.text_model.options import GenerateOptions
 from attendo.text_model.results import ScoredTarget
 from attendo.text_model.scoring import score_continuations, score_targets
 from attendo.text_model.search_setup import (
-    EncoderDecoderNetwork,
     eval_mode,
     make_engine,
-    make_stepping_engine,
     max_sequence_length,
     member_networks,
+    with_coverage,
     with_precision,
 )
 
@@ -58,10 +59,10 @@ class Backend(Protocol):
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine: ...
 
-    def stepping_engine(self, config: GenerationConfig) -> SteppingEngine | None:
-        """Return an engine that can be observed after every token, or None if the backend searches itself."""
+    def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch | None:
+        """Return a batch for one sentence, whose frontier can be read, or None if the backend searches itself."""
 
-    def network(self, config: GenerationConfig) -> EncoderDecoderNetwork | None:
+    def network(self, config: GenerationConfig) -> Seq2SeqNetwork | None:
         """Return a network that computes the logits of every token, or None if the backend exposes none."""
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
@@ -114,7 +115,7 @@ class TorchBackend:
 
     name = "torch"
 
-    def __init__(self, network: EncoderDecoderNetwork) -> None:
+    def __init__(self, network: Seq2SeqNetwork) -> None:
         self._network = network
 
     @property
@@ -152,17 +153,17 @@ class TorchBackend:
             raise UsageError("alignments_scaled_heads_conflict")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
-        reader = with_precision(config, self._network)  # convert once: the engine may be rebuilt on OOM
+        network = self.network(config)  # convert once: the engine may be rebuilt on OOM
 
-        def made(positions: int) -> Engine:
-            return make_engine(config.override(batch_tokens=positions), reader, constrained)
+        def make(positions: int) -> Engine:
+            return make_engine(config.override(batch_tokens=positions), network, constrained)
 
-        return OutOfMemoryRetry(made, config.resolve_batch_tokens(on_gpu=self.device.type == "cuda"))
+        return OutOfMemoryRetry(make, config.resolve_batch_tokens(on_gpu=self.device.type == "cuda"))
 
-    def stepping_engine(self, config: GenerationConfig) -> SteppingEngine:
-        return make_stepping_engine(config, self._network)
+    def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch:
+        return ContinuousBatch(with_coverage(config, self.network(config)), strategy, rules, max_sentences=1)
 
-    def network(self, config: GenerationConfig) -> EncoderDecoderNetwork:
+    def network(self, config: GenerationConfig) -> Seq2SeqNetwork:
         return with_precision(config, self._network)
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:

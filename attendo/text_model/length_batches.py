@@ -1,38 +1,22 @@
-"""Batches of sequences with similar length."""
+"""Runs sequences in batches of similar length. A batch that runs out of memory is halved."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from attendo.nn.devices import free_cached_memory, is_out_of_memory
+from attendo.decode.requests import length_batches
+from attendo.nn.devices import halve_on_out_of_memory
 
 
 def run_in_length_batches(
     lengths: Sequence[int], max_positions: int, run_batch: Callable[[Sequence[int]], None]
 ) -> None:
-    """Run all sequences in batches of similar length. A batch that runs out of memory is halved."""
-    waiting = deque(group_by_length(lengths, max_positions))
-    while waiting:
-        group = waiting.popleft()
-        try:
-            run_batch(group)
-            continue
-        except (RuntimeError, MemoryError) as error:
-            if len(group) == 1 or not is_out_of_memory(error):
-                raise
-        free_cached_memory()
-        middle = len(group) // 2
-        waiting.extendleft((group[middle:], group[:middle]))
+    """Call `run_batch` with the numbers of sequences of similar length, until all have been run."""
 
+    def run(group: Sequence[int], size: int) -> Sequence[int]:
+        run_batch(group[:size])
+        return group[size:]
 
-def group_by_length(lengths: Sequence[int], max_positions: int) -> list[list[int]]:
-    """Group sequence indices by similar length.
-
-    A group has at most `max_positions` positions, unless a single sequence is longer.
-    """
-    groups: list[list[int]] = []
-    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if groups and (len(groups[-1]) + 1) * lengths[number] <= max_positions:
-            groups[-1].append(number)
-        else:
-            groups.append([number])
-    return groups
+    for group in length_batches(range(len(lengths)), lengths.__getitem__, max_positions):
+        left: Sequence[int] = group
+        while left:
+            left = halve_on_out_of_memory(len(left), partial(run, left))

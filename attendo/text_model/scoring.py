@@ -7,7 +7,9 @@ import torch
 
 from attendo.data.batch import Example, collate
 from attendo.decode.config import GenerationConfig
+from attendo.decode.frontier import NEG_INF
 from attendo.decode.requests import DecodeRequest, encode_and_start, pad_sources
+from attendo.decode.search import Seq2SeqNetwork
 from attendo.decode.step_hook import run_step_hook
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD, Tokenizer
@@ -16,7 +18,6 @@ from attendo.text_model.inputs import SourceLine, encode_prefixes, truncate
 from attendo.text_model.length_batches import run_in_length_batches
 from attendo.text_model.options import NotANumberError, TooLongError, has_nan
 from attendo.text_model.results import Alternative, Result, ScoredTarget
-from attendo.text_model.search_setup import EncoderDecoderNetwork
 
 _MAX_BATCH_POSITIONS = 1024  # per batch; each position has a logit for every token of the vocabulary
 _TOKENS_PER_WORD = 4  # tokens examined per requested word: several tokens may start the same word
@@ -64,7 +65,7 @@ def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[Sco
 
 
 def score_targets(
-    pairs: Sequence[Example], network: EncoderDecoderNetwork, device: torch.device, tokenizer: Tokenizer
+    pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device, tokenizer: Tokenizer
 ) -> list[ScoredTarget]:
     """Score targets in the order given, eos included."""
     log_probabilities = _compute_log_probabilities(pairs, network, device)
@@ -75,7 +76,7 @@ def score_targets(
 
 
 def score_continuations(
-    pairs: Sequence[Example], network: EncoderDecoderNetwork, device: torch.device, tokenizer: Tokenizer
+    pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device, tokenizer: Tokenizer
 ) -> list[ScoredTarget]:
     """Score targets as continuations of their sources with a decoder-only model, without eos."""
     whole = [Example((), (*pair.source, *pair.target)) for pair in pairs]
@@ -97,7 +98,7 @@ def _to_scored_target(ids: list[int], log_probabilities: list[float], tokenizer:
 
 @torch.inference_mode()
 def _compute_log_probabilities(
-    pairs: Sequence[Example], network: EncoderDecoderNetwork, device: torch.device
+    pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device
 ) -> list[list[float]]:
     """Return the log-probabilities of the tokens of each target and of eos."""
     found: dict[int, list[float]] = {}
@@ -116,14 +117,14 @@ def _compute_log_probabilities(
 
 @torch.inference_mode()
 def top_next_tokens(
-    line: SourceLine, network: EncoderDecoderNetwork, device: torch.device, count: int
+    line: SourceLine, network: Seq2SeqNetwork, device: torch.device, count: int
 ) -> list[tuple[int, float]]:
     """Return the most probable tokens after the prefix of a line, with their log-probabilities."""
     ids, _ = pad_sources([DecodeRequest(0, line.source, line.max_length)], device)
     target = torch.tensor([[BOS, *line.prefix]], device=device)
     logits, _ = network.step(target, encode_and_start(network, ids))
     log_probs = logits[0, -1].float().log_softmax(-1)
-    log_probs[[PAD, BOS]] = float("-inf")
+    log_probs[[PAD, BOS]] = NEG_INF
     best = log_probs.topk(min(_TOKENS_PER_WORD * count, log_probs.numel() - 2))
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 

@@ -3,18 +3,16 @@
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
 from attendo.decode.constrained_beam import ConstrainedBeam, ExtendsLastWord, never_extends
 from attendo.decode.coverage import CoverageNetwork
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.engines import CachedEngine, Engine, FastEngine, SteppingEngine, TextbookEngine
+from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
 from attendo.decode.networks import Ensemble, TappedNetwork
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import (
@@ -38,17 +36,6 @@ from attendo.text import BOS, PAD, UNK
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 PhraseIds = Sequence[Sequence[int]]
-
-
-@runtime_checkable
-class EncoderDecoderNetwork(Protocol):
-    """A network or an ensemble that encodes a source and decodes a target step by step."""
-
-    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
-
-    def start(self, memory: Any) -> Any: ...
-
-    def step(self, ids: Int[Tensor, "R T"], state: Any) -> tuple[Float[Tensor, "R T V"], Any]: ...
 
 
 @contextmanager
@@ -75,14 +62,21 @@ def max_sequence_length(networks: Sequence[Transformer]) -> int | None:
 
 
 def pick_device(name: str) -> torch.device:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, number = parse_device(name, count)
+    if kind == "cuda" and number >= count:
+        raise UsageError("cuda_device_unavailable", name=name, count=count)
+    return torch.device(kind if name == "auto" else name)
+
+
+def parse_device(name: str, num_gpus: int) -> tuple[str, int]:
+    """Return the type and the index of a device. `auto` is a GPU if there is one."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return "cuda" if num_gpus else "cpu", 0
     kind, _, number = name.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
         raise UsageError("unknown_device", name=name)
-    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise UsageError("cuda_device_unavailable", name=name, count=torch.cuda.device_count())
-    return torch.device(name)
+    return kind, int(number or 0)
 
 
 def make_ranking(config: GenerationConfig) -> Ranking:
@@ -143,29 +137,23 @@ def make_rules(
     return rules
 
 
-def make_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork, constrained: bool = False) -> Engine:
+def make_engine(config: GenerationConfig, base_network: Seq2SeqNetwork, constrained: bool = False) -> Engine:
     """Build an engine. Constraints need the `cached` engine, because the host must see every step."""
     on_gpu = member_networks(base_network)[0].device.type == "cuda"
     kind = config.engine if config.engine != "auto" else "fast" if on_gpu and not constrained else "cached"
     if constrained and kind != "cached":
         raise UsageError("constraints_engine_conflict", engine=kind)
     network, positions = with_precision(config, base_network), config.resolve_batch_tokens(on_gpu)
-    if kind == "fast":
-        return FastEngine(with_coverage(config, network), positions, config.compile)
-    if constrained or not isinstance(network, Transformer) or config.coverage_penalty > 0:
-        if kind == "textbook":
-            what = "coverage_penalty" if isinstance(network, Transformer) else _feature_name(network)
-            raise UsageError("textbook_engine_conflict", feature=what)
-        return make_stepping_engine(config, base_network)
-    return TextbookEngine(network, positions) if kind == "textbook" else CachedEngine(network, positions)
+    if kind == "textbook":
+        if not isinstance(network, Transformer) or config.coverage_penalty > 0:
+            feature = "coverage_penalty" if isinstance(network, Transformer) else _feature_name(network)
+            raise UsageError("textbook_engine_conflict", feature=feature)
+        return TextbookEngine(network, positions)
+    network = with_coverage(config, network)
+    return FastEngine(network, positions, config.compile) if kind == "fast" else CachedEngine(network, positions)
 
 
-def make_stepping_engine(config: GenerationConfig, base_network: EncoderDecoderNetwork) -> SteppingEngine:
-    network = with_coverage(config, with_precision(config, base_network))
-    return SteppingEngine(network, config.resolve_batch_tokens(network.device.type == "cuda"))
-
-
-def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> EncoderDecoderNetwork:
+def with_precision(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:
     """Return the network, or a copy if the precision differs."""
     kind, networks = _DTYPES.get(config.precision), member_networks(network)
     for each in networks:
@@ -178,21 +166,20 @@ def with_precision(config: GenerationConfig, network: EncoderDecoderNetwork) -> 
     return TappedNetwork(copies[0], network.tap) if isinstance(network, TappedNetwork) else copies[0]
 
 
-def with_coverage(config: GenerationConfig, network: EncoderDecoderNetwork) -> Seq2SeqNetwork:
+def with_coverage(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:
     """Return the network, wrapped to accumulate attention if there is a coverage penalty."""
     if config.coverage_penalty > 0:
         if not isinstance(network, Transformer):
             raise UsageError("coverage_penalty_conflict", feature=_feature_name(network))
         return CoverageNetwork(network)
-    assert isinstance(network, Seq2SeqNetwork)
     return network
 
 
-def member_networks(network: EncoderDecoderNetwork) -> list[Transformer]:
+def member_networks(network: Seq2SeqNetwork) -> list[Transformer]:
     members = network.members if isinstance(network, Ensemble) else (network,)
     bare = (each.network if isinstance(each, TappedNetwork) else each for each in members)
     return [each for each in bare if isinstance(each, Transformer)]
 
 
-def _feature_name(network: EncoderDecoderNetwork) -> str:
+def _feature_name(network: Seq2SeqNetwork) -> str:
     return "an ensemble" if isinstance(network, Ensemble) else "scaled heads"

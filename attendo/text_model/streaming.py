@@ -1,7 +1,5 @@
 """Streaming of text: the common prefix of all surviving hypotheses."""
 
-from collections.abc import Iterator
-
 from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.text import EOS, Tokenizer
@@ -31,13 +29,6 @@ class StreamDecoder:
         new = text.removeprefix(self._emitted)
         self._emitted += new
         return new
-
-
-def decided(frontiers: Iterator[Frontier], ranking: Ranking, tokenizer: Tokenizer) -> Iterator[tuple[str, Frontier]]:
-    """Yield the new text and the frontier after every token of one sentence."""
-    teller = StreamDecoder(ranking, tokenizer)
-    for frontier in frontiers:
-        yield teller.push(frontier), frontier
 
 
 def _surviving_ids(frontier: Frontier, ranking: Ranking) -> list[list[int]]:

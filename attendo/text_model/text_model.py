@@ -208,24 +208,23 @@ class TextModel:
         options = with_new_option_names(options)
         call = self.prepare_call([text], **options)
         call.check_stream()
-        engine = self.backend.stepping_engine(call.config)
+        requests, strategy, rules = call.prepare_search()
+        batch = self.backend.make_batch(call.config, strategy, rules)
         phrases = call.options.banned_phrases or call.options.constraints
-        several = call.config.mbr != "none" or phrases or len(call.lines) != 1
-        if engine is None or several:
+        several = call.config.mbr != "none" or phrases or len(requests) != 1
+        if batch is None or several:
             return (yield from self._stream_by_sentence(call, options))
-        teller = call.make_stream_decoder()
-        with self.backend.inference_mode():
-            frontiers = engine.iter_frontiers(*call.prepare_search())
+        decoder, frontiers = call.make_stream_decoder(), batch.stream(requests[0])
         while True:
             with tune_step() if self.device.type == "cpu" else nullcontext(), self.backend.inference_mode():
-                step = next(frontiers, None)
-            if step is None:
+                frontier = next(frontiers, None)
+            if frontier is None:
                 break
-            last = step
-            if new := teller.push(last):
+            hypotheses = frontier.hypotheses
+            if new := decoder.push(frontier):
                 yield new
-        (result,) = call.collect_results([call.to_result(last.hypotheses.cpu())])
-        if rest := teller.flush(result.text):
+        (result,) = call.collect_results([call.to_result(hypotheses)])
+        if rest := decoder.flush(result.text):
             yield rest
         return result
 
@@ -267,11 +266,12 @@ class TextModel:
             raise UsageError("search_tree_option_conflict")
         (lines,) = self._make_source_encoder(call_options, config).encode([text])
         requests, strategy, rules = Generation(call_options, config, self.target_tokenizer).prepare_search(lines, ())
-        recorder, engine = TreeRecorder(strategy), self.backend.stepping_engine(config)
-        if engine is None:
+        recorder = TreeRecorder(strategy)
+        batch = self.backend.make_batch(config, recorder, rules)
+        if batch is None:
             raise unsupported_option_error(self.backend.name, {"search_tree": NATIVE_SEARCH_ENGINES})
         with self.backend.inference_mode():
-            for _ in engine.generate(requests, recorder, rules):
+            for _ in batch.generate(requests):
                 pass
         return [replace(tree, sentence=0) for tree in recorder.trees]
 

@@ -27,7 +27,7 @@ from attendo.model.transformer import Transformer
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
-from attendo.decode.engines import SteppingEngine
+from attendo.decode.engines import CachedEngine
 from attendo.interop.onnx.engine import OnnxEngine
 from attendo.interop.onnx.quantization import activation_ranges, random_examples
 from attendo.interop.onnx.session import OnnxNetwork
@@ -58,7 +58,7 @@ TOKENS = 16  # of a batch: there are several
 @pytest.mark.parametrize(("strategy", "threads"), [(each, 2) for each in STRATEGIES] + [(Beam(4), 3)], ids=str)
 def test_threads_find_what_one_finds(small_network: MakeNetwork, strategy: Strategy, threads: int) -> None:
     network = small_network()
-    alone = found(SteppingEngine(OnnxNetwork.from_network(network, threads=1), TOKENS), strategy)
+    alone = found(CachedEngine(OnnxNetwork.from_network(network, threads=1), TOKENS), strategy)
     dealt = found(OnnxEngine(OnnxNetwork.from_network(network, threads=threads), TOKENS * strategy.width), strategy)
     assert_same(dealt, alone)
 
@@ -67,7 +67,7 @@ def test_threads_find_what_one_finds(small_network: MakeNetwork, strategy: Strat
 def test_in_int_8_too(small_network: MakeNetwork, strategy: Strategy) -> None:
     network = small_network()
     onnx = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=2)
-    assert_same(found(OnnxEngine(onnx, 1000), strategy), found(SteppingEngine(onnx, 1000), strategy))
+    assert_same(found(OnnxEngine(onnx, 1000), strategy), found(CachedEngine(onnx, 1000), strategy))
 
 
 @pytest.mark.short(1)
@@ -77,7 +77,7 @@ def test_with_all_threads_from_any_step_on(
 ) -> None:
     onnx, used = OnnxNetwork.from_network(small_network(), threads=2), list[Any]()
     one, both = onnx.single_threaded.session, onnx.session
-    expected = found(SteppingEngine(onnx.single_threaded, 1000), strategy)
+    expected = found(CachedEngine(onnx.single_threaded, 1000), strategy)
     run = type(both).run_with_iobinding
 
     def watched(runtime: Any, binding: Any) -> None:
@@ -88,7 +88,7 @@ def test_with_all_threads_from_any_step_on(
     for first in range(8):
         used.clear()
         helped = onnx.single_threaded_until(partial(next, chain(repeat(False, first), repeat(True))))
-        assert_same(found(SteppingEngine(helped, 1000), strategy), expected)
+        assert_same(found(CachedEngine(helped, 1000), strategy), expected)
         assert used == [one] * first + [both] * (len(used) - first)
         assert both in used
 
@@ -157,10 +157,10 @@ def test_who_looks_on_ends_it(small_network: MakeNetwork) -> None:
         list(engine.generate(REQUESTS, Beam(4), RULES))
 
 
-class Watching:
+class Watching(Rule):
     """A rule that forbids nothing and notes which thread asks it about a sentence."""
 
-    forbids_alone = True
+    only_masks = True
 
     def __init__(self) -> None:
         self.threads: dict[int, int] = {}

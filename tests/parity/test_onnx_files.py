@@ -11,7 +11,7 @@ from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
-from attendo.decode.engines import SteppingEngine
+from attendo.decode.engines import CachedEngine
 from attendo.decode.requests import DecodeRequest
 from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Bounds
@@ -112,13 +112,13 @@ def test_requests_are_answered_through_our_engine(tmp_path: Path) -> None:
     answers = [
         {
             request.request_id: (found.ids.tolist(), found.cut.tolist())
-            for some in SteppingEngine(each, 64).generate(requests, make_strategy(config, 1), make_rules(config))
+            for some in CachedEngine(each, 64).generate(requests, make_strategy(config, 1), make_rules(config))
             for request, found in some.split()
         }
         for each in (model.network, network)
     ]
     assert answers[0] == answers[1]
-    assert list(SteppingEngine(network, 64).generate([], make_strategy(config, 1), make_rules(config))) == []
+    assert list(CachedEngine(network, 64).generate([], make_strategy(config, 1), make_rules(config))) == []
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:

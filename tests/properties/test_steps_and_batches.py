@@ -137,7 +137,7 @@ def test_a_state_follows_its_rows(
     network, chosen, (target_ids, target_mask) = small_network(**choices), torch.tensor(rows), target
     _, state = network.step(target_ids, network.start(_memory(network, source)), target_mask if masked else None)
     next_ids = (target_ids[:, :1] + torch.arange(more)) % VOCABULARY
-    ours, _ = network.step(next_ids[chosen], state.select_rows(chosen))
+    ours, _ = network.step(next_ids[chosen], state.select(chosen, chosen))
 
     picked = _memory(network, (source[0][chosen], source[1][chosen]))
     _, state = network.step(target_ids[chosen], network.start(picked), target_mask[chosen] if masked else None)

@@ -29,6 +29,7 @@ from attendo.model_folder import ABOUT, load_tokenizers, require_listed
 from attendo.nn.devices import int8_saturates
 from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer, save_tokenizers
 from attendo.text_model import TextModel
+from attendo.text_model.search_setup import parse_device
 
 _SATURATION_NOTE = (
     "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
@@ -108,7 +109,9 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
     source, target = load_tokenizers(folder, names)
     _check_vocabularies(folder, names, source, target)
     _check_config(folder / "config.json")
-    where, number = _parse_device(device, ctranslate2.get_cuda_device_count())
+    where, number = parse_device(device, count := ctranslate2.get_cuda_device_count())
+    if where == "cuda" and number >= count:
+        raise UsageError("ctranslate2_gpu_missing", device=device, count=count)
     try:
         translator = ctranslate2.Translator(
             str(folder),
@@ -162,14 +165,3 @@ def compute_type(precision: str, device: str = "cpu") -> str:
     import ctranslate2
 
     return precision if precision in ctranslate2.get_supported_compute_types(device) else "float32"
-
-
-def _parse_device(device: str, gpus: int) -> tuple[str, int]:
-    kind, _, number = device.partition(":")
-    if device == "auto":
-        return ("cuda", 0) if gpus else ("cpu", 0)
-    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise UsageError("unknown_device", name=device)
-    if kind == "cuda" and int(number or 0) >= gpus:
-        raise UsageError("ctranslate2_gpu_missing", device=device, count=gpus)
-    return kind, int(number or 0)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from threading import Event
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -53,7 +54,7 @@ class OnnxEngine:
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
         """Yield finished requests, batch by batch."""
-        for group in length_batches(requests, self._batch_tokens // strategy.width):
+        for group in length_batches(requests, attrgetter("num_positions"), self._batch_tokens // strategy.width):
             threads = min(self._network.threads, len(group))
             shares = [group[first::threads] for first in range(threads)]  # spreads long sentences evenly
             found = self._search_shares(shares, strategy, rules)
@@ -187,7 +188,7 @@ def _stopping_tokens(frontier: Frontier, strategy: Strategy, rules: Sequence[Rul
         return None
     tokens = {EOS}
     for rule in rules:
-        if (own := getattr(rule, "maskable_ids", None)) is None:
+        if (own := rule.maskable_ids) is None:
             return None
         tokens.update(own)
     return tokens

@@ -206,9 +206,8 @@ class OnnxNetwork:
         encoder, step = (make(network, ranges).SerializeToString() for make in (encoder_graph, step_graph))
         return OnnxNetwork(encoder, step, network.config, threads)
 
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
+    device = torch.device("cpu")
+    decoder_only = False
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> OnnxMemory:
         check_mask(source_mask, source_ids)
@@ -345,6 +344,9 @@ def _open_session(graph: Path | bytes, threads: int) -> "InferenceSession":
 class TokenwiseNetwork:
     """Adapter that feeds several tokens of a row one step at a time."""
 
+    device = torch.device("cpu")
+    decoder_only = False
+
     def __init__(self, network: OnnxNetwork) -> None:
         self._network = network
 
@@ -353,6 +355,9 @@ class TokenwiseNetwork:
 
     def start(self, memory: OnnxMemory) -> OnnxState:
         return self._network.start(memory)
+
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
+        return self._network.allocate_state(sentences, source_width, width, capacity)
 
     def step(self, ids: Int[Tensor, "R T"], state: OnnxState) -> tuple[Float[Tensor, "R T V"], OnnxState]:
         columns = []

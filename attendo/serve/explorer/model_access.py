@@ -82,7 +82,7 @@ class ExplorerSearch:
         teller = StreamDecoder(make_ranking(self.config), self.model.target_tokenizer)
         for last in self._frontiers(*self._generation.prepare_search([self._make_source_line(prefix)], ())):
             yield teller.push(last)
-        self.hypotheses = next(self._generation.to_hypotheses(last.hypotheses.cpu(), [()]))[: self.options.n_best]
+        self.hypotheses = next(self._generation.to_hypotheses(last.hypotheses, [()]))[: self.options.n_best]
         yield teller.flush(self.hypotheses[0].text)
 
     def record_trees(self) -> CooperativeTask[list[SearchTree]]:
@@ -147,10 +147,10 @@ class ExplorerSearch:
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[Frontier]:
         """Yield the frontier after every token. Inference mode is set per step: other tasks share this thread."""
-        engine = self.model.backend.stepping_engine(self.config)
-        assert engine is not None  # None only for exported models
-        with self.model.backend.inference_mode():
-            frontiers = engine.iter_frontiers(requests, strategy, rules)
+        batch = self.model.backend.make_batch(self.config, strategy, rules)
+        assert batch is not None  # None only for exported models
+        (request,) = requests
+        frontiers = batch.stream(request)
         while True:
             with self.model.backend.inference_mode():
                 frontier = next(frontiers, None)

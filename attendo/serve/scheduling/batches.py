@@ -2,22 +2,20 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Protocol
-
-import torch
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.frontier import Frontier
-from attendo.decode.requests import DecodeRequest, FinishedBatch
+from attendo.decode.requests import DecodeRequest
+from attendo.decode.running_batch import RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
-from attendo.decode.static_batch import BatchShape, StaticBatch
+from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.model.transformer import Transformer
-from attendo.nn.devices import free_cached_memory, is_out_of_memory
+from attendo.nn.devices import halve_on_out_of_memory
 from attendo.serve.scheduling.jobs import ScheduledJob
 from attendo.text_model import Result, TextModel
 from attendo.text_model.generation import PreparedCall
@@ -29,22 +27,6 @@ _PREFIX_WIDTHS = (0, 8, 64, 512)
 _MAX_CONTINUOUS_ROWS = 8  # rows per sentence up to which a ContinuousBatch is faster than a StaticBatch
 _CPU_BATCH_SIZE, _GPU_BATCH_SIZE = 32, 128  # sentences
 _GPU_PEEK_INTERVAL = 4  # steps; on a GPU a peek waits for all queued kernels
-
-
-class RunningBatch(Protocol):
-    """Interface of a batch that decodes sentences step by step."""
-
-    @property
-    def busy(self) -> bool: ...
-
-    @property
-    def num_free(self) -> int: ...
-
-    def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]: ...
-
-    def cancel(self, request_ids: Collection[int] | None = None) -> None: ...
-
-    def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]: ...
 
 
 @dataclass(frozen=True)
@@ -89,8 +71,8 @@ class BatchFactory:
         network = (config.precision, config.coverage_penalty > 0, config.compile)
         self._prepare_network(config, network)
         for request in dict.fromkeys(requests):
-            width = _round_up(max(len(request.source) + 1, request.max_length // 2), _SOURCE_WIDTHS)
-            prefix = _round_up(len(request.prefix), _PREFIX_WIDTHS)
+            width = round_up(max(len(request.source) + 1, request.max_length // 2), _SOURCE_WIDTHS)
+            prefix = round_up(len(request.prefix), _PREFIX_WIDTHS)
             yield (
                 BatchKey(strategy, tuple(rules), network, config.resolve_batch_tokens(self._on_gpu), width, prefix),
                 request,
@@ -100,15 +82,7 @@ class BatchFactory:
         """Return a batch of the largest size that fits into memory."""
         width = key.strategy.width
         most = max(1, min(self.max_batch_size, key.max_positions // (key.source_width * width)))
-        while True:
-            try:
-                return self._build(key, most)
-            except (RuntimeError, MemoryError) as error:
-                if most == 1 or not is_out_of_memory(error):
-                    raise
-            _log.warning("memory does not suffice for %d sentences side by side: making do with %d", most, most // 2)
-            most //= 2
-            free_cached_memory()
+        return halve_on_out_of_memory(most, partial(self._build, key), _warn_out_of_memory)
 
     def _build(self, key: BatchKey, batch_size: int) -> RunningBatch:
         network, width = self._networks[key.network_key], key.strategy.width
@@ -116,7 +90,7 @@ class BatchFactory:
             layout = self._cpu_weights.setdefault(key.network_key, ColumnMajorWeights(network))
             return ContinuousBatch(layout, key.strategy, key.rules, batch_size)
         sizes = BatchShape(batch_size, key.source_width, 2 * key.source_width + 4, key.prefix_width)
-        return StreamingStaticBatch(network, key.strategy, key.rules, sizes, compiled=key.network_key[2])
+        return StaticBatch(network, key.strategy, key.rules, sizes, compiled=key.network_key[2])
 
     def _prepare_network(self, config: GenerationConfig, key: tuple[str, bool, bool]) -> None:
         if key not in self._networks:
@@ -125,24 +99,8 @@ class BatchFactory:
             self._networks[key] = with_coverage(config, reader)
 
 
-class StreamingStaticBatch(StaticBatch):
-    """A static batch whose unfinished hypotheses can be read."""
-
-    @property
-    def num_free(self) -> int:
-        """Number of free slots."""
-        return sum(each is None for each in self._requests)
-
-    def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]:
-        """Yield the current frontier of each of these requests. This synchronises a GPU."""
-        for slot, request in enumerate(self._requests):
-            if request is not None and request.request_id in request_ids:
-                place = torch.tensor([slot], device=self._frontier.ids.device)
-                yield request, self._frontier.select_sentences(place).cpu()
-
-
-def _round_up(width: int, widths: tuple[int, ...]) -> int:
-    return next((each for each in widths if each >= width), -(-width // widths[-1]) * widths[-1])
+def _warn_out_of_memory(size: int) -> None:
+    _log.warning("memory does not suffice for %d sentences side by side: making do with %d", size, size // 2)
 
 
 class PendingResponse:

@@ -28,7 +28,7 @@ from attendo.decode.beam import Beam, Stop, is_on_host
 from attendo.decode.frontier import NEG_INF, Frontier, RowLimits, zip_tensors
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import SuppressTokens
-from attendo.decode.search import Strategy, search
+from attendo.decode.search import Rule, Strategy, search
 from attendo.decode.strategies import Greedy
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
@@ -343,7 +343,7 @@ def test_rules_hold_in_every_row() -> None:
 def test_rules_see_the_rows_that_they_judge() -> None:
     """No token twice in a row: which tokens that forbids, the row's own last token alone can tell."""
 
-    class NoRepeat:
+    class NoRepeat(Rule):
         def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
             return log_probs.scatter(1, frontier.last, NEG_INF)
 

@@ -101,7 +101,7 @@ def test_positions_that_nobody_looks_at_any_more_are_dropped(
         for answers in crowd.step(waiting):
             found |= {request.request_id: told(hypotheses) for request, hypotheses in answers.split()}
         if crowd._state is not None:
-            most = max(most, crowd._state.shared.length)
+            most = max(most, crowd._state.num_positions)
     engine = CachedEngine(network, 1000)
     for request in asked:
         (expected,) = engine.generate([request], strategy, rules)

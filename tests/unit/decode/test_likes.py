@@ -178,11 +178,12 @@ def test_a_rule_of_logits_is_given_logits_and_leaves_probabilities() -> None:
     of_logits = found(SHORT, Greedy(), 2, RepetitionPenalty(9.0, applies_to_logits=True))
     seen: list[Tensor] = []
 
-    def look(log_probs: Tensor, frontier: Frontier) -> Tensor:
-        seen.append(log_probs)
-        return log_probs
+    class Look(Rule):
+        def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
+            seen.append(log_probs)
+            return log_probs
 
-    found(SHORT, Greedy(), 2, RepetitionPenalty(9.0, applies_to_logits=True), look)
+    found(SHORT, Greedy(), 2, RepetitionPenalty(9.0, applies_to_logits=True), Look())
     assert all(torch.allclose(each.exp().sum(-1), torch.ones(1)) for each in seen)
     assert told(last)[0][0][:2] == told(of_logits)[0][0][:2] == [A, B]
 

@@ -13,7 +13,7 @@ from attendo.decode.constrained_beam import ConstrainedBeam
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.coverage import CoverageNetwork
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.engines import CachedEngine, FastEngine, SteppingEngine, TextbookEngine
+from attendo.decode.engines import CachedEngine, FastEngine, TextbookEngine
 from attendo.decode.networks import Ensemble
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest, FinishedBatch
@@ -104,8 +104,8 @@ def same(found: Told, expected: Told) -> None:
             assert ours[3:] == pytest.approx(theirs[3:], abs=1e-4)
 
 
-def engines(network: Transformer) -> list[CachedEngine | FastEngine | SteppingEngine]:
-    return [CachedEngine(network, 1000), FastEngine(network, 1000), SteppingEngine(network, 99)]
+def engines(network: Transformer) -> list[CachedEngine | FastEngine]:
+    return [CachedEngine(network, 1000), FastEngine(network, 1000), CachedEngine(network, 99)]
 
 
 @pytest.mark.short(3)
@@ -205,7 +205,7 @@ def test_a_prefix_is_read_in_one_call(small_network: Make, calls: list[tuple[int
     told(FastEngine(network, 1000).generate(asked, Greedy(), rules))
     assert calls == [(3, 7), *[(4, 1)] * 5]
     calls.clear()
-    told(SteppingEngine(network, 1000).generate(asked, Greedy(), rules))  # all rows at the same place
+    told(CachedEngine(Ensemble([network]), 1000).generate(asked, Greedy(), rules))  # all rows at the same place
     assert calls[0] == (3, 5)
     assert len(calls) == 1 + 5
 
@@ -225,13 +225,11 @@ def test_much_is_read_in_parts(
 def test_an_ensemble_reads_as_one(small_network: Make, calls: list[tuple[int, ...]], strategy: Strategy) -> None:
     networks = [lively(small_network, num_encoder_layers=0, seed=seed) for seed in (0, 1)]
     pair, asked = Ensemble(networks, weights=[1.0, 2.0]), requests(False)
-    one_by_one = told(
-        each for request in asked for each in SteppingEngine(pair, 99).generate([request], strategy, PLAIN)
-    )
+    one_by_one = told(each for request in asked for each in CachedEngine(pair, 99).generate([request], strategy, PLAIN))
     assert max(width for _, width in calls) == len(LONG)
     same(told(FastEngine(pair, 1000).generate(asked, strategy, PLAIN)), one_by_one)
     calls.clear()
-    recorded = told(SteppingEngine(pair, 1000).generate(asked, TreeRecorder(strategy), PLAIN))
+    recorded = told(CachedEngine(pair, 1000).generate(asked, TreeRecorder(strategy), PLAIN))
     assert {width for _, width in calls} == {1}
     same(one_by_one, recorded)
 
@@ -241,7 +239,7 @@ def test_phrases_may_begin_in_what_was_read(small_network: Make) -> None:
     asked = [DecodeRequest(n, (5, 6), 12, prefix=LONG[: 2 + n]) for n in range(3)]
     strategy = ConstrainedBeam(4, constraints={0: ((6, 15),), 1: ((16,),), 2: ((8, 9),)})
     expected = told(TextbookEngine(network, 1000).generate(asked, strategy, PLAIN))
-    same(told(SteppingEngine(network, 1000).generate(asked, strategy, PLAIN)), expected)
+    same(told(CachedEngine(network, 1000).generate(asked, strategy, PLAIN)), expected)
 
 
 def test_whoever_must_see_each_step_sees_it(small_network: Make, calls: list[tuple[int, ...]]) -> None:
@@ -256,7 +254,7 @@ def test_whoever_must_see_each_step_sees_it(small_network: Make, calls: list[tup
     calls.clear()
     strategy = Beam(2, Ranking(coverage_penalty=0.5))
     covering: Seq2SeqNetwork = CoverageNetwork(network)
-    told(SteppingEngine(covering, 1000).generate(asked, strategy, PLAIN))
+    told(CachedEngine(covering, 1000).generate(asked, strategy, PLAIN))
     assert {width for _, width in calls} == {1}
 
 

@@ -265,7 +265,7 @@ def test_a_greedy_row_is_cut_where_it_would_go_on(strategy: Strategy) -> None:
     assert (2, [B, B], "beyond the limit") in told(tree)
 
 
-class OneToken:
+class OneToken(Rule):
     """After it nothing may be said, not even the end."""
 
     def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
@@ -279,7 +279,7 @@ def test_rows_that_may_say_nothing_more_are_cut(strategy: Strategy, left: list[l
     assert {fate for step, _, fate in told(tree) if step == 2} == {"cut", "forbidden"}
 
 
-class NothingAfterB:
+class NothingAfterB(Rule):
     def __call__(self, log_probs: Tensor, frontier: Frontier) -> Tensor:
         return log_probs.masked_fill(frontier.last == B, NEG_INF)
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import pytest
 import torch
@@ -76,7 +77,9 @@ def test_sentences_may_come_and_go(network: Transformer, name: str) -> None:
 def test_a_request_without_a_source_costs_its_answer() -> None:
     assert DecodeRequest(0, (4, 5), 9).num_positions == 3
     assert DecodeRequest(0, (), 9, prefix=(4,)).num_positions == 10
-    groups = [[each.request_id for each in group] for group in length_batches(REQUESTS, 22)]
+    groups = [
+        [each.request_id for each in group] for group in length_batches(REQUESTS, attrgetter("num_positions"), 22)
+    ]
     assert groups == [[1], [3, 0], [5, 4], [2]]
 
 

@@ -81,7 +81,7 @@ def test_select_keeps_the_masks_of_its_rows(small_network: MakeNetwork) -> None:
     source_mask = torch.tensor([[True, True, True, True], [True, False, False, False]])
     target_mask = torch.tensor([[True, True, True], [True, True, False]])
     _, state = network.step(TARGET, network.start(network.encode(SOURCE, source_mask)), target_mask)
-    selected = state.select_rows(torch.tensor([1, 1, 0]))
+    selected = state.select(torch.tensor([1, 1, 0]), torch.tensor([1, 1, 0]))
     assert selected.memory_mask is not None
     assert selected.past_mask is not None
     assert torch.equal(selected.memory_mask, source_mask[[1, 1, 0]])
@@ -92,7 +92,7 @@ def test_select_keeps_the_masks_of_its_rows(small_network: MakeNetwork) -> None:
 def test_a_state_without_masks_selects_without_masks(small_network: MakeNetwork) -> None:
     network = small_network()
     _, state = network.step(TARGET, network.start(network.encode(SOURCE)))
-    selected = state.select_rows(torch.tensor([1]))
+    selected = state.select(torch.tensor([1]), torch.tensor([1]))
     assert selected.memory_mask is None
     assert selected.past_mask is None
     assert selected.length == 3

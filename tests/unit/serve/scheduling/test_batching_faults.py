@@ -15,9 +15,10 @@ from torch import Tensor
 
 from attendo.decode.frontier import Frontier
 from attendo.decode.rules import SuppressTokens
+from attendo.decode.search import Rule
+from attendo.decode.static_batch import StaticBatch
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling import batches
-from attendo.serve.scheduling.batches import StreamingStaticBatch
 from attendo.serve.scheduling.scheduler import Scheduler
 from attendo.serve.scheduling.worker import BatchLimits, ModelWorker
 from attendo.text_model import Result, TextModel
@@ -26,7 +27,7 @@ CANARY = "small small NLP"
 
 
 @dataclass(frozen=True)
-class Poison:
+class Poison(Rule):
     """A rule that one sentence is too much for, some tokens after it began."""
 
     number: int
@@ -116,13 +117,13 @@ def test_where_there_is_memory_for_few_seats_few_answer(
     texts = sentences(9, longest=3)
     expected = [small_model.generate([text])[0].text for text in texts]
 
-    class Few(StreamingStaticBatch):
+    class Few(StaticBatch):
         def __init__(self, network: Any, strategy: Any, rules: Any, shape: Any, compiled: bool = False) -> None:
             if shape.count > 2:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             super().__init__(network, strategy, rules, shape, compiled)
 
-    monkeypatch.setattr(batches, "StreamingStaticBatch", Few)
+    monkeypatch.setattr(batches, "StaticBatch", Few)
     batcher = ModelWorker(small_model, BatchLimits(max_batch_size=8), static_shapes=True)
 
     async def work() -> list[Any]:
