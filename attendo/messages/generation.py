@@ -159,8 +159,8 @@ MESSAGES: dict[str, Message] = {
         "两段不同的文本有相同的请求编号：请分两次调用",
     ),
     "answer_log_probability_nan": Message(
-        "an answer: the log-probability is NaN (precision {precision}): use bf16 or fp32 (--precision); if it persists, the weights of the model are corrupt",
-        "回答的对数概率不是数（精度 {precision}）：请改用 bf16 或 fp32；若仍如此，则模型权重有误",
+        "the log-probability of an answer is NaN in precision {precision}: use bf16 or fp32 (--precision); if it persists, the weights of the model are corrupt",
+        "回答的对数概率为 NaN（精度 {precision}）：请改用 bf16 或 fp32（--precision）；若仍如此，则模型权重已损坏",
     ),
     "prefix_with_decoder_only_model": Message(
         "prefix cannot be used with a decoder-only model, whose answer begins with the text itself: leave prefix out",

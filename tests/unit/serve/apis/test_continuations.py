@@ -155,7 +155,7 @@ def test_its_streams_tell_the_same(server: Asking, echo: bool) -> None:
 
 def test_a_text_above_max_length_is_told_in_both_languages(server: Asking) -> None:
     error = error_of(server.raw("generate", texts=[OTHER, TEXT], max_length=8), 400, "bad_setting")
-    assert fragment("prompt_exceeds_model_limit", text="text 2 of 2", tokens=11) in error["message"]
+    assert fragment("prompt_longer_than_max_length", text="text 2 of 2", tokens=11) in error["message"]
     assert "第 2 段" in error["message_zh"]
 
 

@@ -48,14 +48,14 @@ def test_it_is_no_fault_of_whoever_asks(unsound: Asking, path: str, caplog: pyte
     assert ('"model_error"' in answered.text) == (path not in WITHOUT_CODES)
     (line,) = [each.getMessage() for each in caplog.records if each.name == "attendo.serve"]
     assert line.startswith("a model failed: ")
-    assert "is not a number" in line
+    assert "NaN" in line
     assert BAD not in caplog.text
 
 
 def test_it_is_told_in_chinese_too(unsound: Asking) -> None:
     for path in ("generate", "answer"):
         error = error_of(unsound.raw(path, **ASKED[f"/api/v1/{path}"]), 500, "model_error")
-        assert "对数概率不是数" in error["message_zh"]
+        assert "对数概率为 NaN" in error["message_zh"]
 
 
 def test_a_stream_that_has_begun_ends_with_it(unsound: Asking) -> None:
@@ -76,4 +76,4 @@ def test_one_that_answers_nothing_is_never_served(attendo: Command, tmp_path: Pa
             weight.fill_(float("nan"))
     model.save(tmp_path / "model")
     failed = attendo("serve", tmp_path / "model", "--check")
-    assert (failed.code, "cannot answer" in failed.error, "not a number" in failed.error) == (4, True, True)
+    assert (failed.code, "cannot answer" in failed.error, "NaN" in failed.error) == (4, True, True)
