@@ -71,9 +71,8 @@ def test_the_browser_opens_once_the_server_is_ready(
 ) -> None:
     opened: queue.SimpleQueue[str] = queue.SimpleQueue()
     monkeypatch.setattr(running.webbrowser, "open", opened.put)
-    monkeypatch.setattr(
-        running.uvicorn.Config, "configure_logging", lambda _: None
-    )  # the logging setup would outlive this test
+    # The logging setup would outlive this test.
+    monkeypatch.setattr(running.uvicorn.Config, "configure_logging", lambda _: None)
 
     def run_until_interrupted(server: running._Server, sockets: list[socket.socket]) -> None:
         async def main() -> None:

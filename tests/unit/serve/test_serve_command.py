@@ -31,7 +31,7 @@ def translator(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def started(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RequestGuard, str]]:
+def start_server(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RequestGuard, str]]:
     """Runs the command with a stub server. Returns the application and standard error."""
     apps: list[RequestGuard] = []
 
@@ -63,13 +63,13 @@ def test_check_prints_the_models_and_exits(attendo: Command, translator: Path, m
 
 
 def test_a_config_file_sets_missing_options(
-    started: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
+    start_server: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "server.toml"
     file.write_text(
         f'models = ["{translator}"]\nallow-host = ["x.org"]\nport = 1\ndeadline = 5.0\n[set]\nmax_queued = 3\n', "utf-8"
     )
-    app, _ = started("--config", file, "--deadline", "4")  # and --port 0
+    app, _ = start_server("--config", file, "--deadline", "4")  # and --port 0
     settings = app.gateway.settings
     assert (settings.max_queued, settings.deadline_seconds, "x.org" in settings.allowed_hosts) == (3, 4.0, True)
     assert app.gateway.pairs() == [("en", "zh")]
@@ -92,26 +92,29 @@ def test_check_needs_no_port(attendo: Command, translator: Path) -> None:
 
 
 def test_languages_and_tasks_apply_to_models_in_order(
-    started: Callable[..., tuple[RequestGuard, str]], translator: Path, model_folder: Path
+    start_server: Callable[..., tuple[RequestGuard, str]], translator: Path, model_folder: Path
 ) -> None:
-    app, errors = started(translator, model_folder, "--languages", "zh-Hans-en", "--languages", "EN-de")
+    app, errors = start_server(translator, model_folder, "--languages", "zh-Hans-en", "--languages", "EN-de")
     assert app.gateway.pairs() == [("zh", "en"), ("en", "de")]
     assert [each.about.task for each in app.gateway.registry.all()] == ["translation"] * 2
     assert "warning" not in errors
-    app, errors = started(translator, model_folder, "--task", "translation", "--task", "summarization")
+    app, errors = start_server(translator, model_folder, "--task", "translation", "--task", "summarization")
     assert [each.about.task for each in app.gateway.registry.all()] == ["translation", "summarization"]
     assert app.gateway.pairs() == [("en", "zh")]
     assert "warning" not in errors
 
 
 def test_options_become_settings(
-    started: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_server: Callable[..., tuple[RequestGuard, str]],
+    translator: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ATTENDO_KEYS", f"{KEY}, another-key")
     options = ("--deadline", "2.5", "--cors-origin", "https://a.example", "--cors-origin", "https://b.example")
     more = ("--documents-folder", tmp_path, "--metrics-open", "--log-format", "json", "--set", "max_queued=7")
     more += ("--log-level", "warning")
-    app, _ = started(translator, *options, *more)
+    app, _ = start_server(translator, *options, *more)
     settings = app.gateway.settings
     assert settings.keys == (KEY, "another-key")
     assert settings.cors_origins == ("https://a.example", "https://b.example")
@@ -122,35 +125,37 @@ def test_options_become_settings(
 
 
 def test_public_hosts_are_allowed_by_name_and_warn_without_keys(
-    started: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path
+    start_server: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path
 ) -> None:
-    app, errors = started(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
+    app, errors = start_server(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
     assert app.gateway.settings.allowed_hosts == (*LOOPBACK, "translate.example.org")
     assert "warning: whoever reaches 0.0.0.0 can use this server" in errors
     (tmp_path / "keys").write_text(f"# ours\n\n{KEY}\n", "utf-8")
-    app, errors = started(translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys")
+    app, errors = start_server(
+        translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys"
+    )
     assert app.gateway.settings.keys == (KEY,)
     assert "warning" not in errors
     assert KEY not in errors
 
 
 def test_precision_is_applied_and_models_are_not_compiled(
-    started: Callable[..., tuple[RequestGuard, str]], tmp_path: Path
+    start_server: Callable[..., tuple[RequestGuard, str]], tmp_path: Path
 ) -> None:
     model = tiny_model()
     model.stored_model.generation["compile"] = True
     model.save(tmp_path / "one")
-    app, _ = started(tmp_path / "one", "--precision", "bf16")
+    app, _ = start_server(tmp_path / "one", "--precision", "bf16")
     generation = app.gateway.get_model(None).model.generation
     assert (generation.precision, generation.compile, generation.max_length_extra) == ("bf16", False, 7)
 
 
 def test_an_exported_folder_keeps_its_model_card(
-    started: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
+    start_server: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxruntime")
     to_onnx(load(translator), tmp_path / "exported")
-    app, errors = started(tmp_path / "exported")
+    app, errors = start_server(tmp_path / "exported")
     assert app.gateway.pairs() == [("en", "zh")]
     assert "onnx on cpu" in errors
     failed = attendo("serve", tmp_path / "exported", "--precision", "bf16", "--check")

@@ -137,12 +137,12 @@ def test_zero_alternatives_return_no_field(server: SmallServer, given: Any) -> N
 
 
 def test_huge_numbers_of_alternatives_are_rejected(server: SmallServer) -> None:
-    for capture_log, wording in (
+    for literal, wording in (
         ("1e400", "must be <= 5"),
         ("9" * 4_000, "must be <= 5"),
         ('"--5"', "is not a number"),
     ):
-        body = json.dumps(REQUEST)[:-1] + f', "alternatives": {capture_log}}}'
+        body = json.dumps(REQUEST)[:-1] + f', "alternatives": {literal}}}'
         response = server.client.post("/translate", content=body, headers=JSON)
         assert read_error(response) == f"Invalid request: alternatives parameter {wording}"
     below = json.dumps(REQUEST)[:-1] + ', "alternatives": -1e400}'

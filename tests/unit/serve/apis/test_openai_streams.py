@@ -146,10 +146,10 @@ def test_chunks_are_sent_at_once_and_end_on_disconnect() -> None:
                 received += connection.recv(4096)
             assert b"[DONE]" not in received
             assert worker.num_running == 1
-        _until(lambda: worker.num_running == 0)
+        _wait_until(lambda: worker.num_running == 0)
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def _wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "the condition was never met"

@@ -96,11 +96,8 @@ def test_a_key_opens_every_route(keyed: SmallServer) -> None:
     }
     assert {each: status for each, status in statuses.items() if status in (401, 500)} == {}
     forbidden = {path for (_, path), status in statuses.items() if status == 403}
-    assert forbidden <= {
-        "/translate_file",
-        "/suggest",
-        "/download_file/{name}",
-    }  # features of LibreTranslate that are disabled
+    # These features of LibreTranslate are disabled.
+    assert forbidden <= {"/translate_file", "/suggest", "/download_file/{name}"}
 
 
 def test_public_routes_need_no_key(keyed: SmallServer) -> None:
@@ -248,7 +245,7 @@ def test_no_document_is_decompressed(keyless: SmallServer, path: str, name: str)
 
 @contextmanager
 def memory_limit(limit: int) -> Iterator[None]:
-    """Python allocates at most this many more bytes at once."""
+    """Python allocates at most `limit` more bytes at once."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -129,9 +129,9 @@ def test_disconnects_are_counted_once_and_cleaned_up() -> None:
                     path, body = "/v1/chat/completions", json.dumps({**chat, "max_tokens": 500}).encode()
                 client.sendall(request(path, body))
                 if number % 3:
-                    _until(lambda: value("attendo_in_flight_requests") == 1)
-        _until(lambda: value("attendo_in_flight_requests") == 0)
-        _until(lambda: app.gateway.get_model(None).worker.num_running == 0)
+                    _wait_until(lambda: value("attendo_in_flight_requests") == 1)
+        _wait_until(lambda: value("attendo_in_flight_requests") == 0)
+        _wait_until(lambda: app.gateway.get_model(None).worker.num_running == 0)
         cancelled = value("attendo_cancelled_total") or 0
         completed = sum(
             sample.value
@@ -242,7 +242,7 @@ def _percentile(port: int, seconds: float) -> float:
     return sorted(times)[int(len(times) * 0.99)]
 
 
-def _until(condition: Any) -> None:
+def _wait_until(condition: Any) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "the condition was never met"

@@ -44,23 +44,23 @@ Cases = list[tuple[dict[str, Any], list[str], list[Result]]]
 
 
 @pytest.fixture(scope="module")
-def lively_model() -> TextModel:
+def varied_model() -> TextModel:
     """Generates answers of many words and many lengths."""
     return random_model(seed=5)
 
 
 @pytest.fixture(scope="module")
-def cases(lively_model: TextModel) -> Cases:
+def cases(varied_model: TextModel) -> Cases:
     """Options, texts, and the results of the model without a worker."""
     texts = make_sentences(34, longest=4)
     calls = [(OPTIONS[n % len(OPTIONS)], texts[n : n + 1 + n % 3 // 2]) for n in range(32)]
-    return [(options, some, lively_model.generate(some, **options)) for options, some in calls]
+    return [(options, some, varied_model.generate(some, **options)) for options, some in calls]
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("static", [False, True], ids=["continuous", "static"])
-def test_S12_batched_answers_equal_single_answers(lively_model: TextModel, cases: Cases, static: bool) -> None:
-    worker = ModelWorker(lively_model, BatchLimits(max_batch_size=5), static)
+def test_S12_batched_answers_equal_single_answers(varied_model: TextModel, cases: Cases, static: bool) -> None:
+    worker = ModelWorker(varied_model, BatchLimits(max_batch_size=5), static)
 
     async def one(number: int) -> list[Result]:
         await asyncio.sleep(0.002 * (number % 7))
@@ -84,10 +84,10 @@ def comparable(result: Result) -> Any:
 @pytest.mark.short(2)
 @pytest.mark.parametrize("static", [False, True], ids=["continuous", "static"])
 @pytest.mark.parametrize("options", [*OPTIONS[:2], OPTIONS[4] | {"n_best": 1}, *OPTIONS[8:12]], ids=str)
-def test_S15_a_joined_stream_equals_the_answer(lively_model: TextModel, options: dict[str, Any], static: bool) -> None:
+def test_S15_a_joined_stream_equals_the_answer(varied_model: TextModel, options: dict[str, Any], static: bool) -> None:
     texts = ["", *make_sentences(3, longest=5)]
-    expected = [lively_model.generate([text], **options)[0].text for text in texts]
-    worker = ModelWorker(lively_model, static_shapes=static)
+    expected = [varied_model.generate([text], **options)[0].text for text in texts]
+    worker = ModelWorker(varied_model, static_shapes=static)
 
     async def one(text: str) -> list[str]:
         return [part async for part in worker.stream(text, **options)]

@@ -155,9 +155,8 @@ def test_exclusive_calls_are_merged_and_fail_alone(small_model: TextModel, calls
         blocking = asyncio.create_task(worker.run(lambda: released.wait(PATIENCE)))
         await wait_until(lambda: worker.num_running == 1)
         tasks = [asyncio.create_task(worker.generate([text], **options)) for text in texts]
-        tasks.append(
-            asyncio.create_task(worker.generate(["the cat"], prefix=[""], **options))
-        )  # a list of prefixes is not merged
+        # A call with a list of prefixes is not merged.
+        tasks.append(asyncio.create_task(worker.generate(["the cat"], prefix=[""], **options)))
         await wait_until(lambda: worker.num_waiting == 5)
         released.set()
         await blocking

@@ -42,7 +42,7 @@ class UppercaseGateway(ModelGateway):
         self.calls: list[tuple[Sequence[str], dict[str, Any]]] = []
 
     async def generate(
-        self, make_specs: ServedModel, texts: Sequence[str], *, deadline: float | None = None, **options: Any
+        self, served: ServedModel, texts: Sequence[str], *, deadline: float | None = None, **options: Any
     ) -> list[Result]:
         self.check_texts(texts)
         self.check_options(**options)
@@ -294,11 +294,11 @@ def test_line_breaks_and_indentation_are_kept(real: Translator, text: str) -> No
     (found,) = translator(text)
     before, after = LINE_BREAKS.split(text), LINE_BREAKS.split(found.text)
     assert LINE_BREAKS.findall(found.text) == LINE_BREAKS.findall(text)
-    for here, there in zip(before, after, strict=True):
-        assert here.strip() != "" or there == here
-        assert there[: len(there) - len(there.lstrip())] == here[: len(here) - len(here.lstrip())]
-        assert there[len(there.rstrip()) :] == here[len(here.rstrip()) :]
-        assert "".join(there.split()) == "".join(here.upper().split())  # in order, without loss
+    for old, new in zip(before, after, strict=True):
+        assert old.strip() != "" or new == old
+        assert new[: len(new) - len(new.lstrip())] == old[: len(old) - len(old.lstrip())]
+        assert new[len(new.rstrip()) :] == old[len(old.rstrip()) :]
+        assert "".join(new.split()) == "".join(old.upper().split())  # in order, without loss
 
 
 @given(st.sampled_from(["html", "xml"]), TEXTS)
