@@ -1,4 +1,4 @@
-"""Every route of a server, as requests that could be meant."""
+"""Every route of a server, with a plausible request for each."""
 
 from typing import Any
 
@@ -9,25 +9,25 @@ from attendo.serve.http.middleware import RequestGuard
 OPEN = {"/livez", "/readyz", "/health", "/metrics", "/", "/page/{path}", "/api/v1/openapi.json"}
 
 
-def routes_of(app: RequestGuard) -> list[tuple[str, str]]:
-    """(method, path) with names in braces for what differs."""
-    inside: Any = app.app
+def list_routes(app: RequestGuard) -> list[tuple[str, str]]:
+    """(method, path) of every route. Path parameters stay in braces."""
+    inner: Any = app.app
     found = [
         (method, str(each.path).replace(":path}", "}"))
-        for each in iter_route_contexts(inside.routes)
+        for each in iter_route_contexts(inner.routes)
         for method in sorted(each.methods or ())
     ]
     return sorted(set(found))
 
 
-def filled(path: str, value: str = "x") -> str:
-    """With `value` for every name in braces."""
+def fill_path(path: str, value: str = "x") -> str:
+    """The path with `value` for every parameter."""
     parts = [part.partition("}") for part in path.split("{")]
     return parts[0][0] + "".join(value + rest for _, _, rest in parts[1:])
 
 
-def body_of(path: str, text: str, target: str = "zh") -> dict[str, Any]:
-    """What its own clients would send to this path, and a little more; a field too many is refused, which is fine."""
+def make_body(path: str, text: str, target: str = "zh") -> dict[str, Any]:
+    """A body that clients of this API would send. It may have an extra field, which the API rejects."""
     if path.startswith("/v2/"):
         return {"text": [text], "target_lang": target.upper(), "document_key": "x"}
     if path == "/v1/chat/completions":

@@ -1,7 +1,7 @@
-"""One small server for all tests of a module."""
+"""Session-scoped fixtures: a small random model and a server on it."""
 
 import pytest
-from small_server import Asking, random_model
+from small_server import SmallServer, random_model
 
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.text_model import TextModel
@@ -13,5 +13,5 @@ def small_model() -> TextModel:
 
 
 @pytest.fixture(scope="session")
-def server(small_model: TextModel) -> Asking:
-    return Asking(ModelSpec("small", small_model))
+def server(small_model: TextModel) -> SmallServer:
+    return SmallServer(ModelSpec("small", small_model))

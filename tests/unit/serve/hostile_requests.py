@@ -1,4 +1,4 @@
-"""Bodies, headers and bytes that no decent client sends: by name, for whatever path they are sent to."""
+"""Malformed and hostile bodies, headers and bytes, by name, for any path."""
 
 import gzip
 import json
@@ -14,11 +14,11 @@ FIELDS = ("q", "text", "texts", "inputs", "prompt", "messages", "input", "target
 LANGUAGES = {"source": "en", "target": "zh", "source_lang": "EN", "target_lang": "ZH"}
 WORDS = "I saw the small cat"
 
-Made = bytes | Iterable[bytes]
+Payload = bytes | Iterable[bytes]
 
 
-def asked(text: Any, **more: Any) -> bytes:
-    """A body that most endpoints find something in."""
+def body(text: Any, **more: Any) -> bytes:
+    """A body with a value for the text field of most endpoints."""
     messages = [{"role": "user", "content": text}]
     texts = [text] if isinstance(text, str) else text
     fields = {
@@ -49,8 +49,8 @@ BODIES: dict[str, bytes] = {
     "-0": b'{"q": "I", "text": "I", "max_tokens": -0}',
     "half of a pair": b'{"q": "\\ud800", "text": "\\udfff"}',
     "no UTF-8": b'{"q": "\xff\xfe", "text": "\xc0\x80"}',
-    "byte order mark": b"\xef\xbb\xbf" + asked(WORDS),
-    "UTF-16": asked(WORDS).decode().encode("utf-16"),
+    "byte order mark": b"\xef\xbb\xbf" + body(WORDS),
+    "UTF-16": body(WORDS).decode().encode("utf-16"),
     "deep lists": b"[" * 100_000,
     "deep objects": b'{"q":' * 50_000,
     "deep and closed": b'{"q":' + b"[" * 20_000 + b"]" * 20_000 + b"}",
@@ -64,51 +64,51 @@ BODIES: dict[str, bytes] = {
     "many keys": json.dumps({str(number): number for number in range(50_000)}).encode(),
     "prototype": b'{"__proto__": {"q": 1}, "constructor": 1, "__class__": "x"}',
     "a million texts": b'{"q": [%b"x"], "text": []}' % (b'"x",' * 200_000),
-    "too large": asked("x" * 2 * LONG),
-    "empty text": asked(""),
-    "no text": asked(None),
-    "a number": asked(5),
-    "an object": asked({"a": 1}),
-    "no texts": asked([]),
-    "texts of nothing": asked([None, 5, {}]),
-    "lists in lists": asked([[["I"]]]),
-    "too many texts": asked(["I"] * 5_000),
-    "too long": asked("cat " * 5_000),
-    "one word without end": asked("x" * 5_000),
-    "NUL": asked("\0" * 100),
-    "control characters": asked("".join(map(chr, range(32)))),
-    "right to left": asked("\u202e\u202d\u2066" * 500),
-    "combining": asked("a" + "\u0301" * 4_000),
-    "separators": asked("\u2028\u2029\x85\x0b\x0c\x1c" * 300),
-    "beyond Unicode": asked("\U0010ffff\ufdd0\ufffe" * 300),
-    "emoji": asked("👩‍👩‍👧‍👦🏳️‍🌈" * 200),
-    "control tokens": asked("</s><s><pad><unk>" * 100),
-    "format": asked("%s%n%x{0}{x.__class__}" * 50),
-    "lines": asked("\n" * 4_900),
-    "open tags": asked("<b" * 2_000, format="html", tag_handling="html"),
-    "deep tags": asked("<b>" * 1_600, format="html", tag_handling="xml"),
-    "ampersands": asked("&" * 4_900, format="html", tag_handling="html"),
-    "entities": asked("&#x110000;&#-1;&lol;" * 200, format="html", tag_handling="html"),
-    "a bomb of entities": asked('<!DOCTYPE a [<!ENTITY b "&c;&c;">]><a>&b;</a>', format="html", tag_handling="xml"),
-    "comments": asked("<!--" * 1_200, format="html", tag_handling="xml"),
-    "many alternatives": asked(WORDS, alternatives=10_000, n=10_000, n_best=10_000),
-    "a wide beam": asked(WORDS, beam=1_000_000_000, num_beams=1_000_000_000, best_of=1_000_000),
-    "no end": asked(WORDS, max_tokens=10**18, max_length=10**18, max_new_tokens=10**18, max_completion_tokens=10**18),
-    "below nothing": asked(WORDS, max_tokens=-1, max_length=-5, beam=-1, n=-1, top_k=-7, temperature=-1),
-    "two signs": asked(WORDS, alternatives="--5", max_tokens="--5", beam="--5"),
+    "too large": body("x" * 2 * LONG),
+    "empty text": body(""),
+    "no text": body(None),
+    "a number": body(5),
+    "an object": body({"a": 1}),
+    "no texts": body([]),
+    "texts of nothing": body([None, 5, {}]),
+    "lists in lists": body([[["I"]]]),
+    "too many texts": body(["I"] * 5_000),
+    "too long": body("cat " * 5_000),
+    "one word without end": body("x" * 5_000),
+    "NUL": body("\0" * 100),
+    "control characters": body("".join(map(chr, range(32)))),
+    "right to left": body("\u202e\u202d\u2066" * 500),
+    "combining": body("a" + "\u0301" * 4_000),
+    "separators": body("\u2028\u2029\x85\x0b\x0c\x1c" * 300),
+    "beyond Unicode": body("\U0010ffff\ufdd0\ufffe" * 300),
+    "emoji": body("👩‍👩‍👧‍👦🏳️‍🌈" * 200),
+    "control tokens": body("</s><s><pad><unk>" * 100),
+    "format": body("%s%n%x{0}{x.__class__}" * 50),
+    "lines": body("\n" * 4_900),
+    "open tags": body("<b" * 2_000, format="html", tag_handling="html"),
+    "deep tags": body("<b>" * 1_600, format="html", tag_handling="xml"),
+    "ampersands": body("&" * 4_900, format="html", tag_handling="html"),
+    "entities": body("&#x110000;&#-1;&lol;" * 200, format="html", tag_handling="html"),
+    "a bomb of entities": body('<!DOCTYPE a [<!ENTITY b "&c;&c;">]><a>&b;</a>', format="html", tag_handling="xml"),
+    "comments": body("<!--" * 1_200, format="html", tag_handling="xml"),
+    "many alternatives": body(WORDS, alternatives=10_000, n=10_000, n_best=10_000),
+    "a wide beam": body(WORDS, beam=1_000_000_000, num_beams=1_000_000_000, best_of=1_000_000),
+    "no end": body(WORDS, max_tokens=10**18, max_length=10**18, max_new_tokens=10**18, max_completion_tokens=10**18),
+    "below nothing": body(WORDS, max_tokens=-1, max_length=-5, beam=-1, n=-1, top_k=-7, temperature=-1),
+    "two signs": body(WORDS, alternatives="--5", max_tokens="--5", beam="--5"),
     "an alternative too much for a number": b'{"q": "I", "source": "en", "target": "zh", "alternatives": 1e400}',
     "numbers too large below nothing": b'{"inputs": "I", "parameters": {"num_beams": -1e400, "max_length": -1e400}}',
-    "fractions": asked(WORDS, max_tokens=0.5, beam=2.5, n=1.5, alternatives=0.5),
-    "texts for numbers": asked(WORDS, max_tokens="all", beam="2", temperature="hot", stream="yes"),
-    "true for numbers": asked(WORDS, max_tokens=True, beam=True, n=True, stream=1),
-    "another model": asked(WORDS, model="../../../etc/passwd"),
-    "a model without end": asked(WORDS, model="m" * 100_000),
-    "other languages": asked(WORDS, source="xx" * 5_000, target="../zh", source_lang="\0", target_lang=5),
-    "an unknown format": asked(WORDS, format="exe", tag_handling="exe", response_format={"type": "x"}),
-    "stops": asked(WORDS, stop=["x"] * 10_000, logit_bias={str(n): 100 for n in range(10_000)}),
-    "roles": asked(WORDS, messages=[{"role": "\0", "content": [{"type": "image_url", "image_url": 5}]}] * 500),
-    "heads": asked(WORDS, heads={"decoder.0.cross": {"-1": 1e308}, "x" * 9_000: {}}),
-    "prefix": asked(WORDS, prefix=["x"] * 10_000, layers=[10**9], checkpoint="../x"),
+    "fractions": body(WORDS, max_tokens=0.5, beam=2.5, n=1.5, alternatives=0.5),
+    "texts for numbers": body(WORDS, max_tokens="all", beam="2", temperature="hot", stream="yes"),
+    "true for numbers": body(WORDS, max_tokens=True, beam=True, n=True, stream=1),
+    "another model": body(WORDS, model="../../../etc/passwd"),
+    "a model without end": body(WORDS, model="m" * 100_000),
+    "other languages": body(WORDS, source="xx" * 5_000, target="../zh", source_lang="\0", target_lang=5),
+    "an unknown format": body(WORDS, format="exe", tag_handling="exe", response_format={"type": "x"}),
+    "stops": body(WORDS, stop=["x"] * 10_000, logit_bias={str(n): 100 for n in range(10_000)}),
+    "roles": body(WORDS, messages=[{"role": "\0", "content": [{"type": "image_url", "image_url": 5}]}] * 500),
+    "heads": body(WORDS, heads={"decoder.0.cross": {"-1": 1e308}, "x" * 9_000: {}}),
+    "prefix": body(WORDS, prefix=["x"] * 10_000, layers=[10**9], checkpoint="../x"),
 }  # fmt: skip
 
 FORMS: dict[str, tuple[str, bytes]] = {
@@ -135,15 +135,15 @@ FORMS: dict[str, tuple[str, bytes]] = {
         "multipart/form-data; boundary=x",
         b'--x\r\nContent-Disposition: form-data; name="q"\r\nX: %b\r\n\r\nI\r\n--x--\r\n' % (b"y" * 200_000),
     ),
-    "another charset": ("application/json; charset=utf-7", asked(WORDS)),
-    "no charset": ("application/json; charset=\xff", asked(WORDS)),
-    "no kind": ("", asked(WORDS)),
-    "half a kind": ("/", asked(WORDS)),
+    "another charset": ("application/json; charset=utf-7", body(WORDS)),
+    "no charset": ("application/json; charset=\xff", body(WORDS)),
+    "no kind": ("", body(WORDS)),
+    "half a kind": ("/", body(WORDS)),
     "XML": ("application/xml", b'<!DOCTYPE x [<!ENTITY y SYSTEM "file:///etc/passwd">]><x>&y;</x>'),
 }
 
 _ZEROS = b"\0" * 10_000_000
-BYTES: dict[str, Callable[[str], Made]] = {
+BYTES: dict[str, Callable[[str], Payload]] = {
     "gzip bomb": lambda path: request(path, gzip.compress(_ZEROS), headers=["Content-Encoding: gzip"]),
     "deflate bomb": lambda path: request(path, zlib.compress(_ZEROS), headers=["Content-Encoding: deflate"]),
     "br": lambda path: request(path, b"\x0b\x02\x80", headers=["Content-Encoding: br"]),
@@ -161,7 +161,7 @@ BYTES: dict[str, Callable[[str], Made]] = {
     "a huge length": lambda path: _head(path, "Content-Length: 99999999999") + b"x" * 1000,
     "less than its length": lambda path: _head(path, "Content-Length: 100") + b"{}",
     "chunks without end": lambda path: _head(path, "Transfer-Encoding: chunked") + b"5\r\nhello\r\n",
-    "chunks for ever": lambda path: _forever(path),
+    "chunks for ever": lambda path: _endless_chunks(path),
     "a chunk that is none": lambda path: _head(path, "Transfer-Encoding: chunked") + b"zz\r\nhello\r\n",
     "a chunk below nothing": lambda path: _head(path, "Transfer-Encoding: chunked") + b"-5\r\nhello\r\n",
     "a huge chunk": lambda path: _head(path, "Transfer-Encoding: chunked") + b"fffffffffffffff\r\nhello\r\n",
@@ -231,7 +231,7 @@ def _head(path: str, *headers: str) -> bytes:
     return "\r\n".join([*lines, *headers, "", ""]).encode("latin-1")
 
 
-def _forever(path: str) -> Iterable[bytes]:
+def _endless_chunks(path: str) -> Iterable[bytes]:
     yield _head(path, "Transfer-Encoding: chunked")
     for _ in range(400):
         yield b"8000\r\n" + b" " * 0x8000 + b"\r\n"

@@ -1,4 +1,4 @@
-"""A server on a port as it is run, and clients that send whatever bytes they like."""
+"""A server on a port with its production options, and clients that send arbitrary bytes."""
 
 import socket
 import threading
@@ -13,12 +13,12 @@ from attendo.serve.http.connections import uvicorn_options
 from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.server import LISTEN_BACKLOG, bind
 
-PROMISED = 11.0  # seconds in which everybody is answered, or their connection closed: held by the slow tests
+MAX_SECONDS = 11.0  # seconds within which the server responds or closes the connection; checked by the slow tests
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back, if anything, before the connection was closed."""
+class RawResponse:
+    """The bytes received before the connection was closed."""
 
     data: bytes
 
@@ -37,53 +37,57 @@ class Answer:
 
 
 @contextmanager
-def served(app: RequestGuard) -> Iterator[int]:
-    """The port. The lines that it writes go where those of the test go."""
+def serve_app(app: RequestGuard) -> Iterator[int]:
+    """Serves the app and yields the port. Log records go to the handlers of the test."""
     options = {**uvicorn_options(app.gateway.settings), "log_config": None}
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=1, **options))
-    with bind("127.0.0.1", 0) as place:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place.socket]}, daemon=True)
+    with bind("127.0.0.1", 0) as bound:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound.socket]}, daemon=True)
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive()
                 threading.Event().wait(0.005)
-            place.socket.listen(LISTEN_BACKLOG)
-            yield place.socket.getsockname()[1]
+            bound.socket.listen(LISTEN_BACKLOG)
+            yield bound.socket.getsockname()[1]
         finally:
             server.should_exit = True
             thread.join()
 
 
-def connected(port: int, seconds: float = PATIENCE) -> socket.socket:
+def connect(port: int, seconds: float = PATIENCE) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), seconds)
 
 
-def exchanged(port: int, sent: bytes | Iterable[bytes], seconds: float = PATIENCE) -> Answer:
-    """What is answered to these bytes, until the server closes; TimeoutError where it neither answers nor closes."""
-    with connected(port, seconds) as client:
+def exchange(port: int, payload: bytes | Iterable[bytes], seconds: float = PATIENCE) -> RawResponse:
+    """Sends the bytes and reads until the server closes. TimeoutError if it neither responds nor closes."""
+    with connect(port, seconds) as client:
         try:
-            for part in [sent] if isinstance(sent, bytes) else sent:
+            for part in [payload] if isinstance(payload, bytes) else payload:
                 client.sendall(part)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it has heard enough
-        return Answer(received(client))
+            pass  # the server has already rejected the request
+        return RawResponse(receive_all(client))
 
 
-def received(client: socket.socket) -> bytes:
-    found = b""
+def receive_all(client: socket.socket) -> bytes:
+    data = b""
     try:
         while part := client.recv(65_536):
-            found += part
+            data += part
     except ConnectionResetError:
         pass
-    return found
+    return data
 
 
 def request(
-    path: str, body: bytes = b"", method: str = "POST", headers: Iterable[str] = (), kind: str = "application/json"
+    path: str,
+    body: bytes = b"",
+    method: str = "POST",
+    headers: Iterable[str] = (),
+    content_type: str = "application/json",
 ) -> bytes:
-    """A request that is well-formed but for what is given; the connection is to be closed behind it."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Type: {kind}"]
+    """A well-formed request, except for the given parts. It asks the server to close the connection."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Type: {content_type}"]
     lines += [f"Content-Length: {len(body)}", *headers]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body

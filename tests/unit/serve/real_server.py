@@ -1,4 +1,4 @@
-"""A server on a port, for clients that will have nothing else."""
+"""A server on a port, for client libraries that need a real connection."""
 
 import threading
 import time
@@ -12,18 +12,18 @@ from attendo.serve.server import bind
 
 
 @contextmanager
-def on_a_port(app: ASGIApp) -> Iterator[str]:
-    """Its address, without a slash at the end."""
+def serve_on_port(app: ASGIApp) -> Iterator[str]:
+    """Serves the app and yields its address, without a trailing slash."""
     config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, log_level="warning")
     server = uvicorn.Server(config)
-    with bind("127.0.0.1", 0) as place:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place.socket]}, daemon=True)
+    with bind("127.0.0.1", 0) as bound:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound.socket]}, daemon=True)
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive()
                 time.sleep(0.01)
-            yield place.address.rstrip("/")
+            yield bound.address.rstrip("/")
         finally:
             server.should_exit = True
             thread.join()

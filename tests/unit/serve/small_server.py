@@ -1,4 +1,4 @@
-"""A server on a small random model, asked without a network in between."""
+"""A server on a small random model, called without a network connection."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ HOSTILE = ("<img src=x onerror=alert(1)>", "</script>", "{{7*7}}", "%s%n", "\u20
 
 
 def random_model(seed: int = 0, hostile: bool = False, **changes: Any) -> TextModel:
-    """With gains and biases drawn too, and logits apart enough for answers of several words."""
+    """Gains and biases are random too. The output weights are large enough for answers of several words."""
     more = HOSTILE if hostile else ()
     source: Tokenizer = Words.build((*SOURCES, *more))
     target: Tokenizer = Words.build((*TARGETS, *more))
@@ -47,56 +47,56 @@ def random_model(seed: int = 0, hostile: bool = False, **changes: Any) -> TextMo
     )
 
 
-class Asking:
-    """Asks a server, and takes apart what it answers."""
+class SmallServer:
+    """Sends requests to a server and parses its responses."""
 
     def __init__(self, *models: ModelSpec, settings: ServeSettings | None = None) -> None:
         self.app = create_app(models, settings)
         self.client = TestClient(self.app, base_url="http://localhost", raise_server_exceptions=True)
 
     def post(self, path: str, text: str = TEXT, **fields: Any) -> Any:
-        """The answer to a request that can be met."""
-        answered = self.raw(path, text=text, **fields)
-        assert answered.status_code == 200, answered.text
-        return answered.json()
+        """The JSON of a successful response."""
+        response = self.raw(path, text=text, **fields)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     def raw(self, path: str, **fields: Any) -> Any:
         return self.client.post(f"{API}/{path}", json=fields)
 
     def get(self, path: str) -> Any:
-        answered = self.client.get(f"{API}/{path}")
-        assert answered.status_code == 200, answered.text
-        return answered.json()
+        response = self.client.get(f"{API}/{path}")
+        assert response.status_code == 200, response.text
+        return response.json()
 
     def events(self, path: str, text: str = TEXT, **fields: Any) -> list[tuple[str, Any]]:
-        answered = self.raw(path, text=text, **fields)
-        assert answered.status_code == 200, answered.text
-        assert answered.headers["content-type"].startswith("text/event-stream")
-        return list(parsed_events(answered.text))
+        response = self.raw(path, text=text, **fields)
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"].startswith("text/event-stream")
+        return list(parse_events(response.text))
 
-    def refused(self, path: str, status: int, code: str, **fields: Any) -> dict[str, Any]:
-        """The error of a request that is refused as it should be."""
-        return error_of(self.raw(path, **fields), status, code)
+    def post_error(self, path: str, status: int, code: str, **fields: Any) -> dict[str, Any]:
+        """The error of a rejected request, after a check of its status and code."""
+        return check_error(self.raw(path, **fields), status, code)
 
 
-def error_of(answered: Any, status: int, code: str) -> dict[str, Any]:
-    assert answered.status_code == status, answered.text
-    error: dict[str, Any] = answered.json()["error"]
+def check_error(response: Any, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    error: dict[str, Any] = response.json()["error"]
     assert error["code"] == code
     assert error["message"]
-    assert any("\u4e00" <= sign <= "\u9fff" for sign in error["message_zh"]), error
+    assert any("\u4e00" <= character <= "\u9fff" for character in error["message_zh"]), error
     return error
 
 
-def parsed_events(text: str) -> Iterator[tuple[str, Any]]:
+def parse_events(text: str) -> Iterator[tuple[str, Any]]:
     for block in text.split("\n\n"):
         if block:
             name, data = block.split("\n")
             yield name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def finished_run(folder: Path, model: TextModel, steps: dict[int, TextModel]) -> ModelSpec:
-    """A run folder with a model, checkpoints of other weights, and what was measured."""
+def write_run(folder: Path, model: TextModel, steps: dict[int, TextModel]) -> ModelSpec:
+    """Writes a run folder with a model, checkpoints with other weights, and metrics."""
     model.save(folder / "model")
     checkpoints = Checkpoints(folder / "checkpoints")
     for step, each in steps.items():

@@ -1,13 +1,13 @@
-"""Streams as OpenAI sends them, taken apart."""
+"""Parses event streams in OpenAI's format."""
 
 import json
 from typing import Any
 
-from small_server import Asking
+from small_server import SmallServer
 
 
-class Streamed:
-    """A stream that was read to its end, which is [DONE] or an error. `text` is of the choice with this index."""
+class StreamedResponse:
+    """A stream that was read to its end, which is [DONE] or an error. `text` joins the chunks of one choice."""
 
     def __init__(self, body: str) -> None:
         lines = [line.removeprefix("data: ") for line in body.split("\n\n") if line]
@@ -36,8 +36,8 @@ class Streamed:
         return [choice for chunk in self.chunks for choice in chunk.get("choices", ()) if choice["index"] == index]
 
 
-def streamed(server: Asking, path: str, **fields: Any) -> Streamed:
-    answered = server.client.post(path, json={**fields, "stream": True})
-    assert answered.status_code == 200, answered.text
-    assert answered.headers["content-type"].startswith("text/event-stream")
-    return Streamed(answered.text)
+def post_stream(server: SmallServer, path: str, **fields: Any) -> StreamedResponse:
+    response = server.client.post(path, json={**fields, "stream": True})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/event-stream")
+    return StreamedResponse(response.text)

@@ -1,4 +1,4 @@
-"""`attendo explore`: an address, a page, a quiet end."""
+"""`attendo explore`: serves the page until it is interrupted, and rejects bad arguments."""
 
 import asyncio
 import os
@@ -18,32 +18,32 @@ from attendo.serve import server as running
 
 
 @pytest.mark.slow
-def test_a_page_is_served_until_it_is_interrupted(model_folder: Path) -> None:
+def test_serves_the_page_until_interrupted(model_folder: Path) -> None:
     command = [sys.executable, "-m", "attendo", "explore", str(model_folder), "--port", "0", "--no-open"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout is not None
         address = child.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{address}api/v1/models", timeout=PATIENCE) as answered:
-            assert b'"models"' in answered.read()
+        with urllib.request.urlopen(f"{address}api/v1/models", timeout=PATIENCE) as response:
+            assert b'"models"' in response.read()
         child.send_signal(signal.SIGINT)
         output, errors = child.communicate(timeout=PATIENCE)
     assert (child.returncode, output, errors) == (0, "", "")
 
 
-def test_a_port_that_is_taken_is_told_with_the_way_out(attendo: Command, model_folder: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_a_usage_error(attendo: Command, model_folder: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         failed = attendo("explore", model_folder, "--port", str(port))
     assert failed.code == 2
     assert failed.error == message("port_in_use", port=port, host="127.0.0.1")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "text"),
     [
         (["--port", "70000"], 2, "65535"),
         (["--host", "0.0.0.0", "--port", "0"], 2, "every address"),
@@ -51,29 +51,30 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(attendo: Command, model_f
         (["--device", "tpu", "--port", "0"], 2, fragment("unknown_device", name="tpu")),
     ],
 )
-def test_what_cannot_be_meant_is_told(
-    attendo: Command, model_folder: Path, arguments: list[str], code: int, told: str
+def test_bad_arguments_raise_usage_error(
+    attendo: Command, model_folder: Path, arguments: list[str], code: int, text: str
 ) -> None:
     failed = attendo("explore", model_folder, *arguments)
     assert failed.code == code
-    assert told in failed.error
+    assert text in failed.error
 
 
-def test_a_folder_that_holds_no_model_is_told(attendo: Command, tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_an_error(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("explore", tmp_path / "nothing", "--port", "0")
     assert failed.code == 4
     assert "is not a folder" in failed.error
 
 
 @pytest.mark.slow
-def test_the_browser_is_opened_when_the_page_can_be_answered(
+def test_the_browser_opens_once_the_server_is_ready(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: queue.SimpleQueue[str] = queue.SimpleQueue()
     monkeypatch.setattr(running.webbrowser, "open", opened.put)
-    monkeypatch.setattr(running.uvicorn.Config, "configure_logging", lambda _: None)  # it would stay for other tests
+    # The logging setup would outlive this test.
+    monkeypatch.setattr(running.uvicorn.Config, "configure_logging", lambda _: None)
 
-    def interrupted(server: running._Server, sockets: list[socket.socket]) -> None:
+    def run_until_interrupted(server: running._Server, sockets: list[socket.socket]) -> None:
         async def main() -> None:
             server.config.load()
             server.lifespan = server.config.lifespan_class(server.config)
@@ -85,7 +86,7 @@ def test_the_browser_is_opened_when_the_page_can_be_answered(
 
         asyncio.run(main())
 
-    monkeypatch.setattr(running._Server, "run", interrupted)
+    monkeypatch.setattr(running._Server, "run", run_until_interrupted)
     outcome = attendo("explore", model_folder, "--port", "0")
     assert outcome.code == 0
     assert opened.get(timeout=PATIENCE) == outcome.output.strip()
@@ -93,7 +94,7 @@ def test_the_browser_is_opened_when_the_page_can_be_answered(
     assert opened.empty()
 
 
-def test_missing_packages_are_told_with_how_to_install_them(
+def test_missing_packages_name_the_install_command(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)

@@ -20,7 +20,7 @@ from attendo.serve.ray_serve import HealthCheckMixin, RayServeArguments, app_fac
 from attendo.serve.scheduling.health import Watchdog
 from attendo.serve.settings import LOOPBACK, ServeSettings
 
-# In a process of its own: Ray leaves threads, files and warnings behind.
+# Runs in its own process, because Ray leaves threads, files and warnings.
 WITH_RAY = """
 import json, os, sys, time, urllib.request
 from pathlib import Path
@@ -29,8 +29,8 @@ from ray import serve
 from attendo.serve import ray_serve
 from attendo.serve.ray_serve import RayServeArguments, application
 
-def deadly(build):
-    # In the process of each replica: a request with this most of tokens ends the thread that answers it.
+def with_fatal_request(build):
+    # In each replica, a request with this max_length ends the thread that runs it.
     def built():
         from attendo.decode.continuous_batch import ContinuousBatch
 
@@ -47,76 +47,77 @@ def deadly(build):
     return built
 
 builder = ray_serve.app_factory
-ray_serve.app_factory = lambda *arguments: deadly(builder(*arguments))
+ray_serve.app_factory = lambda *arguments: with_fatal_request(builder(*arguments))
 os.environ["ATTENDO_KEYS"] = "key-of-this-test"
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
 serve.run(application(RayServeArguments(models=sys.argv[1], replicas=2, languages="en-zh", limits="max_texts=3")))
 
-def ask(path, fields=None, host=None, key="key-of-this-test"):
+def send(path, fields=None, host=None, key="key-of-this-test"):
     body = None if fields is None else json.dumps(fields).encode()
     headers = {"content-type": "application/json", "x-api-key": key, **({"host": host} if host else {})}
     request = urllib.request.Request(f"http://127.0.0.1:{sys.argv[2]}{path}", body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, answer.read().decode()
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
     except OSError:
         return 599, ""
 
 message = {"role": "user", "content": sys.argv[3]}
-name = json.loads(ask("/v1/models")[1])["data"][0]["id"]
-told = {
-    "ready": ask("/readyz")[0],
-    "answers": [ask("/api/v1/generate", {"texts": [sys.argv[3]]}) for _ in range(6)],
-    "stream": ask("/v1/chat/completions", {"model": name, "messages": [message], "stream": True}),
-    "libre": ask("/translate", {"q": sys.argv[3], "source": "en", "target": "zh"})[0],
-    "foreign": ask("/v1/models", host="evil.example")[0],
-    "keyless": ask("/v1/models", key="")[0],
-    "texts": ask("/api/v1/generate", {"texts": ["a"] * 4})[0],
+name = json.loads(send("/v1/models")[1])["data"][0]["id"]
+found = {
+    "ready": send("/readyz")[0],
+    "answers": [send("/api/v1/generate", {"texts": [sys.argv[3]]}) for _ in range(6)],
+    "stream": send("/v1/chat/completions", {"model": name, "messages": [message], "stream": True}),
+    "libre": send("/translate", {"q": sys.argv[3], "source": "en", "target": "zh"})[0],
+    "foreign": send("/v1/models", host="evil.example")[0],
+    "keyless": send("/v1/models", key="")[0],
+    "texts": send("/api/v1/generate", {"texts": ["a"] * 4})[0],
     "replicas": len(serve.status().applications["default"].deployments["attendo"].replica_states),
-    "struck": [ask("/api/v1/generate", {"texts": [sys.argv[3]], "max_length": 13})[0] for _ in range(2)],
+    "struck": [send("/api/v1/generate", {"texts": [sys.argv[3]], "max_length": 13})[0] for _ in range(2)],
 }
-# Of the first that dies Ray may not know when the second is asked. Others are in their place when many are answered.
+# Ray may not yet know that the first replica died when the second request comes. 20 correct answers in a row show
+# that both replicas were replaced.
 right, begin = 0, time.monotonic()
 while right < 20 and time.monotonic() - begin < 240:
-    right = right + 1 if ask("/api/v1/generate", {"texts": [sys.argv[3]]}) == told["answers"][0] else 0
+    right = right + 1 if send("/api/v1/generate", {"texts": [sys.argv[3]]}) == found["answers"][0] else 0
     time.sleep(0.1)
-told["right"] = right
-print("TOLD" + json.dumps(told))
+found["right"] = right
+print("FOUND" + json.dumps(found))
 serve.shutdown()
 ray.shutdown()
 """
 
 
 @pytest.mark.slow
-def test_what_travels_to_a_replica_makes_a_server_that_is_ready(tmp_path: Path) -> None:
+def test_app_factory_builds_a_ready_server(tmp_path: Path) -> None:
     model = random_model()
     model.save(tmp_path / "model")
     app = app_factory([tmp_path / "model"], ServeSettings(deadline_seconds=7.5), "cpu", ["en-zh"])()
     with TestClient(app, base_url="http://localhost") as client:
         assert client.get("/readyz").json() == {"ready": True, "reason": None}
-        answered = client.post("/api/v1/generate", json={"texts": [TEXT]}).json()
-        assert answered["results"][0]["text"] == model.generate([TEXT])[0].text
+        response = client.post("/api/v1/generate", json={"texts": [TEXT]}).json()
+        assert response["results"][0]["text"] == model.generate([TEXT])[0].text
         assert client.get("/languages").json()[0]["code"] == "en"
         assert app._app.gateway.settings.deadline_seconds == 7.5
     assert not app._app.gateway.registry.all()[0].worker.is_ready
 
 
 @pytest.mark.slow
-def test_S10_a_replica_whose_thread_dies_says_so_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_S10_a_replica_with_a_dead_thread_reports_and_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(Watchdog.__init__, "__defaults__", (ended.append,))
     random_model().save(tmp_path / "model")
     app = app_factory([tmp_path / "model"], ServeSettings(), "cpu")()
-    looked_after = HealthCheckMixin()
-    looked_after.app = app
+    health = HealthCheckMixin()
+    health.app = app
     with TestClient(app, base_url="http://localhost"):
-        looked_after.check_health()
+        health.check_health()
         app._app.gateway.get_model(None).worker._died = True
         with pytest.raises(ModelError, check=has_code("worker_thread_died")):
-            looked_after.check_health()
+            health.check_health()
         for _ in range(1_000):
             if ended:
                 break
@@ -124,7 +125,7 @@ def test_S10_a_replica_whose_thread_dies_says_so_and_ends(tmp_path: Path, monkey
     assert ended == [70]
 
 
-def test_arguments_of_the_command_line_become_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line_arguments_become_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     monkeypatch.setattr(ray_serve, "deployment", lambda *arguments: given.extend(arguments))
     monkeypatch.setenv("ATTENDO_KEYS", "from-the-environment")
@@ -141,15 +142,15 @@ def test_arguments_of_the_command_line_become_settings(tmp_path: Path, monkeypat
     assert settings.keys == ("from-the-file", "from-the-environment")
     assert (settings.max_queued, settings.deadline_seconds) == (7, 2.5)
     assert settings.allowed_hosts == (*LOOPBACK, "translate.example.org")
-    for wrong, told in (
+    for wrong, check in (
         ("max_queud=7", has_code("unknown_setting", name="max_queud")),
         ('keys=["a"]', has_code("invalid_api_key", min_length=8)),
     ):
-        with pytest.raises(UsageError, check=told):
+        with pytest.raises(UsageError, check=check):
             application(RayServeArguments(models="a", limits=wrong))
 
 
-def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_models_or_ray_are_usage_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ModuleNotFoundError("no such module", name="ray")
 
@@ -163,19 +164,19 @@ def test_without_models_or_ray_it_says_what_is_missing(monkeypatch: pytest.Monke
         RayServeArguments(model="x")
 
 
-def test_a_deployment_has_room_for_the_queue_of_the_batcher_and_time_to_drain(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in = Recorder()
-    monkeypatch.setattr(ray_serve, "import_module", lambda name: stand_in)
+def test_deployment_options_follow_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = Recorder()
+    monkeypatch.setattr(ray_serve, "import_module", lambda name: stub)
     settings = ServeSettings(max_queued=50, drain_seconds=3)
     assert deployment([Path("x")], settings, replicas=3, device="cuda", threads=2) == "bound"
-    assert stand_in.options["num_replicas"] == 3
-    assert stand_in.options["max_ongoing_requests"] > 2 * 50
-    assert stand_in.options["graceful_shutdown_timeout_s"] == 3
-    assert stand_in.options["ray_actor_options"] == {"num_cpus": 2, "num_gpus": 1}
+    assert stub.options["num_replicas"] == 3
+    assert stub.options["max_ongoing_requests"] > 2 * 50
+    assert stub.options["graceful_shutdown_timeout_s"] == 3
+    assert stub.options["ray_actor_options"] == {"num_cpus": 2, "num_gpus": 1}
 
 
 @pytest.mark.slow
-def test_two_replicas_of_a_local_ray_answer(tmp_path: Path, unused_port: int) -> None:
+def test_two_ray_replicas_return_correct_answers(tmp_path: Path, unused_port: int) -> None:
     if find_spec("ray") is None:
         pytest.skip("ray is not installed")
     model = random_model()
@@ -186,37 +187,37 @@ def test_two_replicas_of_a_local_ray_answer(tmp_path: Path, unused_port: int) ->
         text=True,
         check=False,
     )
-    lines = [line.removeprefix("TOLD") for line in done.stdout.splitlines() if line.startswith("TOLD")]
+    lines = [line.removeprefix("FOUND") for line in done.stdout.splitlines() if line.startswith("FOUND")]
     assert lines, done.stderr[-2000:]
-    told = json.loads(lines[0])
+    found = json.loads(lines[0])
     text = model.generate([TEXT])[0].text
-    assert told["ready"] == told["libre"] == 200
-    assert [(status, json.loads(body)["results"][0]["text"]) for status, body in told["answers"]] == [(200, text)] * 6
-    assert told["stream"][0] == 200
-    assert told["stream"][1].rstrip().endswith("data: [DONE]")
-    assert told["foreign"] == 400
-    assert told["replicas"]
-    assert (told["keyless"], told["texts"]) == (401, 413)
-    assert all(status >= 500 for status in told["struck"])
-    assert told["right"] == 20
+    assert found["ready"] == found["libre"] == 200
+    assert [(status, json.loads(body)["results"][0]["text"]) for status, body in found["answers"]] == [(200, text)] * 6
+    assert found["stream"][0] == 200
+    assert found["stream"][1].rstrip().endswith("data: [DONE]")
+    assert found["foreign"] == 400
+    assert found["replicas"]
+    assert (found["keyless"], found["texts"]) == (401, 413)
+    assert all(status >= 500 for status in found["struck"])
+    assert found["right"] == 20
 
 
 @pytest.fixture
 def unused_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 class Recorder:
-    """Stands for `ray.serve`."""
+    """A stub of `ray.serve` that records the options of a deployment."""
 
     def deployment(self, **options: object) -> object:
         self.options = options
-        return lambda made: self
+        return lambda wrapped: self
 
     def ingress(self, app: object) -> object:
-        return lambda kind: kind
+        return lambda wrapped: wrapped
 
     def bind(self) -> str:
         return "bound"

@@ -1,4 +1,4 @@
-"""`attendo serve`: what it serves and to whom, told before it begins; what cannot be meant, in one line."""
+"""`attendo serve`: the models and hosts it serves, and errors in its arguments."""
 
 import socket
 import sys
@@ -23,7 +23,7 @@ KEY = "a-key-of-some-length"
 
 @pytest.fixture
 def translator(tmp_path: Path) -> Path:
-    """A model folder that says what it is for."""
+    """A model folder whose card has a task and languages."""
     model = tiny_model()
     model.about.update(task="translation", source_language="en", target_language="zh")
     model.save(tmp_path / "translator" / "model")
@@ -31,11 +31,11 @@ def translator(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def started(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RequestGuard, str]]:
-    """The server that a command would run, and what it said on standard error."""
+def start_server(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RequestGuard, str]]:
+    """Runs the command with a stub server. Returns the application and standard error."""
     apps: list[RequestGuard] = []
 
-    def run(app: RequestGuard, place: server.BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
+    def run(app: RequestGuard, bound: server.BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
         apps.append(app)
         on_ready()
         return 0
@@ -51,7 +51,7 @@ def started(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return start
 
 
-def test_a_check_tells_what_would_be_served_and_ends(attendo: Command, translator: Path, model_folder: Path) -> None:
+def test_check_prints_the_models_and_exits(attendo: Command, translator: Path, model_folder: Path) -> None:
     outcome = attendo("serve", translator, model_folder, "--check")
     assert outcome.code == 0
     first, second = outcome.output.splitlines()
@@ -62,56 +62,59 @@ def test_a_check_tells_what_would_be_served_and_ends(attendo: Command, translato
     assert "--languages" in outcome.errors
 
 
-def test_a_file_stands_for_options_that_are_not_given(
-    started: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
+def test_a_config_file_sets_missing_options(
+    start_server: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "server.toml"
     file.write_text(
         f'models = ["{translator}"]\nallow-host = ["x.org"]\nport = 1\ndeadline = 5.0\n[set]\nmax_queued = 3\n', "utf-8"
     )
-    app, _ = started("--config", file, "--deadline", "4")  # and --port 0
+    app, _ = start_server("--config", file, "--deadline", "4")  # and --port 0
     settings = app.gateway.settings
     assert (settings.max_queued, settings.deadline_seconds, "x.org" in settings.allowed_hosts) == (3, 4.0, True)
     assert app.gateway.pairs() == [("en", "zh")]
-    for content, told in (("prot = 1", "did you mean port"), ("port =", "is not TOML"), ('port = "x"', "port")):
+    for content, text in (("prot = 1", "did you mean port"), ("port =", "is not TOML"), ('port = "x"', "port")):
         file.write_text(content, "utf-8")
         failed = attendo("serve", translator, "--config", file)
         assert failed.code == 2
-        assert told in failed.errors
+        assert text in failed.errors
 
 
-def test_a_check_needs_no_port(attendo: Command, translator: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
+def test_check_needs_no_port(attendo: Command, translator: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = str(listener.getsockname()[1])
         assert attendo("serve", translator, "--check", "--port", port).code == 0
         failed = attendo("serve", translator, "--port", port)
     assert failed.code == 2
     assert failed.error.startswith(fragment("port_in_use", port=port, host="127.0.0.1"))
 
 
-def test_languages_and_tasks_are_given_for_each_model_in_order(
-    started: Callable[..., tuple[RequestGuard, str]], translator: Path, model_folder: Path
+def test_languages_and_tasks_apply_to_models_in_order(
+    start_server: Callable[..., tuple[RequestGuard, str]], translator: Path, model_folder: Path
 ) -> None:
-    app, told = started(translator, model_folder, "--languages", "zh-Hans-en", "--languages", "EN-de")
+    app, errors = start_server(translator, model_folder, "--languages", "zh-Hans-en", "--languages", "EN-de")
     assert app.gateway.pairs() == [("zh", "en"), ("en", "de")]
     assert [each.about.task for each in app.gateway.registry.all()] == ["translation"] * 2
-    assert "warning" not in told
-    app, told = started(translator, model_folder, "--task", "translation", "--task", "summarization")
+    assert "warning" not in errors
+    app, errors = start_server(translator, model_folder, "--task", "translation", "--task", "summarization")
     assert [each.about.task for each in app.gateway.registry.all()] == ["translation", "summarization"]
     assert app.gateway.pairs() == [("en", "zh")]
-    assert "warning" not in told
+    assert "warning" not in errors
 
 
-def test_settings_are_those_that_were_given(
-    started: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_options_become_settings(
+    start_server: Callable[..., tuple[RequestGuard, str]],
+    translator: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ATTENDO_KEYS", f"{KEY}, another-key")
     options = ("--deadline", "2.5", "--cors-origin", "https://a.example", "--cors-origin", "https://b.example")
     more = ("--documents-folder", tmp_path, "--metrics-open", "--log-format", "json", "--set", "max_queued=7")
     more += ("--log-level", "warning")
-    app, _ = started(translator, *options, *more)
+    app, _ = start_server(translator, *options, *more)
     settings = app.gateway.settings
     assert settings.keys == (KEY, "another-key")
     assert settings.cors_origins == ("https://a.example", "https://b.example")
@@ -121,44 +124,46 @@ def test_settings_are_those_that_were_given(
     assert (settings.documents_folder, settings.metrics_open, settings.allowed_hosts) == (tmp_path, True, (*LOOPBACK,))
 
 
-def test_every_address_is_listened_to_by_the_name_that_it_is_called_by(
-    started: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path
+def test_public_hosts_are_allowed_by_name_and_warn_without_keys(
+    start_server: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path
 ) -> None:
-    app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
+    app, errors = start_server(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
     assert app.gateway.settings.allowed_hosts == (*LOOPBACK, "translate.example.org")
-    assert "warning: whoever reaches 0.0.0.0 can use this server" in told
+    assert "warning: whoever reaches 0.0.0.0 can use this server" in errors
     (tmp_path / "keys").write_text(f"# ours\n\n{KEY}\n", "utf-8")
-    app, told = started(translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys")
+    app, errors = start_server(
+        translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys"
+    )
     assert app.gateway.settings.keys == (KEY,)
-    assert "warning" not in told
-    assert KEY not in told
+    assert "warning" not in errors
+    assert KEY not in errors
 
 
-def test_a_model_is_computed_in_the_precision_that_was_asked_for_and_never_compiled(
-    started: Callable[..., tuple[RequestGuard, str]], tmp_path: Path
+def test_precision_is_applied_and_models_are_not_compiled(
+    start_server: Callable[..., tuple[RequestGuard, str]], tmp_path: Path
 ) -> None:
     model = tiny_model()
     model.stored_model.generation["compile"] = True
     model.save(tmp_path / "one")
-    app, _ = started(tmp_path / "one", "--precision", "bf16")
+    app, _ = start_server(tmp_path / "one", "--precision", "bf16")
     generation = app.gateway.get_model(None).model.generation
     assert (generation.precision, generation.compile, generation.max_length_extra) == ("bf16", False, 7)
 
 
-def test_an_exported_folder_is_served_as_what_its_model_is(
-    started: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
+def test_an_exported_folder_keeps_its_model_card(
+    start_server: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxruntime")
     to_onnx(load(translator), tmp_path / "exported")
-    app, told = started(tmp_path / "exported")
+    app, errors = start_server(tmp_path / "exported")
     assert app.gateway.pairs() == [("en", "zh")]
-    assert "onnx on cpu" in told
-    refused = attendo("serve", tmp_path / "exported", "--precision", "bf16", "--check")
-    assert (refused.code, fragment("precision_for_exported_model") in refused.error) == (2, True)
+    assert "onnx on cpu" in errors
+    failed = attendo("serve", tmp_path / "exported", "--precision", "bf16", "--check")
+    assert (failed.code, fragment("precision_for_exported_model") in failed.error) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "text"),
     [
         (["--languages", "en"], 2, fragment("invalid_language_pair", value="en")),
         (["--languages", "en-qq"], 2, fragment("invalid_language_pair", value="en-qq")),
@@ -199,24 +204,26 @@ def test_an_exported_folder_is_served_as_what_its_model_is(
         (["--set", 'keys=["a"]'], 2, fragment("invalid_api_key", place="--set keys", min_length=8)),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(
-    attendo: Command, model_folder: Path, arguments: list[str], code: int, told: str
+def test_bad_arguments_are_one_line_errors(
+    attendo: Command, model_folder: Path, arguments: list[str], code: int, text: str
 ) -> None:
-    """From a check first: what that lets pass would be started, and not end."""
+    """`--check` runs first: an argument that it accepts would start a server that does not end."""
     for more in (("--check",), ()):
         failed = attendo("serve", model_folder, *arguments, *more)
-        assert (failed.code, told in failed.error) == (code, True), failed.errors
+        assert (failed.code, text in failed.error) == (code, True), failed.errors
 
 
-def test_connections_need_files(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_connections_needs_enough_open_files(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(settings.resource, "getrlimit", lambda _: (1024, 4096))
-    told = fragment("connections_exceed_open_files", connections=897, limit=896, files=1024)
+    text = fragment("connections_exceed_open_files", connections=897, limit=896, files=1024)
     for more in (("--check",), ()):
         failed = attendo("serve", model_folder, "--set", "max_connections=897", *more)
-        assert (failed.code, told in failed.error) == (2, True), failed.errors
+        assert (failed.code, text in failed.error) == (2, True), failed.errors
 
 
-def test_a_check_leaves_no_folder_behind(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_check_creates_no_folder(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     before = {*tmp_path.rglob("*")}
     for folder in (tmp_path / "there", tmp_path / "not" / "there"):
@@ -227,22 +234,22 @@ def test_a_check_leaves_no_folder_behind(attendo: Command, model_folder: Path, t
 @pytest.mark.parametrize(
     "content", ["", "# only a remark\n", "short\n", "one and-another\n", "ключ-подлиннее\n", b"\xff\xfe"]
 )
-def test_what_is_no_key_is_told_without_being_shown(tmp_path: Path, content: str | bytes) -> None:
+def test_an_invalid_key_is_rejected_without_being_printed(tmp_path: Path, content: str | bytes) -> None:
     file = tmp_path / "keys"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as raised:
         read_keys(file, None)
-    assert str(file) in str(refused.value)
-    assert not [line for line in str(content).split() if len(line) > 4 and line in str(refused.value)]
+    assert str(file) in str(raised.value)
+    assert not [line for line in str(content).split() if len(line) > 4 and line in str(raised.value)]
 
 
-def test_keys_are_those_of_the_file_and_of_the_environment_each_once(tmp_path: Path) -> None:
+def test_keys_of_file_and_environment_are_merged_once(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(f"{KEY}\n  second-key  \n", "utf-8")
     assert read_keys(tmp_path / "keys", f"second-key\n{KEY},third-key-") == (KEY, "second-key", "third-key-")
     assert read_keys(None, None) == read_keys(None, " , ") == ()
 
 
-def test_missing_packages_are_told_with_how_to_install_them(
+def test_missing_packages_name_the_install_command(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("uvicorn", "prometheus_client"):

@@ -1,4 +1,4 @@
-"""Models that go on with a text: clients hear what is new, and count only that."""
+"""Models that continue a text: responses and token counts cover only the new part."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from error_codes import fragment
 from piped import continuing
-from real_server import on_a_port
-from small_server import Asking, error_of, parsed_events
-from sse import Streamed
-from test_libretranslate import refused
+from real_server import serve_on_port
+from small_server import SmallServer, check_error, parse_events
+from sse import StreamedResponse
+from test_libretranslate import read_error
 
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
@@ -18,158 +18,163 @@ COMPLETE = "/v1/completions"
 TEXT, OTHER = "the cat sat", "I saw"
 
 
-def serving(**settings: Any) -> Asking:
-    return Asking(ModelSpec("lm", continuing()), settings=ServeSettings(**settings))
+def make_server(**settings: Any) -> SmallServer:
+    return SmallServer(ModelSpec("lm", continuing()), settings=ServeSettings(**settings))
 
 
 @pytest.fixture(scope="module")
-def server() -> Asking:
-    return serving()
+def server() -> SmallServer:
+    return make_server()
 
 
-def new(text: str, **options: Any) -> str:
-    """What the model adds, by the library."""
-    whole = continuing().generate([text], **options)[0].text
-    assert whole.startswith(text)
-    return whole.removeprefix(text)
+def new_text(text: str, **options: Any) -> str:
+    """The text that the library adds."""
+    text_with_prompt = continuing().generate([text], **options)[0].text
+    assert text_with_prompt.startswith(text)
+    return text_with_prompt.removeprefix(text)
 
 
-def completed(server: Asking, prompt: Any = TEXT, **fields: Any) -> dict[str, Any]:
-    answered = server.client.post(COMPLETE, json={"prompt": prompt, **fields})
-    assert answered.status_code == 200, answered.text
-    told: dict[str, Any] = answered.json()
-    return told
+def complete(server: SmallServer, prompt: Any = TEXT, **fields: Any) -> dict[str, Any]:
+    response = server.client.post(COMPLETE, json={"prompt": prompt, **fields})
+    assert response.status_code == 200, response.text
+    completion: dict[str, Any] = response.json()
+    return completion
 
 
-def texts(told: dict[str, Any]) -> list[str]:
-    return [each["text"] for each in told["choices"]]
+def choice_texts(completion: dict[str, Any]) -> list[str]:
+    return [each["text"] for each in completion["choices"]]
 
 
-def test_a_completion_is_what_is_new_and_its_tokens_are_counted_alone(server: Asking) -> None:
-    told = completed(server, [TEXT, OTHER])
-    assert texts(told) == [new(TEXT), new(OTHER)]
-    said = len(new(TEXT)) + len(new(OTHER))
+def test_a_completion_has_and_counts_only_new_tokens(server: SmallServer) -> None:
+    completion = complete(server, [TEXT, OTHER])
+    assert choice_texts(completion) == [new_text(TEXT), new_text(OTHER)]
+    written = len(new_text(TEXT)) + len(new_text(OTHER))
     read = len(TEXT) + len(OTHER)
-    assert told["usage"] == {"prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said}
+    assert completion["usage"] == {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def test_a_limit_is_of_new_tokens(server: Asking) -> None:
-    told = completed(server, [TEXT, OTHER], max_tokens=3)
-    assert texts(told) == [new(TEXT, max_length=len(TEXT) + 3), new(OTHER, max_length=len(OTHER) + 3)]
-    assert [each["finish_reason"] for each in told["choices"]] == ["length", "length"]
-    assert told["usage"]["completion_tokens"] == 6
+def test_max_tokens_counts_new_tokens(server: SmallServer) -> None:
+    completion = complete(server, [TEXT, OTHER], max_tokens=3)
+    assert choice_texts(completion) == [
+        new_text(TEXT, max_length=len(TEXT) + 3),
+        new_text(OTHER, max_length=len(OTHER) + 3),
+    ]
+    assert [each["finish_reason"] for each in completion["choices"]] == ["length", "length"]
+    assert completion["usage"]["completion_tokens"] == 6
 
 
-def test_the_limit_of_the_server_is_of_all_tokens() -> None:
-    (choice,) = completed(serving(max_output_tokens=len(TEXT) + 2), max_tokens=9)["choices"]
-    assert choice["text"] == new(TEXT, max_length=len(TEXT) + 2)
+def test_the_server_limit_counts_all_tokens() -> None:
+    (choice,) = complete(make_server(max_output_tokens=len(TEXT) + 2), max_tokens=9)["choices"]
+    assert choice["text"] == new_text(TEXT, max_length=len(TEXT) + 2)
     assert choice["finish_reason"] == "length"
 
 
-def test_a_text_may_begin_with_nothing(server: Asking) -> None:
-    assert texts(completed(server, "")) == [new("")] != [""]
+def test_an_empty_prompt_is_continued(server: SmallServer) -> None:
+    assert choice_texts(complete(server, "")) == [new_text("")] != [""]
 
 
-def test_a_stream_tells_what_is_new(server: Asking) -> None:
+def test_a_stream_has_only_the_new_text(server: SmallServer) -> None:
     for fields in ({}, {"max_tokens": 2}, {"temperature": 1, "seed": 3}):
-        whole = completed(server, **fields)
+        plain = complete(server, **fields)
         body = {"prompt": TEXT, "stream": True, "stream_options": {"include_usage": True}, **fields}
-        streamed = Streamed(server.client.post(COMPLETE, json=body).text)
-        assert streamed.text() == whole["choices"][0]["text"]
-        assert streamed.reasons() == [whole["choices"][0]["finish_reason"]]
-        assert streamed.usage == whole["usage"]
+        stream = StreamedResponse(server.client.post(COMPLETE, json=body).text)
+        assert stream.text() == plain["choices"][0]["text"]
+        assert stream.reasons() == [plain["choices"][0]["finish_reason"]]
+        assert stream.usage == plain["usage"]
 
 
-def test_several_answers_are_all_without_the_text(server: Asking) -> None:
+def test_several_choices_omit_the_prompt(server: SmallServer) -> None:
     found = continuing().generate([TEXT], beam=3, n_best=3)[0].hypotheses
-    assert texts(completed(server, n=3)) == [each.text.removeprefix(TEXT) for each in found]
+    assert choice_texts(complete(server, n=3)) == [each.text.removeprefix(TEXT) for each in found]
 
 
-def test_the_prompt_is_said_again_where_it_is_asked_for(server: Asking) -> None:
-    plain, told = completed(server, [TEXT, OTHER]), completed(server, [TEXT, OTHER], echo=True)
-    assert texts(told) == [TEXT + new(TEXT), OTHER + new(OTHER)]
-    assert told["usage"] == plain["usage"]
-    assert texts(completed(server, echo=False)) == texts(completed(server, echo=None)) == [new(TEXT)]
-    for fields in ({"max_tokens": 2}, {"n": 2}, {"stop": new(TEXT)[1]}, {"stop": TEXT[0]}):
-        alone, whole = completed(server, **fields), completed(server, echo=True, **fields)
-        assert texts(whole) == [TEXT + each for each in texts(alone)]
-        assert whole["usage"] == alone["usage"]
+def test_echo_returns_the_prompt(server: SmallServer) -> None:
+    plain, echoed = complete(server, [TEXT, OTHER]), complete(server, [TEXT, OTHER], echo=True)
+    assert choice_texts(echoed) == [TEXT + new_text(TEXT), OTHER + new_text(OTHER)]
+    assert echoed["usage"] == plain["usage"]
+    assert choice_texts(complete(server, echo=False)) == choice_texts(complete(server, echo=None)) == [new_text(TEXT)]
+    for fields in ({"max_tokens": 2}, {"n": 2}, {"stop": new_text(TEXT)[1]}, {"stop": TEXT[0]}):
+        without_echo, with_echo = complete(server, **fields), complete(server, echo=True, **fields)
+        assert choice_texts(with_echo) == [TEXT + each for each in choice_texts(without_echo)]
+        assert with_echo["usage"] == without_echo["usage"]
 
 
-def test_a_stream_says_the_prompt_again_too(server: Asking) -> None:
-    whole = completed(server, [TEXT, OTHER], echo=True, stop="e")
+def test_a_stream_with_echo_returns_the_prompt(server: SmallServer) -> None:
+    plain = complete(server, [TEXT, OTHER], echo=True, stop="e")
     body = {"prompt": [TEXT, OTHER], "stream": True, "stream_options": {"include_usage": True}}
-    streamed = Streamed(server.client.post(COMPLETE, json={**body, "echo": True, "stop": "e"}).text)
-    assert [streamed.text(0), streamed.text(1)] == texts(whole)
-    assert streamed.usage == whole["usage"]
+    stream = StreamedResponse(server.client.post(COMPLETE, json={**body, "echo": True, "stop": "e"}).text)
+    assert [stream.text(0), stream.text(1)] == choice_texts(plain)
+    assert stream.usage == plain["usage"]
 
 
-def test_a_chat_goes_on_with_the_last_turn(server: Asking) -> None:
-    told = server.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": TEXT}]}).json()
-    assert told["choices"][0]["message"]["content"] == new(TEXT)
+def test_a_chat_continues_the_last_turn(server: SmallServer) -> None:
+    completion = server.client.post(
+        "/v1/chat/completions", json={"messages": [{"role": "user", "content": TEXT}]}
+    ).json()
+    assert completion["choices"][0]["message"]["content"] == new_text(TEXT)
 
 
-def test_hugging_face_hears_what_is_new(server: Asking) -> None:
-    def told(**body: Any) -> Any:
+def test_hugging_face_gets_only_the_new_text(server: SmallServer) -> None:
+    def post(**body: Any) -> Any:
         return server.client.post("/hf/models/lm", json=body).json()
 
-    assert told(inputs=[TEXT, OTHER]) == [{"generated_text": new(TEXT)}, {"generated_text": new(OTHER)}]
-    limited = {"max_new_tokens": 2, "min_new_tokens": 2}
-    expected = new(TEXT, max_length=len(TEXT) + 2, min_length=len(TEXT) + 2)
-    assert told(inputs=TEXT, parameters=limited) == [{"generated_text": expected}]
-    whole = {"max_length": len(TEXT) + 1}
-    assert told(inputs=TEXT, parameters=whole) == [{"generated_text": new(TEXT, **whole)}]
-    many = server.client.post("/hf/models/lm", json={"inputs": ["a"] * 51})
-    assert "51 texts" in refused(many, 413)
+    assert post(inputs=[TEXT, OTHER]) == [{"generated_text": new_text(TEXT)}, {"generated_text": new_text(OTHER)}]
+    new_token_limits = {"max_new_tokens": 2, "min_new_tokens": 2}
+    expected = new_text(TEXT, max_length=len(TEXT) + 2, min_length=len(TEXT) + 2)
+    assert post(inputs=TEXT, parameters=new_token_limits) == [{"generated_text": expected}]
+    total_limit = {"max_length": len(TEXT) + 1}
+    assert post(inputs=TEXT, parameters=total_limit) == [{"generated_text": new_text(TEXT, **total_limit)}]
+    response = server.client.post("/hf/models/lm", json={"inputs": ["a"] * 51})
+    assert "51 texts" in read_error(response, 413)
 
 
-def generated(server: Asking, **fields: Any) -> list[dict[str, Any]]:
-    answered = server.raw("generate", **fields)
-    assert answered.status_code == 200, answered.text
-    results: list[dict[str, Any]] = answered.json()["results"]
+def generate(server: SmallServer, **fields: Any) -> list[dict[str, Any]]:
+    response = server.raw("generate", **fields)
+    assert response.status_code == 200, response.text
+    results: list[dict[str, Any]] = response.json()["results"]
     return results
 
 
-def test_our_own_api_tells_what_is_new_and_the_text_only_where_it_is_asked_for(server: Asking) -> None:
+def test_the_native_api_omits_the_prompt_unless_echo(server: SmallServer) -> None:
     found = continuing().generate([TEXT, OTHER], beam=3, n_best=2)
-    asked = {"texts": [TEXT, OTHER], "beam": 3, "n_best": 2}
+    options = {"texts": [TEXT, OTHER], "beam": 3, "n_best": 2}
     for echo in (False, True):
-        told = generated(server, echo=echo, **asked)
-        for text, each, result in zip((TEXT, OTHER), told, found, strict=True):
-            own = 0 if echo else len(text)
+        results = generate(server, echo=echo, **options)
+        for text, each, result in zip((TEXT, OTHER), results, found, strict=True):
+            start = 0 if echo else len(text)
             for one, hypothesis in zip(each["hypotheses"], result.hypotheses, strict=True):
-                assert one["text"] == hypothesis.text[own:]
-                assert (one["ids"], one["pieces"]) == ([*hypothesis.ids[own:]], [*hypothesis.pieces[own:]])
+                assert one["text"] == hypothesis.text[start:]
+                assert (one["ids"], one["pieces"]) == ([*hypothesis.ids[start:]], [*hypothesis.pieces[start:]])
                 assert one["score"] == pytest.approx(hypothesis.score)
             assert each["text"] == each["hypotheses"][0]["text"]
-    assert generated(server, texts=[""])[0]["text"] == new("")
+    assert generate(server, texts=[""])[0]["text"] == new_text("")
 
 
 @pytest.mark.parametrize("echo", [False, True])
-def test_its_streams_tell_the_same(server: Asking, echo: bool) -> None:
-    answered = server.raw("generate", texts=[TEXT], stream=True, echo=echo)
-    *parts, (_, whole) = parsed_events(answered.text)
-    assert whole["results"] == generated(server, texts=[TEXT], echo=echo)
-    assert "".join(part["text"] for _, part in parts) == TEXT * echo + new(TEXT)
+def test_native_streams_equal_plain_responses(server: SmallServer, echo: bool) -> None:
+    response = server.raw("generate", texts=[TEXT], stream=True, echo=echo)
+    *parts, (_, final) = parse_events(response.text)
+    assert final["results"] == generate(server, texts=[TEXT], echo=echo)
+    assert "".join(part["text"] for _, part in parts) == TEXT * echo + new_text(TEXT)
 
 
-def test_a_text_above_max_length_is_told_in_both_languages(server: Asking) -> None:
-    error = error_of(server.raw("generate", texts=[OTHER, TEXT], max_length=8), 400, "bad_setting")
+def test_a_prompt_above_max_length_is_an_error_in_both_languages(server: SmallServer) -> None:
+    error = check_error(server.raw("generate", texts=[OTHER, TEXT], max_length=8), 400, "bad_setting")
     assert fragment("prompt_longer_than_max_length", text="text 2 of 2", tokens=11) in error["message"]
     assert "第 2 段" in error["message_zh"]
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with on_a_port(serving().app) as address:
+    with serve_on_port(make_server().app) as address:
         yield address
 
 
-def test_the_libraries_of_openai_and_hugging_face_get_texts(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openai_and_hugging_face_clients_get_completions(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     openai, hub = pytest.importorskip("openai"), pytest.importorskip("huggingface_hub")
     with openai.OpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client:
-        told = client.completions.create(model="lm", prompt=TEXT, max_tokens=2)
-        assert told.choices[0].text == new(TEXT, max_length=len(TEXT) + 2)
+        completion = client.completions.create(model="lm", prompt=TEXT, max_tokens=2)
+        assert completion.choices[0].text == new_text(TEXT, max_length=len(TEXT) + 2)
     monkeypatch.setattr(pytest.importorskip("huggingface_hub.constants"), "HF_HUB_OFFLINE", False)
     with hub.InferenceClient(model=f"{address}/hf/models/lm", token="any") as client:
-        assert client.text_generation(TEXT, max_new_tokens=2) == new(TEXT, max_length=len(TEXT) + 2)
+        assert client.text_generation(TEXT, max_new_tokens=2) == new_text(TEXT, max_length=len(TEXT) + 2)

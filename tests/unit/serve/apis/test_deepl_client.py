@@ -1,4 +1,4 @@
-"""DeepL's own library and command line against a server on a port: unmodified, with documents."""
+"""DeepL's client library and command line, unmodified, against a server on a port."""
 
 import os
 import subprocess
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from both_ways import CHINESE, ENGLISH, KEY, asking, models
 from error_codes import fragment, message
 from late_import import LateModule, needs
-from real_server import on_a_port
+from real_server import serve_on_port
+from three_models import CHINESE, ENGLISH, KEY, make_server, models
 
 pytestmark = needs("deepl")
 deepl: Any = LateModule("deepl")
@@ -21,7 +21,7 @@ deepl: Any = LateModule("deepl")
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("documents")
-    with on_a_port(asking(keys=(KEY,), documents_folder=folder).app) as address:
+    with serve_on_port(make_server(keys=(KEY,), documents_folder=folder).app) as address:
         yield address
 
 
@@ -38,29 +38,29 @@ def chinese() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is refused is to be seen at once, not after five tries."""
+def _no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is raised at once instead of after five retries."""
     monkeypatch.setattr(deepl.http_client, "max_network_retries", 0)
 
 
-def test_texts(client: Any, chinese: str) -> None:
-    told = client.translate_text(ENGLISH, target_lang="ZH")
-    assert (told.text, told.detected_source_lang, told.billed_characters) == (chinese, "EN", len(ENGLISH))
+def test_client_translates_texts(client: Any, chinese: str) -> None:
+    result = client.translate_text(ENGLISH, target_lang="ZH")
+    assert (result.text, result.detected_source_lang, result.billed_characters) == (chinese, "EN", len(ENGLISH))
     several = client.translate_text([ENGLISH, ""], source_lang="EN", target_lang="ZH-HANS", context="a story")
     assert [each.text for each in several] == [chinese, ""]
     back = client.translate_text(CHINESE, target_lang="EN-US", formality="prefer_more", model_type="quality_optimized")
     assert (back.detected_source_lang, back.model_type_used) == ("ZH", "back")
 
 
-def test_tags(client: Any) -> None:
-    told = client.translate_text(
+def test_client_keeps_tags(client: Any) -> None:
+    result = client.translate_text(
         f'<p>{ENGLISH} <x id="1"></x></p>', target_lang="ZH", tag_handling="xml", ignore_tags=["x"]
     )
-    assert told.text.endswith("</p>")
-    assert '<x id="1"></x>' in told.text
+    assert result.text.endswith("</p>")
+    assert '<x id="1"></x>' in result.text
 
 
-def test_languages_usage_and_glossaries(client: Any) -> None:
+def test_client_reads_languages_usage_and_glossaries(client: Any) -> None:
     assert [each.code for each in client.get_source_languages()] == ["en", "zh"] or [
         str(each) for each in client.get_source_languages()
     ] == ["EN", "ZH"]
@@ -74,7 +74,7 @@ def test_languages_usage_and_glossaries(client: Any) -> None:
     assert client.list_glossaries() == []
 
 
-def test_errors_are_those_that_the_library_knows(address: str, client: Any) -> None:
+def test_errors_raise_the_client_exceptions(address: str, client: Any) -> None:
     with pytest.raises(deepl.DeepLException, match=message("unknown_language", language="XX")):
         client.translate_text("a", target_lang="XX")
     with pytest.raises(deepl.DeepLException, match=fragment("field_literal_error", name="formality")):
@@ -86,7 +86,7 @@ def test_errors_are_those_that_the_library_knows(address: str, client: Any) -> N
 
 
 @pytest.mark.parametrize("ending", ["txt", "html"])
-def test_a_document_by_its_path(client: Any, chinese: str, tmp_path: Path, ending: str) -> None:
+def test_client_translates_a_document_file(client: Any, chinese: str, tmp_path: Path, ending: str) -> None:
     source, target = tmp_path / f"in.{ending}", tmp_path / f"out.{ending}"
     before, after = ("<p>", "</p>\n") if ending == "html" else ("\n", "\r\n")
     source.write_bytes(f"{before}{ENGLISH}{after}".encode() * 30)
@@ -96,7 +96,7 @@ def test_a_document_by_its_path(client: Any, chinese: str, tmp_path: Path, endin
     assert target.read_bytes().decode() == f"{before}{chinese.strip()}{after}" * 30
 
 
-def test_a_document_is_fetched_once(client: Any, chinese: str) -> None:
+def test_a_document_can_be_downloaded_once(client: Any, chinese: str) -> None:
     handle = client.translate_document_upload(ENGLISH, target_lang="ZH", filename="a.txt")
     assert client.translate_document_wait_until_done(handle).ok
     first = BytesIO()
@@ -108,7 +108,7 @@ def test_a_document_is_fetched_once(client: Any, chinese: str) -> None:
         client.translate_document_get_status(handle)
 
 
-def test_a_document_that_cannot_be_translated_says_why(client: Any) -> None:
+def test_a_failed_document_reports_the_reason(client: Any) -> None:
     with pytest.raises(deepl.DeepLException, match=fragment("unknown_format", ending="docx")):
         client.translate_document_upload(b"PK\x03\x04", target_lang="ZH", filename="a.docx")
     handle = client.translate_document_upload("word " * 1_200, target_lang="ZH", filename="a.txt")
@@ -117,17 +117,17 @@ def test_a_document_that_cannot_be_translated_says_why(client: Any) -> None:
     assert "characters" in status.error_message
 
 
-def command(address: str, *arguments: str, key: str = KEY, given: str = "") -> subprocess.CompletedProcess[str]:
+def command(address: str, *arguments: str, key: str = KEY, stdin: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DEEPL_AUTH_KEY": key, "DEEPL_SERVER_URL": address}
-    whole = [sys.executable, "-m", "deepl", *arguments]
-    return subprocess.run(whole, input=given, capture_output=True, text=True, env=environment, check=False)
+    command_line = [sys.executable, "-m", "deepl", *arguments]
+    return subprocess.run(command_line, input=stdin, capture_output=True, text=True, env=environment, check=False)
 
 
 @pytest.mark.slow
-def test_the_command_line(address: str, chinese: str, tmp_path: Path) -> None:
-    told = command(address, "text", "--to", "ZH", "--show-detected-source", ENGLISH)
-    assert told.stdout == f"Detected source language: EN\n{chinese}\n", told.stderr
-    assert command(address, "text", "--to", "ZH", "-", given=ENGLISH).stdout.strip() == chinese.strip()
+def test_command_line_translates_texts_and_documents(address: str, chinese: str, tmp_path: Path) -> None:
+    result = command(address, "text", "--to", "ZH", "--show-detected-source", ENGLISH)
+    assert result.stdout == f"Detected source language: EN\n{chinese}\n", result.stderr
+    assert command(address, "text", "--to", "ZH", "-", stdin=ENGLISH).stdout.strip() == chinese.strip()
     listed = command(address, "languages").stdout
     assert "EN: English" in listed
     assert "EN-US: English (American)" in listed

@@ -1,11 +1,11 @@
-"""OpenAI's API: shapes of requests and answers, what its parameters mean here, and what is refused."""
+"""OpenAI's API: request and response formats, the meaning of parameters, and rejected requests."""
 
 from typing import Any
 
 import pytest
-from both_ways import CHINESE, ENGLISH, KEY, asking, models
 from error_codes import message
-from small_server import Asking, random_model
+from small_server import SmallServer, random_model
+from three_models import CHINESE, ENGLISH, KEY, make_server, models
 
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
@@ -16,8 +16,8 @@ CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
 
 
 @pytest.fixture(scope="module")
-def server() -> Asking:
-    return asking()
+def server() -> SmallServer:
+    return make_server()
 
 
 @pytest.fixture(scope="module")
@@ -34,43 +34,43 @@ def user(text: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-def chat(server: Asking, text: Any = ENGLISH, **fields: Any) -> dict[str, Any]:
-    answered = server.client.post(CHAT, json={"model": "forth", "messages": user(text), **fields})
-    assert answered.status_code == 200, answered.text
-    found: dict[str, Any] = answered.json()
+def chat(server: SmallServer, text: Any = ENGLISH, **fields: Any) -> dict[str, Any]:
+    response = server.client.post(CHAT, json={"model": "forth", "messages": user(text), **fields})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
     return found
 
 
-def said(server: Asking, text: Any = ENGLISH, **fields: Any) -> list[str]:
+def chat_texts(server: SmallServer, text: Any = ENGLISH, **fields: Any) -> list[str]:
     return [each["message"]["content"] for each in chat(server, text, **fields)["choices"]]
 
 
-def refused(answered: Any, status: int, param: str | None, code: str) -> dict[str, Any]:
-    assert answered.status_code == status, answered.text
-    error: dict[str, Any] = answered.json()["error"]
+def check_error(response: Any, status: int, param: str | None, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    error: dict[str, Any] = response.json()["error"]
     assert sorted(error) == ["code", "message", "param", "type"]
     assert (error["param"], error["code"]) == (param, code)
     return error
 
 
-def test_models_are_listed_and_found(server: Asking) -> None:
+def test_models_are_listed_and_retrieved(server: SmallServer) -> None:
     listed = server.client.get("/v1/models").json()
     assert listed["object"] == "list"
     assert [each["id"] for each in listed["data"]] == ["forth", "back", "plain"]
     assert server.client.get("/v1/models/back").json() == listed["data"][1]
     assert listed["data"][1]["object"] == "model"
-    refused(server.client.get("/v1/models/none"), 404, "model", "model_not_found")
+    check_error(server.client.get("/v1/models/none"), 404, "model", "model_not_found")
 
 
-def test_a_chat_has_the_shape_that_clients_know(server: Asking, model: TextModel) -> None:
-    told = chat(server)
+def test_a_chat_has_the_openai_format(server: SmallServer, model: TextModel) -> None:
+    completion = chat(server)
     result = model.generate([ENGLISH])[0]
     reason = "length" if result.cut else "stop"
     message = {"role": "assistant", "content": result.text}
-    assert told.pop("id").startswith("chatcmpl-")
-    assert isinstance(told.pop("created"), int)
+    assert completion.pop("id").startswith("chatcmpl-")
+    assert isinstance(completion.pop("created"), int)
     source, target = len(model.source_tokenizer.encode(ENGLISH)), len(result.ids)
-    assert told == {
+    assert completion == {
         "object": "chat.completion",
         "model": "forth",
         "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
@@ -78,7 +78,7 @@ def test_a_chat_has_the_shape_that_clients_know(server: Asking, model: TextModel
     }
 
 
-def test_completions_answer_one_prompt_or_several(server: Asking, model: TextModel) -> None:
+def test_completions_accept_one_or_several_prompts(server: SmallServer, model: TextModel) -> None:
     texts = [each.text for each in model.generate([ENGLISH, "a dog ran home"])]
     one = server.client.post(COMPLETE, json={"model": "forth", "prompt": ENGLISH}).json()
     assert (one["object"], one["id"][:5]) == ("text_completion", "cmpl-")
@@ -88,13 +88,13 @@ def test_completions_answer_one_prompt_or_several(server: Asking, model: TextMod
     assert both["usage"]["prompt_tokens"] == 7
 
 
-def test_without_a_name_the_first_model_answers(server: Asking) -> None:
+def test_the_first_model_is_the_default(server: SmallServer) -> None:
     without = server.client.post(CHAT, json={"messages": user(ENGLISH)}).json()
     dummy = server.client.post(CHAT, json={"model": "dummy", "messages": user(ENGLISH)}).json()
     assert without["model"] == dummy["model"] == "forth"
 
 
-def test_a_limit_is_told_as_length(server: Asking, model: TextModel) -> None:
+def test_a_reached_limit_is_reported_as_length(server: SmallServer, model: TextModel) -> None:
     for name in ("max_tokens", "max_completion_tokens"):
         (choice,) = chat(server, **{name: 1})["choices"]
         assert choice["message"]["content"] == model.generate([ENGLISH], max_length=1)[0].text
@@ -102,90 +102,90 @@ def test_a_limit_is_told_as_length(server: Asking, model: TextModel) -> None:
     assert chat(server)["choices"][0]["finish_reason"] == "stop"
 
 
-def test_a_temperature_draws_and_a_seed_draws_the_same(server: Asking, model: TextModel) -> None:
-    drawn = said(server, temperature=1.5, top_p=0.9, seed=3, n=4)
-    assert len(set(drawn)) > 1
-    assert drawn == said(server, temperature=1.5, top_p=0.9, seed=3, n=4)
+def test_temperature_samples_and_a_seed_repeats(server: SmallServer, model: TextModel) -> None:
+    samples = chat_texts(server, temperature=1.5, top_p=0.9, seed=3, n=4)
+    assert len(set(samples)) > 1
+    assert samples == chat_texts(server, temperature=1.5, top_p=0.9, seed=3, n=4)
     expected = model.generate([ENGLISH], sample=True, temperature=1.5, top_p=0.9, seed=3, n_best=4)[0]
-    assert drawn == [each.text for each in expected.hypotheses]
-    without_seed = {tuple(said(server, temperature=2, n=8)) for _ in range(3)}
+    assert samples == [each.text for each in expected.hypotheses]
+    without_seed = {tuple(chat_texts(server, temperature=2, n=8)) for _ in range(3)}
     assert len(without_seed) > 1
 
 
 @pytest.mark.parametrize("fields", [{"temperature": 0}, {"temperature": None}, {"seed": 5}, {"top_p": 1}, {"top_p": 0}])
-def test_without_a_temperature_a_model_decodes_as_always(server: Asking, plain: str, fields: dict[str, Any]) -> None:
-    assert said(server, **fields) == [plain]
+def test_without_temperature_decoding_is_unchanged(server: SmallServer, plain: str, fields: dict[str, Any]) -> None:
+    assert chat_texts(server, **fields) == [plain]
 
 
-def test_a_seed_may_be_any_number(server: Asking) -> None:
+def test_a_seed_may_be_any_64_bit_integer(server: SmallServer) -> None:
     for seed in (-(2**63), 2**63 - 1):
-        assert said(server, temperature=1, seed=seed) == said(server, temperature=1, seed=seed)
+        assert chat_texts(server, temperature=1, seed=seed) == chat_texts(server, temperature=1, seed=seed)
 
 
-def test_several_answers_are_the_best_of_a_beam(server: Asking, model: TextModel) -> None:
+def test_n_returns_the_best_of_a_beam(server: SmallServer, model: TextModel) -> None:
     expected = model.generate([ENGLISH], beam=3, n_best=3)[0].hypotheses
-    told = chat(server, n=3)
-    assert [each["message"]["content"] for each in told["choices"]] == [each.text for each in expected]
-    assert [each["index"] for each in told["choices"]] == [0, 1, 2]
-    assert told["usage"]["completion_tokens"] == sum(len(each.ids) for each in expected)
+    completion = chat(server, n=3)
+    assert [each["message"]["content"] for each in completion["choices"]] == [each.text for each in expected]
+    assert [each["index"] for each in completion["choices"]] == [0, 1, 2]
+    assert completion["usage"]["completion_tokens"] == sum(len(each.ids) for each in expected)
 
 
-def test_a_stop_sequence_ends_a_text(server: Asking, plain: str) -> None:
+def test_a_stop_sequence_ends_a_text(server: SmallServer, plain: str) -> None:
     words = plain.split(" ")
     (choice,) = chat(server, stop=[words[1], "never said"])["choices"]
     assert choice["message"]["content"] == plain[: plain.index(words[1])]
     assert choice["finish_reason"] == "stop"
-    assert said(server, stop="never said") == [plain]
+    assert chat_texts(server, stop="never said") == [plain]
 
 
-def test_a_translation_keeps_lines_and_takes_sentences_one_by_one(server: Asking, model: TextModel) -> None:
+def test_a_translation_keeps_lines_and_splits_sentences(server: SmallServer, model: TextModel) -> None:
     first, second, third = (each.text for each in model.generate(["the cat sat.", "a dog ran home.", "I love NLP"]))
-    (text,) = said(server, "the cat sat. a dog ran home.\n\n  12!\nI love NLP\n")
+    (text,) = chat_texts(server, "the cat sat. a dog ran home.\n\n  12!\nI love NLP\n")
     assert text == f"{first} {second}\n\n  12!\n{third}\n"
-    assert said(server, "") == [""]
+    assert chat_texts(server, "") == [""]
     assert chat(server, " \n")["usage"] == {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
-def test_what_is_left_of_a_limit_is_for_the_next_sentence(server: Asking, model: TextModel) -> None:
+def test_the_next_sentence_gets_the_rest_of_the_limit(server: SmallServer, model: TextModel) -> None:
     first, text = model.generate(["the cat sat."])[0], "the cat sat. a dog ran home. I love NLP"
     assert not first.cut
-    for room in (1, 2):
-        told = chat(server, text, max_tokens=len(first.ids) + room)
-        second = model.generate(["a dog ran home."], max_length=room)[0]
-        left = room - len(second.ids)
+    for extra in (1, 2):
+        completion = chat(server, text, max_tokens=len(first.ids) + extra)
+        second = model.generate(["a dog ran home."], max_length=extra)[0]
+        left = extra - len(second.ids)
         third = f" {model.generate(['I love NLP'], max_length=left)[0].text}" if left else ""
-        assert told["choices"][0]["message"]["content"] == f"{first.text} {second.text}{third}"
-        assert told["choices"][0]["finish_reason"] == ("stop" if left else "length")
-        assert told["usage"]["completion_tokens"] == len(first.ids) + room
+        assert completion["choices"][0]["message"]["content"] == f"{first.text} {second.text}{third}"
+        assert completion["choices"][0]["finish_reason"] == ("stop" if left else "length")
+        assert completion["usage"]["completion_tokens"] == len(first.ids) + extra
 
 
-def test_other_models_read_a_text_whole(server: Asking) -> None:
+def test_other_models_do_not_split_texts(server: SmallServer) -> None:
     text = "the cat sat. a dog ran home.\nI love NLP"
-    assert said(server, text, model="plain") == [models()["plain"].generate([text])[0].text]
+    assert chat_texts(server, text, model="plain") == [models()["plain"].generate([text])[0].text]
 
 
-def test_content_may_come_in_parts(server: Asking, plain: str) -> None:
-    assert said(server, [{"type": "text", "text": ENGLISH}]) == [plain]
+def test_content_may_be_a_list_of_parts(server: SmallServer, plain: str) -> None:
+    assert chat_texts(server, [{"type": "text", "text": ENGLISH}]) == [plain]
     parts = [{"type": "text", "text": ENGLISH}, {"type": "text", "text": "a dog ran home"}]
-    assert said(server, parts) == said(server, f"{ENGLISH}\na dog ran home")
+    assert chat_texts(server, parts) == chat_texts(server, f"{ENGLISH}\na dog ran home")
 
 
-def test_a_translation_is_of_the_last_turn_alone(server: Asking, plain: str) -> None:
+def test_a_translation_uses_only_the_last_turn(server: SmallServer, plain: str) -> None:
     turns = [{"role": "system", "content": "Be brief."}, *user("a dog"), {"role": "assistant", "content": "狗"}]
-    told = server.client.post(CHAT, json={"model": "forth", "messages": [*turns, *user(ENGLISH)]}).json()
-    assert [each["message"]["content"] for each in told["choices"]] == [plain]
+    completion = server.client.post(CHAT, json={"model": "forth", "messages": [*turns, *user(ENGLISH)]}).json()
+    assert [each["message"]["content"] for each in completion["choices"]] == [plain]
 
 
 @pytest.mark.slow
-def test_a_conversation_is_read_as_far_back_as_fits() -> None:
+def test_a_conversation_uses_the_latest_turns_that_fit() -> None:
     model = random_model(9)
     talk = ModelSpec("talk", model, about=ModelCard(task="conversation"))
     turns = [*user("a dog ran home"), {"role": "assistant", "content": "the cat sat"}, *user("I love NLP")]
-    for read in ("a dog ran home\nthe cat sat\nI love NLP", "the cat sat\nI love NLP", "I love NLP"):
-        server = Asking(talk, settings=ServeSettings(max_source_tokens=len(model.source_tokenizer.encode(read))))
-        told = server.client.post(CHAT, json={"messages": turns}).json()
-        assert told["choices"][0]["message"]["content"] == model.generate([read])[0].text
-        assert told["usage"]["prompt_tokens"] == len(model.source_tokenizer.encode(read))
+    for source in ("a dog ran home\nthe cat sat\nI love NLP", "the cat sat\nI love NLP", "I love NLP"):
+        server = SmallServer(talk, settings=ServeSettings(max_source_tokens=len(model.source_tokenizer.encode(source))))
+        completion = server.client.post(CHAT, json={"messages": turns}).json()
+        assert completion["choices"][0]["message"]["content"] == model.generate([source])[0].text
+        assert completion["usage"]["prompt_tokens"] == len(model.source_tokenizer.encode(source))
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_a_conversation_is_read_as_far_back_as_fits() -> None:
         {"safety_identifier": "me", "prompt_cache_key": "k", "prompt_cache_retention": "24h"},
     ],
 )
-def test_what_does_no_harm_is_passed_over(server: Asking, plain: str, fields: dict[str, Any]) -> None:
-    assert said(server, **fields) == [plain]
+def test_harmless_parameters_are_ignored(server: SmallServer, plain: str, fields: dict[str, Any]) -> None:
+    assert chat_texts(server, **fields) == [plain]
 
 
 @pytest.mark.parametrize(
@@ -219,13 +219,13 @@ def test_what_does_no_harm_is_passed_over(server: Asking, plain: str, fields: di
         ("web_search_options", {}),
     ],
 )
-def test_what_would_be_missed_is_refused_by_name(server: Asking, param: str, value: Any) -> None:
-    answered = server.client.post(CHAT, json={"model": "forth", "messages": user(ENGLISH), param: value})
-    assert refused(answered, 400, param, "unmet_parameter")["type"] == "invalid_request_error"
+def test_unsupported_parameters_are_rejected_by_name(server: SmallServer, param: str, value: Any) -> None:
+    response = server.client.post(CHAT, json={"model": "forth", "messages": user(ENGLISH), param: value})
+    assert check_error(response, 400, param, "unmet_parameter")["type"] == "invalid_request_error"
 
 
 @pytest.mark.parametrize(
-    ("param", "near"),
+    ("param", "suggestion"),
     [
         ("max_tokns", " (did you mean max_tokens?)"),
         ("top_k", " (did you mean top_p?)"),
@@ -237,10 +237,10 @@ def test_what_would_be_missed_is_refused_by_name(server: Asking, param: str, val
         ("x" * 1_000, ""),
     ],
 )
-def test_what_means_nothing_here_is_not_passed_over_in_silence(server: Asking, param: str, near: str) -> None:
-    for path, asked in ((CHAT, {"messages": user(ENGLISH)}), (COMPLETE, {"prompt": ENGLISH})):
-        error = refused(server.client.post(path, json={**asked, param: 1}), 400, param[:100], "unknown_parameter")
-        assert error["message"] == message("unknown_parameter", name=param[:100], suggestion=near)
+def test_unknown_parameters_are_rejected_with_a_suggestion(server: SmallServer, param: str, suggestion: str) -> None:
+    for path, body in ((CHAT, {"messages": user(ENGLISH)}), (COMPLETE, {"prompt": ENGLISH})):
+        error = check_error(server.client.post(path, json={**body, param: 1}), 400, param[:100], "unknown_parameter")
+        assert error["message"] == message("unknown_parameter", name=param[:100], suggestion=suggestion)
 
 
 @pytest.mark.parametrize(
@@ -259,9 +259,9 @@ def test_what_means_nothing_here_is_not_passed_over_in_silence(server: Asking, p
         ({"stream_options": {"include_usage": "yes"}}, "stream_options.include_usage"),
     ],
 )
-def test_values_that_cannot_be_meant_are_refused(server: Asking, fields: dict[str, Any], param: str) -> None:
-    answered = server.client.post(CHAT, json={"model": "forth", "messages": user(ENGLISH), **fields})
-    refused(answered, 400, param, "bad_request")
+def test_invalid_values_are_rejected(server: SmallServer, fields: dict[str, Any], param: str) -> None:
+    response = server.client.post(CHAT, json={"model": "forth", "messages": user(ENGLISH), **fields})
+    check_error(response, 400, param, "bad_request")
 
 
 @pytest.mark.parametrize(
@@ -279,33 +279,35 @@ def test_values_that_cannot_be_meant_are_refused(server: Asking, fields: dict[st
         ({"messages": user("a! " * 1_100)}, 413, None, "too_many_sentences"),
     ],
 )
-def test_limits_are_told(server: Asking, fields: dict[str, Any], status: int, param: str | None, code: str) -> None:
-    answered = server.client.post(CHAT, json={"model": "forth", "messages": user(ENGLISH), **fields})
-    refused(answered, status, param, code)
+def test_requests_above_a_limit_are_rejected(
+    server: SmallServer, fields: dict[str, Any], status: int, param: str | None, code: str
+) -> None:
+    response = server.client.post(CHAT, json={"model": "forth", "messages": user(ENGLISH), **fields})
+    check_error(response, status, param, code)
 
 
 @pytest.mark.parametrize("prompt", [[], None, 7, [1, 2, 3], [[1, 2]], {"a": 1}])
-def test_a_prompt_is_text(server: Asking, prompt: Any) -> None:
-    answered = server.client.post(COMPLETE, json={"model": "forth", "prompt": prompt})
-    assert answered.status_code == 400
-    assert answered.json()["error"]["param"].startswith("prompt")
+def test_a_prompt_must_be_text(server: SmallServer, prompt: Any) -> None:
+    response = server.client.post(COMPLETE, json={"model": "forth", "prompt": prompt})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"].startswith("prompt")
 
 
 @pytest.mark.parametrize(("param", "value"), [("suffix", "x"), ("best_of", 3), ("logprobs", 1)])
-def test_completions_refuse_what_would_be_missed(server: Asking, param: str, value: Any) -> None:
-    answered = server.client.post(COMPLETE, json={"model": "forth", "prompt": CHINESE, param: value})
-    refused(answered, 400, param, "unmet_parameter")
+def test_completions_reject_unsupported_parameters(server: SmallServer, param: str, value: Any) -> None:
+    response = server.client.post(COMPLETE, json={"model": "forth", "prompt": CHINESE, param: value})
+    check_error(response, 400, param, "unmet_parameter")
 
 
-def test_too_many_prompts_are_refused(server: Asking) -> None:
-    refused(server.client.post(COMPLETE, json={"prompt": ["a"] * 51}), 413, None, "too_many_texts")
+def test_too_many_prompts_are_rejected(server: SmallServer) -> None:
+    check_error(server.client.post(COMPLETE, json={"prompt": ["a"] * 51}), 413, None, "too_many_texts")
 
 
-def test_a_key_is_asked_for_everywhere() -> None:
-    client = asking("forth", keys=(KEY,)).client
+def test_every_route_requires_a_key() -> None:
+    client = make_server("forth", keys=(KEY,)).client
     right, wrong = ({"authorization": f"Bearer {key}"} for key in (KEY, f"{KEY}x"))
     for method, path in (("GET", "/v1/models"), ("GET", "/v1/models/forth"), ("POST", CHAT), ("POST", COMPLETE)):
-        refused(client.request(method, path, json={}), 401, None, "invalid_api_key")
-        refused(client.request(method, path, json={}, headers=wrong), 401, None, "invalid_api_key")
+        check_error(client.request(method, path, json={}), 401, None, "invalid_api_key")
+        check_error(client.request(method, path, json={}, headers=wrong), 401, None, "invalid_api_key")
     assert client.get("/v1/models", headers=right).status_code == 200
     assert client.post(CHAT, json={"messages": user(ENGLISH)}, headers=right).status_code == 200

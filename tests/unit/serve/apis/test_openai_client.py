@@ -1,12 +1,12 @@
-"""OpenAI's own library, and Hugging Face's chat, against a server on a port: unmodified."""
+"""OpenAI's client and Hugging Face's chat client, unmodified, against a server on a port."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from both_ways import ENGLISH, KEY, asking, models
 from late_import import LateModule, needs
-from real_server import on_a_port
+from real_server import serve_on_port
+from three_models import ENGLISH, KEY, make_server, models
 
 pytestmark = needs("openai")
 openai: Any = LateModule("openai")
@@ -15,7 +15,7 @@ MESSAGES: Any = [{"role": "system", "content": "Translate."}, {"role": "user", "
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with on_a_port(asking(keys=(KEY,)).app) as address:
+    with serve_on_port(make_server(keys=(KEY,)).app) as address:
         yield address
 
 
@@ -30,7 +30,7 @@ def chinese() -> str:
     return models()["forth"].generate([ENGLISH])[0].text
 
 
-def test_models(client: Any) -> None:
+def test_client_lists_and_retrieves_models(client: Any) -> None:
     assert [each.id for each in client.models.list()] == ["forth", "back", "plain"]
     assert client.models.retrieve("back").id == "back"
     with pytest.raises(openai.NotFoundError) as error:
@@ -38,15 +38,15 @@ def test_models(client: Any) -> None:
     assert (error.value.code, error.value.param) == ("model_not_found", "model")
 
 
-def test_chat(client: Any, chinese: str) -> None:
-    told = client.chat.completions.create(model="forth", messages=MESSAGES)
-    assert told.choices[0].message.content == chinese
-    assert told.choices[0].message.role == "assistant"
-    assert told.choices[0].finish_reason in ("stop", "length")
-    assert told.usage.total_tokens == told.usage.prompt_tokens + told.usage.completion_tokens
+def test_client_gets_a_chat_completion(client: Any, chinese: str) -> None:
+    completion = client.chat.completions.create(model="forth", messages=MESSAGES)
+    assert completion.choices[0].message.content == chinese
+    assert completion.choices[0].message.role == "assistant"
+    assert completion.choices[0].finish_reason in ("stop", "length")
+    assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
 
 
-def test_streamed_chat(client: Any, chinese: str) -> None:
+def test_client_streams_a_chat_completion(client: Any, chinese: str) -> None:
     plain = client.chat.completions.create(model="forth", messages=MESSAGES)
     chunks = [
         *client.chat.completions.create(
@@ -58,15 +58,15 @@ def test_streamed_chat(client: Any, chinese: str) -> None:
     assert chunks[-2].choices[0].finish_reason == plain.choices[0].finish_reason
 
 
-def test_completions(client: Any, chinese: str) -> None:
-    told = client.completions.create(model="forth", prompt=[ENGLISH, "the cat sat"])
-    assert told.choices[0].text == chinese
-    assert [each.index for each in told.choices] == [0, 1]
+def test_client_completes_prompts(client: Any, chinese: str) -> None:
+    completion = client.completions.create(model="forth", prompt=[ENGLISH, "the cat sat"])
+    assert completion.choices[0].text == chinese
+    assert [each.index for each in completion.choices] == [0, 1]
     chunks = client.completions.create(model="forth", prompt=ENGLISH, stream=True)
     assert "".join(each.choices[0].text for each in chunks) == chinese
 
 
-def test_errors_are_those_that_the_library_knows(address: str, client: Any) -> None:
+def test_errors_raise_the_client_exceptions(address: str, client: Any) -> None:
     with pytest.raises(openai.BadRequestError) as error:
         client.chat.completions.create(
             model="forth", messages=MESSAGES, tools=[{"type": "function", "function": {"name": "f"}}]
@@ -80,11 +80,11 @@ def test_errors_are_those_that_the_library_knows(address: str, client: Any) -> N
     assert too_long.value.status_code == 413
 
 
-def test_hugging_face_chats_without_naming_a_model(address: str, chinese: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hugging_face_chats_without_a_model_name(address: str, chinese: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(pytest.importorskip("huggingface_hub.constants"), "HF_HUB_OFFLINE", False)
     with hub.InferenceClient(base_url=address, api_key=KEY) as client:
-        told = client.chat_completion(MESSAGES)
-        assert told.choices[0].message.content == chinese
+        completion = client.chat_completion(MESSAGES)
+        assert completion.choices[0].message.content == chinese
         chunks = client.chat_completion(MESSAGES, stream=True)
         assert "".join(each.choices[0].delta.content or "" for each in chunks if each.choices) == chinese

@@ -1,4 +1,4 @@
-"""Streamed answers are the plain ones, bit by bit: to the last usage and [DONE], or to an error."""
+"""Streamed responses equal plain ones, including the usage, and end with [DONE] or an error."""
 
 import json
 import socket
@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from batcher_users import sentences
-from both_ways import ENGLISH, asking
 from hypothesis import given
 from hypothesis import strategies as st
-from real_server import on_a_port
-from small_server import Asking, random_model
-from sse import Streamed, streamed
+from real_server import serve_on_port
+from small_server import SmallServer, random_model
+from sse import StreamedResponse, post_stream
+from three_models import ENGLISH, make_server
 from tiny import PATIENCE
+from worker_helpers import make_sentences
 
 from attendo.serve.apis.openai.completion import StopSequenceFilter
 from attendo.serve.scheduling.registry import ModelSpec
@@ -27,45 +27,45 @@ WITH_USAGE = {"stream_options": {"include_usage": True}}
 
 
 @pytest.fixture(scope="module")
-def server() -> Asking:
-    return asking()
+def server() -> SmallServer:
+    return make_server()
 
 
-def patient_model() -> TextModel:
-    """Never says less than 400 tokens."""
+def long_model() -> TextModel:
+    """Always generates 400 tokens."""
     generation = {"min_length_extra": 400, "max_length_factor": 0.0, "max_length_extra": 400}
     return TextModel(replace(random_model().stored_model, generation=generation))
 
 
-def of_user(text: str) -> dict[str, Any]:
+def chat_body(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
-def check_equal(server: Asking, text: str, **fields: Any) -> Streamed:
-    """S15: chunks joined are the plain text, and all that is told with it is the same."""
-    asked = {"model": "forth", **of_user(text), **fields}
-    plain = server.client.post(CHAT, json=asked).json()
-    told = streamed(server, CHAT, **asked, **WITH_USAGE)
+def check_stream(server: SmallServer, text: str, **fields: Any) -> StreamedResponse:
+    """S15: the joined chunks, the finish reason and the usage equal those of the plain response."""
+    body = {"model": "forth", **chat_body(text), **fields}
+    plain = server.client.post(CHAT, json=body).json()
+    stream = post_stream(server, CHAT, **body, **WITH_USAGE)
     (choice,) = plain["choices"]
-    assert told.text() == choice["message"]["content"]
-    assert told.reasons() == [choice["finish_reason"]]
-    assert told.usage == plain["usage"]
-    assert told.usage["total_tokens"] == told.usage["prompt_tokens"] + told.usage["completion_tokens"]
-    return told
+    assert stream.text() == choice["message"]["content"]
+    assert stream.reasons() == [choice["finish_reason"]]
+    assert stream.usage == plain["usage"]
+    assert stream.usage["total_tokens"] == stream.usage["prompt_tokens"] + stream.usage["completion_tokens"]
+    return stream
 
 
-def test_chunks_joined_are_the_plain_text(server: Asking) -> None:
-    for text in [*sentences(4), f"{ENGLISH}. the cat sat.\n\n 7 \na dog ran home", "", " "]:
-        check_equal(server, text)
+def test_joined_chunks_equal_the_plain_text(server: SmallServer) -> None:
+    for text in [*make_sentences(4), f"{ENGLISH}. the cat sat.\n\n 7 \na dog ran home", "", " "]:
+        check_stream(server, text)
 
 
 @pytest.mark.slow
-def test_S15_two_hundred_streams_are_the_plain_texts(server: Asking) -> None:
-    texts = sentences(200)
+def test_S15_two_hundred_streams_equal_plain_texts(server: SmallServer) -> None:
+    texts = make_sentences(200)
     assert len(texts) == 200
     for number, text in enumerate(texts):
         fields = ({}, {"temperature": 1, "seed": number}, {"max_tokens": 3}, {"stop": ["着", "猫 家"]})[number % 4]
-        check_equal(server, text, **fields)
+        check_stream(server, text, **fields)
 
 
 @pytest.mark.short(2)
@@ -80,64 +80,64 @@ def test_S15_two_hundred_streams_are_the_plain_texts(server: Asking) -> None:
         {"model": "back", "stop": ["the"]},
     ],
 )
-def test_whatever_ends_it_both_are_the_same(server: Asking, fields: dict[str, Any]) -> None:
+def test_streams_equal_plain_texts_with_options(server: SmallServer, fields: dict[str, Any]) -> None:
     for text in (ENGLISH, "the cat sat. a dog ran home. I love NLP"):
-        check_equal(server, text, **fields)
+        check_stream(server, text, **fields)
 
 
-def test_a_beam_streams_too() -> None:
+def test_a_beam_can_be_streamed() -> None:
     model = TextModel(replace(random_model(3).stored_model, generation={"beam": 4, "max_length_extra": 6}))
-    server = Asking(ModelSpec("forth", model))
-    for text in sentences(2):
-        check_equal(server, text)
+    server = SmallServer(ModelSpec("forth", model))
+    for text in make_sentences(2):
+        check_stream(server, text)
 
 
-def test_the_first_chunk_has_the_role_and_the_last_a_reason(server: Asking) -> None:
-    told = streamed(server, CHAT, model="forth", **of_user(ENGLISH))
-    first, *_, last = told.chunks
+def test_the_first_chunk_has_a_role_and_the_last_a_reason(server: SmallServer) -> None:
+    stream = post_stream(server, CHAT, model="forth", **chat_body(ENGLISH))
+    first, *_, last = stream.chunks
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert last["choices"][0]["delta"] == {}
-    assert told.reasons() == [last["choices"][0]["finish_reason"]]
-    assert len({chunk["id"] for chunk in told.chunks}) == 1
-    assert {chunk["object"] for chunk in told.chunks} == {"chat.completion.chunk"}
-    assert all("usage" not in chunk for chunk in told.chunks)
+    assert stream.reasons() == [last["choices"][0]["finish_reason"]]
+    assert len({chunk["id"] for chunk in stream.chunks}) == 1
+    assert {chunk["object"] for chunk in stream.chunks} == {"chat.completion.chunk"}
+    assert all("usage" not in chunk for chunk in stream.chunks)
 
 
-def test_prompts_are_told_apart_by_their_index(server: Asking) -> None:
+def test_chunks_have_the_index_of_their_prompt(server: SmallServer) -> None:
     prompts = [ENGLISH, "the cat sat"]
     plain = server.client.post(COMPLETE, json={"model": "forth", "prompt": prompts}).json()
-    told = streamed(server, COMPLETE, model="forth", prompt=prompts, **WITH_USAGE)
-    assert [told.text(0), told.text(1)] == [each["text"] for each in plain["choices"]]
-    assert told.usage == plain["usage"]
-    assert {chunk["object"] for chunk in told.chunks} == {"text_completion"}
+    stream = post_stream(server, COMPLETE, model="forth", prompt=prompts, **WITH_USAGE)
+    assert [stream.text(0), stream.text(1)] == [each["text"] for each in plain["choices"]]
+    assert stream.usage == plain["usage"]
+    assert {chunk["object"] for chunk in stream.chunks} == {"text_completion"}
 
 
-def test_what_cannot_be_met_is_refused_by_its_status(server: Asking) -> None:
-    too_long = {"model": "forth", "stream": True, **of_user("a" * 5_001)}
+def test_bad_streaming_requests_get_an_error_status(server: SmallServer) -> None:
+    too_long = {"model": "forth", "stream": True, **chat_body("a" * 5_001)}
     assert server.client.post(CHAT, json=too_long).status_code == 413
-    unknown = {"model": "none", "stream": True, **of_user("a")}
+    unknown = {"model": "none", "stream": True, **chat_body("a")}
     assert server.client.post(CHAT, json=unknown).status_code == 404
 
 
-def test_an_error_on_the_way_is_the_last_event() -> None:
-    for seconds in (0.5, 2.0, 8.0, 32.0):  # on a busy machine the first word takes longer
-        server = Asking(ModelSpec("slow", patient_model()), settings=ServeSettings(deadline_seconds=seconds))
-        told = streamed(server, CHAT, **of_user(ENGLISH))
-        if told.text():
+def test_an_error_while_streaming_is_the_last_event() -> None:
+    for seconds in (0.5, 2.0, 8.0, 32.0):  # the first word takes longer on a busy machine
+        server = SmallServer(ModelSpec("slow", long_model()), settings=ServeSettings(deadline_seconds=seconds))
+        stream = post_stream(server, CHAT, **chat_body(ENGLISH))
+        if stream.text():
             break
-    assert told.text()
-    assert told.reasons() == []
-    assert told.chunks[-1]["error"]["code"] == "too_late"
-    assert told.chunks[-1]["error"]["type"] == "server_error"
-    assert not told.is_done
+    assert stream.text()
+    assert stream.reasons() == []
+    assert stream.chunks[-1]["error"]["code"] == "too_late"
+    assert stream.chunks[-1]["error"]["type"] == "server_error"
+    assert not stream.is_done
 
 
-def test_a_stream_is_not_held_back_and_ends_with_its_client() -> None:
-    server = Asking(ModelSpec("slow", patient_model()))
-    batcher = server.app.gateway.registry.all()[0].worker
-    with on_a_port(server.app) as address:
+def test_chunks_are_sent_at_once_and_end_on_disconnect() -> None:
+    server = SmallServer(ModelSpec("slow", long_model()))
+    worker = server.app.gateway.registry.all()[0].worker
+    with serve_on_port(server.app) as address:
         host, port = address.removeprefix("http://").split(":")
-        body = json.dumps({"stream": True, **of_user(ENGLISH)})
+        body = json.dumps({"stream": True, **chat_body(ENGLISH)})
         with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
             head = f"POST {CHAT} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json"
             connection.sendall(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -145,35 +145,35 @@ def test_a_stream_is_not_held_back_and_ends_with_its_client() -> None:
             while received.count(b"data: ") < 3:
                 received += connection.recv(4096)
             assert b"[DONE]" not in received
-            assert batcher.num_running == 1
-        _until(lambda: batcher.num_running == 0)
+            assert worker.num_running == 1
+        _wait_until(lambda: worker.num_running == 0)
 
 
-def _until(fact: Callable[[], bool]) -> None:
+def _wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < end, "it never came to be so"
+    while not condition():
+        assert time.monotonic() < end, "the condition was never met"
         time.sleep(0.01)
 
 
 @given(st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), max_size=4), st.data())
-def test_a_text_ends_at_the_first_stop_however_it_is_cut(text: str, sequences: list[str], data: st.DataObject) -> None:
-    stops, told = StopSequenceFilter(sequences), ""
-    places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
-    for begin, end in zip([0, *places], [*places, len(text)], strict=True):
-        told += stops.push(text[begin:end])
-        shown = min((text[:end].find(each) for each in sequences if each in text[:end]), default=end)
-        assert text[:shown].startswith(told)
-    told += stops.flush()
+def test_text_ends_at_the_first_stop_for_any_chunks(text: str, sequences: list[str], data: st.DataObject) -> None:
+    stops, emitted = StopSequenceFilter(sequences), ""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        emitted += stops.push(text[begin:end])
+        visible = min((text[:end].find(each) for each in sequences if each in text[:end]), default=end)
+        assert text[:visible].startswith(emitted)
+    emitted += stops.flush()
     found = [text.find(each) for each in sequences if each in text]
-    assert told == text[: min(found, default=len(text))]
+    assert emitted == text[: min(found, default=len(text))]
     assert stops.reached == bool(found)
 
 
-def test_what_can_be_told_is_told_at_once() -> None:
+def test_stop_filter_emits_safe_text_at_once() -> None:
     stops = StopSequenceFilter(["stop", "."])
     assert [stops.push(each) for each in ("a s", "to", "ne s", "top b")] == ["a ", "", "stone ", ""]
     assert stops.reached
     assert stops.flush() == ""
-    held = StopSequenceFilter(["stop"])
-    assert held.push("sto") + held.flush() == "sto"
+    pending = StopSequenceFilter(["stop"])
+    assert pending.push("sto") + pending.flush() == "sto"

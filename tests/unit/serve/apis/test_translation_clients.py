@@ -1,4 +1,4 @@
-"""Programs that others wrote for LibreTranslate and Hugging Face, unchanged, against a server on a port."""
+"""Clients of LibreTranslate and Hugging Face, unmodified, against a server on a port."""
 
 from collections.abc import Iterator
 from types import ModuleType
@@ -7,8 +7,8 @@ from urllib.error import HTTPError
 
 import pytest
 from error_codes import message
-from polyglot import CHINESE, ENGLISH, said, served
-from real_server import on_a_port
+from four_models import CHINESE, ENGLISH, generate_text, make_specs
+from real_server import serve_on_port
 
 from attendo.serve.app import create_app
 from attendo.serve.settings import ServeSettings
@@ -16,129 +16,131 @@ from attendo.serve.settings import ServeSettings
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with on_a_port(create_app(served())) as address:
+    with serve_on_port(create_app(make_specs())) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[str]:
-    """One that answers only with a key."""
-    with on_a_port(create_app(served(), ServeSettings(keys=("good",)))) as address:
+    """The address of a server that requires a key."""
+    with serve_on_port(create_app(make_specs(), ServeSettings(keys=("good",)))) as address:
         yield address
 
 
-def client(name: str) -> Any:
+def import_client(name: str) -> Any:
     return pytest.importorskip(name, reason=f"{name} is a client of this server, and it is not installed")
 
 
 class TestLibretranslatepy:
     def api(self, address: str, key: str | None = None) -> Any:
-        return client("libretranslatepy").LibreTranslateAPI(address, api_key=key)
+        return import_client("libretranslatepy").LibreTranslateAPI(address, api_key=key)
 
-    def test_it_translates(self, address: str) -> None:
-        assert self.api(address).translate(ENGLISH, "en", "zh") == said("forth").strip()
-        assert self.api(address).translate(CHINESE, "auto", "en") == said("back", CHINESE).strip()
+    def test_translates_and_detects_the_source(self, address: str) -> None:
+        assert self.api(address).translate(ENGLISH, "en", "zh") == generate_text("forth").strip()
+        assert self.api(address).translate(CHINESE, "auto", "en") == generate_text("back", CHINESE).strip()
 
-    def test_it_detects(self, address: str) -> None:
+    def test_detects_the_language(self, address: str) -> None:
         assert self.api(address).detect(CHINESE) == [{"confidence": 100.0, "language": "zh"}]
 
-    def test_it_lists_languages(self, address: str) -> None:
+    def test_lists_languages(self, address: str) -> None:
         assert [each["code"] for each in self.api(address).languages()] == ["en", "zh"]
 
-    def test_it_has_a_key(self, locked: str) -> None:
-        assert self.api(locked, "good").translate(ENGLISH, "en", "zh") == said("forth").strip()
-        with pytest.raises(HTTPError) as refused:
+    def test_sends_an_api_key(self, locked: str) -> None:
+        assert self.api(locked, "good").translate(ENGLISH, "en", "zh") == generate_text("forth").strip()
+        with pytest.raises(HTTPError) as raised:
             self.api(locked, "bad").translate(ENGLISH, "en", "zh")
-        refused.value.close()
-        assert refused.value.code == 403
+        raised.value.close()
+        assert raised.value.code == 403
 
 
 class TestDeepTranslator:
     def translator(self, address: str, key: str = "any") -> Any:
-        made = client("deep_translator").LibreTranslator
-        return made(source="en", target="zh", api_key=key, custom_url=f"{address}/")
+        translator_class = import_client("deep_translator").LibreTranslator
+        return translator_class(source="en", target="zh", api_key=key, custom_url=f"{address}/")
 
-    def test_it_translates(self, address: str) -> None:
-        assert self.translator(address).translate(ENGLISH) == said("forth").strip()
+    def test_translates_a_text(self, address: str) -> None:
+        assert self.translator(address).translate(ENGLISH) == generate_text("forth").strip()
 
-    def test_it_translates_several(self, address: str) -> None:
+    def test_translates_a_batch(self, address: str) -> None:
         texts = [ENGLISH, "I love NLP"]
-        assert self.translator(address).translate_batch(texts) == [said("forth", text).strip() for text in texts]
+        assert self.translator(address).translate_batch(texts) == [
+            generate_text("forth", text).strip() for text in texts
+        ]
 
-    def test_it_hears_of_a_bad_key(self, locked: str) -> None:
-        assert self.translator(locked, "good").translate(ENGLISH) == said("forth").strip()
-        with pytest.raises(client("deep_translator.exceptions").AuthorizationException):
+    def test_raises_on_a_bad_key(self, locked: str) -> None:
+        assert self.translator(locked, "good").translate(ENGLISH) == generate_text("forth").strip()
+        with pytest.raises(import_client("deep_translator.exceptions").AuthorizationException):
             self.translator(locked, "bad").translate(ENGLISH)
 
 
 class TestInferenceClient:
     @pytest.fixture(autouse=True)
     def hub(self, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-        """Where it is told to be offline it asks nobody, not even this machine."""
+        """Switches offline mode off, in which the client sends no request, not even to localhost."""
         for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
             monkeypatch.delenv(name, raising=False)
-        hub: ModuleType = client("huggingface_hub")
-        monkeypatch.setattr(client("huggingface_hub.constants"), "HF_HUB_OFFLINE", False)
+        hub: ModuleType = import_client("huggingface_hub")
+        monkeypatch.setattr(import_client("huggingface_hub.constants"), "HF_HUB_OFFLINE", False)
         return hub
 
-    def test_it_translates_by_task(self, hub: Any, address: str) -> None:
+    def test_translates_by_task(self, hub: Any, address: str) -> None:
         found = hub.InferenceClient().translation(ENGLISH, model=f"{address}/hf/translation")
-        assert found.translation_text == said("forth").strip()
+        assert found.translation_text == generate_text("forth").strip()
 
-    def test_it_names_languages(self, hub: Any, address: str) -> None:
+    def test_accepts_language_codes(self, hub: Any, address: str) -> None:
         inference = hub.InferenceClient(model=f"{address}/hf/translation")
         found = inference.translation(
             CHINESE, src_lang="zh_CN", tgt_lang="en_XX", generate_parameters={"num_beams": 2, "max_length": 9}
         )
-        assert found.translation_text == said("back", CHINESE, beam=2, max_length=9).strip()
+        assert found.translation_text == generate_text("back", CHINESE, beam=2, max_length=9).strip()
 
-    def test_it_summarizes_by_task(self, hub: Any, address: str) -> None:
+    def test_summarizes_by_task(self, hub: Any, address: str) -> None:
         found = hub.InferenceClient(model=f"{address}/hf/summarization").summarization(ENGLISH)
-        assert found.summary_text == said("short")
+        assert found.summary_text == generate_text("short")
 
-    def test_one_address_does_for_a_model(self, hub: Any, address: str) -> None:
+    def test_a_model_url_serves_its_task(self, hub: Any, address: str) -> None:
         assert hub.InferenceClient(base_url=f"{address}/hf/models/back").translation(CHINESE).translation_text == (
-            said("back", CHINESE).strip()
+            generate_text("back", CHINESE).strip()
         )
         assert hub.InferenceClient(base_url=f"{address}/hf/models/short").summarization(ENGLISH).summary_text == (
-            said("short")
+            generate_text("short")
         )
         plain = hub.InferenceClient(base_url=f"{address}/hf/models/plain")
-        assert plain.text_generation(ENGLISH) == plain.summarization(ENGLISH).summary_text == said("plain")
+        assert plain.text_generation(ENGLISH) == plain.summarization(ENGLISH).summary_text == generate_text("plain")
 
     @pytest.mark.filterwarnings("ignore:API endpoint/model for text-generation is not served via TGI")
-    def test_it_leaves_out_what_is_not_used(self, hub: Any, address: str) -> None:
+    def test_unused_parameters_are_ignored(self, hub: Any, address: str) -> None:
         plain = hub.InferenceClient(base_url=f"{address}/hf/models/plain")
-        assert plain.text_generation(ENGLISH, watermark=True, frequency_penalty=1.0) == said("plain")
+        assert plain.text_generation(ENGLISH, watermark=True, frequency_penalty=1.0) == generate_text("plain")
 
-    def test_the_root_does_for_the_first_model(self, hub: Any, address: str) -> None:
+    def test_the_root_serves_the_first_model(self, hub: Any, address: str) -> None:
         for root in (address, f"{address}/"):
             found = hub.InferenceClient(base_url=root).translation(ENGLISH)
-            assert found.translation_text == said("forth").strip()
+            assert found.translation_text == generate_text("forth").strip()
 
     @pytest.mark.parametrize("path", ["", "/hf", "/hf/models/forth", "/v1"])
-    def test_it_chats_at_the_same_address(self, hub: Any, address: str, path: str) -> None:
-        turns = [{"role": "user", "content": ENGLISH}]
+    def test_chats_at_the_same_url(self, hub: Any, address: str, path: str) -> None:
+        messages = [{"role": "user", "content": ENGLISH}]
         inference = hub.InferenceClient(base_url=f"{address}{path}")
-        whole = inference.chat_completion(turns)
-        assert whole.choices[0].message.content.strip() == said("forth").strip()
-        bits = list(inference.chat_completion(turns, stream=True))
-        text = "".join(each.choices[0].delta.content or "" for each in bits if each.choices)
-        assert text == whole.choices[0].message.content
+        completion = inference.chat_completion(messages)
+        assert completion.choices[0].message.content.strip() == generate_text("forth").strip()
+        chunks = list(inference.chat_completion(messages, stream=True))
+        text = "".join(each.choices[0].delta.content or "" for each in chunks if each.choices)
+        assert text == completion.choices[0].message.content
 
-    def test_it_has_a_key(self, hub: Any, locked: str) -> None:
+    def test_sends_a_token(self, hub: Any, locked: str) -> None:
         good = hub.InferenceClient(base_url=f"{locked}/hf/models/forth", token="good")
-        assert good.translation(ENGLISH).translation_text == said("forth").strip()
-        with pytest.raises(hub.errors.HfHubHTTPError) as refused:
+        assert good.translation(ENGLISH).translation_text == generate_text("forth").strip()
+        with pytest.raises(hub.errors.HfHubHTTPError) as raised:
             hub.InferenceClient(base_url=f"{locked}/hf/models/forth", token="bad").translation(ENGLISH)
-        assert refused.value.response.status_code == 401
+        assert raised.value.response.status_code == 401
 
-    def test_it_hears_what_is_wrong(self, hub: Any, address: str) -> None:
+    def test_reports_the_error_message(self, hub: Any, address: str) -> None:
         with pytest.raises(hub.errors.BadRequestError, match=message("unknown_language", language="zz")):
             hub.InferenceClient(model=f"{address}/hf/translation").translation(ENGLISH, src_lang="en", tgt_lang="zz")
 
-    def test_offline_it_asks_nobody(self, hub: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Which is why the documentation speaks of it."""
+    def test_offline_mode_sends_no_request(self, hub: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The documentation mentions this behaviour."""
         monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
         hub.close_session()
         try:

@@ -1,9 +1,9 @@
-"""/ablate and /rank: the same numbers as scores of the model without these heads."""
+"""/ablate and /rank return the scores of the model without these heads."""
 
 import time
 
 import pytest
-from small_server import POSTS, TEXT, Asking
+from small_server import POSTS, TEXT, SmallServer
 
 from attendo.model.head_scaling import sites
 from attendo.serve.scheduling.registry import ModelSpec
@@ -13,7 +13,7 @@ from attendo.text_model import TextModel
 TARGET = "猫 坐 着"
 
 
-def test_an_answer_is_scored_without_some_heads(server: Asking, small_model: TextModel) -> None:
+def test_ablate_scores_the_target_without_some_heads(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("ablate", target=TARGET, heads={"decoder.1.cross": {"0": 0.0}, "encoder.0.self": {"1": 0.5}})
     without = small_model.with_heads({"decoder.1.cross": {0: 0.0}, "encoder.0.self": {1: 0.5}})
     old, new = small_model.score([TEXT], [TARGET])[0], without.score([TEXT], [TARGET])[0]
@@ -24,22 +24,22 @@ def test_an_answer_is_scored_without_some_heads(server: Asking, small_model: Tex
     assert answer["after"]["text"] == without.generate([TEXT])[0].text
     (scored,) = without.score_tokens([TEXT], [TARGET])
     assert [each["piece"] for each in answer["after"]["tokens"]] == list(scored.pieces)
-    told = [each["log_probability"] for each in answer["after"]["tokens"]]
-    assert told == pytest.approx(scored.log_probabilities, abs=1e-5)
+    log_probabilities = [each["log_probability"] for each in answer["after"]["tokens"]]
+    assert log_probabilities == pytest.approx(scored.log_probabilities, abs=1e-5)
 
 
-def test_without_a_target_the_answer_of_the_whole_model_is_scored(server: Asking, small_model: TextModel) -> None:
+def test_ablate_scores_the_full_model_answer_by_default(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("ablate", heads={"decoder.0.cross": {"0": 0.0, "1": 0.0}})
     assert answer["before"]["text"] == small_model.generate([TEXT])[0].text
     assert server.post("ablate")["delta"] == 0
 
 
-def test_every_head_is_ranked(server: Asking, small_model: TextModel) -> None:
+def test_rank_scores_every_head(server: SmallServer, small_model: TextModel) -> None:
     *heads, (last, done) = server.events("rank", target=TARGET)
     config = small_model.network.config
-    meant = [(site, head) for site in sites(config) for head in range(config.num_heads)]
-    assert [(each["site"], each["head"]) for _, each in heads] == meant
-    assert (last, done["heads"], done["text"]) == ("done", len(meant), TARGET)
+    expected = [(site, head) for site in sites(config) for head in range(config.num_heads)]
+    assert [(each["site"], each["head"]) for _, each in heads] == expected
+    assert (last, done["heads"], done["text"]) == ("done", len(expected), TARGET)
     old = small_model.score([TEXT], [TARGET])[0]
     for name, each in heads:
         assert name == "head"
@@ -47,26 +47,26 @@ def test_every_head_is_ranked(server: Asking, small_model: TextModel) -> None:
         assert each["delta"] == pytest.approx(without.score([TEXT], [TARGET])[0] - old, abs=1e-5)
 
 
-def test_each_head_has_the_time_of_a_request(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    office, asked = server.app.gateway, list[float]()
+def test_each_head_has_its_own_deadline(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, deadlines = server.app.gateway, list[float]()
 
     def deadline() -> float:
-        asked.append(time.monotonic() + 60)
-        return asked[-1]
+        deadlines.append(time.monotonic() + 60)
+        return deadlines[-1]
 
-    monkeypatch.setattr(office, "deadline", deadline)
+    monkeypatch.setattr(gateway, "deadline", deadline)
     heads = [each for name, each in server.events("rank") if name == "head"]
-    assert len(asked) == 1 + len(heads)
+    assert len(deadlines) == 1 + len(heads)
 
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("path", POSTS)
-def test_whoever_looks_into_a_model_waits_no_longer_than_others(small_model: TextModel, path: str) -> None:
-    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(deadline_seconds=1e-6))
-    server.refused(path, 504, "too_late", text=TEXT)
+def test_inspection_requests_have_a_deadline(small_model: TextModel, path: str) -> None:
+    server = SmallServer(ModelSpec("small", small_model), settings=ServeSettings(deadline_seconds=1e-6))
+    server.post_error(path, 504, "too_late", text=TEXT)
 
 
-def test_heads_that_are_off_stay_off_while_others_are_ranked(server: Asking, small_model: TextModel) -> None:
+def test_rank_keeps_disabled_heads_disabled(server: SmallServer, small_model: TextModel) -> None:
     heads = {
         (each["site"], each["head"]): each["delta"]
         for name, each in server.events("rank", target=TARGET, heads={"decoder.0.self": {"0": 0.0}})

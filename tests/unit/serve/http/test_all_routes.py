@@ -1,4 +1,4 @@
-"""X3, X5, X7 and X8 on everything that a server answers, whatever API it belongs to."""
+"""X3, X5, X7 and X8 on every route of a server, for every API."""
 
 import gzip
 import io
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import polyglot
+import four_models
 import pytest
-from all_routes import OPEN, body_of, filled, routes_of
+from all_routes import OPEN, fill_path, list_routes, make_body
 from fastapi import FastAPI
-from raw_http import exchanged, request, served
-from small_gate import written
-from small_server import API, Asking
+from guarded_app import capture_log
+from raw_http import exchange, request, serve_app
+from small_server import API, SmallServer
 from starlette.testclient import TestClient
 
 from attendo.serve.explorer import catalogue_routes
@@ -27,9 +27,9 @@ from attendo.serve.http.middleware import GENERATION_ROUTES
 from attendo.serve.settings import ServeSettings
 
 KEY = "Key-0123456789abcdef"
-NEAR = (None, "", KEY[:-1], KEY + "0", KEY.upper(), "Bearer")
+WRONG_KEYS = (None, "", KEY[:-1], KEY + "0", KEY.upper(), "Bearer")
 CANARY = "canary7f3a"
-UP = (
+TRAVERSALS = (
     *("../../../etc/passwd", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/etc/passwd"),
     *(
         "..\\..\\..\\etc\\passwd",
@@ -49,160 +49,159 @@ UP = (
     ),
     *("..%00/etc/passwd", "//etc/passwd", "C:%5cboot.ini", "%5c%5chost%5cshare"),
 )
-EXPANDED = 10 * 1024**2  # bytes, more than which nothing may become that was sent small
+EXPANDED = 10 * 1024**2  # bytes; a small request body must not expand to more
 
 
 @pytest.fixture(scope="module")
-def locked() -> Asking:
-    return Asking(*polyglot.served(), settings=ServeSettings(keys=("other-key-0000", KEY), max_output_tokens=4))
+def keyed() -> SmallServer:
+    return SmallServer(
+        *four_models.make_specs(), settings=ServeSettings(keys=("other-key-0000", KEY), max_output_tokens=4)
+    )
 
 
 @pytest.fixture(scope="module")
-def opened() -> Asking:
-    return Asking(*polyglot.served(), settings=ServeSettings(max_output_tokens=8))
+def keyless() -> SmallServer:
+    return SmallServer(*four_models.make_specs(), settings=ServeSettings(max_output_tokens=8))
 
 
-def test_every_route_but_a_few_asks_for_a_key(locked: Asking) -> None:
-    asked = [(method, path) for method, path in routes_of(locked.app) if path not in OPEN]
-    assert {api_for_path(path) for _, path in asked} == {"ours", "deepl", "openai", "huggingface", "libretranslate"}
-    assert len(asked) > 20
-    for method, path in asked:
-        for key in NEAR:
-            sent = {} if key is None else {"authorization": f"Bearer {key}"}
-            answered = locked.client.request(method, filled(path), json=body_of(path, CANARY), headers=sent)
-            told = (method, path, key, answered.text)
+def test_every_route_requires_a_key_except_public_ones(keyed: SmallServer) -> None:
+    routes = [(method, path) for method, path in list_routes(keyed.app) if path not in OPEN]
+    assert {api_for_path(path) for _, path in routes} == {"ours", "deepl", "openai", "huggingface", "libretranslate"}
+    assert len(routes) > 20
+    for method, path in routes:
+        for key in WRONG_KEYS:
+            headers = {} if key is None else {"authorization": f"Bearer {key}"}
+            response = keyed.client.request(method, fill_path(path), json=make_body(path, CANARY), headers=headers)
+            details = (method, path, key, response.text)
             if _is_public(path):
-                assert answered.status_code in (200, 403), told
+                assert response.status_code in (200, 403), details
                 continue
-            shape = api_for_path(path)
-            assert answered.status_code == (403 if shape in ("deepl", "libretranslate") else 401), told
-            assert _shaped(shape, answered.json()), told
-            assert KEY not in answered.text
+            api = api_for_path(path)
+            assert response.status_code == (403 if api in ("deepl", "libretranslate") else 401), details
+            assert _has_error_format(api, response.json()), details
+            assert KEY not in response.text
 
 
 @pytest.mark.slow
-def test_a_key_opens_every_route(locked: Asking) -> None:
+def test_a_key_opens_every_route(keyed: SmallServer) -> None:
     statuses = {
-        (method, path): locked.client.request(
+        (method, path): keyed.client.request(
             method,
-            filled(path),
-            json=body_of(path, "cat"),
+            fill_path(path),
+            json=make_body(path, "cat"),
             headers={"authorization": f"{'DeepL-Auth-Key' if path.startswith('/v2/') else 'Bearer'} {KEY}"},
         ).status_code
-        for method, path in routes_of(locked.app)
+        for method, path in list_routes(keyed.app)
         if path not in OPEN
     }
     assert {each: status for each, status in statuses.items() if status in (401, 500)} == {}
-    refused = {path for (_, path), status in statuses.items() if status == 403}
-    assert refused <= {
-        "/translate_file",
-        "/suggest",
-        "/download_file/{name}",
-    }  # what LibreTranslate can be told not to do
+    forbidden = {path for (_, path), status in statuses.items() if status == 403}
+    # These features of LibreTranslate are disabled.
+    assert forbidden <= {"/translate_file", "/suggest", "/download_file/{name}"}
 
 
-def test_what_needs_no_key_needs_none(locked: Asking) -> None:
+def test_public_routes_need_no_key(keyed: SmallServer) -> None:
     for path in ("/livez", "/health", "/", "/page/main.js", "/languages", "/frontend/settings"):
-        assert locked.client.get(path).status_code == 200, path
+        assert keyed.client.get(path).status_code == 200, path
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("part", ["/v", "/hf", "/translate", pytest.param("/", marks=pytest.mark.slow)])
-def test_no_word_that_is_sent_is_written_down(opened: Asking, part: str) -> None:
-    """Quickly where existing clients ask, and everywhere: looking into a model takes its time."""
+def test_no_request_text_is_logged(keyless: SmallServer, part: str) -> None:
+    """The routes of existing clients are in the short suite. All routes are slow, because inspection takes time."""
     answers: list[str] = []
-    asked = [(method, path) for method, path in routes_of(opened.app) if path.startswith(part)]
-    with written("json") as lines:
-        for method, path in asked:
-            word = {"authorization": f"Bearer {CANARY}", "user-agent": CANARY, "cookie": CANARY}
-            opened.client.request(method, filled(path, CANARY), json=body_of(path, CANARY), headers=word)
-            opened.client.request(method, filled(path, CANARY), params={"q": CANARY}, json={CANARY: CANARY})
-            opened.client.request(method, filled(path, CANARY), content=f'{{"{CANARY}'.encode(), headers=word)
-            answers.append(opened.client.get(f"{API}/models").text)
-    told = lines.getvalue()
-    assert told.count("attendo.serve.requests") == 4 * len(asked)
-    assert CANARY not in told
-    assert "testclient" not in told
+    routes = [(method, path) for method, path in list_routes(keyless.app) if path.startswith(part)]
+    with capture_log("json") as lines:
+        for method, path in routes:
+            headers = {"authorization": f"Bearer {CANARY}", "user-agent": CANARY, "cookie": CANARY}
+            keyless.client.request(method, fill_path(path, CANARY), json=make_body(path, CANARY), headers=headers)
+            keyless.client.request(method, fill_path(path, CANARY), params={"q": CANARY}, json={CANARY: CANARY})
+            keyless.client.request(method, fill_path(path, CANARY), content=f'{{"{CANARY}'.encode(), headers=headers)
+            answers.append(keyless.client.get(f"{API}/models").text)
+    log = lines.getvalue()
+    assert log.count("attendo.serve.requests") == 4 * len(routes)
+    assert CANARY not in log
+    assert "testclient" not in log
     assert CANARY not in "".join(answers)
-    local = Asking(*polyglot.served(), settings=ServeSettings(metrics_open=True))
-    local.client.post("/translate", json=body_of("/translate", CANARY))
+    local = SmallServer(*four_models.make_specs(), settings=ServeSettings(metrics_open=True))
+    local.client.post("/translate", json=make_body("/translate", CANARY))
     assert CANARY not in local.client.get("/metrics").text
 
 
 @pytest.mark.slow
-def test_no_word_of_a_thousand_requests_is_written_down_or_told_to_others(opened: Asking) -> None:
-    """Where existing clients ask, of whom some are answered and some refused."""
-    local = Asking(*polyglot.served(), settings=ServeSettings(max_output_tokens=8, metrics_open=True))
-    asked = [path for method, path in routes_of(opened.app) if method == "POST" and path in GENERATION_ROUTES]
+def test_a_thousand_requests_leak_no_text(keyless: SmallServer) -> None:
+    """On the routes of existing clients. Some requests succeed and some are rejected."""
+    local = SmallServer(*four_models.make_specs(), settings=ServeSettings(max_output_tokens=8, metrics_open=True))
+    paths = [path for method, path in list_routes(keyless.app) if method == "POST" and path in GENERATION_ROUTES]
     statuses: Counter[int] = Counter()
     others: list[str] = []
-    with written("json") as lines:
+    with capture_log("json") as lines:
         for number in range(1_000):
-            path, word = asked[number % len(asked)], f"{CANARY}-{number}"
-            body = json.dumps(body_of(path, f"{polyglot.ENGLISH} {word}"))
-            sent = body if number % 3 else f'{{"{word}": {body}'
+            path, word = paths[number % len(paths)], f"{CANARY}-{number}"
+            body = json.dumps(make_body(path, f"{four_models.ENGLISH} {word}"))
+            content = body if number % 3 else f'{{"{word}": {body}'
             headers = {"content-type": "application/json", "cookie": word}
-            statuses[local.client.post(filled(path, "forth"), content=sent, headers=headers).status_code] += 1
+            statuses[local.client.post(fill_path(path, "forth"), content=content, headers=headers).status_code] += 1
             if number % 10 == 0:
-                others.append(local.client.post(filled(path, "forth"), json={}).text)
+                others.append(local.client.post(fill_path(path, "forth"), json={}).text)
     assert statuses[200] > 400
     assert statuses[400] >= 334
-    told = lines.getvalue()
-    assert told.count("attendo.serve.requests") == 1_100
-    assert CANARY not in told + "".join(others) + local.client.get("/metrics").text
+    log = lines.getvalue()
+    assert log.count("attendo.serve.requests") == 1_100
+    assert CANARY not in log + "".join(others) + local.client.get("/metrics").text
 
 
 @pytest.fixture(scope="module")
-def port(opened: Asking) -> Iterator[int]:
-    with served(opened.app) as found:
+def port(keyless: SmallServer) -> Iterator[int]:
+    with serve_app(keyless.app) as found:
         yield found
 
 
-def test_nothing_outside_is_reached_by_any_path(opened: Asking, port: int) -> None:
-    """Over a socket: a client library would tidy the path up."""
+def test_no_path_reaches_outside_the_folder(keyless: SmallServer, port: int) -> None:
+    """Over a socket, because a client library would normalise the path."""
     secret = Path("/etc/passwd").read_bytes()[:20]
-    places = [path for _, path in routes_of(opened.app) if "{" in path]
-    assert len(places) >= 3
-    for path in [*places, "/{x}", "/page{x}", f"{API}/{{x}}"]:
-        for up in UP:
+    templates = [path for _, path in list_routes(keyless.app) if "{" in path]
+    assert len(templates) >= 3
+    for path in [*templates, "/{x}", "/page{x}", f"{API}/{{x}}"]:
+        for traversal in TRAVERSALS:
             for method in ("GET", "POST"):
-                answered = exchanged(port, request(filled(path, up), b"{}", method))
-                assert answered.status in (400, 404, 405, 403), (path, up, answered.data[:300])
-                assert secret not in answered.data
+                response = exchange(port, request(fill_path(path, traversal), b"{}", method))
+                assert response.status in (400, 404, 405, 403), (path, traversal, response.data[:300])
+                assert secret not in response.data
 
 
 @pytest.mark.parametrize(
-    "up", ["link.js", "..%2fpage-evil%2fx.js", "linked%2fx.js", "..%2fpage-evil", "%2e%2e%2fsecret.js"]
+    "traversal", ["link.js", "..%2fpage-evil%2fx.js", "linked%2fx.js", "..%2fpage-evil", "%2e%2e%2fsecret.js"]
 )
-def test_neither_a_link_nor_a_neighbour_of_the_page_is_served(tmp_path: Path, up: str) -> None:
-    folder, neighbour = tmp_path / "page", tmp_path / "page-evil"
-    for each in (folder, neighbour):
+def test_links_and_sibling_folders_are_not_served(tmp_path: Path, traversal: str) -> None:
+    folder, sibling = tmp_path / "page", tmp_path / "page-evil"
+    for each in (folder, sibling):
         each.mkdir()
         (each / "x.js").write_text(each.name)
     (tmp_path / "secret.js").write_text("secret")
     (folder / "link.js").symlink_to(tmp_path / "secret.js")
-    (folder / "linked").symlink_to(neighbour)
+    (folder / "linked").symlink_to(sibling)
     app = FastAPI()
     app.include_router(catalogue_routes.page_routes(folder))
     handle_errors(app, [])
     client = TestClient(app)
     assert client.get("/page/x.js").text == "page"
-    answered = client.get(f"/page/{up}")
-    assert answered.status_code == 404
-    assert answered.json()["error"]["code"] == "no_page"
+    response = client.get(f"/page/{traversal}")
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "no_page"
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", f"{API}/generate", f"{API}/trace"])
-def test_a_name_of_a_model_is_no_path(opened: Asking, path: str) -> None:
-    for up in UP:
-        answered = opened.client.post(path, json={**body_of(path, polyglot.ENGLISH), "model": up})
-        assert answered.status_code in (400, 404), (up, answered.text)
-    for up in UP[:5]:
-        answered = opened.client.post(
-            f"{API}/trace", json={"text": polyglot.ENGLISH, "model": "forth", "checkpoint": up}
+def test_model_names_are_not_paths(keyless: SmallServer, path: str) -> None:
+    for traversal in TRAVERSALS:
+        response = keyless.client.post(path, json={**make_body(path, four_models.ENGLISH), "model": traversal})
+        assert response.status_code in (400, 404), (traversal, response.text)
+    for traversal in TRAVERSALS[:5]:
+        response = keyless.client.post(
+            f"{API}/trace", json={"text": four_models.ENGLISH, "model": "forth", "checkpoint": traversal}
         )
-        assert answered.status_code in (400, 404)
+        assert response.status_code in (400, 404)
 
 
 _OTHERS = [
@@ -212,58 +211,58 @@ _OTHERS = [
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("encoding", ["gzip", "br", *_OTHERS])
-def test_nothing_is_unpacked(opened: Asking, encoding: str) -> None:
+def test_no_body_is_decompressed(keyless: SmallServer, encoding: str) -> None:
     zeros = json.dumps({"text": "x" * 2 * EXPANDED}).encode()
     packed = {"gzip": gzip.compress(zeros), "deflate": zlib.compress(zeros)}.get(encoding, zeros[:1000])
     del zeros
-    with at_most(EXPANDED):
-        _refused_everywhere(opened, packed, encoding)
+    with memory_limit(EXPANDED):
+        _check_rejected_everywhere(keyless, packed, encoding)
 
 
-def _refused_everywhere(opened: Asking, packed: bytes, encoding: str) -> None:
-    for method, path in routes_of(opened.app):
+def _check_rejected_everywhere(keyless: SmallServer, packed: bytes, encoding: str) -> None:
+    for method, path in list_routes(keyless.app):
         if method == "POST":
-            sent = {"content-encoding": encoding, "content-type": "application/json"}
-            answered = opened.client.post(filled(path), content=packed, headers=sent)
-            assert answered.status_code == 415, path
-            assert "retry-after" not in answered.headers
+            headers = {"content-encoding": encoding, "content-type": "application/json"}
+            response = keyless.client.post(fill_path(path), content=packed, headers=headers)
+            assert response.status_code == 415, path
+            assert "retry-after" not in response.headers
 
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("name", ["bomb.docx", "bomb.zip", "bomb.txt", "bomb.html", "bomb.gz", "bomb.odt"])
 @pytest.mark.parametrize("path", ["/v2/document", "/translate_file"])
-def test_no_document_is_unpacked(opened: Asking, path: str, name: str) -> None:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+def test_no_document_is_decompressed(keyless: SmallServer, path: str, name: str) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b"\0" * 2 * EXPANDED)
-    assert len(held.getvalue()) * 1000 < 2 * EXPANDED
-    with at_most(EXPANDED):
-        answered = opened.client.post(
-            path, data={"target_lang": "ZH", "source": "en", "target": "zh"}, files={"file": (name, held.getvalue())}
+    assert len(buffer.getvalue()) * 1000 < 2 * EXPANDED
+    with memory_limit(EXPANDED):
+        response = keyless.client.post(
+            path, data={"target_lang": "ZH", "source": "en", "target": "zh"}, files={"file": (name, buffer.getvalue())}
         )
-    assert 400 <= answered.status_code < 500
+    assert 400 <= response.status_code < 500
 
 
 @contextmanager
-def at_most(most: int) -> Iterator[None]:
-    """No more bytes at once, of whatever Python makes."""
+def memory_limit(limit: int) -> Iterator[None]:
+    """Python allocates at most `limit` more bytes at once."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         yield
-        assert tracemalloc.get_traced_memory()[1] - before < most
+        assert tracemalloc.get_traced_memory()[1] - before < limit
     finally:
         tracemalloc.stop()
 
 
 def _is_public(path: str) -> bool:
-    """What LibreTranslate tells to everybody, or to nobody."""
+    """Routes of LibreTranslate that are public or disabled."""
     return path in {"/languages", "/frontend/settings", "/suggest", "/translate_file", "/download_file/{name}"}
 
 
-def _shaped(shape: str, content: dict[str, Any]) -> bool:
-    if shape == "deepl":
+def _has_error_format(api: str, content: dict[str, Any]) -> bool:
+    if api == "deepl":
         return content.keys() == {"message", "detail"}
-    if shape in ("libretranslate", "huggingface"):
+    if api in ("libretranslate", "huggingface"):
         return isinstance(content["error"], str)
     return {"code", "message"} <= content["error"].keys()

@@ -1,10 +1,10 @@
-"""What cannot be meant is refused in both languages, with the thing, the value and the way out; never with a 500."""
+"""Bad requests are rejected in both languages. The error names the field, the value and a fix. It is never a 500."""
 
 from typing import Any
 
 import pytest
 from error_codes import fragment, message
-from small_server import API, HOSTILE, POSTS, TEXT, Asking, error_of, random_model
+from small_server import API, HOSTILE, POSTS, TEXT, SmallServer, check_error, random_model
 from tiny import without_source
 
 from attendo.serve.scheduling.registry import ModelSpec
@@ -48,55 +48,55 @@ BODIES: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("code", "body"), BODIES)
-def test_a_body_that_cannot_be_meant_is_refused(server: Asking, code: str, body: bytes) -> None:
-    answered = server.client.post(f"{API}/trace", content=body, headers={"content-type": "application/json"})
-    error_of(answered, 400, code)
+def test_bad_bodies_are_rejected(server: SmallServer, code: str, body: bytes) -> None:
+    response = server.client.post(f"{API}/trace", content=body, headers={"content-type": "application/json"})
+    check_error(response, 400, code)
 
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize("path", POSTS)
-def test_every_endpoint_refuses_the_same_things(server: Asking, path: str) -> None:
-    server.refused(path, 400, "empty_text", text="")
-    server.refused(path, 404, "unknown_model", text=TEXT, model="nobody")
-    server.refused(path, 404, "unknown_checkpoint", text=TEXT, checkpoint="step-00000001")
-    server.refused(path, 404, "unknown_checkpoint", text=TEXT, checkpoint="../../model")
-    server.refused(path, 400, "unknown_site", text=TEXT, heads={"decoder.9.cross": {"0": 0.0}})
+def test_every_endpoint_rejects_the_same_errors(server: SmallServer, path: str) -> None:
+    server.post_error(path, 400, "empty_text", text="")
+    server.post_error(path, 404, "unknown_model", text=TEXT, model="nobody")
+    server.post_error(path, 404, "unknown_checkpoint", text=TEXT, checkpoint="step-00000001")
+    server.post_error(path, 404, "unknown_checkpoint", text=TEXT, checkpoint="../../model")
+    server.post_error(path, 400, "unknown_site", text=TEXT, heads={"decoder.9.cross": {"0": 0.0}})
     for head in ("2", "-1", "x", "²", "1" * 40, ""):
-        server.refused(path, 400, "unknown_head", text=TEXT, heads={"decoder.0.cross": {head: 0.0}})
-    server.refused(path, 400, "bad_request", text=TEXT, heads={"decoder.0.cross": {"0": -1}})
-    error = server.refused(path, 413, "too_long", text="cat " * 1999 + "cat")
+        server.post_error(path, 400, "unknown_head", text=TEXT, heads={"decoder.0.cross": {head: 0.0}})
+    server.post_error(path, 400, "bad_request", text=TEXT, heads={"decoder.0.cross": {"0": -1}})
+    error = server.post_error(path, 413, "too_long", text="cat " * 1999 + "cat")
     assert "2001 tokens" in error["message"]
 
 
-def test_a_mistyped_name_is_told_the_nearest(server: Asking) -> None:
-    error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beam", "lenght_penalty": 1.0})
+def test_a_mistyped_name_gets_a_suggestion(server: SmallServer) -> None:
+    error = server.post_error("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beam", "lenght_penalty": 1.0})
     suggestion = " (did you mean length_penalty?)"
     assert error["message"] == message("field_extra_forbidden", name="decoder.lenght_penalty", suggestion=suggestion)
     assert error["message_zh"] == "未知参数 decoder.lenght_penalty（是否指 length_penalty？）"
 
 
-def test_values_that_a_field_may_have_are_listed_in_both_languages(server: Asking) -> None:
-    error = server.refused("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beem"})
+def test_allowed_values_are_listed_in_both_languages(server: SmallServer) -> None:
+    error = server.post_error("answer", 400, "bad_request", text=TEXT, decoder={"kind": "beem"})
     assert error["message"] == message(
         "field_literal_error", name="decoder.kind", expected="'greedy', 'beam' or 'sample'"
     )
     assert error["message_zh"] == "decoder.kind 必须是以下之一：'greedy'、'beam'、'sample'"
 
 
-def test_every_fault_of_a_request_is_told(server: Asking) -> None:
-    error = server.refused("answer", 400, "bad_request", text=5, decoder={"kind": "beam", "beam": 99})
+def test_every_error_of_a_request_is_listed(server: SmallServer) -> None:
+    error = server.post_error("answer", 400, "bad_request", text=5, decoder={"kind": "beam", "beam": 99})
     text, beam = message("field_string_type", name="text"), message("field_less_than_equal", name="decoder.beam", le=12)
     assert error["message"] == f"{text}; {beam}"
 
 
-def test_settings_that_exclude_each_other_are_refused(server: Asking) -> None:
-    error = server.refused(
+def test_incompatible_settings_are_rejected(server: SmallServer) -> None:
+    error = server.post_error(
         "answer", 400, "bad_setting", text=TEXT, decoder={"kind": "beam", "beam": 4, "beam_groups": 3}
     )
     assert fragment("beam_not_divisible_by_groups") in error["message"]
     assert error["message_zh"] == "beam 必须是 beam_groups 的倍数：现为 4 和 3"
     for decoder in ({"min_length": 5, "max_length": 2}, {"kind": "beam", "beam_groups": 2, "stop": "leader"}):
-        error = server.refused("answer", 400, "bad_setting", text=TEXT, decoder=decoder)
+        error = server.post_error("answer", 400, "bad_setting", text=TEXT, decoder=decoder)
         assert error["message"] not in error["message_zh"]
 
 
@@ -123,49 +123,49 @@ def test_settings_that_exclude_each_other_are_refused(server: Asking) -> None:
         ("rank", "bad_request", {"target": 5}),
     ],
 )
-def test_what_a_view_does_not_have_is_named(server: Asking, path: str, code: str, fields: dict[str, Any]) -> None:
-    server.refused(path, 400, code, text=TEXT, **fields)
+def test_bad_fields_of_a_view_are_rejected(server: SmallServer, path: str, code: str, fields: dict[str, Any]) -> None:
+    server.post_error(path, 400, code, text=TEXT, **fields)
 
 
-def test_a_prefix_longer_than_an_answer_may_be_is_refused(server: Asking) -> None:
-    server.refused("steps", 413, "too_long", text=TEXT, prefix=["猫"] * 300)
-    server.refused("answer", 413, "too_long", text=TEXT, prefix=["猫"] * 3, decoder={"max_length": 2})
+def test_a_prefix_above_the_limit_is_rejected(server: SmallServer) -> None:
+    server.post_error("steps", 413, "too_long", text=TEXT, prefix=["猫"] * 300)
+    server.post_error("answer", 413, "too_long", text=TEXT, prefix=["猫"] * 3, decoder={"max_length": 2})
 
 
-def test_a_text_that_is_too_long_comes_back_in_parts(small_model: TextModel) -> None:
-    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(max_inspected_tokens=5))
-    error = server.refused("trace", 413, "too_long", text="the cat sat. a dog ran home.")
+def test_a_too_long_text_is_rejected_with_shorter_choices(small_model: TextModel) -> None:
+    server = SmallServer(ModelSpec("small", small_model), settings=ServeSettings(max_inspected_tokens=5))
+    error = server.post_error("trace", 413, "too_long", text="the cat sat. a dog ran home.")
     assert error["choices"] == ["first 4 tokens"]
     assert error["texts"] == ["the cat sat."]
-    error = server.refused("trace", 413, "too_long", text="the cat sat. a dog ran.")
+    error = server.post_error("trace", 413, "too_long", text="the cat sat. a dog ran.")
     assert (error["choices"], error["choices_zh"]) == (["first 4 tokens", "by sentence"], ["前 4 个词元", "逐句"])
     assert error["texts"] == ["the cat sat.", ["the cat sat.", "a dog ran."]]
     for text in ("the cat sat.", "a dog ran."):
         assert server.post("trace", text=text)["source"]["pieces"][-1] == "</s>"
-    error = server.refused("trace", 413, "too_long", text="cat", target="猫 " * 9)
+    error = server.post_error("trace", 413, "too_long", text="cat", target="猫 " * 9)
     assert error["message"].startswith("the target has")
     assert (error["side"], "choices" in error) == ("target", False)
     assert error["message_zh"].startswith("译文有")
 
 
-def test_learned_positions_have_an_end() -> None:
-    server = Asking(ModelSpec("short", random_model(positions="learned", max_length=6)))
-    assert server.refused("trace", 413, "too_long", text="cat " * 5 + "cat")["texts"] == ["cat cat cat cat cat"]
-    server.refused("trace", 413, "too_long", text="cat", target="猫 " * 6)
+def test_learned_positions_limit_the_length() -> None:
+    server = SmallServer(ModelSpec("short", random_model(positions="learned", max_length=6)))
+    assert server.post_error("trace", 413, "too_long", text="cat " * 5 + "cat")["texts"] == ["cat cat cat cat cat"]
+    server.post_error("trace", 413, "too_long", text="cat", target="猫 " * 6)
     assert server.post("trace", text="cat cat cat cat cat")["source"]["pieces"][-1] == "</s>"
 
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize("path", POSTS)
-def test_a_model_that_reads_no_source_cannot_be_looked_into(path: str) -> None:
-    server = Asking(ModelSpec("storyteller", without_source()))
-    error = server.refused(path, 400, "no_source", text=TEXT)
+def test_a_model_without_source_cannot_be_inspected(path: str) -> None:
+    server = SmallServer(ModelSpec("storyteller", without_source()))
+    error = server.post_error(path, 400, "no_source", text=TEXT)
     assert "storyteller" in error["message"]
     assert "storyteller" in error["message_zh"]
 
 
-def test_hostile_tokens_are_text_like_any_other() -> None:
-    server = Asking(ModelSpec("<b>", random_model(hostile=True)))
+def test_hostile_tokens_are_plain_text() -> None:
+    server = SmallServer(ModelSpec("<b>", random_model(hostile=True)))
     assert server.get("models")["models"][0]["name"] == "<b>"
     for text in HOSTILE:
         answer = server.post("trace", text=text, target=text)
@@ -173,11 +173,11 @@ def test_hostile_tokens_are_text_like_any_other() -> None:
         assert answer["source"]["pieces"][-1] == "</s>"
         pieces = server.post("trace", text=text, target=text)["target"]["predicted"]
         assert "".join(pieces[:-1]).replace("␣", "") == text.replace(" ", "")
-        error = server.refused("trace", 404, "unknown_model", text=text, model=text)
+        error = server.post_error("trace", 404, "unknown_model", text=text, model=text)
         assert repr(text) in error["message"]
 
 
-def test_control_tokens_that_a_user_writes_are_no_control_tokens(server: Asking) -> None:
+def test_control_tokens_in_a_text_are_plain_text(server: SmallServer) -> None:
     answer = server.post("trace", text="cat </s> <s>", target="</s>")
     assert answer["source"]["pieces"].count("</s>") == 1
     assert answer["target"]["predicted"].count("</s>") == 1
@@ -195,12 +195,16 @@ def test_control_tokens_that_a_user_writes_are_no_control_tokens(server: Asking)
         ("GET", f"{API}/training", 404, "no_training"),
     ],
 )
-def test_addresses_that_are_not_there(server: Asking, method: str, path: str, status: int, code: str) -> None:
-    error_of(server.client.request(method, path), status, code)
+def test_unknown_paths_and_methods_are_rejected(
+    server: SmallServer, method: str, path: str, status: int, code: str
+) -> None:
+    check_error(server.client.request(method, path), status, code)
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
-def test_a_body_of_another_kind_is_not_read(server: Asking, kind: str) -> None:
-    """So that no form of another site can ask anything."""
-    answered = server.client.post(f"{API}/trace", content=b'{"text": "I"}', headers={"content-type": kind})
-    error_of(answered, 400, "bad_request")
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
+def test_other_content_types_are_rejected(server: SmallServer, content_type: str) -> None:
+    """So a form of another site cannot send a request."""
+    response = server.client.post(f"{API}/trace", content=b'{"text": "I"}', headers={"content-type": content_type})
+    check_error(response, 400, "bad_request")

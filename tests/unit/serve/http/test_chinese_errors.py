@@ -1,16 +1,16 @@
-"""What a page or a program in Chinese is told, it is told in Chinese: also what the library says of its settings."""
+"""Errors have a Chinese message, also those that the library raises."""
 
 import re
 from typing import Any
 
 import pytest
 from piped import continuing
-from small_server import TEXT, Asking, error_of, random_model
+from small_server import TEXT, SmallServer, check_error, random_model
 
 from attendo.serve.scheduling.registry import ModelSpec
 
-# For /generate, with one text unless others are given; and for the views of the page, by their decoders.
-TO_PROGRAMS: list[dict[str, Any]] = [
+# Fields of /generate with one text unless `texts` is given, and decoders for the endpoints of the explorer.
+GENERATE_FIELDS: list[dict[str, Any]] = [
     {"beam": 4, "beam_groups": 3},
     {"beam": 4, "beam_groups": 2, "stop": "leader"},
     {"beam": 4, "beam_groups": 2, "stop": "first", "patience": 2.0},
@@ -41,14 +41,14 @@ TO_PROGRAMS: list[dict[str, Any]] = [
     {"prefix": "猫 狗 猫", "max_length": 2},
     {"split": True, "beam": 4, "constraints": ["猫"]},
 ]
-TO_ONE_THAT_GOES_ON: list[dict[str, Any]] = [
+CONTINUATION_FIELDS: list[dict[str, Any]] = [
     {"max_length": 8},
     {"prefix": "I"},
     {"split": True},
     {"banned_phrases": ["cat"]},
     {"texts": ["the cat " * 100]},
 ]
-TO_THE_PAGE: list[dict[str, Any]] = [
+EXPLORER_DECODERS: list[dict[str, Any]] = [
     {"kind": "beam", "beam": 4, "beam_groups": 3},
     {"kind": "beam", "beam": 4, "beam_groups": 2, "stop": "shrinking"},
     {"kind": "greedy", "min_length": 9, "max_length": 3},
@@ -56,40 +56,42 @@ TO_THE_PAGE: list[dict[str, Any]] = [
 ]
 
 
-def in_chinese(answered: Any) -> str:
-    """What it says, where no English is left of what the library says."""
-    error = error_of(answered, 400, "bad_setting")
+def chinese_message(response: Any) -> str:
+    """The Chinese message, after a check that it has no English words of the library."""
+    error = check_error(response, 400, "bad_setting")
     assert error["message"] not in error["message_zh"]
     assert not re.search(r"\b(exclude|cannot|is for|must|more than|has|have)\b", error["message_zh"]), error
     return str(error["message_zh"])
 
 
 @pytest.fixture(scope="module")
-def short() -> Asking:
-    """A model that has learned so many positions."""
-    return Asking(ModelSpec("short", random_model(positions="learned", max_length=12)))
+def short() -> SmallServer:
+    """A model with 12 learned positions."""
+    return SmallServer(ModelSpec("short", random_model(positions="learned", max_length=12)))
 
 
-@pytest.mark.parametrize("fields", TO_PROGRAMS, ids=str)
-def test_settings_that_do_not_go_together(server: Asking, fields: dict[str, Any]) -> None:
-    in_chinese(server.raw("generate", texts=[TEXT], **fields))
-
-
-@pytest.mark.short(2)
-@pytest.mark.parametrize("fields", TO_ONE_THAT_GOES_ON, ids=str)
-def test_models_that_go_on_with_a_text(fields: dict[str, Any]) -> None:
-    in_chinese(Asking(ModelSpec("lm", continuing())).raw("generate", **{"texts": ["I saw the cat"], **fields}))
+@pytest.mark.parametrize("fields", GENERATE_FIELDS, ids=str)
+def test_option_errors_are_chinese(server: SmallServer, fields: dict[str, Any]) -> None:
+    chinese_message(server.raw("generate", texts=[TEXT], **fields))
 
 
 @pytest.mark.short(2)
-@pytest.mark.parametrize("decoder", TO_THE_PAGE, ids=str)
-def test_views_of_the_page(short: Asking, decoder: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", CONTINUATION_FIELDS, ids=str)
+def test_continuation_errors_are_chinese(fields: dict[str, Any]) -> None:
+    chinese_message(
+        SmallServer(ModelSpec("lm", continuing())).raw("generate", **{"texts": ["I saw the cat"], **fields})
+    )
+
+
+@pytest.mark.short(2)
+@pytest.mark.parametrize("decoder", EXPLORER_DECODERS, ids=str)
+def test_explorer_errors_are_chinese(short: SmallServer, decoder: dict[str, Any]) -> None:
     for path in ("answer", "steps", "tree", "trace", "ablate", "rank"):
-        in_chinese(short.raw(path, text="the cat", decoder=decoder))
+        chinese_message(short.raw(path, text="the cat", decoder=decoder))
 
 
-def test_texts_that_are_too_long_for_a_model(short: Asking) -> None:
+def test_errors_for_too_long_texts_are_chinese(short: SmallServer) -> None:
     long = "the cat sat " * 10
-    assert "拆分" in in_chinese(short.raw("generate", texts=["a", long]))
-    assert "第 2 段" in in_chinese(short.raw("generate", texts=["a", long], split=True))
-    assert "多句" in in_chinese(short.raw("generate", texts=["the cat. a dog."], split=True, prefix="猫。狗"))
+    assert "拆分" in chinese_message(short.raw("generate", texts=["a", long]))
+    assert "第 2 段" in chinese_message(short.raw("generate", texts=["a", long], split=True))
+    assert "多句" in chinese_message(short.raw("generate", texts=["the cat. a dog."], split=True, prefix="猫。狗"))

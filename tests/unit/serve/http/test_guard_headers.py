@@ -1,12 +1,12 @@
-"""X9: every answer has the same headers and an id, and no page of another server may ask unless it is named."""
+"""X9: every response has the same headers and an id. Pages of other origins need to be allowed by name."""
 
 import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from small_gate import PATHS, SmallGate, written
-from small_server import API, TEXT, Asking, error_of, parsed_events
+from guarded_app import PATHS, GuardedApp, capture_log
+from small_server import API, TEXT, SmallServer, check_error, parse_events
 
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.registry import ModelSpec
@@ -24,107 +24,105 @@ EXACT = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-OF_A_FILE = {"cache-control": "no-cache"}
-OTHERS = {"content-type", "content-length", "x-request-id"}
-ELSEWHERE = "https://elsewhere.example"
+FILE_HEADERS = {"cache-control": "no-cache"}
+OTHER_NAMES = {"content-type", "content-length", "x-request-id"}
+OTHER_ORIGIN = "https://elsewhere.example"
 
 
 @pytest.fixture(scope="module")
-def gate() -> SmallGate:
-    return SmallGate()
+def app() -> GuardedApp:
+    return GuardedApp()
 
 
 @pytest.mark.parametrize("path", ["/nothing", f"{API}/models", "/livez", "/metrics", "/v2/nothing"])
-def test_an_answer_has_exactly_these_headers(server: Asking, path: str) -> None:
+def test_responses_have_exactly_these_headers(server: SmallServer, path: str) -> None:
     headers = dict(server.client.get(path).headers)
-    assert headers.keys() == EXACT.keys() | OTHERS
+    assert headers.keys() == EXACT.keys() | OTHER_NAMES
     assert {name: headers[name] for name in EXACT} == EXACT
 
 
 @pytest.mark.parametrize("path", ["/", "/page/main.js"])
-def test_a_page_has_them_too(server: Asking, path: str) -> None:
-    headers = dict(server.client.get(path, headers={"origin": ELSEWHERE}).headers)
-    assert headers.keys() == EXACT.keys() | OTHERS | {"etag", "last-modified", "accept-ranges"}
-    assert {name: headers[name] for name in EXACT} == {**EXACT, **OF_A_FILE}
+def test_page_files_have_the_headers(server: SmallServer, path: str) -> None:
+    headers = dict(server.client.get(path, headers={"origin": OTHER_ORIGIN}).headers)
+    assert headers.keys() == EXACT.keys() | OTHER_NAMES | {"etag", "last-modified", "accept-ranges"}
+    assert {name: headers[name] for name in EXACT} == {**EXACT, **FILE_HEADERS}
 
 
-def test_a_refusal_of_the_guard_has_them_too(server: Asking) -> None:
-    answered = server.client.get(f"{API}/models", headers={"host": "evil.example"})
-    error = error_of(answered, 400, "bad_host")
-    assert {name: answered.headers[name] for name in EXACT} == EXACT
-    assert answered.headers["x-request-id"] == error["request_id"]
+def test_guard_errors_have_the_headers(server: SmallServer) -> None:
+    response = server.client.get(f"{API}/models", headers={"host": "evil.example"})
+    error = check_error(response, 400, "bad_host")
+    assert {name: response.headers[name] for name in EXACT} == EXACT
+    assert response.headers["x-request-id"] == error["request_id"]
 
 
 @pytest.mark.parametrize("given", ["abc", "0af7651916cd43dd8448eb211c80319c", "a.b-c_D", "x" * 64])
-def test_an_id_that_can_be_written_down_is_kept(gate: SmallGate, given: str) -> None:
-    answered = gate.post("ours", {"x-request-id": given}, refuse="busy")
-    assert answered.headers["x-request-id"] == given
-    assert answered.json()["error"]["request_id"] == given
+def test_a_valid_request_id_is_kept(app: GuardedApp, given: str) -> None:
+    response = app.post("ours", {"x-request-id": given}, refuse="busy")
+    assert response.headers["x-request-id"] == given
+    assert response.json()["error"]["request_id"] == given
 
 
 @pytest.mark.parametrize("given", [b"", b"x" * 65, b"a b", b"a\tb", b"a=1", b"\xff", b'{"a":1}', "é".encode(), b"a,b"])
-def test_any_other_is_replaced(gate: SmallGate, given: bytes) -> None:
-    with written() as lines:
-        answered = gate.client.post(PATHS["ours"], json={}, headers={b"x-request-id": given})  # type: ignore[dict-item]
-    made = answered.headers["x-request-id"]
+def test_an_invalid_request_id_is_replaced(app: GuardedApp, given: bytes) -> None:
+    with capture_log() as lines:
+        response = app.client.post(PATHS["ours"], json={}, headers={b"x-request-id": given})  # type: ignore[dict-item]
+    made = response.headers["x-request-id"]
     assert re.fullmatch("[0-9a-f]{32}", made)
     assert f"request_id={made}" in lines.getvalue()
 
 
-def test_every_request_has_an_id_of_its_own(gate: SmallGate) -> None:
-    made = [gate.post(shape).headers["x-request-id"] for shape in PATHS for _ in range(4)]
+def test_request_ids_are_unique(app: GuardedApp) -> None:
+    made = [app.post(api).headers["x-request-id"] for api in PATHS for _ in range(4)]
     assert len(set(made)) == len(made)
     twice = [("x-request-id", "a"), ("x-request-id", "b")]
-    assert gate.client.post(PATHS["ours"], json={}, headers=twice).headers["x-request-id"] not in "ab"  # type: ignore[arg-type]
+    assert app.client.post(PATHS["ours"], json={}, headers=twice).headers["x-request-id"] not in "ab"  # type: ignore[arg-type]
 
 
-def test_pages_of_others_are_not_let_in_unless_named(gate: SmallGate) -> None:
-    asks = {"origin": ELSEWHERE, "access-control-request-method": "POST"}
-    for answered in (gate.post("ours", asks), gate.client.options(PATHS["ours"], headers=asks)):
-        assert not [name for name in answered.headers if name.startswith("access-control")]
-    assert gate.client.options(PATHS["ours"], headers=asks).status_code == 405
+def test_other_origins_get_no_cors_headers(app: GuardedApp) -> None:
+    headers = {"origin": OTHER_ORIGIN, "access-control-request-method": "POST"}
+    for response in (app.post("ours", headers), app.client.options(PATHS["ours"], headers=headers)):
+        assert not [name for name in response.headers if name.startswith("access-control")]
+    assert app.client.options(PATHS["ours"], headers=headers).status_code == 405
 
 
-@pytest.mark.parametrize("origins", [(ELSEWHERE,), ("*",), ("https://third.example", ELSEWHERE)])
-def test_a_page_that_is_named_may_ask_without_credentials(origins: tuple[str, ...]) -> None:
-    gate = SmallGate(cors_origins=origins)
-    origin = "*" if origins == ("*",) else ELSEWHERE
-    answered = gate.post("openai", {"origin": ELSEWHERE}, refuse="busy")
-    assert answered.status_code == 429
-    assert answered.headers["access-control-allow-origin"] == origin
-    assert answered.headers["access-control-expose-headers"] == "X-Request-ID, Retry-After"
-    assert ("vary" in answered.headers) == (origin != "*")
-    asked = {"origin": ELSEWHERE, "access-control-request-method": "POST", "access-control-request-headers": "x"}
-    first = gate.client.options(PATHS["openai"], headers=asked)
-    assert (first.status_code, first.content) == (204, b"")
-    assert first.headers["access-control-allow-origin"] == origin
-    assert "Authorization" in first.headers["access-control-allow-headers"]
-    assert first.headers["access-control-allow-methods"] == "GET, HEAD, POST"
-    for each in (answered, first):
+@pytest.mark.parametrize("origins", [(OTHER_ORIGIN,), ("*",), ("https://third.example", OTHER_ORIGIN)])
+def test_allowed_origins_get_cors_without_credentials(origins: tuple[str, ...]) -> None:
+    app = GuardedApp(cors_origins=origins)
+    origin = "*" if origins == ("*",) else OTHER_ORIGIN
+    response = app.post("openai", {"origin": OTHER_ORIGIN}, refuse="busy")
+    assert response.status_code == 429
+    assert response.headers["access-control-allow-origin"] == origin
+    assert response.headers["access-control-expose-headers"] == "X-Request-ID, Retry-After"
+    assert ("vary" in response.headers) == (origin != "*")
+    headers = {"origin": OTHER_ORIGIN, "access-control-request-method": "POST", "access-control-request-headers": "x"}
+    preflight = app.client.options(PATHS["openai"], headers=headers)
+    assert (preflight.status_code, preflight.content) == (204, b"")
+    assert preflight.headers["access-control-allow-origin"] == origin
+    assert "Authorization" in preflight.headers["access-control-allow-headers"]
+    assert preflight.headers["access-control-allow-methods"] == "GET, HEAD, POST"
+    for each in (response, preflight):
         assert "access-control-allow-credentials" not in each.headers
 
 
 @pytest.mark.parametrize("origin", ["https://elsewhere.example.evil", "http://elsewhere.example", "null", ""])
-def test_another_page_than_the_one_that_is_named_may_not(origin: str) -> None:
-    gate = SmallGate(cors_origins=(ELSEWHERE,))
-    asks = {"origin": origin, "access-control-request-method": "POST"}
-    for answered in (gate.post("ours", asks), gate.client.options(PATHS["ours"], headers=asks)):
-        assert not [name for name in answered.headers if name.startswith("access-control")]
-        assert answered.headers["vary"] == "Origin"
+def test_origins_not_allowed_get_no_cors_headers(origin: str) -> None:
+    app = GuardedApp(cors_origins=(OTHER_ORIGIN,))
+    headers = {"origin": origin, "access-control-request-method": "POST"}
+    for response in (app.post("ours", headers), app.client.options(PATHS["ours"], headers=headers)):
+        assert not [name for name in response.headers if name.startswith("access-control")]
+        assert response.headers["vary"] == "Origin"
 
 
-def test_trouble_in_the_midst_of_a_stream_has_the_id_too(
-    small_model: TextModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = Asking(ModelSpec("small", small_model))
+def test_a_stream_error_has_the_request_id(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SmallServer(ModelSpec("small", small_model))
 
     async def stream(*arguments: Any, **named: Any) -> AsyncIterator[str]:
         yield "I"
         raise ApiError("too_late")
 
     monkeypatch.setattr(server.app.gateway.get_model(None).worker, "stream", stream)
-    answered = server.client.post(
+    response = server.client.post(
         f"{API}/generate", json={"texts": [TEXT], "stream": True}, headers={"x-request-id": "mine"}
     )
-    name, content = list(parsed_events(answered.text))[-1]
+    name, content = list(parse_events(response.text))[-1]
     assert (name, content["error"]["code"], content["error"]["request_id"]) == ("error", "too_late", "mine")

@@ -1,4 +1,4 @@
-"""A model that computes what is no number: a fault of the server by its own name, and nobody else's trouble."""
+"""A model that computes NaN: a server error with its own code. Other requests are not affected."""
 
 import logging
 from pathlib import Path
@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 import torch
 from error_codes import fragment
-from small_server import Asking, error_of, parsed_events, random_model
+from small_server import SmallServer, check_error, parse_events, random_model
 from tiny import Command, tiny_model
 
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.text.model_card import ModelCard
 
-BAD, GOOD = "I love NLP", "the cat sat"  # a word of the first is no number
+BAD, GOOD = "I love NLP", "the cat sat"  # the embedding of a word in BAD is NaN
 FORTH = ModelCard(task="translation", source_language="en", target_language="zh")
-ASKED: dict[str, dict[str, Any]] = {
+REQUESTS: dict[str, dict[str, Any]] = {
     "/api/v1/generate": {"texts": [GOOD, BAD]},
     "/api/v1/score": {"pairs": [{"source": BAD, "target": "猫"}]},
     "/api/v1/answer": {"text": BAD},
@@ -28,48 +28,48 @@ WITHOUT_CODES = ("/translate", "/hf/translation")
 
 
 @pytest.fixture(scope="module")
-def unsound() -> Asking:
+def nan_server() -> SmallServer:
     model = random_model()
     (word,) = model.source_tokenizer.encode("NLP")
     assert model.network.source is not None
     with torch.no_grad():
         model.network.source.tokens.weight[word] = float("nan")
-    server = Asking(ModelSpec("unsound", model, about=FORTH))
+    server = SmallServer(ModelSpec("unsound", model, about=FORTH))
     server.app.gateway.is_warm = True
     return server
 
 
-@pytest.mark.parametrize("path", ASKED)
-def test_it_is_no_fault_of_whoever_asks(unsound: Asking, path: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("path", REQUESTS)
+def test_nan_is_a_server_error(nan_server: SmallServer, path: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        answered = unsound.client.post(path, json=ASKED[path], headers={"x-request-id": "mine"})
-    assert (answered.status_code, answered.headers["x-request-id"]) == (500, "mine")
-    assert fragment("model_error") in answered.text
-    assert ('"model_error"' in answered.text) == (path not in WITHOUT_CODES)
+        response = nan_server.client.post(path, json=REQUESTS[path], headers={"x-request-id": "mine"})
+    assert (response.status_code, response.headers["x-request-id"]) == (500, "mine")
+    assert fragment("model_error") in response.text
+    assert ('"model_error"' in response.text) == (path not in WITHOUT_CODES)
     (line,) = [each.getMessage() for each in caplog.records if each.name == "attendo.serve"]
     assert line.startswith("a model failed: ")
     assert "NaN" in line
     assert BAD not in caplog.text
 
 
-def test_it_is_told_in_chinese_too(unsound: Asking) -> None:
+def test_nan_errors_have_a_chinese_message(nan_server: SmallServer) -> None:
     for path in ("generate", "answer"):
-        error = error_of(unsound.raw(path, **ASKED[f"/api/v1/{path}"]), 500, "model_error")
+        error = check_error(nan_server.raw(path, **REQUESTS[f"/api/v1/{path}"]), 500, "model_error")
         assert "对数概率为 NaN" in error["message_zh"]
 
 
-def test_a_stream_that_has_begun_ends_with_it(unsound: Asking) -> None:
-    *_, (name, told) = parsed_events(unsound.raw("generate", texts=[BAD], stream=True).text)
-    assert (name, told["error"]["code"]) == ("error", "model_error")
+def test_a_stream_ends_with_the_nan_error(nan_server: SmallServer) -> None:
+    *_, (name, body) = parse_events(nan_server.raw("generate", texts=[BAD], stream=True).text)
+    assert (name, body["error"]["code"]) == ("error", "model_error")
 
 
-def test_other_texts_are_answered_and_the_server_stays_ready(unsound: Asking) -> None:
-    assert unsound.raw("generate", texts=[BAD]).status_code == 500
-    assert unsound.raw("generate", texts=[GOOD]).status_code == 200
-    assert unsound.client.get("/readyz").json() == {"ready": True, "reason": None}
+def test_other_texts_succeed_and_the_server_stays_ready(nan_server: SmallServer) -> None:
+    assert nan_server.raw("generate", texts=[BAD]).status_code == 500
+    assert nan_server.raw("generate", texts=[GOOD]).status_code == 200
+    assert nan_server.client.get("/readyz").json() == {"ready": True, "reason": None}
 
 
-def test_one_that_answers_nothing_is_never_served(attendo: Command, tmp_path: Path) -> None:
+def test_a_model_with_nan_weights_is_not_served(attendo: Command, tmp_path: Path) -> None:
     model = tiny_model()
     with torch.no_grad():
         for weight in model.network.parameters():

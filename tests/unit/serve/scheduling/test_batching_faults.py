@@ -1,4 +1,4 @@
-"""Trouble in a batcher: it is told to whom it belongs, and written down without a word of any text."""
+"""An error in a worker fails only its own request and is logged without any text."""
 
 import asyncio
 import logging
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from batcher_users import LONG, asking, sentences, until
 from jaxtyping import Float
 from tiny import PATIENCE
 from torch import Tensor
+from worker_helpers import LONG, make_sentences, run_with_worker, wait_until
 
 from attendo.decode.frontier import Frontier
 from attendo.decode.rules import SuppressTokens
@@ -28,7 +28,7 @@ CANARY = "small small NLP"
 
 @dataclass(frozen=True)
 class Poison(Rule):
-    """A rule that one sentence is too much for, some tokens after it began."""
+    """A rule that raises for one sentence, after two tokens."""
 
     number: int
 
@@ -50,122 +50,119 @@ def codes(found: list[Any]) -> list[str]:
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
+@pytest.mark.parametrize("static", [False, True], ids=["continuous", "static"])
 @pytest.mark.parametrize("options", [{}, {"beam": 2}], ids=["greedy", "beam"])
 def test_S10_a_poisoned_request_fails_alone(
-    poisoned: TextModel, fixed: bool, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+    poisoned: TextModel, static: bool, options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    texts = [*sentences(4, longest=3), CANARY, *sentences(7, longest=3)[4:]]
+    texts = [*make_sentences(4, longest=3), CANARY, *make_sentences(7, longest=3)[4:]]
     expected = [poisoned.generate([text], **options)[0].text for text in texts if text != CANARY]
-    batcher = ModelWorker(poisoned, BatchLimits(max_batch_size=6), fixed)
+    worker = ModelWorker(poisoned, BatchLimits(max_batch_size=6), static)
 
     async def listen(text: str) -> str:
-        return "".join([part async for part in batcher.stream(text, **options)])
+        return "".join([part async for part in worker.stream(text, **options)])
 
-    async def all_of_them() -> list[Any]:
-        tasks = [listen(text) if n % 3 == 0 else batcher.generate([text], **options) for n, text in enumerate(texts)]
+    async def run_all() -> list[Any]:
+        tasks = [listen(text) if n % 3 == 0 else worker.generate([text], **options) for n, text in enumerate(texts)]
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    found = asking(batcher, all_of_them())
+    found = run_with_worker(worker, run_all())
     assert codes(found) == ["failed" if text == CANARY else "" for text in texts]
-    answered = [each for each in found if not isinstance(each, ApiError)]
-    assert [each if isinstance(each, str) else each[0].text for each in answered] == expected
+    results = [each for each in found if not isinstance(each, ApiError)]
+    assert [each if isinstance(each, str) else each[0].text for each in results] == expected
     (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
     assert "ZeroDivisionError at test_batching_faults.py" in record.getMessage()
     assert CANARY not in caplog.text
 
 
-def test_a_request_with_several_texts_fails_whole_and_frees_all_its_places(poisoned: TextModel) -> None:
-    batcher = ModelWorker(poisoned)
+def test_a_request_of_several_texts_fails_and_frees_its_slots(poisoned: TextModel) -> None:
+    worker = ModelWorker(poisoned)
 
     async def work() -> None:
-        long = asyncio.create_task(batcher.generate(["the cat"], **LONG))
-        with pytest.raises(ApiError) as refused:
-            await batcher.generate([*sentences(3), CANARY])
-        assert (refused.value.code, refused.value.status_code) == ("failed", 500)
-        await until(lambda: batcher.num_running == 1)
+        long = asyncio.create_task(worker.generate(["the cat"], **LONG))
+        with pytest.raises(ApiError) as raised:
+            await worker.generate([*make_sentences(3), CANARY])
+        assert (raised.value.code, raised.value.status_code) == ("failed", 500)
+        await wait_until(lambda: worker.num_running == 1)
         long.cancel()
-        await until(lambda: not batcher._scheduler.busy)
-        assert await batcher.generate(["the cat"])
+        await wait_until(lambda: not worker._scheduler.busy)
+        assert await worker.generate(["the cat"])
 
-    asking(batcher, work())
+    run_with_worker(worker, work())
 
 
-def test_S10_trouble_in_a_tokenizer_is_told_to_whom_it_belongs(
-    small_model: TextModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batcher, call = ModelWorker(small_model), small_model.prepare_call
+def test_S10_a_tokenizer_error_fails_only_its_request(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, call = ModelWorker(small_model), small_model.prepare_call
 
-    def troubled(texts: Any, **options: Any) -> Any:
+    def fail_on_canary(texts: Any, **options: Any) -> Any:
         if CANARY in texts:
             raise MemoryError
         return call(texts, **options)
 
-    monkeypatch.setattr(small_model, "prepare_call", troubled)
+    monkeypatch.setattr(small_model, "prepare_call", fail_on_canary)
 
     async def work() -> list[Any]:
-        calls = [batcher.generate(["the cat"]), batcher.generate([CANARY]), batcher.generate(["a dog"])]
+        calls = [worker.generate(["the cat"]), worker.generate([CANARY]), worker.generate(["a dog"])]
         return await asyncio.gather(*calls, return_exceptions=True)
 
-    assert codes(asking(batcher, work())) == ["", "failed", ""]
+    assert codes(run_with_worker(worker, work())) == ["", "failed", ""]
 
 
 @pytest.mark.slow
-def test_where_there_is_memory_for_few_seats_few_answer(
+def test_out_of_memory_halves_the_batch_size(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    texts = sentences(9, longest=3)
+    texts = make_sentences(9, longest=3)
     expected = [small_model.generate([text])[0].text for text in texts]
 
-    class Few(StaticBatch):
+    class SmallStaticBatch(StaticBatch):
         def __init__(self, network: Any, strategy: Any, rules: Any, shape: Any, compiled: bool = False) -> None:
             if shape.count > 2:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             super().__init__(network, strategy, rules, shape, compiled)
 
-    monkeypatch.setattr(batches, "StaticBatch", Few)
-    batcher = ModelWorker(small_model, BatchLimits(max_batch_size=8), static_shapes=True)
+    monkeypatch.setattr(batches, "StaticBatch", SmallStaticBatch)
+    worker = ModelWorker(small_model, BatchLimits(max_batch_size=8), static_shapes=True)
 
     async def work() -> list[Any]:
-        return await asyncio.gather(*(batcher.generate([text]) for text in texts), return_exceptions=True)
+        return await asyncio.gather(*(worker.generate([text]) for text in texts), return_exceptions=True)
 
-    assert [each[0].text for each in asking(batcher, work())] == expected
+    assert [each[0].text for each in run_with_worker(worker, work())] == expected
     assert "memory does not suffice for 8 sentences side by side: making do with 4" in caplog.text
 
 
 @pytest.fixture
 def calls(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The texts of every call of `generate`; one of them cannot be answered."""
-    made: list[list[str]] = []
+    """The texts of every call of `generate`. A call with the canary raises."""
+    calls: list[list[str]] = []
     generate = small_model.generate
 
-    def counting(texts: list[str], **options: Any) -> list[Result]:
-        made.append(texts)
+    def generate_and_record(texts: list[str], **options: Any) -> list[Result]:
+        calls.append(texts)
         if CANARY in texts:
             raise ZeroDivisionError
         return generate(texts, **options)
 
-    monkeypatch.setattr(small_model, "generate", counting)
-    return made
+    monkeypatch.setattr(small_model, "generate", generate_and_record)
+    return calls
 
 
-def test_what_has_no_steps_is_gathered_into_one_call_and_fails_alone(
-    small_model: TextModel, calls: list[list[str]]
-) -> None:
-    batcher, gate, texts = ModelWorker(small_model), threading.Event(), ["the cat", CANARY, "a dog", "I saw"]
+def test_exclusive_calls_are_merged_and_fail_alone(small_model: TextModel, calls: list[list[str]]) -> None:
+    worker, released, texts = ModelWorker(small_model), threading.Event(), ["the cat", CANARY, "a dog", "I saw"]
     options: dict[str, Any] = {"engine": "cached"}
 
     async def work() -> list[Any]:
-        blocking = asyncio.create_task(batcher.run(lambda: gate.wait(PATIENCE)))
-        await until(lambda: batcher.num_running == 1)
-        tasks = [asyncio.create_task(batcher.generate([text], **options)) for text in texts]
-        tasks.append(asyncio.create_task(batcher.generate(["the cat"], prefix=[""], **options)))  # lists go alone
-        await until(lambda: batcher.num_waiting == 5)
-        gate.set()
+        blocking = asyncio.create_task(worker.run(lambda: released.wait(PATIENCE)))
+        await wait_until(lambda: worker.num_running == 1)
+        tasks = [asyncio.create_task(worker.generate([text], **options)) for text in texts]
+        # A call with a list of prefixes is not merged.
+        tasks.append(asyncio.create_task(worker.generate(["the cat"], prefix=[""], **options)))
+        await wait_until(lambda: worker.num_waiting == 5)
+        released.set()
         await blocking
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    found = asking(batcher, work())
+    found = run_with_worker(worker, work())
     assert codes(found) == ["", "failed", "", "", ""]
     assert [each[0].text for each in found if not isinstance(each, ApiError)] == [
         small_model.generate([text], **options)[0].text for text in (*texts[:1], *texts[2:], "the cat")
@@ -173,59 +170,59 @@ def test_what_has_no_steps_is_gathered_into_one_call_and_fails_alone(
     assert calls[0] == texts
 
 
-def test_a_thread_that_dies_tells_everybody(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    batcher, turn, turns = ModelWorker(small_model), Scheduler.step, list[int]()
+def test_a_dead_thread_fails_all_requests(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, step, steps = ModelWorker(small_model), Scheduler.step, list[int]()
 
-    def deadly(self: Scheduler, now: float) -> None:
-        turns.append(1)
-        if len(turns) > 5:
+    def step_and_die(self: Scheduler, now: float) -> None:
+        steps.append(1)
+        if len(steps) > 5:
             raise SystemExit
-        turn(self, now)
+        step(self, now)
 
-    monkeypatch.setattr(Scheduler, "step", deadly)
+    monkeypatch.setattr(Scheduler, "step", step_and_die)
 
     async def work() -> None:
-        assert batcher.is_ready
-        tasks = [batcher.generate([text], **LONG) for text in ("the cat", "a dog")]
+        assert worker.is_ready
+        tasks = [worker.generate([text], **LONG) for text in ("the cat", "a dog")]
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert codes(found) == ["stopped", "stopped"]
-        assert not batcher.is_ready
-        with pytest.raises(ApiError) as refused:
-            await batcher.generate(["the cat"])
-        assert (refused.value.code, refused.value.status_code) == ("stopped", 503)
+        assert not worker.is_ready
+        with pytest.raises(ApiError) as raised:
+            await worker.generate(["the cat"])
+        assert (raised.value.code, raised.value.status_code) == ("stopped", 503)
 
-    asking(batcher, work())
+    run_with_worker(worker, work())
 
 
-def test_trouble_in_other_work_is_told_as_it_is_where_it_was_foreseen(small_model: TextModel) -> None:
-    batcher = ModelWorker(small_model)
+def test_callable_errors_keep_known_codes(small_model: TextModel) -> None:
+    worker = ModelWorker(small_model)
 
-    def refused() -> None:
+    def reject() -> None:
         raise ApiError("empty_text")
 
     async def work() -> list[Any]:
-        calls = [batcher.run(refused), batcher.run(lambda: 1 // 0), batcher.run(lambda: 7)]
+        calls = [worker.run(reject), worker.run(lambda: 1 // 0), worker.run(lambda: 7)]
         return await asyncio.gather(*calls, return_exceptions=True)
 
-    found = asking(batcher, work())
+    found = run_with_worker(worker, work())
     assert codes(found[:2]) == ["empty_text", "failed"]
     assert found[2] == 7
 
 
-def test_nothing_is_left_of_jobs_that_are_over(small_model: TextModel) -> None:
-    batcher = ModelWorker(small_model)
+def test_finished_jobs_leave_no_state(small_model: TextModel) -> None:
+    worker = ModelWorker(small_model)
 
     async def work() -> None:
         for options in ({}, {"beam": 2}, {"banned_phrases": ["猫"]}):
-            await asyncio.gather(*(batcher.generate([text], **options) for text in sentences(6, longest=3)))
+            await asyncio.gather(*(worker.generate([text], **options) for text in make_sentences(6, longest=3)))
         with pytest.raises(ApiError):
-            await batcher.run(lambda: 1 // 0)
-        await until(lambda: not batcher._scheduler.busy)
+            await worker.run(lambda: 1 // 0)
+        await wait_until(lambda: not worker._scheduler.busy)
 
-    asking(batcher, work())
-    scheduler = batcher._scheduler
-    assert (batcher.num_waiting, batcher.num_running, len(batcher._jobs)) == (0, 0, 0)
+    run_with_worker(worker, work())
+    scheduler = worker._scheduler
+    assert (worker.num_waiting, worker.num_running, len(worker._jobs)) == (0, 0, 0)
     assert not any((scheduler._jobs, scheduler._open_groups, scheduler._pending_groups))
     for each in scheduler.exclusive_jobs:
         assert not any((each._jobs, each._iterators, each._isolated, each._results))
-    assert not any(lane._responses or lane.has_waiting or lane.busy for lane in scheduler._groups.values())
+    assert not any(group._responses or group.has_waiting or group.busy for group in scheduler._groups.values())

@@ -1,4 +1,4 @@
-"""Exclusive jobs have threads of their own, which alternate with the batches step by step."""
+"""Exclusive jobs run in their own threads, which alternate with the batches step by step."""
 
 import asyncio
 import threading
@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import pytest
-from batcher_users import LONG, asking, until
 from small_server import random_model
 from tiny import PATIENCE
+from worker_helpers import LONG, run_with_worker, wait_until
 
 from attendo.decode.step_hook import run_step_hook
 from attendo.serve.http.errors import ApiError
@@ -32,7 +32,7 @@ def test_a_fair_lock_lets_threads_alternate() -> None:
         with lock:
             for _ in range(200):
                 order.append(number)
-                until_other_waits(lock, order, 1 - number)
+                wait_for_other(lock, order, 1 - number)
                 lock.pass_on()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
@@ -43,14 +43,14 @@ def test_a_fair_lock_lets_threads_alternate() -> None:
     assert order in ([0, 1] * 200, [1, 0] * 200)
 
 
-def until_other_waits(lock: FairLock, order: list[int], other: int) -> None:
-    """A thread that has not begun cannot wait yet, and one that has ended waits no more."""
+def wait_for_other(lock: FairLock, order: list[int], other: int) -> None:
+    """Returns when the other thread waits for the lock or has finished."""
     end = time.monotonic() + PATIENCE
     while not lock._waiting and order.count(other) < 200 and time.monotonic() < end:
         time.sleep(0)
 
 
-def test_a_lock_that_nobody_waits_for_is_kept() -> None:
+def test_an_uncontended_lock_is_not_passed_on() -> None:
     lock = FairLock()
     with lock:
         lock.pass_on()
@@ -58,32 +58,32 @@ def test_a_lock_that_nobody_waits_for_is_kept() -> None:
     assert not lock._acquired
 
 
-def test_batches_and_an_exclusive_job_both_go_on(small_model: TextModel) -> None:
-    """Steps of each come between those of the other, in two threads."""
+def test_batches_and_exclusive_jobs_alternate(small_model: TextModel) -> None:
+    """The steps of both interleave, in two threads."""
     worker, steps = ModelWorker(small_model), list[int]()
     step = worker._scheduler.step
 
-    def counted(now: float) -> None:
+    def step_and_count(now: float) -> None:
         steps.append(threading.get_ident())
         step(now)
 
-    worker._scheduler.step = counted  # type: ignore[method-assign]
+    worker._scheduler.step = step_and_count  # type: ignore[method-assign]
 
-    def look() -> None:
-        begun, mine = len(steps), 0
-        while len(steps) < begun + 20:
+    def poll() -> None:
+        start, polls = len(steps), 0
+        while len(steps) < start + 20:
             run_step_hook()
-            mine += 1
-        assert mine >= 15  # it waits for one step at a time
+            polls += 1
+        assert polls >= 15  # it waits for one step at a time
         steps.append(threading.get_ident())
 
     async def work() -> None:
         long = asyncio.create_task(worker.generate(["the cat"], **ENDLESS))
-        await until(lambda: worker.num_running == 1)
-        await worker.run(look)
+        await wait_until(lambda: worker.num_running == 1)
+        await worker.run(poll)
         long.cancel()
 
-    asking(worker, work())
+    run_with_worker(worker, work())
     assert len(set(steps)) == 2
 
 
@@ -94,51 +94,51 @@ def test_S7_a_running_exclusive_call_ends_between_its_steps(small_model: TextMod
     async def work() -> None:
         deadline = time.monotonic() + 0.3 if end == "deadline" else None
         task = asyncio.create_task(worker.generate(["the cat"], deadline, **ENDLESS, **EXCLUSIVE))
-        await until(lambda: worker.num_running == 1 or task.done())
+        await wait_until(lambda: worker.num_running == 1 or task.done())
         if end == "cancel":
             task.cancel()
         found: Any = (await asyncio.gather(task, return_exceptions=True))[0]
         assert end == "cancel" or found.code == "too_late"
-        await until(lambda: not exclusive_threads())
+        await wait_until(lambda: not exclusive_threads())
         assert not any(jobs.busy for jobs in worker._scheduler.exclusive_jobs)
         assert await worker.generate(["the cat"], **EXCLUSIVE)
 
-    asking(worker, work())
+    run_with_worker(worker, work())
 
 
-def test_the_threads_end_with_their_last_job_and_start_again(small_model: TextModel) -> None:
+def test_exclusive_threads_stop_and_restart(small_model: TextModel) -> None:
     worker = ModelWorker(small_model)
 
     async def work() -> None:
         for _ in range(3):
             assert await worker.generate(["the cat"], **EXCLUSIVE)
             assert await worker.run(lambda: 7) == 7
-            await until(lambda: not exclusive_threads())
+            await wait_until(lambda: not exclusive_threads())
             assert worker.seconds_since_step == 0
 
-    asking(worker, work())
+    run_with_worker(worker, work())
 
 
-def test_drain_ends_an_exclusive_call_too(small_model: TextModel) -> None:
+def test_drain_ends_exclusive_calls(small_model: TextModel) -> None:
     worker = ModelWorker(small_model, BatchLimits(drain_seconds=0.05))
 
     async def work() -> None:
         task = asyncio.create_task(worker.generate(["the cat"], **ENDLESS, **EXCLUSIVE))
-        await until(lambda: worker.num_running == 1)
+        await wait_until(lambda: worker.num_running == 1)
         await worker.drain()
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(ApiError) as raised:
             await task
-        assert refused.value.code == "draining"
+        assert raised.value.code == "draining"
         assert not exclusive_threads()
 
-    asking(worker, work())
+    run_with_worker(worker, work())
 
 
-def test_an_exclusive_thread_that_dies_tells_everybody(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deadly(self: ExclusiveJobs) -> None:
+def test_a_dead_exclusive_thread_fails_all_requests(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(self: ExclusiveJobs) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(ExclusiveJobs, "step", deadly)
+    monkeypatch.setattr(ExclusiveJobs, "step", die)
     worker = ModelWorker(small_model)
 
     async def work() -> None:
@@ -147,11 +147,11 @@ def test_an_exclusive_thread_that_dies_tells_everybody(small_model: TextModel, m
         assert [each.code for each in found] == ["stopped", "stopped"]
         assert not worker.is_ready
 
-    asking(worker, work())
+    run_with_worker(worker, work())
 
 
-def test_a_network_that_was_in_training_mode_is_served_without_dropout() -> None:
-    """For good: a mode that one thread restores would be wrong for another."""
+def test_a_network_in_training_mode_is_served_without_dropout() -> None:
+    """The mode stays changed, because a thread that restores it would break other threads."""
     model = random_model(dropout=0.5)
     model.network.train()
     worker = ModelWorker(model)

@@ -1,4 +1,4 @@
-"""/trace, /mask and /ledger show the numbers of `model.trace`."""
+"""/trace, /mask and /ledger return the numbers of `model.trace`."""
 
 import base64
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_server import TEXT, Asking, random_model
+from small_server import TEXT, SmallServer, random_model
 
 from attendo.serve.explorer.inspection_routes import compute_head_stats
 from attendo.serve.scheduling.registry import ModelSpec
@@ -18,17 +18,17 @@ TARGET = "猫 坐 着"
 KINDS = ("encoder_self", "decoder_self", "cross")
 
 
-def unpacked(answer: dict[str, Any], kind: str) -> np.ndarray:
+def unpack_map(answer: dict[str, Any], kind: str) -> np.ndarray:
     numbers = np.frombuffer(base64.b64decode(answer["block"]), "<f2")
-    told = answer["maps"][kind]
-    assert told["byte_offset"] == 2 * told["offset"]
-    return numbers[told["offset"] :][: np.prod(told["shape"])].reshape(told["shape"])
+    layout = answer["maps"][kind]
+    assert layout["byte_offset"] == 2 * layout["offset"]
+    return numbers[layout["offset"] :][: np.prod(layout["shape"])].reshape(layout["shape"])
 
 
 @pytest.mark.parametrize("target", [None, TARGET, ""])
 @pytest.mark.parametrize("masked", [True, False])
-def test_maps_and_predictions_are_those_of_the_trace(
-    server: Asking, small_model: TextModel, target: str | None, masked: bool
+def test_maps_and_predictions_equal_the_trace(
+    server: SmallServer, small_model: TextModel, target: str | None, masked: bool
 ) -> None:
     answer = server.post("trace", target=target, masked=masked)
     trace = small_model.trace(TEXT, target, masked=masked)
@@ -39,18 +39,18 @@ def test_maps_and_predictions_are_those_of_the_trace(
     )
     assert answer["text"] == trace.text
     for kind in KINDS:
-        meant = getattr(trace, kind).numpy()
-        assert answer["maps"][kind]["shape"] == list(meant.shape)
-        np.testing.assert_allclose(unpacked(answer, kind), meant, atol=5e-4)
+        expected = getattr(trace, kind).numpy()
+        assert answer["maps"][kind]["shape"] == list(expected.shape)
+        np.testing.assert_allclose(unpack_map(answer, kind), expected, atol=5e-4)
     assert len(base64.b64decode(answer["block"])) == 2 * sum(getattr(trace, kind).numel() for kind in KINDS)
     assert answer["loss"] == pytest.approx(trace.loss, abs=1e-5)
-    told = [token["log_probability"] for token in answer["tokens"]]
-    assert told == pytest.approx(trace.log_probabilities.tolist(), abs=1e-5)
+    log_probabilities = [token["log_probability"] for token in answer["tokens"]]
+    assert log_probabilities == pytest.approx(trace.log_probabilities.tolist(), abs=1e-5)
     assert [token["entropy"] for token in answer["tokens"]] == pytest.approx(trace.entropy.tolist(), abs=1e-4)
     assert all(len(token["top"]) == 10 for token in answer["tokens"])
 
 
-def test_words_that_the_vocabularies_lack_are_told(server: Asking) -> None:
+def test_unknown_words_are_listed(server: SmallServer) -> None:
     answer = server.post("trace", text="I saw zebra and yak", target="猫 zebra")
     assert (answer["unknown"], answer["target"]["unknown"]) == (["zebra", "and", "yak"], ["zebra"])
     assert [answer[side][name].count("<unk>") for side, name in (("source", "pieces"), ("target", "predicted"))] == [
@@ -60,87 +60,87 @@ def test_words_that_the_vocabularies_lack_are_told(server: Asking) -> None:
     assert server.post("trace")["target"]["unknown"] == []
 
 
-def test_the_log_probability_is_that_of_score(server: Asking, small_model: TextModel) -> None:
+def test_the_log_probability_equals_score(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("trace", target=TARGET)
     assert answer["log_probability"] == pytest.approx(small_model.score([TEXT], [TARGET])[0], abs=1e-5)
 
 
-def test_the_answer_is_that_of_the_decoder(server: Asking, small_model: TextModel) -> None:
+def test_trace_uses_the_decoder_options(server: SmallServer, small_model: TextModel) -> None:
     for decoder, options in (({"kind": "beam", "beam": 3}, {"beam": 3}), ({"kind": "sample"}, {"sample": True})):
         assert server.post("trace", decoder=decoder)["text"] == small_model.generate([TEXT], **options)[0].text
 
 
-def test_an_answer_that_was_cut_says_so(server: Asking) -> None:
+def test_a_truncated_answer_is_marked(server: SmallServer) -> None:
     answer = server.post("trace", decoder={"max_length": 1})
     assert answer["cut"]
     assert len(answer["target"]["predicted"]) == len(answer["target"]["read"]) == 1
     assert answer["target"]["predicted"] != ["</s>"]
 
 
-def test_heads_are_scaled_in_the_trace(server: Asking, small_model: TextModel) -> None:
+def test_trace_scales_heads(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("trace", target=TARGET, heads={"decoder.0.cross": {"1": 0.0}})
     trace = small_model.trace(TEXT, TARGET, heads={"decoder.0.cross": {1: 0.0}})
     assert answer["loss"] == pytest.approx(trace.loss, abs=1e-5)
     assert answer["loss"] != pytest.approx(server.post("trace", target=TARGET)["loss"], abs=1e-4)
 
 
-def test_layers_can_be_chosen(server: Asking) -> None:
-    whole, part = server.post("trace"), server.post("trace", layers=[1])
+def test_trace_returns_only_the_chosen_layers(server: SmallServer) -> None:
+    full, part = server.post("trace"), server.post("trace", layers=[1])
     assert part["maps"]["layers"] == [1]
     for kind in KINDS:
         assert part["maps"][kind]["layers"] == [1]
-        np.testing.assert_array_equal(unpacked(part, kind)[0], unpacked(whole, kind)[1])
-        assert part["numbers"][kind] == whole["numbers"][kind][1:]
-    assert part["rollout"] == whole["rollout"]
+        np.testing.assert_array_equal(unpack_map(part, kind)[0], unpack_map(full, kind)[1])
+        assert part["numbers"][kind] == full["numbers"][kind][1:]
+    assert part["rollout"] == full["rollout"]
 
 
-def test_maps_traced_layer_by_layer_are_the_same(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = server.post("trace")
+def test_maps_by_layer_equal_maps_at_once(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = server.post("trace")
     monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MAX_NUMBERS", 1)
-    assert server.post("trace") == whole
+    assert server.post("trace") == full
 
 
-def test_rows_of_the_rollout_sum_to_one(server: Asking) -> None:
-    told = server.post("trace")["rollout"]
-    values = np.array(told["values"]).reshape(told["shape"])
+def test_rows_of_the_rollout_sum_to_one(server: SmallServer) -> None:
+    rollout = server.post("trace")["rollout"]
+    values = np.array(rollout["values"]).reshape(rollout["shape"])
     np.testing.assert_allclose(values.sum(1), 1, atol=1e-5)
     assert (values >= 0).all()
 
 
-def test_the_rollout_is_the_formula_of_one_layer() -> None:
+def test_the_rollout_of_one_layer_equals_the_formula() -> None:
     model = random_model(num_encoder_layers=1, num_decoder_layers=1)
-    answer = Asking(ModelSpec("one", model)).post("trace")
+    answer = SmallServer(ModelSpec("one", model)).post("trace")
     trace = model.trace(TEXT)
     encoder, decoder, cross = (
         each[0].mean(0).double() for each in (trace.encoder_self, trace.decoder_self, trace.cross)
     )
     memory = (torch.eye(len(encoder)) + encoder) / 2
     assert decoder.shape[0] == cross.shape[0]
-    brought = cross @ memory / 2  # what the first self-attention could bring is nothing of the source
-    meant = brought / brought.sum(1, keepdim=True)
-    assert answer["rollout"]["values"] == pytest.approx(meant.flatten().tolist(), abs=1e-5)
+    mixed = cross @ memory / 2  # the first self-attention has nothing of the source to mix
+    expected = mixed / mixed.sum(1, keepdim=True)
+    assert answer["rollout"]["values"] == pytest.approx(expected.flatten().tolist(), abs=1e-5)
 
 
-def test_numbers_of_heads_with_known_looks() -> None:
+def test_head_stats_of_known_attention_maps() -> None:
     diagonal, last, even = torch.eye(4), torch.zeros(4, 4), torch.full((4, 4), 0.25)
     last[:, 3] = 1
     (numbers,) = compute_head_stats(torch.stack((diagonal, last, even))[None], [7, 8, 9, EOS])
-    shown = [[round(each[name], 6) for name in ("entropy", "distance", "diagonality", "special")] for each in numbers]
-    assert shown[:2] == [[0, 0, 1, 0.25], [0, 1.5, 0.5, 1]]
-    assert shown[2] == pytest.approx([np.log(4), 1.25, 0.625, 0.25], abs=1e-5)
+    rows = [[round(each[name], 6) for name in ("entropy", "distance", "diagonality", "special")] for each in numbers]
+    assert rows[:2] == [[0, 0, 1, 0.25], [0, 1.5, 0.5, 1]]
+    assert rows[2] == pytest.approx([np.log(4), 1.25, 0.625, 0.25], abs=1e-5)
     assert [each["relative_entropy"] for each in numbers] == pytest.approx([0, 0, 1])
     ((first,),) = compute_head_stats(torch.tensor([[[[0.75, 0.25], [0.0, 1.0]]]]), [BOS, 5])
     assert first["special"] == pytest.approx(0.375)
 
 
-def test_numbers_of_heads_are_there_for_every_map(server: Asking) -> None:
+def test_every_map_has_head_stats(server: SmallServer) -> None:
     answer = server.post("trace")
     for kind in KINDS:
         layers, heads = answer["maps"][kind]["shape"][:2]
         assert [len(layer) for layer in answer["numbers"][kind]] == [heads] * layers
 
 
-def test_the_mask_view_shows_scores_before_and_after(server: Asking, small_model: TextModel) -> None:
+def test_mask_returns_scores_before_and_after(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("mask", target=TARGET, layer=1, head=1)
     trace, without = small_model.trace(TEXT, TARGET), small_model.trace(TEXT, TARGET, masked=False)
     size = len(trace.target_pieces)
@@ -149,20 +149,20 @@ def test_the_mask_view_shows_scores_before_and_after(server: Asking, small_model
     assert answer["padding"] == [True] * size
     for row in range(size):
         assert [value is None for value in answer["after"][row]] == [column > row for column in range(size)]
-    for name, meant in (
+    for name, expected in (
         ("before", trace["decoder.1.self.scores"]),
         ("weights", trace["decoder.1.self.weights"]),
         ("weights_unmasked", without["decoder.1.self.weights"]),
     ):
-        np.testing.assert_allclose(answer[name], meant[1].numpy(), atol=1e-5)
+        np.testing.assert_allclose(answer[name], expected[1].numpy(), atol=1e-5)
     assert (answer["loss"], answer["loss_unmasked"]) == pytest.approx((trace.loss, without.loss), abs=1e-5)
     assert answer["loss"] != answer["loss_unmasked"]
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"positions": "rotary", "norm_kind": "rms"}])
-def test_the_ledger_has_a_row_for_each_step(changes: dict[str, Any]) -> None:
+def test_the_ledger_has_a_row_per_step(changes: dict[str, Any]) -> None:
     model = random_model(**changes)
-    answer = Asking(ModelSpec("small", model)).post("ledger", target=TARGET)
+    answer = SmallServer(ModelSpec("small", model)).post("ledger", target=TARGET)
     trace = model.trace(TEXT, TARGET)
     rows = {row["name"]: row for row in answer["rows"]}
     assert {each.place for each in trace.sizes()} <= rows.keys()
@@ -172,10 +172,10 @@ def test_the_ledger_has_a_row_for_each_step(changes: dict[str, Any]) -> None:
         row = rows[sizes.place]
         assert row["share"] == pytest.approx(sizes.share, abs=1e-5)
         assert row["norm_out"] == pytest.approx(sizes.adding, rel=1e-4)
-        given = (
+        norm_in = (
             trace[f"{sizes.place}.norm"].norm(dim=-1).mean() if model.network.config.norm == "pre" else sizes.entering
         )
-        assert row["norm_in"] == pytest.approx(float(given), rel=1e-4)
+        assert row["norm_in"] == pytest.approx(float(norm_in), rel=1e-4)
         assert rows[f"{sizes.place}.residual"]["norm_in"] == pytest.approx(sizes.entering, rel=1e-4)
         assert rows[f"{sizes.place}.residual"]["norm_out"] == pytest.approx(sizes.leaving, rel=1e-4)
         assert row["microseconds"] > 0
@@ -190,7 +190,7 @@ def test_the_ledger_has_a_row_for_each_step(changes: dict[str, Any]) -> None:
         assert row["explain"]["zh"]
 
 
-def test_attention_is_bound_to_its_shapes(server: Asking) -> None:
+def test_the_ledger_binds_attention_to_its_shapes(server: SmallServer) -> None:
     rows = {row["name"]: row for row in server.post("ledger", target=TARGET)["rows"]}
     row = rows["decoder.0.cross"]
     assert row["formula"] == "C3"
@@ -200,44 +200,44 @@ def test_attention_is_bound_to_its_shapes(server: Asking) -> None:
     assert rows["output.logits"]["microseconds"] > 0
 
 
-def test_the_ledger_shows_heads_that_were_scaled(server: Asking) -> None:
+def test_the_ledger_shows_scaled_heads(server: SmallServer) -> None:
     rows = server.post("ledger", target=TARGET, heads={"decoder.0.cross": {"0": 0.0}})["rows"]
     steps = {step["formula_name"]: step for row in rows for step in row["steps"] if row["name"] == "decoder.0.cross"}
     assert steps["scaled_mixed"]["formula"] == ""
 
 
-def test_the_ledger_of_one_step_is_that_row(server: Asking, small_model: TextModel) -> None:
-    whole = small_model.trace(TEXT, TARGET)
+def test_the_ledger_of_one_step_has_that_row(server: SmallServer, small_model: TextModel) -> None:
+    trace = small_model.trace(TEXT, TARGET)
     rows = {row["name"]: row for row in server.post("ledger", target=TARGET, step=2)["rows"]}
-    logits = [round(each, 4) for each in whole.logits[2].tolist()]
+    logits = [round(each, 4) for each in trace.logits[2].tolist()]
     assert rows["output.logits"]["values"]["numbers"] == pytest.approx(logits, abs=2e-4)
-    made = whole["decoder.0.self.output"][2]
-    assert rows["decoder.0.self"]["norm_out"] == pytest.approx(float(made.norm()), rel=1e-4)
-    assert rows["encoder.0.self"]["values"]["shape"] == list(whole["encoder.0.self.output"].shape)
+    output = trace["decoder.0.self.output"][2]
+    assert rows["decoder.0.self"]["norm_out"] == pytest.approx(float(output.norm()), rel=1e-4)
+    assert rows["encoder.0.self"]["values"]["shape"] == list(trace["encoder.0.self.output"].shape)
 
 
-def test_a_ledger_that_would_be_too_large_is_refused(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_large_ledger_is_rejected(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MAX_NUMBERS", 1)
-    assert "6 source" in server.refused("ledger", 413, "trace_too_large", text=TEXT)["message"]
+    assert "6 source" in server.post_error("ledger", 413, "trace_too_large", text=TEXT)["message"]
 
 
-def test_a_block_that_would_be_too_large_is_refused_with_the_way_out(small_model: TextModel) -> None:
-    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(max_map_bytes=400))
-    error = server.refused("trace", 413, "block_too_large", text=TEXT, target=TARGET)
+def test_a_too_large_block_is_rejected_with_choices(small_model: TextModel) -> None:
+    server = SmallServer(ModelSpec("small", small_model), settings=ServeSettings(max_map_bytes=400))
+    error = server.post_error("trace", 413, "block_too_large", text=TEXT, target=TARGET)
     assert error["choices"] == ["fewer layers"]
     assert len(error["choices_zh"]) == 1
     assert server.post("trace", target="", text="cat", layers=[0])["maps"]["layers"] == [0]
 
 
-def test_the_rollout_of_two_layers_is_the_formula_of_the_documentation(server: Asking, small_model: TextModel) -> None:
+def test_the_rollout_of_two_layers_equals_the_documented_formula(server: SmallServer, small_model: TextModel) -> None:
     trace = small_model.trace(TEXT)
     size, length = len(trace.source_pieces), len(trace.target_pieces)
-    memory, brought = torch.eye(size), torch.zeros(length, size)
+    memory, mixed = torch.eye(size), torch.zeros(length, size)
     for layer in trace.encoder_self:
         memory = memory / 2 + layer.mean(0) @ memory / 2
-    for own, cross in zip(trace.decoder_self, trace.cross, strict=True):
-        brought = brought / 2 + own.mean(0) @ brought / 2
-        brought = brought / 2 + cross.mean(0) @ memory / 2
-    assert brought.sum(1).tolist() == pytest.approx([1 - 2**-2] * length, abs=1e-5)
-    meant = (brought / brought.sum(1, keepdim=True)).flatten().tolist()
-    assert server.post("trace")["rollout"]["values"] == pytest.approx(meant, abs=1e-5)
+    for self_map, cross in zip(trace.decoder_self, trace.cross, strict=True):
+        mixed = mixed / 2 + self_map.mean(0) @ mixed / 2
+        mixed = mixed / 2 + cross.mean(0) @ memory / 2
+    assert mixed.sum(1).tolist() == pytest.approx([1 - 2**-2] * length, abs=1e-5)
+    expected = (mixed / mixed.sum(1, keepdim=True)).flatten().tolist()
+    assert server.post("trace")["rollout"]["values"] == pytest.approx(expected, abs=1e-5)

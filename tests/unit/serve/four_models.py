@@ -1,9 +1,9 @@
-"""A server of several small models: English to Chinese and back, summaries, and one that says nothing of itself."""
+"""A server of four small models: English to Chinese, Chinese to English, summarisation, and one without a task."""
 
 from functools import cache
 from typing import Any
 
-from small_server import Asking, random_model
+from small_server import SmallServer, random_model
 from tiny import SOURCES, TARGETS
 
 from attendo.serve.scheduling.registry import ModelSpec
@@ -23,12 +23,12 @@ def models() -> dict[str, TextModel]:
 
 
 @cache
-def said(name: str, text: str = ENGLISH, **options: Any) -> str:
-    """What a model answers when it is asked alone."""
+def generate_text(name: str, text: str = ENGLISH, **options: Any) -> str:
+    """The text that a model generates for one text."""
     return models()[name].generate([text], **options)[0].text
 
 
-ABOUT = {
+MODEL_CARDS = {
     "forth": ModelCard(task="translation", source_language="en", target_language="zh"),
     "back": ModelCard(task="translation", source_language="zh", target_language="en"),
     "short": ModelCard(task="summarization"),
@@ -36,9 +36,9 @@ ABOUT = {
 }
 
 
-def served(*names: str) -> list[ModelSpec]:
-    return [ModelSpec(name, models()[name], about=ABOUT[name]) for name in names or ABOUT]
+def make_specs(*names: str) -> list[ModelSpec]:
+    return [ModelSpec(name, models()[name], about=MODEL_CARDS[name]) for name in names or MODEL_CARDS]
 
 
-def asking(*names: str, **settings: Any) -> Asking:
-    return Asking(*served(*names), settings=ServeSettings(**settings))
+def make_server(*names: str, **settings: Any) -> SmallServer:
+    return SmallServer(*make_specs(*names), settings=ServeSettings(**settings))

@@ -1,4 +1,4 @@
-"""An exported model leaves little to torch, and that stays in one thread; a model of ours has all that it was given."""
+"""Exported models need little of torch and use one thread. Native models keep the configured number."""
 
 import threading
 from collections.abc import Iterator
@@ -20,29 +20,29 @@ def three_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def model(runtime: str) -> Any:
+def model(backend: str) -> Any:
     return SimpleNamespace(
-        device=torch.device("cpu"), backend=SimpleNamespace(name=runtime, inference_mode=nullcontext)
+        device=torch.device("cpu"), backend=SimpleNamespace(name=backend, inference_mode=nullcontext)
     )
 
 
 @pytest.mark.usefixtures("three_threads")
-@pytest.mark.parametrize(("runtime", "threads"), [("torch", 3), ("onnx", 1), ("ctranslate2", 1)])
-def test_so_many_threads_compute(runtime: str, threads: int) -> None:
-    with torch_threads_for(model(runtime)):
+@pytest.mark.parametrize(("backend", "threads"), [("torch", 3), ("onnx", 1), ("ctranslate2", 1)])
+def test_exported_models_use_one_torch_thread(backend: str, threads: int) -> None:
+    with torch_threads_for(model(backend)):
         assert torch.get_num_threads() == threads
     assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_what_goes_wrong_leaves_them_as_they_were() -> None:
+def test_an_error_restores_the_thread_count() -> None:
     with pytest.raises(ValueError, match="wrong"), torch_threads_for(model("onnx")):
         raise ValueError("wrong")
     assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_other_threads_keep_theirs() -> None:
+def test_other_threads_keep_their_count() -> None:
     found: list[int] = []
     with torch_threads_for(model("onnx")):
         pass

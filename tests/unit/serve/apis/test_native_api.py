@@ -1,10 +1,10 @@
-"""/generate and /score say what the model says, with every option that it has."""
+"""The native API: /generate and /score return what the model returns, for every option."""
 
 from dataclasses import fields
 from typing import Any
 
 import pytest
-from small_server import API, TEXT, Asking, error_of, parsed_events
+from small_server import API, TEXT, SmallServer, check_error, parse_events
 from tiny import SOURCES, TARGETS
 
 from attendo.decode.config import GenerationConfig
@@ -15,7 +15,7 @@ from attendo.serve.settings import ServeSettings
 from attendo.text_model import GenerateOptions, TextModel
 from attendo.text_model.results import result_to_dict
 
-OF_THE_MACHINE = {"engine", "compile", "precision", "batch_tokens", "max_source"}
+SERVER_OPTIONS = {"engine", "compile", "precision", "batch_tokens", "max_source"}
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"beam": 3, "n_best": 3},
@@ -40,23 +40,23 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def test_every_option_of_the_library_can_be_asked_for_but_those_of_the_machine() -> None:
+def test_every_option_but_server_options_is_a_field() -> None:
     known = {*(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields}
-    assert set(DecodingOptions.model_fields) == known - OF_THE_MACHINE
-    tried = {name for options in OPTIONS for name in options}
-    assert known - OF_THE_MACHINE - tried == {"split", "long_source", "source_prefix", "target_prefix"}
+    assert set(DecodingOptions.model_fields) == known - SERVER_OPTIONS
+    used = {name for options in OPTIONS for name in options}
+    assert known - SERVER_OPTIONS - used == {"split", "long_source", "source_prefix", "target_prefix"}
 
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ",".join(options) or "none")
-def test_answers_are_those_of_the_model(server: Asking, small_model: TextModel, options: dict[str, Any]) -> None:
+def test_generate_equals_the_model(server: SmallServer, small_model: TextModel, options: dict[str, Any]) -> None:
     texts = [TEXT, "", SOURCES[1]]
-    answered = server.raw("generate", texts=texts, **options)
-    assert answered.status_code == 200, answered.text
-    told, meant = answered.json(), small_model.generate(texts, **options)
-    assert told["model"] == "small"
-    assert [each["text"] for each in told["results"]] == [each.text for each in meant]
-    for each, result in zip(told["results"], meant, strict=True):
+    response = server.raw("generate", texts=texts, **options)
+    assert response.status_code == 200, response.text
+    body, expected = response.json(), small_model.generate(texts, **options)
+    assert body["model"] == "small"
+    assert [each["text"] for each in body["results"]] == [each.text for each in expected]
+    for each, result in zip(body["results"], expected, strict=True):
         plain = result_to_dict(result, all_hypotheses="n_best" in options)
         assert each.keys() == plain.keys()
         assert each["score"] == pytest.approx(result.score, abs=1e-5)
@@ -73,44 +73,44 @@ def test_answers_are_those_of_the_model(server: Asking, small_model: TextModel, 
         ({"max_length": 3, "at_limit": "end"}, {"max_length": 3, "at_limit": "force_eos"}),
     ],
 )
-def test_old_names_of_options_are_accepted(server: Asking, old: dict[str, Any], new: dict[str, Any]) -> None:
-    answered = server.raw("generate", texts=[TEXT], **old)
-    assert answered.status_code == 200, answered.text
-    assert answered.json() == server.raw("generate", texts=[TEXT], **new).json()
+def test_old_names_of_options_are_accepted(server: SmallServer, old: dict[str, Any], new: dict[str, Any]) -> None:
+    response = server.raw("generate", texts=[TEXT], **old)
+    assert response.status_code == 200, response.text
+    assert response.json() == server.raw("generate", texts=[TEXT], **new).json()
 
 
-def test_both_names_of_an_option_are_a_bad_request(server: Asking) -> None:
-    answered = server.raw("generate", texts=[TEXT], beam=4, groups=2, beam_groups=2)
-    error = error_of(answered, 400, "bad_request")
+def test_both_names_of_an_option_are_a_bad_request(server: SmallServer) -> None:
+    response = server.raw("generate", texts=[TEXT], beam=4, groups=2, beam_groups=2)
+    error = check_error(response, 400, "bad_request")
     assert error["param"] == "groups"
     assert "beam_groups" in error["message"]
 
 
-def test_bounds_are_those_that_are_declared() -> None:
-    described = GenerateRequest.model_json_schema()["properties"]
+def test_schema_bounds_are_the_declared_bounds() -> None:
+    properties = GenerateRequest.model_json_schema()["properties"]
     for field in list_options(GenerationFields):
         info = field.metadata["option"]
-        if field.name in described and info.bounds:
-            (kind, _) = described[field.name]["anyOf"]
+        if field.name in properties and info.bounds:
+            (kind, _) = properties[field.name]["anyOf"]
             found = {name: kind.get(name) for name in ("minimum", "maximum", "maxItems")}
             assert found == {"minimum": info.ge, "maximum": info.le, "maxItems": info.max_items}, field.name
-            assert described[field.name]["description"] == info.description
+            assert properties[field.name]["description"] == info.description
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"beam": 3}, {"sample": True, "seed": 3}, {"beam": 2, "banned_phrases": ["猫"]}]
 )
-def test_a_stream_ends_with_all_that_an_answer_tells(server: Asking, options: dict[str, Any]) -> None:
-    answered = server.raw("generate", texts=[TEXT], stream=True, **options)
-    assert answered.headers["content-type"].startswith("text/event-stream")
-    *parts, (last, whole) = parsed_events(answered.text)
+def test_a_stream_ends_with_the_plain_response(server: SmallServer, options: dict[str, Any]) -> None:
+    response = server.raw("generate", texts=[TEXT], stream=True, **options)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    *parts, (last, final) = parse_events(response.text)
     assert (last, {name for name, _ in parts}) == ("done", {"text"})
-    assert whole == server.raw("generate", texts=[TEXT], **options).json()
-    assert "".join(part["text"] for _, part in parts) == whole["results"][0]["text"]
+    assert final == server.raw("generate", texts=[TEXT], **options).json()
+    assert "".join(part["text"] for _, part in parts) == final["results"][0]["text"]
 
 
-def test_the_stable_beginning_of_a_beam_comes_before_its_end(server: Asking) -> None:
-    events = parsed_events(server.raw("generate", texts=["a dog ran home"], stream=True, beam=3).text)
+def test_the_stable_prefix_of_a_beam_is_streamed_early(server: SmallServer) -> None:
+    events = parse_events(server.raw("generate", texts=["a dog ran home"], stream=True, beam=3).text)
     assert [name for name, _ in events] == ["text", "text", "done"]
 
 
@@ -134,32 +134,32 @@ def test_the_stable_beginning_of_a_beam_comes_before_its_end(server: Asking) -> 
         (413, "text_too_long", {"texts": ["a" * 5001]}),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_a_stream_begins(
-    server: Asking, status: int, code: str, body: dict[str, Any], stream: bool
+def test_bad_requests_are_rejected_before_a_stream_begins(
+    server: SmallServer, status: int, code: str, body: dict[str, Any], stream: bool
 ) -> None:
-    error_of(server.raw("generate", **body, stream=stream), status, code)
+    check_error(server.raw("generate", **body, stream=stream), status, code)
 
 
-def test_an_error_of_the_library_is_named_by_its_own_code(server: Asking) -> None:
-    error = error_of(server.raw("generate", texts=[TEXT], beam=2, sample=True), 400, "bad_setting")
+def test_a_library_error_has_its_code_as_cause(server: SmallServer) -> None:
+    error = check_error(server.raw("generate", texts=[TEXT], beam=2, sample=True), 400, "bad_setting")
     assert error["cause"] == "sample_beam_conflict"
-    assert "cause" not in error_of(server.raw("generate", texts=[TEXT], beam=13), 400, "above_limit")
+    assert "cause" not in check_error(server.raw("generate", texts=[TEXT], beam=13), 400, "above_limit")
 
 
-def test_a_stream_is_of_one_text(server: Asking) -> None:
-    error_of(server.raw("generate", texts=[TEXT, TEXT], stream=True), 400, "one_text_a_stream")
-    error_of(server.raw("generate", texts=[TEXT] * 51), 413, "too_many_texts")
+def test_a_stream_accepts_one_text(server: SmallServer) -> None:
+    check_error(server.raw("generate", texts=[TEXT, TEXT], stream=True), 400, "one_text_a_stream")
+    check_error(server.raw("generate", texts=[TEXT] * 51), 413, "too_many_texts")
 
 
-def test_scores_are_those_of_the_model(server: Asking, small_model: TextModel) -> None:
+def test_scores_equal_the_model(server: SmallServer, small_model: TextModel) -> None:
     sources, targets = [*SOURCES, "", TEXT] * 3, [*TARGETS, "猫", ""] * 3
     pairs = [{"source": source, "target": target} for source, target in zip(sources, targets, strict=True)]
-    meant = small_model.score_tokens(sources, targets)
+    expected = small_model.score_tokens(sources, targets)
     plain = server.raw("score", pairs=pairs).json()["scores"]
     assert all(each.keys() == {"log_probability", "tokens"} for each in plain)
-    assert [each["log_probability"] for each in plain] == pytest.approx([each.log_probability for each in meant])
+    assert [each["log_probability"] for each in plain] == pytest.approx([each.log_probability for each in expected])
     normalised = server.raw("score", pairs=pairs, normalise=True, tokens=True).json()["scores"]
-    for each, scored in zip(normalised, meant, strict=True):
+    for each, scored in zip(normalised, expected, strict=True):
         assert each["log_probability"] == pytest.approx(scored.log_probability / len(scored.pieces))
         assert (each["pieces"], each["tokens"]) == (list(scored.pieces), len(scored.pieces))
         assert each["log_probabilities"] == pytest.approx(scored.log_probabilities)
@@ -178,19 +178,19 @@ def test_scores_are_those_of_the_model(server: Asking, small_model: TextModel) -
         (413, "pair_too_long", {"pairs": [{"source": "cat " * 1024, "target": "猫"}]}),
     ],
 )
-def test_pairs_that_cannot_be_scored_are_refused(server: Asking, status: int, code: str, body: dict) -> None:
-    error_of(server.raw("score", **body), status, code)
+def test_bad_pairs_are_rejected(server: SmallServer, status: int, code: str, body: dict) -> None:
+    check_error(server.raw("score", **body), status, code)
 
 
-def test_our_own_api_wants_the_key(small_model: TextModel) -> None:
-    server = Asking(ModelSpec("small", small_model), settings=ServeSettings(keys=("right",)))
-    asked = [("POST", "generate"), ("POST", "score"), ("POST", "trace"), ("GET", "models"), ("GET", "formulas")]
-    for method, path in asked:
-        body = {"texts": [TEXT]} if method == "POST" else None
-        error_of(server.client.request(method, f"{API}/{path}", json=body), 401, "no_key")
+def test_native_routes_require_a_key(small_model: TextModel) -> None:
+    server = SmallServer(ModelSpec("small", small_model), settings=ServeSettings(keys=("right",)))
+    routes = [("POST", "generate"), ("POST", "score"), ("POST", "trace"), ("GET", "models"), ("GET", "formulas")]
+    for method, path in routes:
+        fields = {"texts": [TEXT]} if method == "POST" else None
+        check_error(server.client.request(method, f"{API}/{path}", json=fields), 401, "no_key")
         wrong = {"authorization": "Bearer wrong"}
-        error_of(server.client.request(method, f"{API}/{path}", json=body, headers=wrong), 401, "bad_key")
+        check_error(server.client.request(method, f"{API}/{path}", json=fields, headers=wrong), 401, "bad_key")
     right = {"authorization": "Bearer right"}
-    told = server.client.post(f"{API}/generate", json={"texts": [TEXT]}, headers=right).json()
-    assert told["results"][0]["text"] == small_model.generate([TEXT])[0].text
+    body = server.client.post(f"{API}/generate", json={"texts": [TEXT]}, headers=right).json()
+    assert body["results"][0]["text"] == small_model.generate([TEXT])[0].text
     assert server.client.get("/").status_code == server.client.get("/page/key.js").status_code == 200

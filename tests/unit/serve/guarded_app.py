@@ -1,4 +1,4 @@
-"""The gate before a small application that has a path of each API and does what it is told."""
+"""A `RequestGuard` in front of a small application with one path per API."""
 
 import io
 import logging
@@ -29,19 +29,19 @@ PATHS: dict[ApiName, str] = {
 LOCAL = ("127.0.0.1", 50_000)
 
 
-class Asked(BaseModel):
+class EchoRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: str = ""
-    refuse: str = ""  # the code of a refusal
-    fail: str = ""  # the message of an error that nobody expected
+    refuse: str = ""  # code of an error to raise
+    fail: str = ""  # message of an unexpected exception
 
 
-class SmallGate:
-    """A guard with a client before it and an office behind it."""
+class GuardedApp:
+    """A guard with a test client and a stub gateway."""
 
     def __init__(self, client: tuple[str, int] = LOCAL, models: tuple[Any, ...] = (), **settings: Any) -> None:
-        self.office: Any = SimpleNamespace(
+        self.gateway: Any = SimpleNamespace(
             settings=ServeSettings(**settings),
             metrics=ServerMetrics(),
             draining=False,
@@ -50,41 +50,41 @@ class SmallGate:
         )
         app = FastAPI()
         for path in PATHS.values():
-            app.post(path)(self._answer)
-        app.get("/things/{name}")(self._thing)
-        app.include_router(metrics.routes(self.office))
+            app.post(path)(self._echo)
+        app.get("/things/{name}")(self._get_thing)
+        app.include_router(metrics.routes(self.gateway))
         handle_errors(app, ["text", "refuse", "fail"])
-        self.app = RequestGuard(app, self.office)
+        self.app = RequestGuard(app, self.gateway)
         self.client = TestClient(self.app, base_url="http://localhost", client=client)
 
-    async def _answer(self, request: Request, asked: Asked) -> dict[str, str]:
-        require_key(self.office, bearer_token(request))
-        if asked.refuse:
+    async def _echo(self, request: Request, body: EchoRequest) -> dict[str, str]:
+        require_key(self.gateway, bearer_token(request))
+        if body.refuse:
             values = {"waiting": 1, "most": 1, "host": "x", "detail": "x", "detail_zh": "x"}
-            raise ApiError(asked.refuse, {"param": "text"}, name="nobody", known="small", **values)
-        if asked.fail:
-            raise ValueError(asked.fail)
-        self.office.metrics.count_tokens("small", 3, 4)
-        return {"text": asked.text}
+            raise ApiError(body.refuse, {"param": "text"}, name="nobody", known="small", **values)
+        if body.fail:
+            raise ValueError(body.fail)
+        self.gateway.metrics.count_tokens("small", 3, 4)
+        return {"text": body.text}
 
-    async def _thing(self, name: str) -> dict[str, str]:
+    async def _get_thing(self, name: str) -> dict[str, str]:
         return {"name": name}
 
-    def post(self, shape: ApiName = "ours", headers: dict[str, str] | None = None, **asked: str) -> Any:
-        return self.client.post(PATHS[shape], json=asked, headers=headers)
+    def post(self, api: ApiName = "ours", headers: dict[str, str] | None = None, **fields: str) -> Any:
+        return self.client.post(PATHS[api], json=fields, headers=headers)
 
-    def numbers(self) -> dict[str, float]:
-        """What the tally would tell, by names with labels."""
+    def metric_values(self) -> dict[str, float]:
+        """The value of every metric, by name with labels."""
         lines = self.client.get("/metrics").text.splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
 @contextmanager
-def written(kind: Literal["text", "json"] = "text", level: int = logging.DEBUG) -> Iterator[io.StringIO]:
-    """What a server would write about itself: everything but the lines of the clients in this process."""
+def capture_log(log_format: Literal["text", "json"] = "text", level: int = logging.DEBUG) -> Iterator[io.StringIO]:
+    """Captures the log of the server, without the records of HTTP clients in this process."""
     lines, root = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(lines)
-    handler.setFormatter(LogFormatter(kind))
+    handler.setFormatter(LogFormatter(log_format))
     handler.addFilter(lambda record: not record.name.startswith(("httpx", "httpcore", "urllib3", "openai")))
     before = root.level
     root.addHandler(handler)

@@ -1,4 +1,4 @@
-"""What a server has before its first request is looked through once, not again and again while others wait."""
+"""Objects created before the first request are frozen, so garbage collection skips them while requests run."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from attendo.serve.ray_serve import Replica
 from attendo.serve.scheduling.health import Watchdog
 from attendo.serve.scheduling.registry import ModelSpec
 
-MODULES = 10_000  # objects that there are many more of, as soon as torch is imported
+MIN_FROZEN = 10_000  # objects; importing torch alone creates many more
 
 
 @pytest.fixture
@@ -28,22 +28,22 @@ def app() -> Iterator[RequestGuard]:
 
 
 @pytest.mark.slow
-def test_of_a_server(app: RequestGuard) -> None:
-    kept: list[int] = []
+def test_a_server_freezes_startup_objects(app: RequestGuard) -> None:
+    frozen: list[int] = []
 
-    def begun() -> None:
-        kept.append(gc.get_freeze_count())
+    def on_ready() -> None:
+        frozen.append(gc.get_freeze_count())
         server.handle_exit(signal.SIGINT, None)
 
     config = uvicorn.Config(app, lifespan="off", log_config=None)
-    server = running._Server(config, app, Watchdog(app.gateway), begun)
-    with running.bind("127.0.0.1", 0) as place:
-        server.run(sockets=[place.socket])
-    assert kept[0] > MODULES
+    server = running._Server(config, app, Watchdog(app.gateway), on_ready)
+    with running.bind("127.0.0.1", 0) as bound:
+        server.run(sockets=[bound.socket])
+    assert frozen[0] > MIN_FROZEN
 
 
 @pytest.mark.slow
-def test_of_a_replica(app: RequestGuard) -> None:
+def test_a_replica_freezes_startup_objects(app: RequestGuard) -> None:
     sent: list[tuple[str, int]] = []
 
     async def receive() -> Message:
@@ -54,4 +54,4 @@ def test_of_a_replica(app: RequestGuard) -> None:
 
     asyncio.run(Replica(app)({"type": "lifespan"}, receive, send))
     assert sent[0][0] == "lifespan.startup.complete"
-    assert sent[0][1] > MODULES
+    assert sent[0][1] > MIN_FROZEN

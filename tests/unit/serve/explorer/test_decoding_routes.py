@@ -1,10 +1,10 @@
-"""/answer, /steps and /tree say what the model says."""
+"""/answer, /steps and /tree return what the model generates."""
 
 from typing import Any
 
 import pytest
 import torch
-from small_server import TEXT, Asking, random_model
+from small_server import TEXT, SmallServer, random_model
 
 from attendo.serve.explorer.model_access import CooperativeTask, ExplorerSearch
 from attendo.serve.explorer.schemas import ExplorerDecodingOptions, TraceRequest
@@ -30,59 +30,57 @@ DECODERS = [
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize(("decoder", "options"), DECODERS)
-def test_hypotheses_are_those_of_the_model(
-    server: Asking, small_model: TextModel, decoder: dict, options: dict
-) -> None:
+def test_hypotheses_equal_the_model(server: SmallServer, small_model: TextModel, decoder: dict, options: dict) -> None:
     answer = server.post("answer", decoder=decoder, alternatives=0)
-    meant = small_model.generate([TEXT], **options)[0]
+    expected = small_model.generate([TEXT], **options)[0]
     assert answer["source"]["pieces"] == [*TEXT.split(), "</s>"]
-    assert [each["text"] for each in answer["hypotheses"]] == [each.text for each in meant.hypotheses]
-    for told, each in zip(answer["hypotheses"], meant.hypotheses, strict=True):
-        assert told["log_probability"] == pytest.approx(each.log_probability, abs=1e-5)
-        assert told["score"] == pytest.approx(each.score, abs=1e-5)
-        assert sum(token["log_probability"] for token in told["tokens"]) == pytest.approx(
+    assert [each["text"] for each in answer["hypotheses"]] == [each.text for each in expected.hypotheses]
+    for entry, each in zip(answer["hypotheses"], expected.hypotheses, strict=True):
+        assert entry["log_probability"] == pytest.approx(each.log_probability, abs=1e-5)
+        assert entry["score"] == pytest.approx(each.score, abs=1e-5)
+        assert sum(token["log_probability"] for token in entry["tokens"]) == pytest.approx(
             each.log_probability, abs=1e-4
         )
-        assert [token["id"] for token in told["tokens"]] == [*each.ids, *([] if each.cut else [EOS])]
-        assert told["pieces"] == [token["piece"] for token in told["tokens"]]
-        parts = told["parts"]
-        value = (told["log_probability"] + parts["penalties"]) / parts["length_term"] + parts["reward"]
-        assert value + parts["coverage"] == pytest.approx(told["score"])
-        assert told["cut"] == each.cut
+        assert [token["id"] for token in entry["tokens"]] == [*each.ids, *([] if each.cut else [EOS])]
+        assert entry["pieces"] == [token["piece"] for token in entry["tokens"]]
+        parts = entry["parts"]
+        value = (entry["log_probability"] + parts["penalties"]) / parts["length_term"] + parts["reward"]
+        assert value + parts["coverage"] == pytest.approx(entry["score"])
+        assert entry["cut"] == each.cut
 
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("decoder", [DECODERS[0][0], DECODERS[2][0], DECODERS[4][0], DECODERS[5][0]])
-def test_streamed_text_joined_is_the_whole(server: Asking, decoder: dict) -> None:
-    *parts, (last, whole) = server.events("answer", decoder=decoder, stream=True, alternatives=0)
+def test_joined_stream_equals_the_final_text(server: SmallServer, decoder: dict) -> None:
+    *parts, (last, final) = server.events("answer", decoder=decoder, stream=True, alternatives=0)
     assert {name for name, _ in parts} <= {"text"}
     assert last == "done"
-    assert "".join(part["text"] for _, part in parts) == whole["hypotheses"][0]["text"]
-    told = ""
+    assert "".join(part["text"] for _, part in parts) == final["hypotheses"][0]["text"]
+    joined = ""
     for _, part in parts:
-        told += part["text"]
-        assert part["whole"] == told
+        joined += part["text"]
+        assert part["whole"] == joined
     plain = server.post("answer", decoder=decoder, alternatives=0)
-    assert [each["text"] for each in whole["hypotheses"]] == [each["text"] for each in plain["hypotheses"]]
+    assert [each["text"] for each in final["hypotheses"]] == [each["text"] for each in plain["hypotheses"]]
 
 
-def test_greedy_text_comes_word_by_word(server: Asking, small_model: TextModel) -> None:
+def test_greedy_text_is_streamed_word_by_word(server: SmallServer, small_model: TextModel) -> None:
     parts = server.events("answer", stream=True, alternatives=0)[:-1]
     assert len(parts) == len(small_model.generate([TEXT])[0].ids) > 1
 
 
-def test_an_answer_goes_on_behind_its_prefix(server: Asking, small_model: TextModel) -> None:
+def test_an_answer_continues_its_prefix(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("answer", prefix=["猫", "坐"], alternatives=0)["hypotheses"][0]
-    meant = small_model.generate([TEXT], prefix="猫 坐")[0]
-    assert answer["text"] == meant.text
+    expected = small_model.generate([TEXT], prefix="猫 坐")[0]
+    assert answer["text"] == expected.text
     assert answer["text"].startswith("猫 坐")
     ids = [token["id"] for token in answer["tokens"]][:2]
     assert server.post("answer", prefix=ids, alternatives=0)["hypotheses"][0] == answer
     streamed = server.events("answer", prefix=ids, alternatives=0, stream=True)
-    assert "".join(part["text"] for name, part in streamed if name == "text") == meant.text
+    assert "".join(part["text"] for name, part in streamed if name == "text") == expected.text
 
 
-def test_an_end_can_be_forced(server: Asking, small_model: TextModel) -> None:
+def test_a_prefix_can_force_eos(server: SmallServer, small_model: TextModel) -> None:
     (answer,) = server.post("answer", prefix=["猫", "</s>"], alternatives=0)["hypotheses"]
     assert (answer["text"], answer["cut"]) == ("猫", False)
     assert answer["log_probability"] == pytest.approx(small_model.score([TEXT], ["猫"])[0], abs=1e-5)
@@ -90,7 +88,7 @@ def test_an_end_can_be_forced(server: Asking, small_model: TextModel) -> None:
     assert (steps["text"], steps["ended"], [each["forced"] for each in steps["steps"]]) == ("猫", True, [True, True])
 
 
-def test_alternatives_are_other_texts(server: Asking) -> None:
+def test_alternatives_are_distinct_texts(server: SmallServer) -> None:
     for decoder in ({"kind": "greedy"}, {"kind": "beam", "n_best": 4}):
         answer = server.post("answer", decoder=decoder, alternatives=3)
         texts = [answer["hypotheses"][0]["text"], *answer["alternatives"]]
@@ -98,7 +96,7 @@ def test_alternatives_are_other_texts(server: Asking) -> None:
     assert server.post("answer", alternatives=0)["alternatives"] == []
 
 
-def test_steps_are_the_distributions_of_the_answer(server: Asking, small_model: TextModel) -> None:
+def test_steps_equal_the_trace(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("steps")
     trace = small_model.trace(TEXT)
     assert answer["text"] == trace.text
@@ -114,7 +112,7 @@ def test_steps_are_the_distributions_of_the_answer(server: Asking, small_model: 
         assert step["probability"] == step["top"][0]["probability"]
 
 
-def test_a_forced_token_is_marked_and_changes_what_follows(server: Asking, small_model: TextModel) -> None:
+def test_a_forced_token_is_marked_and_changes_the_rest(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("steps", prefix=["狗"])
     assert [each["forced"] for each in answer["steps"]][:2] == [True, False]
     assert answer["steps"][0]["chosen"] == "狗"
@@ -122,45 +120,45 @@ def test_a_forced_token_is_marked_and_changes_what_follows(server: Asking, small
     assert answer["steps"][0]["top"] == server.post("steps")["steps"][0]["top"]
 
 
-def test_the_tree_is_that_of_the_search(server: Asking, small_model: TextModel) -> None:
+def test_the_tree_equals_the_search_tree(server: SmallServer, small_model: TextModel) -> None:
     answer = server.post("tree", decoder={"kind": "beam", "beam": 3, "n_best": 3})
     (tree,) = small_model.search_tree(TEXT, beam=3, n_best=3)
     nodes = [node for step in answer["steps"] for node in step]
     assert [node["id"] for node in nodes] == [node.number for node in tree.nodes]
-    for told, node in zip(nodes, tree.nodes, strict=True):
-        assert (told["parent"], told["token"]) == (node.parent, node.id)
-        assert told["token_log_probability"] == pytest.approx(node.log_probability)
-        assert told["text"] == small_model.target_tokenizer.decode(tree.ids(node))
-        assert told["kept"] == (node.fate in ("goes on", "finished", "cut"))
+    for entry, node in zip(nodes, tree.nodes, strict=True):
+        assert (entry["parent"], entry["token"]) == (node.parent, node.id)
+        assert entry["token_log_probability"] == pytest.approx(node.log_probability)
+        assert entry["text"] == small_model.target_tokenizer.decode(tree.ids(node))
+        assert entry["kept"] == (node.fate in ("goes on", "finished", "cut"))
         before = 0.0 if node.parent is None else nodes[node.parent]["log_probability"]
         if node.id is not None:
-            assert told["log_probability"] == pytest.approx(before + node.log_probability)
+            assert entry["log_probability"] == pytest.approx(before + node.log_probability)
     found = small_model.generate([TEXT], beam=3, n_best=3)[0].hypotheses
     assert [each["text"] for each in answer["ranking"]][:3] == [each.text for each in found]
     assert [each["score"] for each in answer["ranking"]][:3] == pytest.approx([each.score for each in found], abs=1e-5)
     assert {"kept", "score"} <= {node["reason"] for node in nodes}
 
 
-def test_what_a_rule_forbids_is_told_by_the_rule() -> None:
+def test_a_node_names_the_rule_that_banned_it() -> None:
     model = random_model()
     with torch.no_grad():
         model.network.output.weight[EOS].zero_()
-    server = Asking(ModelSpec("endless", model))
+    server = SmallServer(ModelSpec("endless", model))
     decoder = {"kind": "beam", "beam": 2, "no_repeat_ngram_size": 1, "max_length": 6}
     nodes = [node for step in server.post("tree", decoder=decoder)["steps"] for node in step]
     banned = [node for node in nodes if node["reason"] == "ngram"]
     assert banned
     by_id = {node["id"]: node for node in nodes}
     for node in banned:
-        said, parent = [], node["parent"]
+        previous, parent = [], node["parent"]
         while parent is not None:
-            said.append(by_id[parent]["token"])
+            previous.append(by_id[parent]["token"])
             parent = by_id[parent]["parent"]
         assert not node["kept"]
-        assert node["token"] in said
+        assert node["token"] in previous
 
 
-def test_groups_of_a_diverse_beam_have_numbers_of_their_own(server: Asking) -> None:
+def test_beam_groups_are_numbered_with_unique_nodes(server: SmallServer) -> None:
     answer = server.post("tree", decoder={"kind": "beam", "beam": 4, "beam_groups": 2})
     nodes = {node["id"]: node for step in answer["steps"] for node in step}
     assert len(nodes) == sum(map(len, answer["steps"]))
@@ -168,19 +166,19 @@ def test_groups_of_a_diverse_beam_have_numbers_of_their_own(server: Asking) -> N
     assert all(node["parent"] is None or nodes[node["parent"]]["group"] == node["group"] for node in nodes.values())
 
 
-def test_heads_that_are_off_change_answers(server: Asking, small_model: TextModel) -> None:
+def test_disabled_heads_change_answers(server: SmallServer, small_model: TextModel) -> None:
     heads = {"decoder.1.cross": {"0": 0.0, "1": 0.0}, "encoder.0.self": {"1": 0.5}}
     without = small_model.with_heads({"decoder.1.cross": {0: 0.0, 1: 0.0}, "encoder.0.self": {1: 0.5}})
-    meant = without.generate([TEXT])[0]
+    expected = without.generate([TEXT])[0]
     answer = server.post("answer", heads=heads, alternatives=0)["hypotheses"][0]
-    assert answer["text"] == meant.text
-    assert answer["log_probability"] == pytest.approx(meant.log_probability, abs=1e-5)
+    assert answer["text"] == expected.text
+    assert answer["log_probability"] == pytest.approx(expected.log_probability, abs=1e-5)
     assert answer["log_probability"] != server.post("answer", alternatives=0)["hypotheses"][0]["log_probability"]
-    assert server.post("steps", heads=heads)["text"] == meant.text
+    assert server.post("steps", heads=heads)["text"] == expected.text
 
 
-def test_whoever_decodes_for_the_page_lets_others_in_after_every_token(small_model: TextModel) -> None:
-    def turns(work: CooperativeTask[Any]) -> tuple[int, Any]:
+def test_explorer_decoding_yields_after_every_token(small_model: TextModel) -> None:
+    def count_yields(work: CooperativeTask[Any]) -> tuple[int, Any]:
         count = 0
         while True:
             try:
@@ -192,9 +190,9 @@ def test_whoever_decodes_for_the_page_lets_others_in_after_every_token(small_mod
     for decoder in (ExplorerDecodingOptions(), ExplorerDecodingOptions(kind="beam", beam=3)):
         search = ExplorerSearch(small_model, TEXT, decoder, max_source_tokens=99, max_length=99)
         tokens = len(small_model.generate([TEXT], **decoder.to_generate_options())[0].ids)
-        count, found = turns(search.generate())
+        count, found = count_yields(search.generate())
         assert count > tokens == len(found[0].ids) > 3
-        count, trees = turns(search.record_trees())
+        count, trees = count_yields(search.record_trees())
         assert count >= max(node.step for node in trees[0].nodes) > 3
-        asked = TraceRequest(text=TEXT, decoder=decoder)
-        assert turns(InspectedPair.build(small_model, asked, ServeSettings()))[0] > tokens
+        request = TraceRequest(text=TEXT, decoder=decoder)
+        assert count_yields(InspectedPair.build(small_model, request, ServeSettings()))[0] > tokens
