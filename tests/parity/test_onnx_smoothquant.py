@@ -1,4 +1,4 @@
-"""A network whose numbers are evened out before they are rounded to bytes: the same answers, and a smaller loss."""
+"""SmoothQuant computes the same function, and reduces the loss of int8."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,8 +27,8 @@ def site(network: Transformer) -> object:
     return network.encoder[0].self_attention.project
 
 
-def uneven(network: Transformer) -> Transformer:
-    """The same function with some components larger than others, as training makes them."""
+def with_outliers(network: Transformer) -> Transformer:
+    """The same function with some components 20 times larger, as in trained networks."""
     with torch.no_grad():
         for block in (*network.encoder, *network.decoder):
             part = block.feed_forward
@@ -58,27 +58,27 @@ def uneven(network: Transformer) -> Transformer:
     ],
     ids=str,
 )
-def test_it_computes_the_same_and_leaves_the_network_alone(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
-    network = uneven(small_network(**changes))
+def test_smoothing_keeps_the_function_and_the_network(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
+    network = with_outliers(small_network(**changes))
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
-    even = smooth_quant(network, random_examples(network))
-    torch.testing.assert_close(logits(even), logits(network), atol=2e-4, rtol=1e-4)
+    smoothed = smooth_quant(network, random_examples(network))
+    torch.testing.assert_close(logits(smoothed), logits(network), atol=2e-4, rtol=1e-4)
     assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
     if changes.get("norm") != "post":
-        spread, evener = (max_abs(each, random_examples(each)) for each in (network, even))
-        before_it, behind_it = spread[site(network)], evener[site(even)]
-        assert behind_it.max() / behind_it.min() < 0.5 * before_it.max() / before_it.min()
+        ranges, smoothed_ranges = (max_abs(each, random_examples(each)) for each in (network, smoothed))
+        range_before, range_after = ranges[site(network)], smoothed_ranges[site(smoothed)]
+        assert range_after.max() / range_after.min() < 0.5 * range_before.max() / range_before.min()
 
 
-def test_it_loses_less_in_bytes(small_network: MakeNetwork) -> None:
-    network = uneven(small_network(d_model=64, d_ff=128))
+def test_smoothing_reduces_the_int8_loss(small_network: MakeNetwork) -> None:
+    network = with_outliers(small_network(d_model=64, d_ff=128))
     exact, batch = logits(network), collate(random_examples(network, seed=2)[:8])
     lost = []
     for each in (network, smooth_quant(network, random_examples(network))):
-        rounded = OnnxNetwork.from_network(each, activation_ranges(each, random_examples(each)), threads=1)
-        state, told = rounded.start(rounded.encode(batch.source_ids, batch.source_mask)), []
+        quantized = OnnxNetwork.from_network(each, activation_ranges(each, random_examples(each)), threads=1)
+        state, columns = quantized.start(quantized.encode(batch.source_ids, batch.source_mask)), []
         for column in range(batch.target_ids.size(1)):
-            step, state = rounded.step(batch.target_ids[:, column : column + 1], state)
-            told.append(step.clone())  # it lies in memory that the next one uses
-        lost.append(float((torch.cat(told, dim=1) - exact).abs().mean()))
+            step, state = quantized.step(batch.target_ids[:, column : column + 1], state)
+            columns.append(step.clone())  # the next step overwrites this memory
+        lost.append(float((torch.cat(columns, dim=1) - exact).abs().mean()))
     assert lost[1] < 0.7 * lost[0]

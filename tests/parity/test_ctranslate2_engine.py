@@ -1,4 +1,4 @@
-"""The engine from outside: requests and rules as our own engines get them, and the same answers and scores."""
+"""The CTranslate2 engine takes the requests and rules of our engines, and gives the same answers and scores."""
 
 import shutil
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from error_codes import ErrorCheck, has_code
-from exported import some_sentences
-from talkative import some_texts, talkative_model
+from export_models import random_sentences
+from search_parity import random_text_model, random_texts
 
 from attendo.decode.engines import Engine
 from attendo.decode.frontier import NEG_INF
@@ -27,10 +27,10 @@ from attendo.text_model.options import split_options
 
 pytest.importorskip("ctranslate2")
 
-TEXTS = some_texts(24)
+TEXTS = random_texts(24)
 THEIRS = {"preset": "ctranslate2", "max_length": 9}
 
-HONOURED: list[dict[str, Any]] = [
+SUPPORTED: list[dict[str, Any]] = [
     {"max_length": 9},
     {"max_length": 3},
     {"max_length": 9, "min_length": 4, "no_repeat_ngram_size": 2},
@@ -47,7 +47,7 @@ HONOURED: list[dict[str, Any]] = [
 ]
 
 ALL = "onnx, textbook, cached, fast"
-REFUSED: list[tuple[dict[str, Any], str, str]] = [
+UNSUPPORTED: list[tuple[dict[str, Any], str, str]] = [
     ({"beam": 4}, "stop settled (CTranslate2: first), at_limit truncate/force_eos, renormalise false", ALL),
     ({"sample": True}, "sample + seed", ALL),
     ({"beam": 4, "beam_groups": 2}, "beam_groups", ALL),
@@ -70,13 +70,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.fixture(scope="module")
 def model() -> TextModel:
-    return talkative_model()
+    return random_text_model()
 
 
 @pytest.fixture(scope="module")
 def folder(model: TextModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("engine") / "out"
-    export(model, out, "ctranslate2", "float32", some_sentences(model, 4))
+    export(model, out, "ctranslate2", "float32", random_sentences(model, 4))
     return out
 
 
@@ -86,12 +86,12 @@ def engine(folder: Path) -> CTranslate2Engine:
 
 
 @pytest.mark.short(2)
-@pytest.mark.parametrize("options", HONOURED, ids=str)
-def test_answers_and_all_that_is_told_of_them_are_ours(
+@pytest.mark.parametrize("options", SUPPORTED, ids=str)
+def test_answers_scores_and_flags_equal_ours(
     model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]
 ) -> None:
     ours = [result.hypotheses for result in model.generate(TEXTS, **options)]
-    theirs = answered(model, engine, options)
+    theirs = generate_with(model, engine, options)
     for one, other in zip(ours, theirs, strict=True):
         assert [each.ids for each in one] == [each.ids for each in other]
         assert [each.cut for each in one] == [each.cut for each in other]
@@ -101,14 +101,14 @@ def test_answers_and_all_that_is_told_of_them_are_ours(
             assert mine.parts.penalty == pytest.approx(its.parts.penalty, abs=1e-3)
 
 
-def test_some_of_these_answers_end_and_some_are_cut(model: TextModel) -> None:
+def test_some_answers_end_and_some_are_truncated(model: TextModel) -> None:
     results = model.generate(TEXTS, max_length=9)
     assert 2 < sum(each.cut for each in results) < len(results) - 2
     assert len({each.ids for each in results}) > 12
 
 
-@pytest.mark.parametrize(("options", "reason", "engines"), REFUSED, ids=[reason for _, reason, _ in REFUSED])
-def test_what_it_cannot_honour_is_refused_by_name(
+@pytest.mark.parametrize(("options", "reason", "engines"), UNSUPPORTED, ids=[reason for _, reason, _ in UNSUPPORTED])
+def test_unsupported_options_raise_by_name(
     model: TextModel, options: dict[str, Any], reason: str, engines: str
 ) -> None:
     unsupported = has_code("engine_option_alternatives", options=reason, engines=engines)
@@ -117,18 +117,18 @@ def test_what_it_cannot_honour_is_refused_by_name(
         check_ctranslate2_options(*split_options(model.generation, options))
 
 
-def test_the_engine_itself_refuses_too(model: TextModel, engine: CTranslate2Engine) -> None:
+def test_the_engine_rejects_unsupported_options(model: TextModel, engine: CTranslate2Engine) -> None:
     for options in ({"beam": 4}, {"sample": True}, {"beam": 4, "beam_groups": 2}, {"at_limit": "force_eos"}):
         with pytest.raises(UsageError, check=has_code("engine_option_unsupported", engine="ctranslate2")):
-            answered(model, engine, options)
+            generate_with(model, engine, options)
 
 
-def test_what_it_can_honour_is_not_refused(model: TextModel) -> None:
-    for options in HONOURED:
+def test_supported_options_pass_the_check(model: TextModel) -> None:
+    for options in SUPPORTED:
         check_ctranslate2_options(*split_options(model.generation, options))
 
 
-def test_it_is_an_engine_whose_requests_may_be_in_any_order(engine: CTranslate2Engine) -> None:
+def test_requests_may_be_in_any_order(engine: CTranslate2Engine) -> None:
     assert isinstance(engine, Engine)
     requests = [DecodeRequest(7, (10, 11), 4), DecodeRequest(3, (12,), 6), DecodeRequest(5, (), 4)]
     found = {
@@ -154,21 +154,21 @@ def test_it_is_an_engine_whose_requests_may_be_in_any_order(engine: CTranslate2E
         ),
     ],
 )
-def test_what_is_longer_than_its_positions_is_refused(
+def test_sequences_beyond_the_positions_are_rejected(
     engine: CTranslate2Engine, request_: DecodeRequest, error: ErrorCheck
 ) -> None:
     with pytest.raises(UsageError, check=error):
         next(engine.generate([request_], Greedy(), []))
 
 
-def test_an_exported_folder_brings_its_tokenizers_and_defaults(model: TextModel, folder: Path) -> None:
+def test_an_exported_folder_keeps_tokenizers_and_defaults(model: TextModel, folder: Path) -> None:
     exported = open_ctranslate2(folder, threads=1)
     assert exported.source_tokenizer == model.source_tokenizer
     assert exported.source_tokenizer is exported.target_tokenizer
     assert exported.generation == model.stored_model.generation
 
 
-def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: Path, tmp_path: Path) -> None:
+def test_other_and_damaged_folders_are_rejected(model: TextModel, folder: Path, tmp_path: Path) -> None:
     model.save(tmp_path / "ours")
     with pytest.raises(
         ModelError,
@@ -183,10 +183,12 @@ def test_a_folder_that_is_none_or_is_damaged_is_told(model: TextModel, folder: P
         open_ctranslate2(tmp_path / "copy")
 
 
-def answered(model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]) -> Sequence[tuple[Hypothesis, ...]]:
-    wishes, config = split_options(model.generation, options)
-    maker = SourceEncoder(
-        wishes, config, model.source_tokenizer, model.target_tokenizer, model.backend.max_sequence_length
+def generate_with(
+    model: TextModel, engine: CTranslate2Engine, options: dict[str, Any]
+) -> Sequence[tuple[Hypothesis, ...]]:
+    generate_options, config = split_options(model.generation, options)
+    encoder = SourceEncoder(
+        generate_options, config, model.source_tokenizer, model.target_tokenizer, model.backend.max_sequence_length
     )
-    lines = [line for each in maker.encode(TEXTS) for line in each]
-    return Generation(wishes, config, model.target_tokenizer).generate(lines, engine)
+    lines = [line for each in encoder.encode(TEXTS) for line in each]
+    return Generation(generate_options, config, model.target_tokenizer).generate(lines, engine)

@@ -1,4 +1,4 @@
-"""Dropout once in each of its places (E15), and never on the weights that are shown (E16)."""
+"""Dropout is applied once at each position (E15), and never to reported attention weights (E16)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,10 +19,10 @@ SAMPLES = torch.zeros(8, 50, 16)  # 6,400 values: one standard deviation of the 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    torch.manual_seed(0)  # dropout draws from torch's own generator
+    torch.manual_seed(0)  # dropout uses torch's global generator
 
 
-def test_E15_there_is_one_dropout_a_place(small_network: MakeNetwork) -> None:
+def test_E15_each_position_has_one_dropout(small_network: MakeNetwork) -> None:
     network = small_network(dropout=RATE, num_encoder_layers=3, num_decoder_layers=2)
     dropouts = [name for name, module in network.named_modules() if isinstance(module, nn.Dropout)]
     assert len(dropouts) == 2 + 3 * 3 + 2 * 4  # embeddings; two or three sub-layers and the activation of each block
@@ -32,7 +32,7 @@ def test_E15_there_is_one_dropout_a_place(small_network: MakeNetwork) -> None:
 @pytest.mark.parametrize("sublayer", ["self_attention.output", "cross_attention.output", "feed_forward.contract"])
 @torch.no_grad()
 def test_E15_the_output_of_a_sublayer_is_dropped_once(small_network: MakeNetwork, sublayer: str) -> None:
-    # Every sub-layer gives zeros but the one that gives ones: what is added to the input is dropout alone.
+    # One sub-layer gives ones and the others give zeros, so that only its dropout is added to the input.
     block: Any = small_network(dropout=RATE).train().decoder[0]
     for name in ("self_attention.output", "cross_attention.output", "feed_forward.contract"):
         last = block.get_submodule(name)
@@ -89,17 +89,17 @@ def test_E15_nothing_is_dropped_in_evaluation(small_network: MakeNetwork) -> Non
 
 
 @torch.no_grad()
-def test_E16_shown_weights_are_those_before_dropout(small_network: MakeNetwork) -> None:
+def test_E16_reported_weights_are_before_dropout(small_network: MakeNetwork) -> None:
     network = small_network(attention_dropout=0.5).train()
-    seen: dict[str, Tensor] = {}
+    weights_by_site: dict[str, Tensor] = {}
     ids = torch.tensor([[1, 2, 3, 4, 5, 6]])
-    network(ids, ids, tap=seen.__setitem__)
-    assert seen
-    for weights in seen.values():
+    network(ids, ids, tap=weights_by_site.__setitem__)
+    assert weights_by_site
+    for weights in weights_by_site.values():
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
 def _assert_dropped_once(values: Tensor) -> None:
-    """Ones after one dropout: a share RATE of zeros, and the rest larger by 1 / (1 - RATE)."""
+    """Ones after one dropout: a share RATE of them is 0, the others are 1 / (1 - RATE)."""
     assert abs((values == 0).float().mean().item() - RATE) < 0.03
     torch.testing.assert_close(values[values != 0], torch.full_like(values[values != 0], 1 / (1 - RATE)))

@@ -1,4 +1,4 @@
-"""Exported folders through the calls of a text model: as the model answers, or an error that says who can."""
+"""Exported folders answer as the model does, or raise an error that names the engines that can."""
 
 import json
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from error_codes import ErrorCheck, has_code
-from exported import WORDS, some_sentences, wordy
-from talkative import talkative_model
+from export_models import WORDS, random_sentences, word_model
+from search_parity import random_text_model
 
 import attendo as package
 from attendo.errors import ModelError, UsageError
@@ -29,7 +29,7 @@ TEXTS = [" ".join(WORDS[n : n + 1 + n % 6]) for n in range(0, 36, 4)] + [""]
 PREFIXES = {"source_prefix": ["<en>"], "target_prefix": ["<de>"]}
 Out = Callable[[TextModel, Any], TextModel]
 
-OF_OURS: list[dict[str, Any]] = [
+ONNX_OPTIONS: list[dict[str, Any]] = [
     {},
     {"beam": 4, "n_best": 3},
     {"sample": True, "seed": 7, "top_k": 9, "n_best": 2},
@@ -40,7 +40,7 @@ OF_OURS: list[dict[str, Any]] = [
     {"preset": "marian", "beam": 3},
     {"engine": "onnx", "at_limit": "force_eos", "max_length": 4},
 ]
-OF_CTRANSLATE2: list[dict[str, Any]] = [
+CTRANSLATE2_OPTIONS: list[dict[str, Any]] = [
     {},
     {"engine": "ctranslate2", "prefix": "w03", "max_length": 6},
     {"at_limit": "truncate", "max_length": 3},
@@ -50,12 +50,12 @@ BEAMS: list[dict[str, Any]] = [{"n_best": 3}, {"length_penalty": 0.0}, {"patienc
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Where a model is exported to."""
+def export_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function that exports a model and returns the folder."""
 
     def write(model: TextModel, to: Any, count: int = 4) -> Path:
-        folder = tmp_path_factory.mktemp("outside") / "out"
-        export(model, folder, to, "float32", some_sentences(model, count))
+        folder = tmp_path_factory.mktemp("export") / "out"
+        export(model, folder, to, "float32", random_sentences(model, count))
         return folder
 
     return write
@@ -63,13 +63,13 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="module")
 def model() -> TextModel:
-    return talkative_model()
+    return random_text_model()
 
 
 @pytest.fixture(scope="module")
-def onnx(model: TextModel, out: Callable[..., Path]) -> TextModel:
-    """In two threads, to which the texts of a call are dealt."""
-    folder = out(model, "onnx")
+def onnx(model: TextModel, export_folder: Callable[..., Path]) -> TextModel:
+    """With two threads, over which the texts of a call are distributed."""
+    folder = export_folder(model, "onnx")
     torch.set_num_threads(2)
     try:
         return load(folder)
@@ -78,13 +78,13 @@ def onnx(model: TextModel, out: Callable[..., Path]) -> TextModel:
 
 
 @pytest.fixture(scope="module")
-def ctranslate2(model: TextModel, out: Callable[..., Path]) -> TextModel:
-    return load(out(model, "ctranslate2"))
+def ctranslate2(model: TextModel, export_folder: Callable[..., Path]) -> TextModel:
+    return load(export_folder(model, "ctranslate2"))
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("options", OF_OURS, ids=str)
-def test_onnx_takes_every_option_and_answers_as_the_model_does(
+@pytest.mark.parametrize("options", ONNX_OPTIONS, ids=str)
+def test_onnx_answers_equal_the_model_for_every_option(
     model: TextModel, onnx: TextModel, options: dict[str, Any]
 ) -> None:
     ours = {name: value for name, value in options.items() if name != "engine"}
@@ -92,15 +92,17 @@ def test_onnx_takes_every_option_and_answers_as_the_model_does(
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("options", OF_CTRANSLATE2, ids=str)
-def test_greedy_by_ctranslate2_is_ours(model: TextModel, ctranslate2: TextModel, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", CTRANSLATE2_OPTIONS, ids=str)
+def test_ctranslate2_greedy_answers_equal_the_model(
+    model: TextModel, ctranslate2: TextModel, options: dict[str, Any]
+) -> None:
     ours = {name: value for name, value in options.items() if name != "engine"}
     assert_same(ctranslate2.generate(TEXTS, **options), model.generate(TEXTS, **ours))
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("options", BEAMS, ids=str)
-def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
+def test_ctranslate2_beams_use_its_preset_and_our_lengths(
     model: TextModel, ctranslate2: TextModel, options: dict[str, Any]
 ) -> None:
     lengths = {"max_length_factor": 2.0, "max_length_extra": 20, "min_length_extra": 0}
@@ -112,14 +114,14 @@ def test_a_beam_by_ctranslate2_has_its_meaning_and_the_models_lengths(
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_prefixes_of_the_model_stand_before_sources_and_answers(to: str, out: Callable[..., Path]) -> None:
-    plain = wordy(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
+def test_prefixes_of_the_model_are_applied(to: str, export_folder: Callable[..., Path]) -> None:
+    plain = word_model(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
     model = TextModel(replace(plain.stored_model, generation={**plain.stored_model.generation, **PREFIXES}))
-    folder = out(model, to, 24)
+    folder = export_folder(model, to, 24)
     exported = load(folder)
     notes = json.loads((folder / "certificate.json").read_text("utf-8"))["notes"]
-    for told in ("every source must begin with <en>", "every answer with (target_prefix) <de>"):
-        assert (f"elsewhere than in attendo {told}" in notes) == (to == "ctranslate2")
+    for note in ("every source must begin with <en>", "every answer with (target_prefix) <de>"):
+        assert (f"elsewhere than in attendo {note}" in notes) == (to == "ctranslate2")
     ours = model.generate(TEXTS)
     assert_same(exported.generate(TEXTS), ours)
     assert {each.pieces[0] for each in ours[:-1]} == {"<de>"}
@@ -127,20 +129,18 @@ def test_prefixes_of_the_model_stand_before_sources_and_answers(to: str, out: Ca
     assert exported.score(TEXTS[:3], TEXTS[3:6]) == pytest.approx(model.score(TEXTS[:3], TEXTS[3:6]), abs=1e-4)
 
 
-def test_both_sides_of_an_onnx_folder_are_compared_behind_the_prefix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = wordy(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
+def test_the_certificate_compares_logits_after_the_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = word_model(words=Words.build([" ".join(WORDS)], symbols=("<en>", "<de>")))
     model = TextModel(replace(plain.stored_model, generation={**plain.stored_model.generation, **PREFIXES}))
-    asked: list[Any] = []
+    calls: list[Any] = []
     certify = exporting.certify
-    monkeypatch.setattr(exporting, "certify", lambda *given: asked.append(given) or certify(*given))
-    export(model, tmp_path / "out", "onnx", "float32", some_sentences(model, 4))
+    monkeypatch.setattr(exporting, "certify", lambda *given: calls.append(given) or certify(*given))
+    export(model, tmp_path / "out", "onnx", "float32", random_sentences(model, 4))
     german = model.target_tokenizer.encode("<de>")[0]
-    meant = model.network(torch.tensor([[9, 10, EOS]]), torch.tensor([[BOS, german, 11]]))[0, 1:]
-    for party in asked[0][:2]:
-        torch.testing.assert_close(party.logits([9, 10], [11]), meant, atol=1e-4, rtol=0)
-        assert german not in party.generate([[9, 10]], 1, 1)[0].ids
+    expected = model.network(torch.tensor([[9, 10, EOS]]), torch.tensor([[BOS, german, 11]]))[0, 1:]
+    for system in calls[0][:2]:
+        torch.testing.assert_close(system.logits([9, 10], [11]), expected, atol=1e-4, rtol=0)
+        assert german not in system.generate([[9, 10]], 1, 1)[0].ids
 
 
 @pytest.mark.parametrize("name", ["onnx", "ctranslate2"])
@@ -155,18 +155,18 @@ def test_given_targets_are_scored_token_by_token(name: str, model: TextModel, re
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("options", [{}, {"beam": 3}])
-def test_a_stream_is_the_text_in_pieces_or_whole(
+def test_streamed_pieces_join_to_the_text(
     options: dict[str, Any], model: TextModel, onnx: TextModel, ctranslate2: TextModel
 ) -> None:
     for text in TEXTS[2:5]:
-        whole = model.generate([text], **options)[0].text
+        expected = model.generate([text], **options)[0].text
         pieces = list(onnx.stream(text, **options))
-        assert "".join(pieces) == whole
+        assert "".join(pieces) == expected
         assert options or len(pieces) > 1  # a beam of a random network is decided at its end
         assert list(ctranslate2.stream(text, **options)) == [ctranslate2.generate([text], **options)[0].text]
 
 
-def test_alternatives_and_trees_come_from_our_own_search(
+def test_alternatives_and_search_trees_need_our_search(
     model: TextModel, onnx: TextModel, ctranslate2: TextModel
 ) -> None:
     ours, theirs = (each.alternatives(TEXTS[3], prefix="w03", count=4) for each in (model, onnx))
@@ -174,9 +174,9 @@ def test_alternatives_and_trees_come_from_our_own_search(
     assert [each.log_probability for each in theirs] == pytest.approx([each.log_probability for each in ours], abs=1e-4)
     (ours_tree,), (tree,) = (each.search_tree(TEXTS[3], beam=3) for each in (model, onnx))
     assert [node.id for node in tree.nodes] == [node.id for node in ours_tree.nodes]
-    for ask in (ctranslate2.alternatives, ctranslate2.search_tree):
+    for call in (ctranslate2.alternatives, ctranslate2.search_tree):
         with pytest.raises(UsageError, check=has_code("engine_option_unsupported", engine="ctranslate2")):
-            ask(TEXTS[3])
+            call(TEXTS[3])
 
 
 @pytest.mark.parametrize(
@@ -281,43 +281,45 @@ def test_alternatives_and_trees_come_from_our_own_search(
         ("model", {"engine": "onnx"}, has_code("model_folder_not_exported", engine="onnx")),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_with_who_can(
+def test_unsupported_options_raise_with_alternatives(
     name: str, options: dict[str, Any], error: ErrorCheck, request: pytest.FixtureRequest
 ) -> None:
     with pytest.raises(UsageError, check=error):
         request.getfixturevalue(name).generate(TEXTS[:1], **options)
 
 
-def test_it_has_no_network_to_be_looked_into(model: TextModel, onnx: TextModel, ctranslate2: TextModel) -> None:
+def test_exported_models_have_no_network(model: TextModel, onnx: TextModel, ctranslate2: TextModel) -> None:
     for exported in (onnx, ctranslate2):
         assert isinstance(exported.backend, Backend)
         name = exported.backend.name
-        for ask in (lambda each: each.network, lambda each: each.save("x"), lambda each: each.trace("w01")):
+        for call in (lambda each: each.network, lambda each: each.save("x"), lambda each: each.trace("w01")):
             with pytest.raises(UsageError, check=has_code("exported_folder_without_network", runtime=name)):
-                ask(exported)
+                call(exported)
         for together in ((model, exported), (exported, model)):
             with pytest.raises(UsageError, check=has_code("ensemble_with_exported_folder", runtime=name)):
                 together[0].ensemble([together[1]])
 
 
-def test_settings_for_the_machine_of_the_model_stay_with_it(model: TextModel, out: Callable[..., Path]) -> None:
-    of_machine = {"engine": "fast", "precision": "bf16", "compile": True, "batch_tokens": 9}
-    told = TextModel(
-        replace(model.stored_model, generation={"beam": 2, "at_limit": "force_eos", "stop": "settled", **of_machine})
+def test_machine_settings_are_not_exported(model: TextModel, export_folder: Callable[..., Path]) -> None:
+    machine_settings = {"engine": "fast", "precision": "bf16", "compile": True, "batch_tokens": 9}
+    stored = TextModel(
+        replace(
+            model.stored_model, generation={"beam": 2, "at_limit": "force_eos", "stop": "settled", **machine_settings}
+        )
     )
-    exported = load(out(told, "ctranslate2"))
+    exported = load(export_folder(stored, "ctranslate2"))
     assert (exported.generation.beam, exported.generation.precision) == (2, "auto")
     assert exported.generate(TEXTS[:2])
-    asked = exported.settings(length_penalty=0.0)
-    assert (asked.stop, asked.at_limit, asked.renormalise) == ("leader", "any", True)
-    asked = exported.settings(beam=1)
-    assert (asked.at_limit, asked.renormalise) == ("any", False)
+    settings = exported.settings(length_penalty=0.0)
+    assert (settings.stop, settings.at_limit, settings.renormalise) == ("leader", "any", True)
+    settings = exported.settings(beam=1)
+    assert (settings.at_limit, settings.renormalise) == ("any", False)
 
 
 @pytest.mark.parametrize("to", ["onnx", "ctranslate2"])
-def test_a_folder_with_old_names_of_settings_loads(model: TextModel, out: Callable[..., Path], to: str) -> None:
+def test_a_folder_with_old_setting_names_loads(model: TextModel, export_folder: Callable[..., Path], to: str) -> None:
     settings = {"no_repeat_ngram_size": 2, "at_limit": "any", "long_source": "truncate"}
-    folder = out(TextModel(replace(model.stored_model, generation=settings)), to)
+    folder = export_folder(TextModel(replace(model.stored_model, generation=settings)), to)
     path, manifest = folder / "generation.json", json.loads((folder / "manifest.json").read_text("utf-8"))
     assert json.loads(path.read_text("utf-8")) == settings
     expected = load(folder).generate(TEXTS)
@@ -329,10 +331,12 @@ def test_a_folder_with_old_names_of_settings_loads(model: TextModel, out: Callab
     assert [each.text for each in exported.generate(TEXTS)] == [each.text for each in expected]
 
 
-def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., Path], tmp_path: Path) -> None:
+def test_load_detects_the_format_of_a_folder(
+    model: TextModel, export_folder: Callable[..., Path], tmp_path: Path
+) -> None:
     model.save(tmp_path / "model")
     assert package.load(tmp_path / "model").backend.name == "torch"
-    folders = {to: out(model, to) for to in ("onnx", "ctranslate2")}
+    folders = {to: export_folder(model, to) for to in ("onnx", "ctranslate2")}
     for to, folder in folders.items():
         assert package.load(folder).backend.name == to
         with pytest.raises(UsageError, check=has_code("unknown_device", name="gpu")):
@@ -357,23 +361,23 @@ def test_a_folder_is_opened_for_what_it_is(model: TextModel, out: Callable[..., 
         ),
     ],
 )
-def test_a_folder_of_others_is_told_what_to_do_with(tmp_path: Path, files: dict[str, Any], error: ErrorCheck) -> None:
+def test_other_folders_raise_with_advice(tmp_path: Path, files: dict[str, Any], error: ErrorCheck) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content))
     with pytest.raises(ModelError, check=error):
         load(tmp_path)
 
 
-def test_a_package_of_argos_is_told_apart(tmp_path: Path) -> None:
+def test_an_argos_package_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "en_de.argosmodel").write_bytes(b"PK")
     with pytest.raises(ModelError, check=has_code("export_format_not_runnable", engine="argos")):
         load(tmp_path / "en_de.argosmodel")
 
 
 @pytest.mark.slow
-def test_the_certificate_is_part_of_what_is_checked(model: TextModel, out: Callable[..., Path]) -> None:
+def test_the_certificate_is_checked_on_load(model: TextModel, export_folder: Callable[..., Path]) -> None:
     for to in ("onnx", "ctranslate2"):
-        folder = out(model, to)
+        folder = export_folder(model, to)
         manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
         assert "certificate.json" in manifest["files"]
         assert manifest["facts"]["to"] == to
@@ -382,8 +386,8 @@ def test_the_certificate_is_part_of_what_is_checked(model: TextModel, out: Calla
             load(folder)
 
 
-def assert_same(found: list[Result], meant: list[Result]) -> None:
-    for one, other in zip(found, meant, strict=True):
+def assert_same(found: list[Result], expected: list[Result]) -> None:
+    for one, other in zip(found, expected, strict=True):
         assert [each.ids for each in one.hypotheses] == [each.ids for each in other.hypotheses]
         assert [each.text for each in one.hypotheses] == [each.text for each in other.hypotheses]
         assert one.constraints == other.constraints

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from talkative import Found, assert_same, said_by_us, some_texts, talkative_model
+from search_parity import Hypotheses, assert_same, our_hypotheses, random_text_model, random_texts
 
 from attendo.interop.ctranslate2.converter import placeholder_pieces, to_ctranslate2
 from attendo.text_model import TextModel
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
-TEXTS = some_texts()
+TEXTS = random_texts()
 
-# Ours and theirs.
+# Our options and theirs.
 SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"min_length": 4}, {"min_decoding_length": 4}),
     ({"min_length": 9}, {"min_decoding_length": 9}),
@@ -26,12 +26,12 @@ SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"allow_unk": False}, {"disable_unk": True}),
 ]
 
-Translate = Callable[..., list[Found]]
+Translate = Callable[..., list[Hypotheses]]
 
 
 @pytest.fixture(scope="module")
 def model() -> TextModel:
-    return talkative_model()
+    return random_text_model()
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,17 @@ def theirs(model: TextModel, tmp_path_factory: pytest.TempPathFactory) -> Transl
     to_ctranslate2(model.network, folder)
     translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
     pieces = placeholder_pieces(model.target_tokenizer.vocab_size)
-    numbers = {piece: n for n, piece in enumerate(pieces)}
+    ids_by_piece = {piece: n for n, piece in enumerate(pieces)}
     sources = [[pieces[each] for each in model.source_tokenizer.encode(text)] for text in TEXTS]
 
-    def translate(n_best: int = 1, texts: Sequence[int] = range(len(TEXTS)), **settings: Any) -> list[Found]:
-        asked, never = [sources[n] for n in texts], {"suppress_sequences": [["<pad>"], ["<s>"]]}
-        told = translator.translate_batch(asked, num_hypotheses=n_best, return_scores=True, **never, **settings)
+    def translate(n_best: int = 1, texts: Sequence[int] = range(len(TEXTS)), **settings: Any) -> list[Hypotheses]:
+        requests, forbidden = [sources[n] for n in texts], {"suppress_sequences": [["<pad>"], ["<s>"]]}
+        results = translator.translate_batch(
+            requests, num_hypotheses=n_best, return_scores=True, **forbidden, **settings
+        )
         return [
-            [(tuple(numbers[piece] for piece in said), score) for said, score in zip(*each, strict=True)]
-            for each in ((one.hypotheses, one.scores) for one in told)
+            [(tuple(ids_by_piece[piece] for piece in tokens), score) for tokens, score in zip(*each, strict=True)]
+            for each in ((one.hypotheses, one.scores) for one in results)
         ]
 
     return translate
@@ -59,10 +61,10 @@ def theirs(model: TextModel, tmp_path_factory: pytest.TempPathFactory) -> Transl
     ("beam", "n_best", "length_penalty"),
     [(1, 1, 0.6), (2, 1, 0.0), (2, 2, 1.0), (4, 4, 0.0), (4, 1, 0.6), (4, 4, 2.0), (5, 2, 0.0), (5, 5, 1.0)],
 )
-def test_beams_find_the_same_with_the_same_scores(
+def test_beam_hypotheses_and_scores_are_equal(
     model: TextModel, theirs: Translate, beam: int, n_best: int, length_penalty: float
 ) -> None:
-    ours = said_by_us(
+    ours = our_hypotheses(
         model, TEXTS, preset="ctranslate2", beam=beam, n_best=n_best, length_penalty=length_penalty, max_length=9
     )
     assert_same(ours, theirs(n_best, beam_size=beam, length_penalty=length_penalty, max_decoding_length=9))
@@ -70,38 +72,40 @@ def test_beams_find_the_same_with_the_same_scores(
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize(("given", "there"), SETTINGS, ids=lambda each: str(each))
-def test_other_settings_mean_the_same(
-    model: TextModel, theirs: Translate, beam: int, given: dict[str, Any], there: dict[str, Any]
+@pytest.mark.parametrize(("our_options", "their_options"), SETTINGS, ids=lambda each: str(each))
+def test_other_settings_agree(
+    model: TextModel, theirs: Translate, beam: int, our_options: dict[str, Any], their_options: dict[str, Any]
 ) -> None:
-    ours = said_by_us(model, TEXTS, preset="ctranslate2", beam=beam, n_best=beam, **{"max_length": 9, **given})
-    assert_same(ours, theirs(beam, beam_size=beam, **{"max_decoding_length": 9, **there}))
+    ours = our_hypotheses(
+        model, TEXTS, preset="ctranslate2", beam=beam, n_best=beam, **{"max_length": 9, **our_options}
+    )
+    assert_same(ours, theirs(beam, beam_size=beam, **{"max_decoding_length": 9, **their_options}))
 
 
 @pytest.mark.parametrize("patience", [0.5, 1.5])
-def test_patience_means_the_same(model: TextModel, theirs: Translate, patience: float) -> None:
+def test_patience_agrees(model: TextModel, theirs: Translate, patience: float) -> None:
     settings: dict[str, Any] = {"n_best": 2, "patience": patience}
-    ours = said_by_us(model, TEXTS, preset="ctranslate2", beam=4, max_length=9, **settings)
+    ours = our_hypotheses(model, TEXTS, preset="ctranslate2", beam=4, max_length=9, **settings)
     assert_same(ours, theirs(**settings, beam_size=4, max_decoding_length=9))
 
 
-def test_a_prefix_costs_nothing(model: TextModel, theirs: Translate) -> None:
+def test_a_prefix_has_no_cost(model: TextModel, theirs: Translate) -> None:
     ids = [13, 17, 42]
     prefix = model.target_tokenizer.decode(ids)
-    ours = said_by_us(model, TEXTS, preset="ctranslate2", beam=1, max_length=9, prefix=prefix)
-    there = [[f"<{each}>" for each in ids]] * len(TEXTS)
-    assert_same(ours, theirs(beam_size=1, max_decoding_length=9, target_prefix=there))
+    ours = our_hypotheses(model, TEXTS, preset="ctranslate2", beam=1, max_length=9, prefix=prefix)
+    their_options = [[f"<{each}>" for each in ids]] * len(TEXTS)
+    assert_same(ours, theirs(beam_size=1, max_decoding_length=9, target_prefix=their_options))
 
 
-def test_what_is_left_out_is_their_default(model: TextModel, theirs: Translate) -> None:
+def test_omitted_settings_have_the_defaults_of_ctranslate2(model: TextModel, theirs: Translate) -> None:
     short = model.generate(TEXTS, preset="ctranslate2", max_length=9)
-    texts = [n for n, result in enumerate(short) if not result.cut]  # the others would go on to 256 tokens
+    texts = [n for n, result in enumerate(short) if not result.cut]  # the others would continue to 256 tokens
     assert len(texts) > 10
-    assert_same(said_by_us(model, [TEXTS[n] for n in texts], preset="ctranslate2"), theirs(texts=texts))
+    assert_same(our_hypotheses(model, [TEXTS[n] for n in texts], preset="ctranslate2"), theirs(texts=texts))
 
 
-def test_lengths_differ_and_our_own_defaults_say_something_else(model: TextModel, theirs: Translate) -> None:
+def test_lengths_vary_and_our_defaults_give_other_answers(model: TextModel, theirs: Translate) -> None:
     expected = theirs(4, beam_size=4, max_decoding_length=9)
     assert len({len(ids) for found in expected for ids, _ in found}) > 6
-    ours = said_by_us(model, TEXTS, beam=4, n_best=4, max_length=9)
+    ours = our_hypotheses(model, TEXTS, beam=4, n_best=4, max_length=9)
     assert sum(one != other for one, other in zip(ours, expected, strict=True)) > 20

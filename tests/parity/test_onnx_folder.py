@@ -1,4 +1,4 @@
-"""A folder for ONNX Runtime: whole, checked when read, and the same model by its certificate."""
+"""A folder for ONNX Runtime is complete, checked when it is loaded, and certified equal to the model."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 
 @pytest.mark.parametrize("joint", [False, True])
-def test_a_folder_holds_all_that_is_needed(tmp_path: Path, joint: bool) -> None:
+def test_a_folder_has_all_files(tmp_path: Path, joint: bool) -> None:
     model = tiny_model(joint=joint)
     to_onnx(model, tmp_path / "out")
     tokenizers = ["joint"] if joint else ["source", "target"]
@@ -47,32 +47,33 @@ def test_a_folder_holds_all_that_is_needed(tmp_path: Path, joint: bool) -> None:
 def test_fp32_is_certified(tmp_path: Path) -> None:
     model = tiny_model()
     to_onnx(model, tmp_path / "out", "fp32")
-    proof = certify(
+    certificate = certify(
         TorchSystem(model.network, None), OnnxSystem(tmp_path / "out"), random_sources(9, 20), Bounds(same_tokens=1.0)
     )
-    assert proof.reasons == ()
-    assert proof.largest_difference is not None
-    assert proof.largest_difference < 1e-4
-    assert all(each.score_difference is not None and each.score_difference < 1e-3 for each in proof.searches)
+    assert certificate.reasons == ()
+    assert certificate.largest_difference is not None
+    assert certificate.largest_difference < 1e-4
+    assert all(each.score_difference is not None and each.score_difference < 1e-3 for each in certificate.searches)
 
 
 def test_int8_is_certified_and_smaller(tmp_path: Path) -> None:
     model = tiny_model(d_model=64, d_ff=128)
     for precision in ("fp32", "int8"):
         to_onnx(model, tmp_path / precision, precision)  # type: ignore[arg-type]
-    party = OnnxSystem(tmp_path / "int8")
-    assert party.name.endswith("in int8")
+    system = OnnxSystem(tmp_path / "int8")
+    assert system.name.endswith("in int8")
     bounds = Bounds(same_tokens=0.6, mean_difference=0.1)
-    assert certify(TorchSystem(model.network, None), party, random_sources(9, 10), bounds).reasons == ()
-    ours, theirs = TorchSystem(model.network, None).logits([4, 5], [6]), party.logits([4, 5], [6])
+    assert certify(TorchSystem(model.network, None), system, random_sources(9, 10), bounds).reasons == ()
+    ours, theirs = TorchSystem(model.network, None).logits([4, 5], [6]), system.logits([4, 5], [6])
     assert 0 < (ours - theirs).abs().max() < 0.1 * ours.abs().max()
     assert (tmp_path / "int8" / "step.onnx").stat().st_size < 0.6 * (tmp_path / "fp32" / "step.onnx").stat().st_size
 
 
-def test_int8_is_fitted_to_the_sample_or_to_what_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[Example]] = []
+def test_int8_is_calibrated_on_the_sample_or_the_given_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibrations: list[list[Example]] = []
     monkeypatch.setattr(
-        "attendo.interop.onnx.quantization.activation_ranges", lambda network, examples: seen.append(list(examples))
+        "attendo.interop.onnx.quantization.activation_ranges",
+        lambda network, examples: calibrations.append(list(examples)),
     )
     model = tiny_model()
     pairs = list(zip(SOURCES, TARGETS, strict=True))
@@ -80,13 +81,13 @@ def test_int8_is_fitted_to_the_sample_or_to_what_is_given(tmp_path: Path, monkey
     to_onnx(TextModel(stored), tmp_path / "sample", "int8")
     to_onnx(TextModel(stored), tmp_path / "given", "int8", [Example([5], [6])])
     to_onnx(model, tmp_path / "neither", "int8")
-    assert [each.source for each in seen[0]] == model.source_tokenizer.encode_many(SOURCES)
-    assert [each.target for each in seen[0]] == model.target_tokenizer.encode_many(TARGETS)
-    assert seen[1] == [Example([5], [6])]
-    assert len(seen[2]) == 64
+    assert [each.source for each in calibrations[0]] == model.source_tokenizer.encode_many(SOURCES)
+    assert [each.target for each in calibrations[0]] == model.target_tokenizer.encode_many(TARGETS)
+    assert calibrations[1] == [Example([5], [6])]
+    assert len(calibrations[2]) == 64
 
 
-def test_weights_lie_beside_a_graph_that_would_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_a_large_graph_are_a_separate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "_MAX_FILE_BYTES", 1000)
     model = tiny_model()
     to_onnx(model, tmp_path / "out")
@@ -99,7 +100,7 @@ def test_weights_lie_beside_a_graph_that_would_be_too_large(tmp_path: Path, monk
     torch.testing.assert_close(theirs, ours, atol=1e-4, rtol=0.0)
 
 
-def test_requests_are_answered_through_our_engine(tmp_path: Path) -> None:
+def test_our_engine_runs_an_onnx_network(tmp_path: Path) -> None:
     model = tiny_model()
     to_onnx(model, tmp_path / "out")
     network, config = open_onnx(tmp_path / "out").network, GenerationConfig(beam=3)
@@ -121,14 +122,14 @@ def test_requests_are_answered_through_our_engine(tmp_path: Path) -> None:
     assert list(CachedEngine(network, 64).generate([], make_strategy(config, 1), make_rules(config))) == []
 
 
-def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, check=has_code("output_folder_not_empty")):
         to_onnx(tiny_model(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_folder_is_rejected(tmp_path: Path) -> None:
     to_onnx(tiny_model(), tmp_path / "out")
     graph = tmp_path / "out" / "step.onnx"
     graph.write_bytes(graph.read_bytes()[:-1] + b"x")
@@ -139,7 +140,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
         open_onnx(tmp_path / "out")
 
 
-def test_what_is_no_graph_is_told_by_its_name(tmp_path: Path) -> None:
+def test_an_invalid_graph_file_is_rejected(tmp_path: Path) -> None:
     from attendo.interop.onnx.session import OnnxNetwork
 
     path = tmp_path / "encoder.onnx"

@@ -1,4 +1,4 @@
-"""M2M100, NLLB and mBART go back to transformers: the same weights, ids, languages, settings and answers."""
+"""Round trips of M2M100, NLLB and mBART keep weights, ids, languages, settings and answers."""
 
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
-from exported import WORDS, some_sentences, wordy
+from export_models import WORDS, random_sentences, word_model
 from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, strange_texts, write_m2m100, write_mbart, write_nllb
 
@@ -34,16 +34,16 @@ transformers = pytest.importorskip("transformers")
 TEXTS = some_lines(count=6)
 UNTIED: dict[str, Any] = {"tie_word_embeddings": False, "activation_function": "silu"}
 
-Folder = tuple[Path, Any]  # and the model in it
+Folder = tuple[Path, Any]  # the folder and its model
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[..., Folder]:
-    """A folder with a network that has some rows more than there are tokens."""
+def make_folder(tmp_path: Path) -> Callable[..., Folder]:
+    """A function that writes a folder whose network has a few rows more than tokens."""
 
     def make(name: str, **changes: Any) -> Folder:
-        """Answers begin with a language, which stands so far from the last token."""
-        kind, write, place = {
+        """Answers begin with a language token. Its id is counted from the last token."""
+        kind, write, ids_from_end = {
             "m2m100": ("m2m_100", lambda folder: len(write_m2m100(folder)) + 100, 80),
             "nllb": ("m2m_100", write_nllb, 1),
             "published nllb": ("m2m_100", partial(write_nllb, as_published=True), 2),
@@ -53,7 +53,7 @@ def made(tmp_path: Path) -> Callable[..., Folder]:
         folder.mkdir()
         count = write(folder)
         model = random_model(kind, vocab_size=count + 3, **changes)
-        return written(model, folder, forced_bos_token_id=count - place), model
+        return written(model, folder, forced_bos_token_id=count - ids_from_end), model
 
     return make
 
@@ -71,31 +71,31 @@ def made(tmp_path: Path) -> Callable[..., Folder]:
     ],
     ids=str,
 )
-def test_it_comes_back_as_it_was(
-    made: Callable[..., Folder],
+def test_a_round_trip_keeps_the_model(
+    make_folder: Callable[..., Folder],
     tmp_path: Path,
     name: str,
     changes: dict[str, Any],
     languages: tuple[str | None, str | None],
 ) -> None:
-    first, before = made(name, **changes)
+    first, before = make_folder(name, **changes)
     found = from_folder(first, True, *languages)
     certificate = _export(found.build_text_model(), tmp_path / "back")
     assert certificate.notes[0].startswith(f"{type(before).__name__} loads it")
     assert not any("stay behind" in note for note in certificate.notes)
 
-    behind = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")
+    after = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")
     unused = {"model.shared.weight"} if before.config.tie_word_embeddings is False else set()
-    _assert_same_weights(behind.state_dict(), before.state_dict(), unused)
+    _assert_same_weights(after.state_dict(), before.state_dict(), unused)
     for setting in ("forced_bos_token_id", "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
-        told = getattr(transformers.GenerationConfig.from_pretrained(first), setting)
-        assert getattr(behind.generation_config, setting) == told, setting
+        expected = getattr(transformers.GenerationConfig.from_pretrained(first), setting)
+        assert getattr(after.generation_config, setting) == expected, setting
     tokenizers = [_tokenizer(folder, languages[0]) for folder in (first, tmp_path / "back")]
     for text in strange_texts():
         assert tokenizers[0](text).input_ids == tokenizers[1](text).input_ids, text
-    said = [_said(folder, tokenizers[1], beam=4) for folder in (first, tmp_path / "back")]
-    assert said[0] == said[1]
-    assert len({tuple(row) for row in said[0]}) > 3
+    answers = [_generate(folder, tokenizers[1], beam=4) for folder in (first, tmp_path / "back")]
+    assert answers[0] == answers[1]
+    assert len({tuple(row) for row in answers[0]}) > 3
 
     again = from_folder(tmp_path / "back")
     assert again.target.rows == found.target.rows
@@ -106,18 +106,18 @@ def test_it_comes_back_as_it_was(
 
 
 @pytest.mark.parametrize("name", ["nllb", "mbart"])
-def test_a_tokenizer_that_came_in_one_file_goes_back(made: Callable[..., Folder], tmp_path: Path, name: str) -> None:
-    first, _ = made(name)
+def test_a_tokenizer_from_one_file_round_trips(make_folder: Callable[..., Folder], tmp_path: Path, name: str) -> None:
+    first, _ = make_folder(name)
     (first / "sentencepiece.bpe.model").unlink()
     model = from_folder(first).build_text_model()
     assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) == []
-    before, behind = _tokenizer(first), _tokenizer(tmp_path)
+    before, after = _tokenizer(first), _tokenizer(tmp_path)
     for text in strange_texts(7):
-        assert behind(text).input_ids == before(text).input_ids, text
+        assert after(text).input_ids == before(text).input_ids, text
 
 
-def test_a_mask_that_no_file_tells_of_has_the_id_that_it_has_there(made: Callable[..., Folder], tmp_path: Path) -> None:
-    first, _ = made("published nllb")
+def test_an_unlisted_mask_token_keeps_its_id(make_folder: Callable[..., Folder], tmp_path: Path) -> None:
+    first, _ = make_folder("published nllb")
     expected = _tokenizer(first).get_vocab()
     (first / "tokenizer.json").unlink()
     (first / "special_tokens_map.json").write_text('{"additional_special_tokens": ["eng_Latn", "fra_Latn"]}', "utf-8")
@@ -127,9 +127,9 @@ def test_a_mask_that_no_file_tells_of_has_the_id_that_it_has_there(made: Callabl
     assert _tokenizer(tmp_path).get_vocab() == expected
 
 
-def test_a_language_that_is_not_told_can_be_told_there(made: Callable[..., Folder], tmp_path: Path) -> None:
-    first, untold = made("m2m100")
-    found = from_folder(written(untold, first))
+def test_the_language_can_be_chosen_after_the_export(make_folder: Callable[..., Folder], tmp_path: Path) -> None:
+    first, network = make_folder("m2m100")
+    found = from_folder(written(network, first))
     assert found.sides_without_language() == ["source", "target"]
     model = found.build_text_model()
     assert has_language_prefix(model)
@@ -138,9 +138,9 @@ def test_a_language_that_is_not_told_can_be_told_there(made: Callable[..., Folde
 
 
 @pytest.mark.slow
-def test_what_answers_begin_from_may_be_a_token_of_its_own(made: Callable[..., Folder], tmp_path: Path) -> None:
-    """As it is once a model has been trained on."""
-    first, before = made("mbart")
+def test_a_changed_start_token_gets_its_own_id(make_folder: Callable[..., Folder], tmp_path: Path) -> None:
+    """This is the case after further training."""
+    first, before = make_folder("mbart")
     model = from_folder(first).build_text_model()
     with torch.no_grad():
         model.network.target.tokens.weight[BOS] += 0.3
@@ -151,8 +151,8 @@ def test_what_answers_begin_from_may_be_a_token_of_its_own(made: Callable[..., F
     assert settings.suppress_tokens == [1, before.config.vocab_size]
 
 
-def test_a_bias_that_m2m100_has_no_place_for_is_refused(made: Callable[..., Folder], tmp_path: Path) -> None:
-    model = from_folder(made("nllb")[0]).build_text_model()
+def test_an_output_bias_is_rejected_for_m2m100(make_folder: Callable[..., Folder], tmp_path: Path) -> None:
+    model = from_folder(make_folder("nllb")[0]).build_text_model()
     with torch.no_grad():
         model.network.output.bias[20] = 0.1
     with pytest.raises(
@@ -165,8 +165,8 @@ def test_a_bias_that_m2m100_has_no_place_for_is_refused(made: Callable[..., Fold
     assert not (tmp_path / "back").exists()
 
 
-def test_a_tokenizer_with_other_languages_stays_behind(made: Callable[..., Folder], tmp_path: Path) -> None:
-    model = from_folder(made("m2m100")[0], source_language="en").build_text_model()
+def test_a_tokenizer_with_swapped_languages_is_not_exported(make_folder: Callable[..., Folder], tmp_path: Path) -> None:
+    model = from_folder(make_folder("m2m100")[0], source_language="en").build_text_model()
     tokenizer = model.source_tokenizer
     assert isinstance(tokenizer, ImportedSentencePiece)
     swapped = {"__de__": "__fr__", "__fr__": "__de__"}
@@ -181,35 +181,35 @@ def test_a_tokenizer_with_other_languages_stays_behind(made: Callable[..., Folde
     assert names == {"config.json", "generation_config.json", "model.safetensors"}
 
 
-def test_a_tokenizer_that_would_cut_otherwise_there_stays_behind(tmp_path: Path) -> None:
-    """Theirs has a space before every text."""
+def test_a_tokenizer_that_splits_differently_is_not_exported(tmp_path: Path) -> None:
+    """MBart50Tokenizer adds a space before every text."""
     (folder := tmp_path / "mbart").mkdir()
     count = write_mbart(folder, add_dummy_prefix=False)
     model = from_folder(written(random_model("mbart", vocab_size=count), folder)).build_text_model()
-    (told,) = write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model))
-    assert re.fullmatch(r"the tokenizers stay behind: by MBart50Tokenizer \d+ of \d+ texts have the same .*", told)
+    (note,) = write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model))
+    assert re.fullmatch(r"the tokenizers stay behind: by MBart50Tokenizer \d+ of \d+ texts have the same .*", note)
     assert [path.name for path in tmp_path.iterdir()] == ["mbart"]
 
 
 @pytest.mark.slow
-def test_a_network_of_ours_can_be_one_of_theirs(tmp_path: Path) -> None:
-    """Positions begin behind the number of the pad token, wherever that is."""
+def test_a_native_network_exports_as_m2m100(tmp_path: Path) -> None:
+    """Positions start after the id of the pad token, for any id."""
     for offset in (2, 7):
         words = Words.build([" ".join(WORDS)])
-        model = wordy(words=words, position_layout="fairseq", position_offset=offset, output_bias=True)
+        model = word_model(words=words, position_layout="fairseq", position_offset=offset, output_bias=True)
         with torch.no_grad():
             model.network.output.bias.zero_()
         certificate = _export(model, tmp_path / str(offset))
         assert certificate.largest_difference < 1e-4
         assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
-        told = "the tokenizers stay behind: NllbTokenizer is of foreign_pieces, this one is of words"
-        assert certificate.notes[-1] == told
+        expected = "the tokenizers stay behind: NllbTokenizer is of foreign_pieces, this one is of words"
+        assert certificate.notes[-1] == expected
         config = transformers.AutoConfig.from_pretrained(tmp_path / str(offset))
         assert config.pad_token_id == offset - 1
 
 
-def test_what_they_cannot_hold_is_told_in_full() -> None:
-    config = wordy(norm="post", embedding_norm=True, norm_kind="rms").network.config
+def test_m2m100_and_mbart_list_all_incompatibilities() -> None:
+    config = word_model(norm="post", embedding_norm=True, norm_kind="rms").network.config
     assert M2M100.incompatibilities(config) == [
         "norm is post, not pre",
         "it has no norm behind each stack",
@@ -228,7 +228,7 @@ def test_what_they_cannot_hold_is_told_in_full() -> None:
 
 
 def _export(model: TextModel, out: Path) -> Certificate:
-    return export(model, out, "hf", "float32", some_sentences(model, 6))
+    return export(model, out, "hf", "float32", random_sentences(model, 6))
 
 
 def _tokenizer(folder: Path, language: str | None = None) -> Any:
@@ -238,12 +238,12 @@ def _tokenizer(folder: Path, language: str | None = None) -> Any:
     return tokenizer
 
 
-def _said(folder: Path, tokenizer: Any, beam: int) -> Sequence[Sequence[int]]:
+def _generate(folder: Path, tokenizer: Any, beam: int) -> Sequence[Sequence[int]]:
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     model.generation_config.suppress_tokens = [1]
-    given = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    inputs = tokenizer(TEXTS, return_tensors="pt", padding=True)
     settings = {"max_new_tokens": 10, "min_new_tokens": 4, "max_length": None, "forced_eos_token_id": None}
-    return [row for width in (1, beam) for row in model.generate(**given, num_beams=width, **settings).tolist()]
+    return [row for width in (1, beam) for row in model.generate(**inputs, num_beams=width, **settings).tolist()]
 
 
 def _assert_same_weights(ours: dict[str, Any], theirs: dict[str, Any], unused: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""A random network whose answers differ in length, with the sources it answers, for comparisons with other systems."""
+"""A random network with answers of different lengths, its sources, and comparisons with other systems."""
 
 import random
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from attendo.nn.blocks import DecoderBlock
 from attendo.text import BOS, EOS, PAD, Words
 from attendo.text_model import TextModel
 
-NAMES = [f"w{n:02}" for n in range(56)]
-Found = list[tuple[tuple[int, ...], float]]  # the hypotheses of a sentence, best first: ids and score
+WORDS = [f"w{n:02}" for n in range(56)]
+Hypotheses = list[tuple[tuple[int, ...], float]]  # the hypotheses of a sentence, best first: ids and score
 
 
 @torch.no_grad()
-def talkative_model(seed: int = 1) -> TextModel:
-    """Its probabilities are flatter than a network's first ones, and eos has one like the others: so have pad and bos,
-    so that it is seen what a system makes of their share.
+def random_text_model(seed: int = 1) -> TextModel:
+    """Its probabilities are flatter than those of a new network, and EOS is as likely as other tokens. So are PAD and
+    BOS, which shows how a system treats their probability.
     """
-    words = Words.build([" ".join(NAMES)])
+    words = Words.build([" ".join(WORDS)])
     network = make_random_network("tiny", words.vocab_size, seed)
     assert network.output.bias is not None
     network.output.bias[[PAD, BOS]] = 0.0
@@ -32,18 +32,18 @@ def talkative_model(seed: int = 1) -> TextModel:
     return TextModel(StoredModel(network, words, words, {}, {}))
 
 
-def some_texts(count: int = 60) -> list[str]:
-    dice = random.Random(1)
-    return [" ".join(dice.choices(NAMES, k=dice.randint(1, 9))) for _ in range(count)]
+def random_texts(count: int = 60) -> list[str]:
+    rng = random.Random(1)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(count)]
 
 
-def said_by_us(model: TextModel, texts: Sequence[str], **options: object) -> list[Found]:
+def our_hypotheses(model: TextModel, texts: Sequence[str], **options: object) -> list[Hypotheses]:
     return [[(each.ids, each.score) for each in result.hypotheses] for result in model.generate(texts, **options)]  # type: ignore[arg-type]
 
 
-def assert_same(ours: Sequence[Found], theirs: Sequence[Found], scores: bool = True) -> None:
-    """Scores to 1e-4, place by place. Of two that score the same, rounding decides which stands first: so one in a
-    hundred hypotheses may be another one, if only its score is the same.
+def assert_same(ours: Sequence[Hypotheses], theirs: Sequence[Hypotheses], scores: bool = True) -> None:
+    """Compare scores by rank, within 1e-4. Rounding decides the order of equal scores. So one in a hundred
+    hypotheses may differ, if its score is the same.
     """
     assert [len(each) for each in ours] == [len(each) for each in theirs]
     pairs = [pair for one, other in zip(ours, theirs, strict=True) for pair in zip(one, other, strict=True)]

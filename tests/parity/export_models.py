@@ -1,4 +1,4 @@
-"""Small models with much to say, and the sources they answer, for exports to other systems."""
+"""Small models with varied answers, and sources for them, for exports to other systems."""
 
 import random
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from attendo.nn.devices import int8_saturates
 from attendo.text import BOS, EOS, PAD, SentencePiece, Tokenizer, Words
 from attendo.text_model import TextModel
 
-needs_exact_bytes = pytest.mark.skipif(
-    int8_saturates(), reason="CTranslate2's products of bytes overflow on this processor, which has no VNNI"
+needs_exact_int8 = pytest.mark.skipif(
+    int8_saturates(), reason="int8 products of CTranslate2 overflow on this processor, which has no VNNI"
 )
 SIZES: dict[str, Any] = {
     "d_model": 32,
@@ -33,34 +33,34 @@ WORDS = [f"w{n:02}" for n in range(56)]
 TEXTS = ["the cat sat on the mat", "a dog ran home", "größer, später und höher", "sie sah die kleine Katze", "猫 坐 着"]
 
 
-def wordy(seed: int = 1, words: Words | None = None, **changes: Any) -> TextModel:
-    """One table of words for both sides."""
+def word_model(seed: int = 1, words: Words | None = None, **changes: Any) -> TextModel:
+    """A model with one word vocabulary for both sides."""
     words = words or Words.build([" ".join(WORDS)])
     return _model(words, words, seed, changes)
 
 
-def pieces(seed: int = 1, apart: bool = False, symbols: Sequence[str] = (), **changes: Any) -> TextModel:
-    """Subwords, of their own for each side if they are to be apart."""
+def subword_model(seed: int = 1, separate: bool = False, symbols: Sequence[str] = (), **changes: Any) -> TextModel:
+    """A model with subwords, and one tokenizer per side if `separate`."""
     source = SentencePiece.train(TEXTS * 4, 330, symbols=list(symbols))
-    target = SentencePiece.train([text.upper() for text in TEXTS] * 4, 325) if apart else source
+    target = SentencePiece.train([text.upper() for text in TEXTS] * 4, 325) if separate else source
     return _model(source, target, seed, changes)
 
 
-def some_sentences(model: TextModel, count: int = 8) -> CertificateSentences:
-    """Random ones: fewer and shorter than a certificate would take, to be quick."""
+def random_sentences(model: TextModel, count: int = 8) -> CertificateSentences:
+    """Random sentences: fewer and shorter than those of a certificate, to be quick."""
     return CertificateSentences([source[:3] for source in random_sources(model.source_tokenizer.vocab_size, count)])
 
 
-def some_texts(count: int = 20) -> list[str]:
-    dice = random.Random(1)
+def random_texts(count: int = 20) -> list[str]:
+    rng = random.Random(1)
     words = " ".join(TEXTS).split()
-    return [" ".join(dice.choices(words, k=dice.randint(1, 8))) for _ in range(count)]
+    return [" ".join(rng.choices(words, k=rng.randint(1, 8))) for _ in range(count)]
 
 
 @torch.no_grad()
 def _model(source: Tokenizer, target: Tokenizer, seed: int, changes: dict[str, Any]) -> TextModel:
-    """Attention is sharp and logits lie apart, so that answers differ, and end at different places. All biases and
-    gains are drawn: at 0 and 1 a mix-up of two of them would stay unseen.
+    """Attention is sharp and logits differ widely, so that answers differ in tokens and length. All biases and
+    gains are random: with values of 0 and 1 an exchange of two of them would go unnoticed.
     """
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
     generator = torch.Generator().manual_seed(seed)
