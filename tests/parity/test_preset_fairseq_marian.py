@@ -20,7 +20,7 @@ Row = tuple[float, tuple[int, ...]]  # the value and the tokens
 
 
 def fairseq(table: int, beam: int, length_penalty: float, min_length: int, max_length: int) -> Hypotheses:
-    """At the last step only EOS is allowed. A finished row takes one of `beam` slots. Without a free slot it ends."""
+    """At the last step only EOS is allowed. Finished rows fill `beam` slots. The search ends when all are filled."""
     rows: list[Row] = [(0.0, ())]
     finished: list[Row] = []
     for step in range(max_length + 1):

@@ -1,4 +1,4 @@
-"""Vocabularies in our order."""
+"""Permutations of imported vocabularies into our order of ids."""
 
 import pytest
 import torch
@@ -9,31 +9,31 @@ from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS, VocabularyPerm
 from attendo.text import BOS, EOS, PAD, UNK
 
 
-def test_as_in_marian_pad_is_also_the_start() -> None:
+def test_marian_pad_is_also_the_start() -> None:
     order = build_permutation(6, pad=5, unk=1, start=5, eos=0)
     assert order.rows == (5, 1, 5, 0, 2, 3, 4)
     assert order.copies == {BOS}
 
 
-def test_as_in_bart_eos_is_also_the_start_and_the_rest_keeps_its_order() -> None:
+def test_bart_eos_is_also_the_start() -> None:
     order = build_permutation(7, pad=1, unk=3, start=2, eos=2, first=[6, 0])
     assert order.rows == (1, 3, 2, 2, 6, 0, 4, 5)
     assert order.copies == {BOS}
 
 
-def test_a_start_of_its_own_can_be_said_unless_nothing_says_it() -> None:
+def test_a_separate_start_can_be_generated_unless_moved() -> None:
     assert build_permutation(5, pad=0, unk=1, start=2, eos=3).rows == (0, 1, 2, 3, 2, 4)
-    silent = build_permutation(5, pad=0, unk=1, start=2, eos=3, moves_start=True)
-    assert silent == VocabularyPermutation((0, 1, 2, 3, 4))
+    moved = build_permutation(5, pad=0, unk=1, start=2, eos=3, moves_start=True)
+    assert moved == VocabularyPermutation((0, 1, 2, 3, 4))
 
 
-def test_what_they_do_not_have_is_a_copy() -> None:
+def test_missing_control_tokens_are_copies() -> None:
     order = build_permutation(4, pad=3, unk=None, start=3, eos=3)
     assert order.copies == {PAD, UNK, BOS}
     assert order.rows == (3, 3, 3, 3, 0, 1, 2)
 
 
-def test_copies_are_never_said_and_all_else_keeps_its_probability() -> None:
+def test_copies_have_probability_zero() -> None:
     order = build_permutation(6, pad=5, unk=1, start=5, eos=0)
     weight, bias = torch.randn(6, 3), torch.randn(6)
     hidden = torch.randn(2, 3)
@@ -46,7 +46,7 @@ def test_copies_are_never_said_and_all_else_keeps_its_probability() -> None:
 
 
 @given(st.integers(4, 12), st.data())
-def test_every_token_of_theirs_has_one_of_ours(size: int, data: st.DataObject) -> None:
+def test_every_imported_token_has_one_id(size: int, data: st.DataObject) -> None:
     draw = st.integers(0, size - 1)
     pad, start, eos = (data.draw(draw) for _ in range(3))
     unk = data.draw(st.none() | draw)
@@ -61,11 +61,11 @@ def test_every_token_of_theirs_has_one_of_ours(size: int, data: st.DataObject) -
     assert EOS not in order.copies
 
 
-def test_names_follow() -> None:
+def test_names_are_permuted() -> None:
     assert build_permutation(5, pad=4, unk=1, start=4, eos=0).names_to_ours("abcde") == ["e", "b", "e", "a", "c", "d"]
 
 
 @pytest.mark.parametrize("given_id", [0, 5])
-def test_ids_go_there_and_back(given_id: int) -> None:
+def test_ids_round_trip(given_id: int) -> None:
     order = build_permutation(6, pad=5, unk=1, start=5, eos=0)
     assert order.to_theirs(order.to_ours([given_id])) == [given_id]

@@ -1,4 +1,4 @@
-"""Searches at once: what each returns, and how all of them end when one does not come to its end."""
+"""Searches in threads: the order of their results, and how all end when one fails or is interrupted."""
 
 import signal
 import threading
@@ -11,23 +11,23 @@ import torch
 from attendo.decode.step_hook import run_step_hook, step_hook
 from attendo.interop.onnx.engine import run_in_threads
 
-LONG = 60.0  # seconds: nobody waits for that long unless something is wrong
+LONG = 60.0  # seconds; only a failure takes that long
 
 
-def test_what_each_returns_comes_in_order_though_they_meet() -> None:
-    meeting = threading.Barrier(3)
+def test_results_are_in_the_order_of_the_calls() -> None:
+    barrier = threading.Barrier(3)
 
     def call(number: int) -> Callable[[], int]:
-        return lambda: meeting.wait(LONG) * 0 + number
+        return lambda: barrier.wait(LONG) * 0 + number
 
     assert run_in_threads([call(n) for n in range(3)]) == [0, 1, 2]
 
 
-def test_a_single_one_starts_no_thread() -> None:
+def test_a_single_call_starts_no_thread() -> None:
     assert run_in_threads([threading.get_ident]) == [threading.get_ident()]
 
 
-def test_torch_computes_in_as_many_threads_afterwards_as_before() -> None:
+def test_the_torch_thread_count_is_restored() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -38,45 +38,45 @@ def test_torch_computes_in_as_many_threads_afterwards_as_before() -> None:
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_an_error_arrives_and_ends_the_others(place: int) -> None:
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_an_error_is_raised_and_ends_the_other_calls(failing: int) -> None:
     ended: list[int] = []
 
     def fails() -> None:
         raise ValueError("of one of them")
 
     def goes_on(number: int) -> Callable[[], None]:
-        return lambda: _until_ended(lambda: ended.append(number))
+        return lambda: _run_until_ended(lambda: ended.append(number))
 
-    calls = [fails if n == place else goes_on(n) for n in range(3)]
+    calls = [fails if n == failing else goes_on(n) for n in range(3)]
     with pytest.raises(ValueError, match="of one of them"):
         run_in_threads(calls)
-    assert sorted(ended) == [n for n in range(3) if n != place]
+    assert sorted(ended) == [n for n in range(3) if n != failing]
 
 
-def test_who_looks_on_does_so_in_their_own_thread_and_can_end_all() -> None:
-    looks: list[int] = []
+def test_the_step_hook_of_the_calling_thread_can_end_all() -> None:
+    hook_threads: list[int] = []
     ended: list[str] = []
 
-    class EnoughError(Exception):
+    class CancelledError(Exception):
         pass
 
-    def look() -> None:
-        looks.append(threading.get_ident())
-        if len(looks) == 3:
-            raise EnoughError
+    def hook() -> None:
+        hook_threads.append(threading.get_ident())
+        if len(hook_threads) == 3:
+            raise CancelledError
 
     def other() -> None:
-        _until_ended(lambda: ended.append("other"))
+        _run_until_ended(lambda: ended.append("other"))
 
-    with step_hook(look), pytest.raises(EnoughError):
-        run_in_threads([lambda: _until_ended(lambda: ended.append("own")), other])
-    assert looks == [threading.get_ident()] * 3
+    with step_hook(hook), pytest.raises(CancelledError):
+        run_in_threads([lambda: _run_until_ended(lambda: ended.append("own")), other])
+    assert hook_threads == [threading.get_ident()] * 3
     assert sorted(ended) == ["other", "own"]
 
 
 @pytest.mark.parametrize("own_is_done", [False, True])
-def test_an_interrupt_ends_all(own_is_done: bool) -> None:
+def test_an_interrupt_ends_all_calls(own_is_done: bool) -> None:
     done, ended = Event(), Event()
     main = threading.main_thread().ident
     assert main is not None
@@ -84,14 +84,14 @@ def test_an_interrupt_ends_all(own_is_done: bool) -> None:
     def other() -> None:
         done.wait(LONG)
         signal.pthread_kill(main, signal.SIGINT)
-        _until_ended(ended.set)
+        _run_until_ended(ended.set)
 
     def own() -> None:
         done.set()
         if not own_is_done:
-            _until_ended(lambda: None)
+            _run_until_ended(lambda: None)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs tests may ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the test runner may ignore SIGINT
     try:
         with pytest.raises(KeyboardInterrupt):
             run_in_threads([own, other])
@@ -100,13 +100,13 @@ def test_an_interrupt_ends_all(own_is_done: bool) -> None:
     assert ended.is_set()
 
 
-def _until_ended(told: Callable[[], None]) -> None:
-    """Steps for ever, as a search that finds no end; tells when it is ended from outside."""
+def _run_until_ended(on_end: Callable[[], None]) -> None:
+    """Run step hooks without end, as an endless search. Call `on_end` when an exception ends it."""
     waits = Event()
     try:
         while True:
             run_step_hook()
             waits.wait(0.001)
     except BaseException:
-        told()
+        on_end()
         raise

@@ -1,4 +1,4 @@
-"""The sentences of a certificate, and the names that other systems have for our ids."""
+"""The sentences of a certificate, and the names of our ids in other systems."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from attendo.text_model import TextModel
 PAIRS = list(zip(SOURCES, TARGETS, strict=True))
 
 
-def test_the_models_own_sample_filled_up_with_random_ones() -> None:
+def test_the_sample_is_filled_up_with_random_sentences() -> None:
     model = _with_sample(tiny_model())
     found = collect_sentences(model)
     assert len(found.sources) == 200
@@ -28,11 +28,11 @@ def test_the_models_own_sample_filled_up_with_random_ones() -> None:
     assert collect_sentences(model).sources == found.sources
 
 
-def test_no_more_of_the_sample_than_are_needed() -> None:
+def test_a_large_sample_is_truncated() -> None:
     assert len(collect_sentences(_with_sample(tiny_model(), times=100)).sources) == 200
 
 
-def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -> None:
+def test_empty_and_long_given_sentences_are_skipped() -> None:
     model = tiny_model()
     texts = [*SOURCES, "", "cat " * 300]
     found = collect_sentences(model, texts, [*TARGETS, "", "x"], min_count=2)
@@ -62,12 +62,12 @@ def test_given_ones_are_all_taken_but_for_those_that_say_nothing_or_too_much() -
         ),
     ],
 )
-def test_given_ones_of_which_none_is_left_are_an_error(texts: list[str], error: ErrorCheck) -> None:
+def test_no_usable_given_sentence_is_an_error(texts: list[str], error: ErrorCheck) -> None:
     with pytest.raises(DataError, check=error):
         collect_sentences(tiny_model(), texts)
 
 
-def test_sources_without_their_references_are_refused() -> None:
+def test_missing_references_are_an_error() -> None:
     with pytest.raises(UsageError, check=has_code("comparison_reference_count_mismatch", sources=4, references=1)):
         collect_sentences(tiny_model(), SOURCES, ["one"])
 
@@ -83,7 +83,7 @@ def test_sources_without_their_references_are_refused() -> None:
     ],
     ids=lambda tokenizer: str(tokenizer.kind),
 )
-def test_every_id_has_a_name_that_no_other_has(tokenizer: Tokenizer) -> None:
+def test_vocabulary_names_are_unique(tokenizer: Tokenizer) -> None:
     names = vocabulary_names(tokenizer)
     assert len(names) == len(set(names)) == tokenizer.vocab_size
     assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
@@ -91,7 +91,7 @@ def test_every_id_has_a_name_that_no_other_has(tokenizer: Tokenizer) -> None:
     assert name_to_id(names)[names[7]] == 7
 
 
-def test_subwords_have_the_names_that_sentencepiece_cuts_them_as() -> None:
+def test_subword_names_equal_sentencepiece_pieces() -> None:
     import sentencepiece
 
     tokenizer = SentencePiece.train([*SOURCES * 4], 300)
@@ -104,7 +104,7 @@ def test_subwords_have_the_names_that_sentencepiece_cuts_them_as() -> None:
     assert sentencepiece_bytes(Bytes()) is None
 
 
-def test_words_are_marked_as_subwords_are() -> None:
+def test_word_names_have_the_subword_prefix() -> None:
     assert "▁cat" in vocabulary_names(Words.build(SOURCES))
 
 

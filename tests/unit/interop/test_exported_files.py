@@ -1,4 +1,4 @@
-"""Where an export goes: whole or not at all, and never in the place of anything else."""
+"""An export is written completely or not at all, and replaces only an earlier export."""
 
 import json
 import zipfile
@@ -23,16 +23,16 @@ from attendo.model_folder import save_model, write_manifest
 pytestmark = needs("ctranslate2")
 
 
-def test_what_is_written_appears_whole(tmp_path: Path) -> None:
-    with new_export(tmp_path / "deep" / "out") as place:
-        (place / "inner").mkdir()
-        (place / "inner" / "file").write_text("x")
+def test_an_export_appears_complete(tmp_path: Path) -> None:
+    with new_export(tmp_path / "deep" / "out") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "file").write_text("x")
         assert not (tmp_path / "deep" / "out").exists()
     assert [each.name for each in (tmp_path / "deep").iterdir()] == ["out"]
     assert (tmp_path / "deep" / "out" / "inner" / "file").read_text() == "x"
 
 
-def test_an_error_leaves_nothing_and_the_earlier_export_as_it_was(tmp_path: Path) -> None:
+def test_an_error_keeps_the_earlier_export(tmp_path: Path) -> None:
     _write(tmp_path / "out", "old")
     with pytest.raises(ZeroDivisionError), new_export(tmp_path / "out"):
         raise ZeroDivisionError
@@ -47,22 +47,22 @@ def test_an_earlier_export_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "file").read_text() == "new"
 
 
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+def test_an_empty_folder_is_used(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     _write(tmp_path / "out", "new")
     assert (tmp_path / "out" / "file").read_text() == "new"
 
 
-def test_a_move_that_fails_puts_the_earlier_export_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_move_restores_the_earlier_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write(tmp_path / "out", "old")
     move = atomic_files.move
 
-    def fails_for_the_new(path: Path, place: Path) -> None:
+    def fail_for_the_new(path: Path, destination: Path) -> None:
         if path.name.startswith(atomic_files.TEMPORARY_PREFIX):
             raise OSError(5, "Input/output error")
-        move(path, place)
+        move(path, destination)
 
-    monkeypatch.setattr(atomic_files, "move", fails_for_the_new)
+    monkeypatch.setattr(atomic_files, "move", fail_for_the_new)
     with pytest.raises(OSError, match="Input/output error"):
         _write(tmp_path / "out", "new")
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
@@ -70,7 +70,7 @@ def test_a_move_that_fails_puts_the_earlier_export_back(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "damaged", "model", "checkpoint"])
-def test_nothing_else_is_ever_replaced(tmp_path: Path, kind: str) -> None:
+def test_other_files_and_folders_are_never_replaced(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out"
     if kind == "file":
         out.write_text("precious")
@@ -88,7 +88,7 @@ def test_nothing_else_is_ever_replaced(tmp_path: Path, kind: str) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
-def test_what_came_meanwhile_is_not_replaced_either(tmp_path: Path) -> None:
+def test_a_folder_created_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     precious = tmp_path / "out" / "precious"
     with pytest.raises(UsageError, check=has_code("output_not_exported_model")), new_export(tmp_path / "out"):
         precious.mkdir(parents=True)
@@ -96,21 +96,21 @@ def test_what_came_meanwhile_is_not_replaced_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("new", [new_export, new_package])
-def test_two_at_once_are_not_mixed(tmp_path: Path, new: Any) -> None:
-    with new(tmp_path / "out") as place:
-        (place / "out").write_text("first")
+def test_a_second_export_to_the_same_path_is_rejected(tmp_path: Path, new: Any) -> None:
+    with new(tmp_path / "out") as folder:
+        (folder / "out").write_text("first")
         with (
             pytest.raises(UsageError, check=has_code("path_being_written")),
             new(tmp_path / "out"),
         ):
             raise AssertionError("never here")
-        assert (place / "out").read_text() == "first"
-        with new(tmp_path / "other") as other:  # is in nobody's way
+        assert (folder / "out").read_text() == "first"
+        with new(tmp_path / "other") as other:  # another path is free
             (other / "other").write_text("second")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other", "out"]
 
 
-def test_what_a_killed_one_left_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_export_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".tmp-out").mkdir()
     (tmp_path / ".tmp-out" / "stale").write_text("x")
     (tmp_path / ".tmp-out.lock").write_text("")
@@ -118,25 +118,23 @@ def test_what_a_killed_one_left_is_in_nobodys_way(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "manifest.json", "out"]
 
 
-def test_folders_that_were_made_for_a_refused_export_go_again(tmp_path: Path) -> None:
+def test_new_parent_folders_of_a_failed_export_are_removed(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     with pytest.raises(ZeroDivisionError), new_export(tmp_path / "mine" / "new" / "deep" / "out"):
         raise ZeroDivisionError
     assert [each.name for each in tmp_path.rglob("*")] == ["mine"]
 
 
-def test_a_signal_while_it_is_moved_puts_the_earlier_export_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_during_the_move_restores_the_earlier_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write(tmp_path / "out", "old")
     move = atomic_files.move
 
-    def is_stopped(path: Path, place: Path) -> None:
+    def stop(path: Path, destination: Path) -> None:
         if path.name.startswith(atomic_files.TEMPORARY_PREFIX):
             raise SystemExit(143)
-        move(path, place)
+        move(path, destination)
 
-    monkeypatch.setattr(atomic_files, "move", is_stopped)
+    monkeypatch.setattr(atomic_files, "move", stop)
     with pytest.raises(SystemExit):
         _write(tmp_path / "out", "new")
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
@@ -144,13 +142,13 @@ def test_a_signal_while_it_is_moved_puts_the_earlier_export_back(
 
 
 @pytest.mark.parametrize("content", ["metadata.json", "certificate.json"])
-def test_a_package_of_others_is_not_replaced(tmp_path: Path, content: str) -> None:
+def test_packages_of_other_programs_are_not_replaced(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.argosmodel"
     with zipfile.ZipFile(path, "w") as package:
         package.writestr(f"translate-en_de-1_0/{content}", "{}")
     if content == "certificate.json":
-        with new_package(path) as place:
-            (place / path.name).write_text("new")
+        with new_package(path) as folder:
+            (folder / path.name).write_text("new")
         assert path.read_text() == "new"
     else:
         with pytest.raises(UsageError, check=has_code("output_not_exported_package")), new_package(path):
@@ -158,16 +156,16 @@ def test_a_package_of_others_is_not_replaced(tmp_path: Path, content: str) -> No
 
 
 def test_a_package_is_one_file(tmp_path: Path) -> None:
-    with new_package(tmp_path / "a.zip") as place:
-        with zipfile.ZipFile(place / "a.zip", "w") as package:
+    with new_package(tmp_path / "a.zip") as folder:
+        with zipfile.ZipFile(folder / "a.zip", "w") as package:
             package.writestr("x", "y")
-        (place / "tree").mkdir()
+        (folder / "tree").mkdir()
     assert [each.name for each in tmp_path.iterdir()] == ["a.zip"]
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("to", ["ctranslate2", "hf"])
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, to: ExportFormat) -> None:
+def test_a_full_disk_raises_and_leaves_no_files(tmp_path: Path, to: ExportFormat) -> None:
     if to == "hf":
         pytest.importorskip("transformers")
     model = tiny_model(norm="post", position_layout="halves")
@@ -177,19 +175,19 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, to: ExportFormat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_of_an_ensemble_is_refused(tmp_path: Path) -> None:
-    both = tiny_model().ensemble([tiny_model()])
+def test_an_ensemble_is_rejected(tmp_path: Path) -> None:
+    ensemble = tiny_model().ensemble([tiny_model()])
     with pytest.raises(UsageError, check=has_code("ensemble_export_unsupported", count=2)):
-        export(both, tmp_path / "out", "ctranslate2")
+        export(ensemble, tmp_path / "out", "ctranslate2")
 
 
 def _write(out: Path, content: str) -> None:
-    with new_export(out) as place:
-        (place / "file").write_text(content)
-        write_manifest(place, "attendo.export", 1)
+    with new_export(out) as folder:
+        (folder / "file").write_text(content)
+        write_manifest(folder, "attendo.export", 1)
 
 
-def test_a_model_with_what_is_no_number_is_refused_by_the_name_of_the_weight(tmp_path: Path) -> None:
+def test_nan_weights_raise_with_the_parameter_name(tmp_path: Path) -> None:
     model = tiny_model()
     with torch.no_grad():
         model.network.output.weight[4, 0] = float("nan")

@@ -1,4 +1,4 @@
-"""What is known of a processor, from what its kernel says of it."""
+"""int8_saturates reads the flags of the processor from /proc/cpuinfo."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from attendo.nn import devices
         ("fpu sse2 avx2 avx512f avx512bw", True),
         ("fpu sse2 avx2 avx512f avx512_vnni", False),
         ("fpu sse2 avx2 avx_vnni", False),
-        ("asimd asimddp", False),  # not of this kind
+        ("asimd asimddp", False),  # not x86
     ],
 )
-def test_only_what_has_no_vnni_overflows(
+def test_only_x86_without_vnni_saturates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, overflows: bool
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : {flags}\n")
@@ -25,8 +25,6 @@ def test_only_what_has_no_vnni_overflows(
     assert devices.int8_saturates.__wrapped__() is overflows
 
 
-def test_nothing_is_said_of_a_processor_that_nothing_is_known_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_cpuinfo_it_returns_false(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_CPUINFO", tmp_path / "missing")
     assert devices.int8_saturates.__wrapped__() is False

@@ -1,4 +1,4 @@
-"""The kernel for single queries gives what the formula gives."""
+"""The kernel for single queries equals the formula."""
 
 import os
 import subprocess
@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from attendo.nn import single_query_attention
-from tests.unit.nn.one_query_cases import CASES, Sizes, largest_difference
+from tests.unit.nn.single_query_cases import CASES, Sizes, largest_difference
 
-NEAR = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+TOLERANCES = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
 
-def test_the_kernel_as_triton_interprets_it_gives_the_formula() -> None:
+def test_the_interpreted_kernel_equals_the_formula() -> None:
     pytest.importorskip("triton", reason="Triton is not installed: it comes with torch for GPUs")
     root = Path(__file__).parents[3]
     child = subprocess.run(
-        [sys.executable, "-m", "tests.unit.nn.one_query_cases"],
+        [sys.executable, "-m", "tests.unit.nn.single_query_cases"],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         cwd=root,
         capture_output=True,
@@ -30,11 +30,11 @@ def test_the_kernel_as_triton_interprets_it_gives_the_formula() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("sizes", CASES)
-@pytest.mark.parametrize("kind", NEAR)
-def test_the_kernel_on_a_gpu_gives_the_formula(sizes: Sizes, kind: torch.dtype) -> None:
-    assert largest_difference(sizes, "cuda", kind) < NEAR[kind]
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_the_gpu_kernel_equals_the_formula(sizes: Sizes, dtype: torch.dtype) -> None:
+    assert largest_difference(sizes, "cuda", dtype) < TOLERANCES[dtype]
 
 
 @torch.no_grad()
-def test_on_a_cpu_the_kernel_is_never_asked() -> None:
+def test_the_kernel_is_not_used_on_a_cpu() -> None:
     assert not single_query_attention.is_supported(torch.zeros(2, 3, 1, 4))
