@@ -1,4 +1,4 @@
-"""Errors of commands in the language that was asked for."""
+"""Errors of commands in the chosen language."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from attendo.text_model import TooLongError
 STEP = UsageError("step_out_of_range", step=9, count=2)
 
 
-def test_an_error_keeps_its_class_and_is_in_the_language() -> None:
+def test_an_error_is_translated_and_keeps_its_class() -> None:
     for language, text in (
         ("zh", "--step 9：译文有 2 个词元，从 0 数起"),
         ("en", "--step 9: the target has 2 tokens, counted from 0"),
@@ -30,7 +30,7 @@ def test_an_error_keeps_its_class_and_is_in_the_language() -> None:
     assert str(long.value) == "第 5 段文本（共 6 段）有 9 个词元，模型最多读 8 个：请缩短"
 
 
-def test_a_system_error_of_a_file_is_in_chinese(tmp_path: Path) -> None:
+def test_a_system_error_is_translated(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError) as raised, localised_errors("zh"):
         tmp_path.write_text("")
     assert (raised.value.strerror, raised.value.filename) == ("这是一个文件夹", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The best alignment head is one entry of scores.json; the folder stays whole and everything else as it was."""
+"""Storing the best alignment head changes one entry of scores.json and keeps the rest of the folder."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_head_is_there_when_the_model_is_loaded_again(model_folder: Path) -> None:
+def test_the_head_is_loaded_with_the_model(model_folder: Path) -> None:
     before = content(model_folder)
     assert store_alignment_head(model_folder, report()) == {"layer": 1, "head": 0, "error_rate": 0.25}
     loaded = load(model_folder, "cpu")
@@ -39,13 +39,13 @@ def test_the_head_is_there_when_the_model_is_loaded_again(model_folder: Path) ->
     assert [path.name for path in model_folder.parent.iterdir()] == [model_folder.name]
 
 
-def test_it_can_be_replaced_and_says_what_it_was_chosen_by(model_folder: Path) -> None:
+def test_a_stored_head_can_be_replaced(model_folder: Path) -> None:
     store_alignment_head(model_folder, report())
     store_alignment_head(model_folder, report(layer=0, gold_links=0))
     assert load(model_folder, "cpu").scores["alignment_head"] == {"layer": 0, "head": 0, "agreement": 0.8}
 
 
-def test_what_was_told_of_another_head_goes(model_folder: Path) -> None:
+def test_scores_of_another_head_are_removed(model_folder: Path) -> None:
     model = load(model_folder, "cpu")
     model.scores.update({"alignment_accuracy": 0.9, "alignment_head": {"layer": 1, "head": 0}})
     model.save(model_folder)
@@ -55,7 +55,7 @@ def test_what_was_told_of_another_head_goes(model_folder: Path) -> None:
     assert "alignment_accuracy" not in load(model_folder, "cpu").scores
 
 
-def test_files_of_others_stay_and_are_no_part_of_the_model(model_folder: Path) -> None:
+def test_other_files_stay_and_are_not_in_the_manifest(model_folder: Path) -> None:
     (model_folder / "notes.txt").write_text("mine")
     (model_folder / "more").mkdir()
     (model_folder / "more" / "a.txt").write_text("too")
@@ -66,7 +66,7 @@ def test_files_of_others_stay_and_are_no_part_of_the_model(model_folder: Path) -
     load_model(model_folder)
 
 
-def test_a_damaged_folder_gets_no_new_checksum(model_folder: Path) -> None:
+def test_a_damaged_folder_is_rejected_and_unchanged(model_folder: Path) -> None:
     path = model_folder / "weights.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -78,17 +78,15 @@ def test_a_damaged_folder_gets_no_new_checksum(model_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["sync", "move"])
-def test_a_model_that_cannot_be_written_stays_as_it_was(
-    model_folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
+def test_a_failed_write_keeps_the_model(model_folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     before, real = content(model_folder), getattr(atomic_files, verb)
 
-    def fails(*given: object) -> None:
-        if any(f".tmp-{model_folder.name}" in str(each) for each in given):
+    def fail(*args: object) -> None:
+        if any(f".tmp-{model_folder.name}" in str(each) for each in args):
             raise OSError(28, "No space left on device")
-        real(*given)
+        real(*args)
 
-    monkeypatch.setattr(atomic_files, verb, fails)
+    monkeypatch.setattr(atomic_files, verb, fail)
     with pytest.raises((OSError, atomic_files.DiskFullError)):
         store_alignment_head(model_folder, report())
     monkeypatch.undo()
@@ -96,17 +94,17 @@ def test_a_model_that_cannot_be_written_stays_as_it_was(
     load_model(model_folder)
 
 
-def test_one_that_is_killed_between_the_moves_leaves_the_old_model(
+def test_an_interrupt_between_the_moves_keeps_the_old_model(
     model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, before = atomic_files.move, content(model_folder)
 
-    def killed(path: Path, place: Path) -> None:
+    def interrupt(path: Path, destination: Path) -> None:
         if path != model_folder:
             raise KeyboardInterrupt  # also when the old folder is moved back
-        real(path, place)
+        real(path, destination)
 
-    monkeypatch.setattr(atomic_files, "move", killed)
+    monkeypatch.setattr(atomic_files, "move", interrupt)
     with pytest.raises(KeyboardInterrupt):
         store_alignment_head(model_folder, report())
     monkeypatch.undo()

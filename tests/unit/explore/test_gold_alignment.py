@@ -1,4 +1,4 @@
-"""A row is right when its largest weight lies on a gold source word; heads are compared over all sentences."""
+"""A row is right if its largest weight is on a gold source word. Heads are compared over all sentences."""
 
 from typing import Any
 
@@ -25,12 +25,12 @@ def test_rows_without_a_link_are_not_counted() -> None:
     assert count_aligned([[1.0, 0.0]], []) == (0, 0)
 
 
-def test_looking_at_the_end_of_sentence_is_wrong() -> None:
+def test_attention_to_the_end_of_sentence_is_wrong() -> None:
     assert count_aligned([[0.2, 0.1, 0.7]], [(0, 0)]) == (0, 1)
 
 
 @pytest.mark.parametrize("link", [(2, 0), (0, 1), (-1, 0), (0, -1)])
-def test_a_link_outside_the_matrix_is_refused(link: tuple[int, int]) -> None:
+def test_a_link_outside_the_matrix_is_rejected(link: tuple[int, int]) -> None:
     with pytest.raises(
         UsageError, check=has_code("gold_link_outside_weights", source=link[0], target=link[1], sources=2, targets=1)
     ):
@@ -41,7 +41,7 @@ def test_a_link_outside_the_matrix_is_refused(link: tuple[int, int]) -> None:
     ("weights", "error"),
     [([0.5, 0.5], has_code("alignment_weights_not_matrix")), ([[np.nan, 1.0]], has_code("alignment_weights_nan"))],
 )
-def test_what_is_no_matrix_of_weights_is_refused(weights: Any, error: ErrorCheck) -> None:
+def test_invalid_weights_are_rejected(weights: Any, error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
         count_aligned(weights, [])
 
@@ -59,14 +59,14 @@ def test_the_best_head_is_the_most_accurate_over_all_sentences() -> None:
     assert scores.best().accuracy == 0.75
 
 
-def test_of_equal_heads_the_first_is_best() -> None:
+def test_the_first_of_equal_heads_is_best() -> None:
     scores = HeadScores()
     for layer, head in [(1, 0), (0, 1), (0, 0)]:
         scores.add(layer, head, [[1.0, 0.0]], [(0, 0)])
     assert scores.best() == HeadScore(0, 0, 1, 1)
 
 
-def test_a_head_with_nothing_counted_is_left_out_and_none_has_no_best() -> None:
+def test_heads_without_counted_rows_are_skipped() -> None:
     scores = HeadScores()
     scores.add(0, 0, [[1.0]], [])
     assert scores.scores() == []
@@ -74,7 +74,7 @@ def test_a_head_with_nothing_counted_is_left_out_and_none_has_no_best() -> None:
         scores.best()
 
 
-def test_the_error_rate_counts_sure_links_that_were_missed_and_links_that_are_not_even_possible() -> None:
+def test_the_error_rate_uses_sure_and_possible_links() -> None:
     sure, possible = {(0, 0), (1, 1)}, {(2, 1)}
     assert LinkCounts.from_links(sure, sure, possible).error_rate == 0
     assert LinkCounts.from_links([*sure, (2, 1)], sure, possible).error_rate == 0

@@ -1,4 +1,4 @@
-"""Gold links are read as people write them, and lead from words to the tokens of any tokenizer."""
+"""Gold links are parsed, checked, and mapped from words to the tokens of any tokenizer."""
 
 import pytest
 from error_codes import has_code
@@ -20,12 +20,12 @@ def test_a_line_has_sure_and_possible_links() -> None:
 
 
 @pytest.mark.parametrize("text", ["1", "0-0 1_2", "-1-2", "a-b", "1-2-3", "١-٢"])
-def test_what_is_no_link_is_told_with_its_line(text: str) -> None:
+def test_an_invalid_link_raises_with_its_line(text: str) -> None:
     with pytest.raises(DataError, check=has_code("invalid_gold_link", place="gold line 7")):
         parse_links(text, "gold line 7")
 
 
-def test_a_link_to_a_word_that_is_not_there_is_told() -> None:
+def test_a_link_outside_the_sentence_is_rejected() -> None:
     check_link_range(GoldLinks(frozenset({(2, 1)}), frozenset(), ("a", "b", "c"), ("x", "y")), 3, 2, "gold line 1")
     with pytest.raises(
         DataError,
@@ -54,18 +54,18 @@ def test_a_link_to_a_word_that_is_not_there_is_told() -> None:
     ids=lambda each: str(each.kind),
 )
 @pytest.mark.parametrize("text", ["the cat scattered", "我 看见 小 猫 了", "I  love NLP"])
-def test_the_tokens_of_a_word_are_found_in_every_tokenizer(tokenizer: Tokenizer, text: str) -> None:
+def test_tokens_are_mapped_to_words_for_every_tokenizer(tokenizer: Tokenizer, text: str) -> None:
     words = text.split()
-    places = map_tokens_to_words(tokenizer, text, words, "line 1")
-    assert places == sorted(places)
-    assert set(places) == set(range(len(words)))
+    word_indices = map_tokens_to_words(tokenizer, text, words, "line 1")
+    assert word_indices == sorted(word_indices)
+    assert set(word_indices) == set(range(len(words)))
     ids = tokenizer.encode(text)
     for number, word in enumerate(words):
-        own = [token for token, place in zip(ids, places, strict=True) if place == number]
+        own = [token for token, index in zip(ids, word_indices, strict=True) if index == number]
         assert tokenizer.decode(own).strip() == word
 
 
-def test_unknown_words_are_as_long_as_they_were_written() -> None:
+def test_unknown_words_are_mapped_by_their_length() -> None:
     tokenizer = Words.build(["the cat"])
     assert map_tokens_to_words(tokenizer, "the hippopotamus cat", ["the", "hippopotamus", "cat"], "line 1") == [0, 1, 2]
     assert map_tokens_to_words(tokenizer, "the zoo? cat", ["the", "zoo", "?", "cat"], "line 1") == [0, 1, 2, 3]
@@ -73,7 +73,7 @@ def test_unknown_words_are_as_long_as_they_were_written() -> None:
     assert map_tokens_to_words(tokenizer, "", [], "line 1") == []
 
 
-def test_words_of_another_text_are_refused() -> None:
+def test_words_of_another_text_are_rejected() -> None:
     with pytest.raises(
         DataError, check=has_code("token_word_length_mismatch", place="line 3", token_characters=6, word_characters=5)
     ):

@@ -1,4 +1,4 @@
-"""The built-in sentences make sense: what a reader of either language would stumble over never occurs."""
+"""The built-in sentences are plausible: known odd patterns never occur in either language."""
 
 import re
 from itertools import islice
