@@ -112,7 +112,7 @@ def patch_cross_attention(
     """Make the heads of cross-attention, by layer and head, attend to these columns row by row."""
     real = type(model.network).forward
 
-    def forward(self: Any, *given: Any, tap: Any, **named: Any) -> Any:
+    def forward(self: Any, *args: Any, tap: Any, **kwargs: Any) -> Any:
         def changed(site: str, weights: torch.Tensor) -> torch.Tensor:
             _, layer, kind = site.split(".")
             weights = weights.clone()
@@ -124,7 +124,7 @@ def patch_cross_attention(
             tap(site, weights)
             return weights
 
-        return real(self, *given, tap=changed, **named)
+        return real(self, *args, tap=changed, **kwargs)
 
     monkeypatch.setattr(type(model.network), "forward", forward)
 
