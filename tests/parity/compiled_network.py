@@ -1,4 +1,4 @@
-"""Run by test_compile.py: compiles a network with the backend named, and compares it to the network as it is."""
+"""Run by test_compile.py: compiles a network with the given backend, and compares it with the uncompiled one."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Tables of positions of transformers are computed once a size: an export asks for six, Python takes 0.1 s for each."""
+"""Caches position tables of transformers by size: an export builds six of them, and each takes 0.1 s."""
 
 import sys
 from collections.abc import Callable
@@ -14,15 +14,15 @@ KINDS = {"marian": "MarianSinusoidalPositionalEmbedding", "pegasus": "PegasusSin
 
 @pytest.fixture(autouse=True)
 def cached_positions() -> None:
-    """Only where a test before this one has imported the network."""
+    """Patch only networks that an earlier test has imported."""
     for name, kind in KINDS.items():
         embedding = getattr(sys.modules.get(f"transformers.models.{name}.modeling_{name}"), kind, None)
         create = getattr(embedding, "create_weight", None)
         if embedding is not None and create is not None and not hasattr(create, "__wrapped__"):
-            embedding.create_weight = cached(create)
+            embedding.create_weight = cache_by_size(create)
 
 
-def cached(create: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+def cache_by_size(create: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
     tables: dict[Any, Tensor] = {}
 
     @wraps(create)

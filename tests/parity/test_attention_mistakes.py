@@ -1,4 +1,4 @@
-"""Mistakes of the study texts in attention and masks, by their numbers in the specification: none may come back."""
+"""Regression tests for mistakes of the study texts in attention and masks, by their numbers in the specification."""
 
 import math
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_E3_scores_are_scaled_by_the_width_of_the_keys(path: Callable[..., Tenso
     torch.testing.assert_close(_mixed(path(queries, kv, Mask()))[0, 0], expected)
 
 
-def test_E3_a_head_width_of_its_own_is_kept() -> None:
+def test_E3_explicit_head_widths_are_kept() -> None:
     attention = MultiHeadAttention(10, 3, d_key=4, d_value=2)
     assert (attention.d_key, attention.d_value) == (4, 2)
     with pytest.raises(UsageError, check=has_code("d_model_not_divisible", d_model=10, num_heads=3)):
@@ -51,15 +51,13 @@ def test_E3_a_head_width_of_its_own_is_kept() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(2, 7), (7, 2)])
-def test_E4_cross_attention_takes_other_lengths_than_its_queries(
-    small_network: MakeNetwork, lengths: tuple[int, int]
-) -> None:
+def test_E4_source_and_target_lengths_may_differ(small_network: MakeNetwork, lengths: tuple[int, int]) -> None:
     source, target = (torch.ones(2, length, dtype=torch.long) for length in lengths)
     assert small_network()(source, target).shape == (2, lengths[1], 17)
 
 
 @pytest.mark.parametrize("path", [fused_attention, explicit_attention])
-def test_E5_with_as_many_sentences_as_heads_a_mask_belongs_to_its_sentence(
+def test_E5_masks_apply_per_sentence_not_per_head(
     path: Callable[..., Tensor | tuple[Tensor, Tensor]],
 ) -> None:
     queries, kv = _heads(2, 2, 3, 4)
@@ -71,30 +69,30 @@ def test_E5_with_as_many_sentences_as_heads_a_mask_belongs_to_its_sentence(
 
 
 @torch.no_grad()
-def test_E6_E41_cross_attention_does_not_see_source_padding(small_network: MakeNetwork) -> None:
+def test_E6_E41_cross_attention_ignores_source_padding(small_network: MakeNetwork) -> None:
     network = small_network()
-    seen: dict[str, Tensor] = {}
+    weights_by_site: dict[str, Tensor] = {}
     memory = network.encode(SOURCE, SOURCE_MASK)
     scrambled = replace(memory, states=torch.where(SOURCE_MASK[..., None], memory.states, 100.0))
     logits, _ = network.step(TARGET, network.start(memory))
     assert torch.equal(network.step(TARGET, network.start(scrambled))[0], logits)
 
-    network.step(TARGET, network.start(memory), tap=seen.__setitem__)
+    network.step(TARGET, network.start(memory), tap=weights_by_site.__setitem__)
     for site in ("decoder.0.cross", "decoder.1.cross"):
-        assert not seen[site][1, :, :, 2:].any()
-        assert (seen[site][1, :, :, :2] > 0).all()
+        assert not weights_by_site[site][1, :, :, 2:].any()
+        assert (weights_by_site[site][1, :, :, :2] > 0).all()
 
 
 @torch.no_grad()
-def test_E7_E27_E28_cross_weights_are_reported_by_head_target_and_source(small_network: MakeNetwork) -> None:
-    seen: dict[str, Tensor] = {}
-    small_network()(SOURCE, TARGET, tap=seen.__setitem__)
-    weights = seen["decoder.0.cross"]
+def test_E7_E27_E28_cross_weights_have_axes_head_target_source(small_network: MakeNetwork) -> None:
+    weights_by_site: dict[str, Tensor] = {}
+    small_network()(SOURCE, TARGET, tap=weights_by_site.__setitem__)
+    weights = weights_by_site["decoder.0.cross"]
     assert weights.shape == (2, 4, 3, 4)  # [B, H, T, S]
     assert (weights[:, 0] - weights[:, 1]).abs().max() > 1e-3
 
 
-def test_E12_masks_are_made_on_the_device_asked() -> None:
+def test_E12_masks_are_made_on_the_given_device() -> None:
     meta = torch.device("meta")
     for mask in (
         causal_mask(2, 3, None, meta),
@@ -109,7 +107,7 @@ def test_E12_masks_are_made_on_the_device_asked() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 @pytest.mark.parametrize("tapped", [False, True])
-def test_E12_the_network_runs_wherever_its_weights_are(
+def test_E12_the_network_runs_on_the_device_of_its_weights(
     small_network: MakeNetwork, positions: str, tapped: bool
 ) -> None:
     network = small_network(positions=positions).to("meta")
@@ -124,7 +122,7 @@ def test_E12_the_network_runs_wherever_its_weights_are(
 
 
 def test_E19_keys_are_transposed_within_each_head_and_sentence() -> None:
-    queries, kv = _heads(3, 3, 3, 3, width=3)  # with every size alike, a wrong axis would raise nothing
+    queries, kv = _heads(3, 3, 3, 3, width=3)  # all sizes are equal, so a wrong axis would raise no error
     mixed, weights = explicit_attention(queries, kv, Mask())
     for row in range(3):
         for head in range(3):
@@ -134,21 +132,21 @@ def test_E19_keys_are_transposed_within_each_head_and_sentence() -> None:
 
 
 @torch.no_grad()
-def test_E20_true_means_may_be_looked_at_in_every_mask(small_network: MakeNetwork) -> None:
+def test_E20_true_means_visible_in_every_mask(small_network: MakeNetwork) -> None:
     network = small_network()
     everything = torch.ones_like(SOURCE, dtype=torch.bool), torch.ones_like(TARGET, dtype=torch.bool)
     torch.testing.assert_close(network(SOURCE, TARGET, *everything), network(SOURCE, TARGET), atol=1e-5, rtol=1e-5)
 
-    seen: dict[str, Tensor] = {}
+    weights_by_site: dict[str, Tensor] = {}
     target_mask = torch.tensor([[True, False, True], [True, True, True]])
-    network(SOURCE, TARGET, SOURCE_MASK, target_mask, tap=seen.__setitem__)
-    assert torch.equal(seen["encoder.0.self"][1, 0, 0] > 0, SOURCE_MASK[1])
-    assert torch.equal(seen["decoder.0.cross"][1, 0, 0] > 0, SOURCE_MASK[1])
-    assert torch.equal(seen["decoder.0.self"][0, 0, 2] > 0, target_mask[0])
+    network(SOURCE, TARGET, SOURCE_MASK, target_mask, tap=weights_by_site.__setitem__)
+    assert torch.equal(weights_by_site["encoder.0.self"][1, 0, 0] > 0, SOURCE_MASK[1])
+    assert torch.equal(weights_by_site["decoder.0.cross"][1, 0, 0] > 0, SOURCE_MASK[1])
+    assert torch.equal(weights_by_site["decoder.0.self"][0, 0, 2] > 0, target_mask[0])
 
 
 @pytest.mark.parametrize("path", [fused_attention, explicit_attention])
-def test_E21_a_mask_of_its_own_for_each_sentence_and_query_is_taken(
+def test_E21_masks_may_differ_by_sentence_and_query(
     path: Callable[..., Tensor | tuple[Tensor, Tensor]],
 ) -> None:
     queries, kv = _heads(2, 3, 4, 4)
@@ -159,28 +157,28 @@ def test_E21_a_mask_of_its_own_for_each_sentence_and_query_is_taken(
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_E23_the_causal_mask_is_as_long_as_the_target_not_as_the_batch(small_network: MakeNetwork, batch: int) -> None:
-    seen: dict[str, Tensor] = {}
-    small_network()(SOURCE[:batch], TARGET[:batch], tap=seen.__setitem__)
-    weights = seen["decoder.1.self"]
+def test_E23_the_causal_mask_has_the_length_of_the_target(small_network: MakeNetwork, batch: int) -> None:
+    weights_by_site: dict[str, Tensor] = {}
+    small_network()(SOURCE[:batch], TARGET[:batch], tap=weights_by_site.__setitem__)
+    weights = weights_by_site["decoder.1.self"]
     assert weights.shape[-2:] == (3, 3)
     assert torch.equal(weights > 0, torch.ones(3, 3).tril().bool().expand(batch, 4, 3, 3))
 
 
 @torch.no_grad()
-def test_E22_E29_all_three_padding_masks_are_taken_and_used(small_network: MakeNetwork) -> None:
+def test_E22_E29_all_three_padding_masks_are_used(small_network: MakeNetwork) -> None:
     network = small_network()
-    seen: dict[str, Tensor] = {}
+    weights_by_site: dict[str, Tensor] = {}
     target_mask = torch.tensor([[True, True, False], [False, True, True]])
-    network(SOURCE, TARGET, SOURCE_MASK, target_mask, tap=seen.__setitem__)
+    network(SOURCE, TARGET, SOURCE_MASK, target_mask, tap=weights_by_site.__setitem__)
     hidden = {"encoder.1.self": SOURCE_MASK, "decoder.1.cross": SOURCE_MASK, "decoder.1.self": target_mask}
     for site, mask in hidden.items():
-        assert not seen[site].masked_select(~mask[:, None, None, :]).any(), site
-        assert seen[site].masked_select(mask[:, None, None, :]).any(), site
+        assert not weights_by_site[site].masked_select(~mask[:, None, None, :]).any(), site
+        assert weights_by_site[site].masked_select(mask[:, None, None, :]).any(), site
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_E31_no_number_of_a_mask_overflows_and_hidden_weights_are_zero(dtype: torch.dtype) -> None:
+def test_E31_masks_do_not_overflow_and_hidden_weights_are_zero(dtype: torch.dtype) -> None:
     queries, kv = _heads(2, 3, 4, 4)
     queries, kv = (queries * 100).to(dtype), KeysValues(kv.keys.to(dtype), kv.values.to(dtype))
     mask = padding_mask(torch.tensor([[True, True, False, False], [False, False, False, False]]))
@@ -194,17 +192,17 @@ def test_E31_no_number_of_a_mask_overflows_and_hidden_weights_are_zero(dtype: to
 
 def test_E31_a_hidden_score_of_any_size_stays_hidden() -> None:
     kv = KeysValues(torch.tensor([[[[1.0], [-1.0]]]]), torch.tensor([[[[1.0], [2.0]]]]))
-    queries = torch.tensor([[[[-3e9]]]])  # the visible score lies below -1e9
+    queries = torch.tensor([[[[-3e9]]]])  # the visible score is below -1e9
     mixed, weights = explicit_attention(queries, kv, padding_mask(torch.tensor([[True, False]])))
     assert weights.flatten().tolist() == [1.0, 0.0]
     assert mixed.item() == 1.0
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
-def test_E31_not_even_a_gradient_on_its_way_is_nan() -> None:
+def test_E31_no_intermediate_gradient_is_nan() -> None:
     queries, kv = _heads(2, 3, 4, 4)
     mask = padding_mask(torch.tensor([[True, True, False, False], [False, False, False, False]]))
-    with torch.autograd.detect_anomaly():  # raises where it meets a NaN, also one that is covered up later
+    with torch.autograd.detect_anomaly():  # raises at every NaN, also at one that is masked later
         mixed, _ = explicit_attention(queries.requires_grad_(), kv, mask)
         mixed.sum().backward()
     assert queries.grad is not None

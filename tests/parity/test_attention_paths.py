@@ -1,4 +1,4 @@
-"""Attention computed three ways: fused, by the formula, and one head at a time."""
+"""Three computations of attention agree: fused, by the formula, and one head at a time."""
 
 import math
 
@@ -18,10 +18,10 @@ MASKS = {
     "causal": (causal_mask(0, 6, None, CPU), 6),
     "padding": (padding_mask(IS_TOKEN), 4),
     "causal and padding": (causal_mask(0, 6, IS_TOKEN, CPU), 6),
-    "two columns behind a past": (causal_mask(4, 2, None, CPU), 2),
-    "two columns behind a padded past": (causal_mask(4, 2, IS_TOKEN, CPU), 2),
-    "one column behind a past": (causal_mask(5, 1, None, CPU), 1),
-    "one column behind a padded past": (causal_mask(5, 1, IS_TOKEN, CPU), 1),
+    "two columns after a past": (causal_mask(4, 2, None, CPU), 2),
+    "two columns after a padded past": (causal_mask(4, 2, IS_TOKEN, CPU), 2),
+    "one column after a past": (causal_mask(5, 1, None, CPU), 1),
+    "one column after a padded past": (causal_mask(5, 1, IS_TOKEN, CPU), 1),
 }
 
 
@@ -52,10 +52,10 @@ def test_one_head_at_a_time_equals_all_at_once(widths: tuple[int, int], tapped: 
         attention.queries(x), attention.keys_values(memory), padding_mask(IS_TOKEN), _ignore if tapped else None
     )
 
-    torch.testing.assert_close(ours, _one_by_one(attention, x, memory, IS_TOKEN), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours, _by_single_heads(attention, x, memory, IS_TOKEN), atol=1e-5, rtol=1e-5)
 
 
-def test_self_attention_projects_as_cross_attention_does() -> None:
+def test_self_and_cross_attention_project_alike() -> None:
     attention = _attention(num_heads=3, d_key=4, d_value=5)
     x = _vectors(6)
     queries, kv = attention.queries_keys_values(x)
@@ -64,7 +64,7 @@ def test_self_attention_projects_as_cross_attention_does() -> None:
     torch.testing.assert_close(kv.values, attention.keys_values(x).values)
 
 
-def _one_by_one(attention: MultiHeadAttention, x: Tensor, memory: Tensor, is_token: Tensor) -> Tensor:
+def _by_single_heads(attention: MultiHeadAttention, x: Tensor, memory: Tensor, is_token: Tensor) -> Tensor:
     """Concat(head_1 ... head_h) W^O with head_i = softmax(x W_i^Q (memory W_i^K)ᵀ / √d_k) memory W_i^V, by sentence."""
     heads, d_key, d_value = attention.num_heads, attention.d_key, attention.d_value
     all_weights, all_biases = attention.project.weight, attention.project.bias

@@ -1,4 +1,4 @@
-"""torch.compile swallows the network whole, and gives the same logits."""
+"""torch.compile compiles the network without graph breaks, and gives the same logits."""
 
 import os
 import shutil
@@ -27,30 +27,30 @@ def test_compiled_logits_equal_eager_ones(positions: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "r_drop", "most"),
+    ("mode", "r_drop", "max_count"),
     [
         ("on", "0", 2),
-        ("on", "1", 2),  # with a mask and without: for each new number of pairs it would take longer than it saves
-        ("blocks", "0", 4),  # two kinds of blocks, keys and values of the memory, the loss: however many layers
+        ("on", "1", 2),  # with and without a mask; one for each number of pairs would take longer than it saves
+        ("blocks", "0", 4),  # two kinds of blocks, keys and values of the memory, the loss; for any number of layers
         ("blocks", "1", 4),
     ],
 )
-def test_learning_is_compiled_once_for_batches_of_any_shape(how: str, r_drop: str, most: int) -> None:
-    assert most / 2 <= int(_said("compiled_learning.py", how, r_drop)) <= most
+def test_training_is_compiled_once_for_all_batch_shapes(mode: str, r_drop: str, max_count: int) -> None:
+    assert max_count / 2 <= int(_run_script("compiled_training.py", mode, r_drop)) <= max_count
 
 
 def _compare(backend: str, positions: str, norm: str) -> str:
-    return _said("compiled_network.py", backend, positions, norm)
+    return _run_script("compiled_network.py", backend, positions, norm)
 
 
-def _said(script: str, *arguments: str) -> str:
-    """In a process of its own, because the shape checks of this one would break the graph."""
-    done = subprocess.run(
+def _run_script(script: str, *arguments: str) -> str:
+    """Run in a separate process, because the shape checks of this one would break the graph."""
+    result = subprocess.run(
         [sys.executable, str(HERE / script), *arguments],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "ATTENDO_SHAPES": "off", "OMP_NUM_THREADS": "1"},
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout

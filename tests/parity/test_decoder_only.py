@@ -1,4 +1,4 @@
-"""A decoder-only network beside GPT-2 of transformers, with the same weights."""
+"""A decoder-only network against GPT-2 of transformers with the same weights."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def gpt2(vocab_size: int) -> GPT2LMHeadModel:
     return model
 
 
-def ours(theirs: GPT2LMHeadModel, vocab_size: int) -> Transformer:
+def from_gpt2(theirs: GPT2LMHeadModel, vocab_size: int) -> Transformer:
     config = ModelConfig(
         **SIZES,
         vocab_size=vocab_size,
@@ -70,10 +70,10 @@ def ours(theirs: GPT2LMHeadModel, vocab_size: int) -> Transformer:
                 f"decoder.{n}.{name}.normalise.weight": norm.weight,
                 f"decoder.{n}.{name}.normalise.bias": norm.bias,
             }
-    own = dict(network.named_parameters())
-    assert own.keys() == weights.keys()
+    parameters = dict(network.named_parameters())
+    assert parameters.keys() == weights.keys()
     with torch.no_grad():
-        for name, weight in own.items():
+        for name, weight in parameters.items():
             weight.copy_(weights[name])
     return network.requires_grad_(False)
 
@@ -82,13 +82,13 @@ TOKENIZER = Characters.build(["abcdefghijklm\n"])
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[GPT2LMHeadModel, TextModel]:
+def models() -> tuple[GPT2LMHeadModel, TextModel]:
     theirs = gpt2(TOKENIZER.vocab_size)
-    return theirs, TextModel(StoredModel(ours(theirs, TOKENIZER.vocab_size), TOKENIZER, TOKENIZER, {}))
+    return theirs, TextModel(StoredModel(from_gpt2(theirs, TOKENIZER.vocab_size), TOKENIZER, TOKENIZER, {}))
 
 
-def test_logits_are_those_of_gpt2(both: tuple[GPT2LMHeadModel, TextModel]) -> None:
-    theirs, model = both
+def test_logits_equal_gpt2(models: tuple[GPT2LMHeadModel, TextModel]) -> None:
+    theirs, model = models
     ids = torch.randint(4, TOKENIZER.vocab_size, (5, 17), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         expected = theirs(ids).logits
@@ -99,15 +99,15 @@ def test_logits_are_those_of_gpt2(both: tuple[GPT2LMHeadModel, TextModel]) -> No
 @pytest.mark.short(1)
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
-def test_texts_are_continued_as_by_gpt2(both: tuple[GPT2LMHeadModel, TextModel], beams: int, engine: str) -> None:
-    """Theirs has the mean over new tokens alone, ours over the text: both are left out."""
-    theirs, model = both
+def test_continuations_equal_gpt2(models: tuple[GPT2LMHeadModel, TextModel], beams: int, engine: str) -> None:
+    """The length penalty is 0, because GPT-2 averages over the new tokens and our search over the complete text."""
+    theirs, model = models
     for text in ("", "ab", "jam\nfed"):
         ids = torch.tensor([[BOS, *TOKENIZER.encode(text)]])
-        told = theirs.generate(
+        output = theirs.generate(
             ids, attention_mask=torch.ones_like(ids), max_length=20, num_beams=beams, do_sample=False,
             suppress_tokens=[PAD, BOS], early_stopping=False, length_penalty=0.0,
         )  # fmt: skip
-        expected = [each for each in told[0, 1:].tolist() if each not in (EOS, PAD)]
+        expected = [each for each in output[0, 1:].tolist() if each not in (EOS, PAD)]
         result = model.generate([text], preset="hf", beam=beams, length_penalty=0.0, max_length=19, engine=engine)[0]
         assert list(result.ids) == expected

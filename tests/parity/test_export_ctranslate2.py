@@ -1,4 +1,4 @@
-"""Exports to CTranslate2: the certificate passes for every network that it can hold, and the folder is complete."""
+"""Exports to CTranslate2: the certificate passes for every supported network, and the folder is complete."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
-from exported import needs_exact_bytes, pieces, some_sentences, some_texts, wordy
+from export_models import needs_exact_int8, random_sentences, random_texts, subword_model, word_model
 
 from attendo.errors import ModelError
 from attendo.interop.certificate import Certificate
@@ -20,7 +20,7 @@ from attendo.text_model import TextModel
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
-# Every norm and every activation; `make test-all` tries each with each.
+# Every norm and every activation; `make test-all` runs all combinations.
 SHORT = (("pre", "relu"), ("pre", "swiglu"), ("post", "gelu"), ("post", "silu"))
 NETWORKS: list[Any] = [
     pytest.param(
@@ -41,7 +41,7 @@ NETWORKS: list[Any] = [
 @pytest.mark.short(3)
 @pytest.mark.parametrize("changes", NETWORKS, ids=str)
 def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any]) -> None:
-    certificate = _export(wordy(**changes), tmp_path / "out", "float32")
+    certificate = _export(word_model(**changes), tmp_path / "out", "float32")
     assert certificate.passed
     assert certificate.mean_difference is not None
     assert certificate.mean_difference < 1e-5
@@ -52,9 +52,9 @@ def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "changes", [{}, {"norm": "post"}, {"norm": "post", "tie": "all"}, {"positions": "rotary"}], ids=str
 )
-def test_the_answers_that_are_compared_differ_and_end(changes: dict[str, Any]) -> None:
-    model = wordy(**changes)
-    sources = some_sentences(model, 40).sources
+def test_compared_answers_differ_in_tokens_and_length(changes: dict[str, Any]) -> None:
+    model = word_model(**changes)
+    sources = random_sentences(model, 40).sources
     answers = TorchSystem(model.network, "ctranslate2").generate(sources, beam=4, max_length=16)
     assert len({answer.ids for answer in answers}) > 8
     assert len({len(answer.ids) for answer in answers}) > 2
@@ -62,39 +62,39 @@ def test_the_answers_that_are_compared_differ_and_end(changes: dict[str, Any]) -
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "tie": "all"}, {"activation": "swiglu"}], ids=str)
-def test_half_the_bits_pass_and_are_loaded_as_float32_on_a_cpu(
+def test_float16_passes_and_runs_as_float32_on_cpu(
     tmp_path: Path, changes: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    certificate = _export(wordy(**changes), tmp_path / "out", "float16")
+    certificate = _export(word_model(**changes), tmp_path / "out", "float16")
     assert certificate.theirs.endswith("in float32")
     assert certificate.mean_difference is not None
     assert 1e-5 < certificate.mean_difference < 1e-2
-    assert capfd.readouterr().err == ""  # no warning of theirs
+    assert capfd.readouterr().err == ""  # CTranslate2 logs no warning
 
 
 @pytest.mark.short(1)
-@needs_exact_bytes
+@needs_exact_int8
 @pytest.mark.parametrize(
     "changes", [{}, {"norm": "post"}, {"norm": "post", "activation": "swiglu", "tie": "all"}], ids=str
 )
-def test_a_quarter_of_the_bits_passes_with_its_loss_stated(tmp_path: Path, changes: dict[str, Any]) -> None:
-    certificate = _export(wordy(**changes), tmp_path / "out", "int8")
+def test_int8_passes_and_states_its_loss(tmp_path: Path, changes: dict[str, Any]) -> None:
+    certificate = _export(word_model(**changes), tmp_path / "out", "int8")
     assert certificate.theirs.endswith("in int8_float32")
     assert certificate.mean_difference is not None
     assert certificate.mean_difference > 1e-3
     assert min(each.same_tokens for each in certificate.searches) >= 0.6
 
 
-def test_int8_on_a_processor_that_overflows_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_notes_an_overflow_without_vnni(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for overflows, notes in ((True, 1), (False, 0)):
-        monkeypatch.setattr(ctranslate2_folder, "int8_saturates", lambda told=overflows: told)
+        monkeypatch.setattr(ctranslate2_folder, "int8_saturates", lambda value=overflows: value)
         (tmp_path / str(overflows)).mkdir()
-        told = ctranslate2_folder.write_ctranslate2(pieces(), tmp_path / str(overflows), "int8")
-        assert sum("no VNNI" in note for note in told) == notes
+        found = ctranslate2_folder.write_ctranslate2(subword_model(), tmp_path / str(overflows), "int8")
+        assert sum("no VNNI" in note for note in found) == notes
 
 
-def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, other = wordy(), wordy()
+def test_a_different_weight_raises_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, other = word_model(), word_model()
     with torch.no_grad():
         other.network.encoder[0].get_submodule("feed_forward.contract").get_parameter("weight")[0, 0] += 1.0
     write = ctranslate2_folder.to_ctranslate2
@@ -106,34 +106,36 @@ def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_the_folder_holds_what_other_programs_need(tmp_path: Path, apart: bool) -> None:
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_folder_works_without_attendo(tmp_path: Path, separate: bool) -> None:
     import sentencepiece
 
-    model, folder = pieces(apart=apart), tmp_path / "out"
+    model, folder = subword_model(separate=separate), tmp_path / "out"
     _export(model, folder, "float32")
     vocabularies = {path.name for path in folder.glob("*_vocabulary.json")}
     assert vocabularies == (
-        {"source_vocabulary.json", "target_vocabulary.json"} if apart else {"shared_vocabulary.json"}
+        {"source_vocabulary.json", "target_vocabulary.json"} if separate else {"shared_vocabulary.json"}
     )
-    named = json.loads((folder / ("source_vocabulary.json" if apart else "shared_vocabulary.json")).read_text("utf-8"))
-    assert named == vocabulary_names(model.source_tokenizer)
-    spm = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("source.spm" if apart else "joint.spm")))
-    out = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("target.spm" if apart else "joint.spm")))
+    names = json.loads(
+        (folder / ("source_vocabulary.json" if separate else "shared_vocabulary.json")).read_text("utf-8")
+    )
+    assert names == vocabulary_names(model.source_tokenizer)
+    spm = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("source.spm" if separate else "joint.spm")))
+    out = sentencepiece.SentencePieceProcessor(model_file=str(folder / ("target.spm" if separate else "joint.spm")))
     translator = ctranslate2.Translator(str(folder), intra_threads=1)
-    texts = some_texts()
-    told = translator.translate_batch(
+    texts = random_texts()
+    translations = translator.translate_batch(
         [spm.encode(text, out_type=str) for text in texts],
         suppress_sequences=[["<pad>"], ["<s>"]],
         beam_size=1,
         max_decoding_length=12,
     )
     ours = model.generate(texts, preset="ctranslate2", beam=1, max_length=12)
-    assert [out.decode(each.hypotheses[0]) for each in told] == [each.text.removeprefix(" ") for each in ours]
+    assert [out.decode(each.hypotheses[0]) for each in translations] == [each.text.removeprefix(" ") for each in ours]
 
 
-def test_certificate_and_manifest_stand_beside_the_model(tmp_path: Path) -> None:
-    certificate = _export(wordy(), tmp_path / "out", "float16")
+def test_certificate_and_manifest_are_in_the_folder(tmp_path: Path) -> None:
+    certificate = _export(word_model(), tmp_path / "out", "float16")
     written = json.loads((tmp_path / "out" / "certificate.json").read_text("utf-8"))
     assert written == json.loads(json.dumps(certificate.as_json()))
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
@@ -141,13 +143,13 @@ def test_certificate_and_manifest_stand_beside_the_model(tmp_path: Path) -> None
     assert {"model.bin", "certificate.json", "joint.tokenizer.json"} <= manifest["files"].keys()
 
 
-def test_a_tokenizer_that_only_attendo_has_is_told(tmp_path: Path) -> None:
-    assert _export(pieces(), tmp_path / "pieces", "float32").notes == ()
-    assert _export(wordy(), tmp_path / "words", "float32").notes[0].startswith("the source tokenizer is of words")
+def test_a_word_tokenizer_is_noted(tmp_path: Path) -> None:
+    assert _export(subword_model(), tmp_path / "pieces", "float32").notes == ()
+    assert _export(word_model(), tmp_path / "words", "float32").notes[0].startswith("the source tokenizer is of words")
 
 
-def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    model = wordy(positions="rotary", d_key=4, d_value=8)
+def test_unsupported_networks_raise_and_leave_no_files(tmp_path: Path) -> None:
+    model = word_model(positions="rotary", d_key=4, d_value=8)
     with pytest.raises(
         ModelError, check=has_code("ctranslate2_network_unsupported", reasons="keys are 4 wide and turned, values 8")
     ):
@@ -156,4 +158,4 @@ def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> No
 
 
 def _export(model: TextModel, out: Path, precision: ExportPrecision) -> Certificate:
-    return export(model, out, "ctranslate2", precision, some_sentences(model))
+    return export(model, out, "ctranslate2", precision, random_sentences(model))

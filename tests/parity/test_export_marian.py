@@ -1,4 +1,4 @@
-"""Exports to transformers: the folder loads by from_pretrained, answers the same, and its tokenizer cuts the same."""
+"""Exports to transformers: from_pretrained loads the folder, and answers and tokenization are the same."""
 
 import warnings
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
-from exported import MARIAN, WORDS, pieces, some_sentences, some_texts, wordy
+from export_models import MARIAN, WORDS, random_sentences, random_texts, subword_model, word_model
 
 from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Certificate
@@ -26,17 +26,17 @@ transformers = pytest.importorskip("transformers")
     "changes", [{"tie": "output", "activation": "gelu"}, {"tie": "all", "activation": "silu"}], ids=str
 )
 def test_the_certificate_passes(tmp_path: Path, changes: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
-    certificate = _export(wordy(**MARIAN, **changes), tmp_path / "out")
+    certificate = _export(word_model(**MARIAN, **changes), tmp_path / "out")
     assert certificate.mean_difference is not None
     assert certificate.mean_difference < 1e-5
     assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
-    assert capfd.readouterr().err == ""  # no bars of theirs
+    assert capfd.readouterr().err == ""  # transformers prints no progress bars
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"tie": "none"}, {"tie": "output", "activation": "gelu"}], ids=str)
-def test_norms_before_the_sub_layers_are_another_class_of_theirs(tmp_path: Path, changes: dict[str, Any]) -> None:
-    certificate = _export(wordy(norm="pre", **changes), tmp_path / "out")
+def test_pre_norm_models_export_as_pegasus(tmp_path: Path, changes: dict[str, Any]) -> None:
+    certificate = _export(word_model(norm="pre", **changes), tmp_path / "out")
     assert certificate.mean_difference is not None
     assert certificate.mean_difference < 1e-5
     assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
@@ -44,15 +44,15 @@ def test_norms_before_the_sub_layers_are_another_class_of_theirs(tmp_path: Path,
     assert isinstance(loaded, transformers.PegasusForConditionalGeneration)
 
 
-def test_sines_and_cosines_side_by_side_are_put_in_their_order(tmp_path: Path) -> None:
-    certificate = _export(wordy(norm="post", position_layout="interleaved", tie="all"), tmp_path / "out")
+def test_interleaved_sinusoids_are_reordered(tmp_path: Path) -> None:
+    certificate = _export(word_model(norm="post", position_layout="interleaved", tie="all"), tmp_path / "out")
     assert certificate.mean_difference is not None
     assert certificate.mean_difference < 1e-5
 
 
 @pytest.mark.slow
-def test_half_the_bits_pass(tmp_path: Path) -> None:
-    certificate = _export(wordy(**MARIAN), tmp_path / "out", "float16")
+def test_float16_passes(tmp_path: Path) -> None:
+    certificate = _export(word_model(**MARIAN), tmp_path / "out", "float16")
     assert certificate.mean_difference is not None
     assert 1e-5 < certificate.mean_difference < 1e-2
     assert transformers.MarianMTModel.from_pretrained(tmp_path / "out").dtype == torch.float16
@@ -60,10 +60,12 @@ def test_half_the_bits_pass(tmp_path: Path) -> None:
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize(
-    "changes", [{"norm": "post", "tie": "all"}, {"norm": "post", "apart": True}, {"norm": "pre", "tie": "all"}], ids=str
+    "changes",
+    [{"norm": "post", "tie": "all"}, {"norm": "post", "separate": True}, {"norm": "pre", "tie": "all"}],
+    ids=str,
 )
-def test_text_in_and_text_out_by_their_classes_alone(tmp_path: Path, changes: dict[str, Any]) -> None:
-    model = pieces(**changes)
+def test_transformers_alone_translates_text(tmp_path: Path, changes: dict[str, Any]) -> None:
+    model = subword_model(**changes)
     _export(model, tmp_path / "out")
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
     tokenizer = _tokenizer(tmp_path / "out")
@@ -72,51 +74,51 @@ def test_text_in_and_text_out_by_their_classes_alone(tmp_path: Path, changes: di
     assert (settings.max_length, settings.num_beams, settings.decoder_start_token_id) == (512, 1, BOS)
     assert settings.suppress_tokens == [PAD, BOS]
     settings.max_length = None
-    texts = some_texts()
+    texts = random_texts()
     for text in texts:
         assert tokenizer(text).input_ids == [*model.source_tokenizer.encode(text), EOS]
         assert tokenizer(text_target=text).input_ids == [*model.target_tokenizer.encode(text), EOS]
-    given = tokenizer(texts, return_tensors="pt", padding=True)
-    said = theirs.generate(**given, max_new_tokens=12, num_beams=1)
+    inputs = tokenizer(texts, return_tensors="pt", padding=True)
+    output = theirs.generate(**inputs, max_new_tokens=12, num_beams=1)
     ours = model.generate(texts, preset="hf", beam=1, max_length=12)
-    assert [[each for each in row if each not in (PAD, BOS, EOS)] for row in said.tolist()] == [
+    assert [[each for each in row if each not in (PAD, BOS, EOS)] for row in output.tolist()] == [
         list(each.ids) for each in ours
     ]
-    # SentencePiece at their side drops white space at both ends.
-    assert [text.strip() for text in tokenizer.batch_decode(said, skip_special_tokens=True)] == [
+    # MarianTokenizer strips white space at both ends.
+    assert [text.strip() for text in tokenizer.batch_decode(output, skip_special_tokens=True)] == [
         each.text.strip() for each in ours
     ]
 
 
-def test_a_tokenizer_of_another_kind_stays_behind_and_that_is_told(tmp_path: Path) -> None:
-    certificate = _export(wordy(**MARIAN), tmp_path / "out")
-    told = "the tokenizers stay behind: a MarianTokenizer is of sentencepiece, that of the source is of words"
-    assert told in certificate.notes
+def test_a_word_tokenizer_is_not_exported_and_noted(tmp_path: Path) -> None:
+    certificate = _export(word_model(**MARIAN), tmp_path / "out")
+    note = "the tokenizers stay behind: a MarianTokenizer is of sentencepiece, that of the source is of words"
+    assert note in certificate.notes
     assert not list((tmp_path / "out").glob("*.spm"))
 
 
-def test_another_weight_in_the_folder_fails_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, other = wordy(**MARIAN), wordy(**MARIAN)
+def test_a_different_weight_raises_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, other = word_model(**MARIAN), word_model(**MARIAN)
     with torch.no_grad():
         other.network.decoder[0].get_submodule("cross_attention.output").get_parameter("bias")[0] += 0.5
-    made = HFModelClass.build
-    monkeypatch.setattr(HFModelClass, "build", lambda kind, network, *more: made(kind, other.network, *more))
+    build = HFModelClass.build
+    monkeypatch.setattr(HFModelClass, "build", lambda kind, network, *more: build(kind, other.network, *more))
     with pytest.raises(ModelMismatchError, check=has_code("converted_model_differs")):
         _export(model, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_unsupported_models_raise_and_leave_no_files(tmp_path: Path) -> None:
     with pytest.raises(
         ModelError,
         check=has_code(
             "transformers_network_unsupported", model="a MarianMTModel", reasons="norm_kind is rms, not layer"
         ),
     ):
-        _export(wordy(**MARIAN, norm_kind="rms"), tmp_path / "out")
+        _export(word_model(**MARIAN, norm_kind="rms"), tmp_path / "out")
     words = Words.build([" ".join(WORDS)], symbols=("<a>", "<b>"))
     prefixes = {"source_prefix": ["<a>"], "target_prefix": ["<a>", "<b>"]}
-    several = _storing(wordy(words=words, norm="post", positions="learned"), prefixes)
+    several = _with_generation(word_model(words=words, norm="post", positions="learned"), prefixes)
     reasons = (
         "it puts <a> before every source; its answers begin with <a> <b>, more than one token; "
         "positions are learned, not sinusoidal"
@@ -126,43 +128,45 @@ def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> No
     ):
         _export(several, tmp_path / "out")
     with pytest.raises(ModelError, check=has_code("transformers_network_unsupported", model="a Pegasus model")):
-        _export(pieces(apart=True, norm="pre"), tmp_path / "out")
+        _export(subword_model(separate=True, norm="pre"), tmp_path / "out")
     with pytest.raises(UsageError, check=has_code("hf_int8_unsupported")):
-        _export(wordy(**MARIAN), tmp_path / "out", "int8")
+        _export(word_model(**MARIAN), tmp_path / "out", "int8")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_the_class_that_loads_it_is_told(tmp_path: Path) -> None:
-    assert _export(wordy(**MARIAN), tmp_path / "post").notes[0].startswith("MarianMTModel loads it")
-    told = _export(wordy(norm="pre"), tmp_path / "pre").notes[0]
-    assert told.startswith("PegasusForConditionalGeneration loads it")
-    assert "a MarianMTModel has its norms elsewhere, and answers something else" in told
+def test_the_class_that_loads_it_is_noted(tmp_path: Path) -> None:
+    assert _export(word_model(**MARIAN), tmp_path / "post").notes[0].startswith("MarianMTModel loads it")
+    note = _export(word_model(norm="pre"), tmp_path / "pre").notes[0]
+    assert note.startswith("PegasusForConditionalGeneration loads it")
+    assert "a MarianMTModel has its norms elsewhere, and answers something else" in note
 
 
-def test_what_every_answer_begins_with_goes_along(tmp_path: Path) -> None:
+def test_the_target_prefix_is_exported(tmp_path: Path) -> None:
     settings = {"max_length_factor": 0.0, "max_length_extra": 12, "at_limit": "any"}
-    model = _storing(pieces(**MARIAN, tie="all", symbols=("<de>",)), {"target_prefix": ["<de>"], **settings})
+    model = _with_generation(
+        subword_model(**MARIAN, tie="all", symbols=("<de>",)), {"target_prefix": ["<de>"], **settings}
+    )
     _export(model, tmp_path / "out")
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out")
-    tokenizer, texts = _tokenizer(tmp_path / "out"), some_texts(8)
-    begin = theirs.generation_config.forced_bos_token_id
-    assert model.target_tokenizer.pieces([begin]) == ["<de>"]
-    said = theirs.generate(**tokenizer(texts, return_tensors="pt", padding=True)).tolist()
+    tokenizer, texts = _tokenizer(tmp_path / "out"), random_texts(8)
+    begin_id = theirs.generation_config.forced_bos_token_id
+    assert model.target_tokenizer.pieces([begin_id]) == ["<de>"]
+    output = theirs.generate(**tokenizer(texts, return_tensors="pt", padding=True)).tolist()
     ours = [list(each.ids) for each in model.generate(texts)]
-    assert [[each for each in row if each not in (PAD, BOS, EOS)] for row in said] == ours
+    assert [[each for each in row if each not in (PAD, BOS, EOS)] for row in output] == ours
 
 
-def _storing(model: TextModel, generation: dict[str, Any]) -> TextModel:
+def _with_generation(model: TextModel, generation: dict[str, Any]) -> TextModel:
     return TextModel(replace(model.stored_model, generation=generation))
 
 
 def _export(model: TextModel, out: Path, precision: ExportPrecision = "float32") -> Certificate:
-    sentences = some_sentences(model, 6)
+    sentences = random_sentences(model, 6)
     return export(model, out, "hf", precision, sentences)
 
 
 def _tokenizer(folder: Path) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends another package
+        warnings.simplefilter("ignore")  # the tokenizer recommends another package
         return transformers.AutoTokenizer.from_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Decoding defaults that a model folder stores travel along with an export, or it is told what happens instead."""
+"""Stored decoding settings are exported with a model, or the certificate notes the difference."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
-from exported import MARIAN, some_sentences, wordy
+from export_models import MARIAN, random_sentences, word_model
 
 from attendo.data.batch import collate_sources
 from attendo.errors import ModelError
@@ -40,21 +40,21 @@ ALL = "onnx, textbook, cached, fast"
     ],
     ids=str,
 )
-def test_transformers_answers_by_default_as_the_model_does(tmp_path: Path, stored: dict[str, Any]) -> None:
+def test_transformers_defaults_give_the_same_answers(tmp_path: Path, stored: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers")
-    model = _storing(wordy(**MARIAN), {**FIXED, **stored})
+    model = _with_generation(word_model(**MARIAN), {**FIXED, **stored})
     assert not any("counterpart" in note for note in _export(model, tmp_path / "out", "hf").notes)
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out")
-    assert _said(theirs) == [result.text for result in model.generate(SOURCES)]
+    assert _generate(theirs) == [result.text for result in model.generate(SOURCES)]
 
 
-def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
+def test_sampling_settings_are_exported(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     stored = {"sample": True, "top_k": 7, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.8, "temperature": 0.5, "beam": 4}
-    certificate = _export(_storing(wordy(**MARIAN), stored), tmp_path / "out", "hf")
-    told = json.loads((tmp_path / "out" / "generation_config.json").read_text("utf-8"))
-    assert (told["do_sample"], told["num_beams"], told["temperature"]) == (True, 1, 0.5)
-    assert (told["top_k"], told["top_p"], told["min_p"], told["typical_p"]) == (7, 0.9, 0.1, 0.8)
+    certificate = _export(_with_generation(word_model(**MARIAN), stored), tmp_path / "out", "hf")
+    config = json.loads((tmp_path / "out" / "generation_config.json").read_text("utf-8"))
+    assert (config["do_sample"], config["num_beams"], config["temperature"]) == (True, 1, 0.5)
+    assert (config["top_k"], config["top_p"], config["min_p"], config["typical_p"]) == (7, 0.9, 0.1, 0.8)
     assert any(note.startswith("transformers has no counterpart for seed 1:") for note in certificate.notes)
 
 
@@ -73,26 +73,26 @@ def test_samples_are_drawn_there_too(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_transformers_does_not_have_is_told(stored: dict[str, Any], note: str) -> None:
+def test_settings_without_counterpart_are_noted(stored: dict[str, Any], note: str) -> None:
     from attendo.interop.huggingface.generation import export_generation
     from attendo.interop.huggingface.vocabulary import identity_permutation
 
-    _, notes = export_generation(_storing(wordy(), stored).generation, 1024, identity_permutation(60))
+    _, notes = export_generation(_with_generation(word_model(), stored).generation, 1024, identity_permutation(60))
     assert any(each.startswith(f"transformers has no counterpart for {note}") for each in notes)
 
 
-def test_tokens_are_named_by_their_ids_there() -> None:
+def test_token_ids_are_mapped_to_transformers() -> None:
     from attendo.interop.huggingface.generation import export_generation
     from attendo.interop.huggingface.vocabulary import build_permutation
 
     stored = {**FIXED, "at_limit": "force_eos", "allow_unk": False}
     order = build_permutation(60, pad=1, unk=7, start=5, eos=5)
-    settings, _ = export_generation(_storing(wordy(), stored).generation, 1024, order)
+    settings, _ = export_generation(_with_generation(word_model(), stored).generation, 1024, order)
     assert (settings["forced_eos_token_id"], settings["bad_words_ids"]) == (5, [[7]])
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "note"),
     [
         ({}, None),
         ({"at_limit": "force_eos"}, "at_limit is any, not force_eos"),
@@ -106,16 +106,16 @@ def test_tokens_are_named_by_their_ids_there() -> None:
     ],
     ids=str,
 )
-def test_what_ctranslate2_means_otherwise_is_told(stored: dict[str, Any], told: str | None) -> None:
+def test_ctranslate2_differences_are_noted(stored: dict[str, Any], note: str | None) -> None:
     from attendo.interop.backends import describe_ctranslate2_changes
 
     notes = describe_ctranslate2_changes(stored)
-    assert notes == [] if told is None else told in " ".join(notes)
+    assert notes == [] if note is None else note in " ".join(notes)
 
 
-def test_it_is_told_in_the_certificate(tmp_path: Path) -> None:
+def test_the_certificate_notes_ctranslate2_differences(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    certificate = _export(_storing(wordy(), {"beam": 2}), tmp_path / "out", "ctranslate2")
+    certificate = _export(_with_generation(word_model(), {"beam": 2}), tmp_path / "out", "ctranslate2")
     assert certificate.notes[0].startswith("CTranslate2 does not search by all settings of the model: stop is first")
 
 
@@ -132,7 +132,7 @@ def test_it_is_told_in_the_certificate(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_an_engine_that_could_not_answer_by_default_gets_no_folder(
+def test_unsupported_settings_raise_and_leave_no_files(
     tmp_path: Path, to: ExportFormat, stored: dict[str, Any], unsupported: str, engines: str
 ) -> None:
     pytest.importorskip(to)
@@ -141,13 +141,13 @@ def test_an_engine_that_could_not_answer_by_default_gets_no_folder(
         "stored_settings_unsupported", error=has_code("engine_option_unsupported", engine=to, reasons=reason)
     )
     with pytest.raises(ModelError, check=error):
-        _export(_storing(wordy(), stored), tmp_path / "out", to)
+        _export(_with_generation(word_model(), stored), tmp_path / "out", to)
     assert list(tmp_path.iterdir()) == []
 
 
-def _said(theirs: Any) -> list[str]:
-    """By `generate()` with nothing but the sources."""
-    tokenizer = wordy().source_tokenizer
+def _generate(theirs: Any) -> list[str]:
+    """The answers of `generate()` called with the sources alone."""
+    tokenizer = word_model().source_tokenizer
     ids, mask = collate_sources([tokenizer.encode(text) for text in SOURCES])
     with torch.no_grad():
         rows = theirs.generate(input_ids=ids, attention_mask=mask).tolist()
@@ -155,8 +155,8 @@ def _said(theirs: Any) -> list[str]:
 
 
 def _export(model: TextModel, out: Path, to: ExportFormat) -> Certificate:
-    return export(model, out, to, sentences=some_sentences(model, 3))
+    return export(model, out, to, sentences=random_sentences(model, 3))
 
 
-def _storing(model: TextModel, generation: dict[str, Any]) -> TextModel:
+def _with_generation(model: TextModel, generation: dict[str, Any]) -> TextModel:
     return TextModel(replace(model.stored_model, generation=generation))

@@ -1,4 +1,4 @@
-"""Decoding defaults of imported folders: answers are those of `generate`, or what makes them others is named."""
+"""Decoding defaults of imported folders: answers equal those of `generate`, or a note names the difference."""
 
 import json
 from collections.abc import Callable
@@ -29,16 +29,16 @@ def marian(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     written(random_model("marian", vocab_size=size, pad_token_id=size - 1, decoder_start_token_id=size - 1), folder)
 
     def make(**generation: Any) -> Path:
-        own = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1, "eos_token_id": 0, "max_length": 20}
+        defaults = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1, "eos_token_id": 0, "max_length": 20}
         path = folder / "generation_config.json"
-        path.write_text(json.dumps({**own, "bad_words_ids": [[size - 1]], **generation}), "utf-8")
+        path.write_text(json.dumps({**defaults, "bad_words_ids": [[size - 1]], **generation}), "utf-8")
         return folder
 
     return make
 
 
-def said_there(folder: Path, found: ImportedModel) -> list[tuple[int, ...]]:
-    """In our ids, by the defaults of the folder."""
+def generate_in_transformers(folder: Path, found: ImportedModel) -> list[tuple[int, ...]]:
+    """The answers of transformers with the defaults of the folder, in our ids."""
     network = transformers.MarianMTModel.from_pretrained(folder)
     pad, tokenizer = found.target.rows[0], found.source_tokenizer
     assert tokenizer is not None
@@ -66,20 +66,22 @@ def said_there(folder: Path, found: ImportedModel) -> list[tuple[int, ...]]:
     ],
     ids=str,
 )
-def test_answers_are_those_of_generate(marian: Folder, settings: dict[str, Any]) -> None:
+def test_answers_equal_those_of_generate(marian: Folder, settings: dict[str, Any]) -> None:
     folder = marian(**settings)
     found = from_folder(folder)
-    assert [result.ids for result in found.build_text_model().generate(TEXTS)] == said_there(folder, found)
+    assert [result.ids for result in found.build_text_model().generate(TEXTS)] == generate_in_transformers(
+        folder, found
+    )
     assert not any(note.startswith("not taken over") for note in found.notes)
 
 
 @pytest.mark.slow
-def test_a_beginning_that_is_a_symbol_is_taken_over(marian: Folder) -> None:
+def test_a_forced_symbol_becomes_the_target_prefix(marian: Folder) -> None:
     folder = marian(forced_bos_token_id=2, num_beams=2)
     found = from_folder(folder)
     assert found.generation["target_prefix"] == [">>de<<"]
     answers = [result.ids for result in found.build_text_model().generate(TEXTS)]
-    assert answers == said_there(folder, found)
+    assert answers == generate_in_transformers(folder, found)
     assert {ids[0] for ids in answers} == set(found.target.to_ours([2]))
 
 
@@ -101,23 +103,23 @@ def test_a_beginning_that_is_a_symbol_is_taken_over(marian: Folder) -> None:
     ],
     ids=str,
 )
-def test_what_has_no_counterpart_is_named(marian: Folder, settings: dict[str, Any], notes: list[str]) -> None:
+def test_settings_without_counterpart_are_noted(marian: Folder, settings: dict[str, Any], notes: list[str]) -> None:
     found = from_folder(marian(**settings))
     assert [note for note in found.notes if "pieces" not in note] == notes
 
 
-def test_without_a_tokenizer_a_beginning_is_named(marian: Folder) -> None:
+def test_forced_bos_without_a_tokenizer_is_noted(marian: Folder) -> None:
     found = from_folder(marian(forced_bos_token_id=40), with_tokenizers=False)
     assert "not taken over: forced_bos_token_id 40" in found.notes
 
 
-def test_samples_are_drawn_from_as_many_as_there(marian: Folder) -> None:
+def test_top_k_defaults_to_50_when_sampling(marian: Folder) -> None:
     assert from_folder(marian(do_sample=True, temperature=0.7)).generation["top_k"] == 50
     assert "top_k" not in from_folder(marian(do_sample=True, top_k=0)).generation
 
 
-def test_config_json_counts_only_without_a_file_of_the_generation(marian: Folder, tmp_path: Path) -> None:
-    """So transformers reads them, since version 5 at the latest."""
+def test_config_json_applies_only_without_generation_config(marian: Folder, tmp_path: Path) -> None:
+    """transformers does the same, since version 5 at the latest."""
     for path in marian().iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text("utf-8"))
@@ -128,12 +130,12 @@ def test_config_json_counts_only_without_a_file_of_the_generation(marian: Folder
 
 
 @pytest.mark.parametrize(("kind", "write", "more"), [("bart", write_bart, 0), ("m2m_100", write_m2m100, 108)])
-def test_a_beginning_that_is_text_is_refused(
+def test_a_forced_text_token_is_rejected(
     tmp_path: Path, kind: str, write: Callable[[Path], dict[str, int]], more: int
 ) -> None:
     size = len(write(tmp_path)) + more
     written(random_model(kind, vocab_size=size), tmp_path, forced_bos_token_id=20)
     with pytest.raises(ModelError, check=has_code("json_field_invalid", field="forced_bos_token_id", value="20")):
         from_folder(tmp_path)
-    if kind == "m2m_100":  # which language answers have is then said
+    if kind == "m2m_100":  # the target language replaces the token
         assert from_folder(tmp_path, target_language="fr").generation["target_prefix"] == ["__fr__"]

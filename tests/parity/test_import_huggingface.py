@@ -1,4 +1,4 @@
-"""Models of transformers, imported: the same logits, and the same greedy and beam answers."""
+"""Imported models of transformers give the same logits and the same greedy and beam answers."""
 
 from pathlib import Path
 from typing import Any
@@ -16,61 +16,61 @@ from attendo.text import BOS, EOS, PAD, UNK
 
 pytest.importorskip("transformers")
 
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "marian": ("marian", {"activation_function": "swish", "scale_embedding": True}),
     "bart": ("bart", {}),
     "m2m_100": ("m2m_100", {}),
     "mbart": ("mbart", {}),
 }
-OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "a vocabulary a side": ("marian", {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 71}),
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "one vocabulary per side": ("marian", {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 71}),
     "nothing tied": (
         "marian",
         {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False, "decoder_vocab_size": 71},
     ),
-    "an output of its own": ("marian", {"tie_word_embeddings": False}),
-    "a start that is said": ("marian", {"decoder_start_token_id": 7}),
+    "untied output": ("marian", {"tie_word_embeddings": False}),
+    "a start token that can be generated": ("marian", {"decoder_start_token_id": 7}),
     "bart untied": ("bart", {"tie_word_embeddings": False, "scale_embedding": True, "activation_function": "relu"}),
     "m2m100 with another pad": ("m2m_100", {"pad_token_id": 4, "scale_embedding": False}),
 }
 
 
-def imported(folder: Path, kind: str, **changes: Any) -> ImportedModel:
+def import_random(folder: Path, kind: str, **changes: Any) -> ImportedModel:
     return from_folder(written(random_model(kind, **changes), folder), with_tokenizers=False)
 
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", MODELS)
 def test_answers_are_the_same(tmp_path: Path, name: str, count: int) -> None:
-    kind, changes = KINDS[name]
-    assert_passed(certificate(imported(tmp_path, kind, **changes, decoder_layers=1), count))
+    kind, changes = MODELS[name]
+    assert_passed(certificate(import_random(tmp_path, kind, **changes, decoder_layers=1), count))
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_other_settings_are_kept(tmp_path: Path, name: str) -> None:
-    kind, changes = OTHERS[name]
-    assert_passed(certificate(imported(tmp_path, kind, **changes), count=8))
+    kind, changes = VARIANTS[name]
+    assert_passed(certificate(import_random(tmp_path, kind, **changes), count=8))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bart", "m2m_100"])
 def test_answers_with_a_prefix_are_the_same(tmp_path: Path, kind: str) -> None:
-    assert_passed(certificate(imported(tmp_path, kind), count=8, target_prefix=(9,)))
+    assert_passed(certificate(import_random(tmp_path, kind), count=8, target_prefix=(9,)))
 
 
-def test_answers_are_lively(tmp_path: Path) -> None:
-    """Or the tests above would see little."""
-    for kind in KINDS:
-        found = imported(tmp_path / kind, kind)
+def test_random_answers_vary(tmp_path: Path) -> None:
+    """Otherwise the tests above would compare little."""
+    for kind in MODELS:
+        found = import_random(tmp_path / kind, kind)
         answers = TorchSystem(found.network, "hf").generate(short_sources(found, 40), 1, 20)
         assert len({each.ids for each in answers}) > 10, kind
         assert len({token for each in answers for token in each.ids}) > 10, kind
 
 
 @pytest.mark.slow
-def test_a_model_trained_for_some_steps(tmp_path: Path) -> None:
+def test_a_trained_model_is_imported(tmp_path: Path) -> None:
     model = random_model("marian", activation_function="swish", decoder_layers=1).train()
     generator = torch.Generator().manual_seed(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -86,9 +86,9 @@ def test_a_model_trained_for_some_steps(tmp_path: Path) -> None:
     assert_passed(certificate(from_folder(written(model.eval(), tmp_path), with_tokenizers=False), count=50))
 
 
-def test_marian_comes_back_as_it_was(tmp_path: Path) -> None:
-    """An export of an import answers the same; imported again, it is the same network."""
-    first = imported(tmp_path / "first", "marian")
+def test_a_marian_round_trip_keeps_the_network(tmp_path: Path) -> None:
+    """An imported model that is exported and imported again is the same network."""
+    first = import_random(tmp_path / "first", "marian")
     exported = to_marian(first.network)
     second = from_folder(written(exported, tmp_path / "second"), with_tokenizers=False)
     assert second.network.config == first.network.config
@@ -98,8 +98,8 @@ def test_marian_comes_back_as_it_was(tmp_path: Path) -> None:
     assert_passed(certificate(second, count=20))
 
 
-def test_the_control_tokens_are_where_ours_are(tmp_path: Path) -> None:
-    found = imported(tmp_path, "marian")
+def test_control_tokens_get_our_ids(tmp_path: Path) -> None:
+    found = import_random(tmp_path, "marian")
     assert found.target.rows[: EOS + 1] == (VOCABULARY - 1, 1, VOCABULARY - 1, 0)
     table = found.network.target.tokens.weight
     assert table.size(0) == VOCABULARY + 1
@@ -118,7 +118,7 @@ def test_sharded_half_precision_weights_are_read(tmp_path: Path) -> None:
     assert_passed(certificate(found, count=20))
 
 
-def test_decoding_defaults_come_along(tmp_path: Path) -> None:
+def test_decoding_defaults_are_imported(tmp_path: Path) -> None:
     folder = written(
         random_model("marian", forced_eos_token_id=0),
         tmp_path,
@@ -139,7 +139,7 @@ def test_decoding_defaults_come_along(tmp_path: Path) -> None:
     }
 
 
-def test_the_callers_randomness_does_not_move_on(tmp_path: Path) -> None:
+def test_the_global_random_state_is_unchanged(tmp_path: Path) -> None:
     folder = written(random_model("bart"), tmp_path)
     before = torch.get_rng_state()
     from_folder(folder, with_tokenizers=False)

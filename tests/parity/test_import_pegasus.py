@@ -1,11 +1,11 @@
-"""Our own models with the norms before their sub-layers: exported they are Pegasus, and they come back."""
+"""Pre-norm models are exported as Pegasus, and can be imported again."""
 
 from pathlib import Path
 
 import pytest
 import torch
 from error_codes import has_code
-from exported import pieces, some_sentences, some_texts
+from export_models import random_sentences, random_texts, subword_model
 from foreign_models import assert_passed, certificate
 
 from attendo.errors import ModelError
@@ -17,15 +17,15 @@ pytest.importorskip("transformers")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tie", ["none", "all"])
-def test_an_exported_model_comes_back(tmp_path: Path, tie: str) -> None:
-    model = pieces(norm="pre", position_layout="halves", tie=tie)
-    export(model, tmp_path / "exported", "hf", sentences=some_sentences(model))
+def test_an_exported_model_is_imported_again(tmp_path: Path, tie: str) -> None:
+    model = subword_model(norm="pre", position_layout="halves", tie=tie)
+    export(model, tmp_path / "exported", "hf", sentences=random_sentences(model))
     found = from_folder(tmp_path / "exported")
     assert found.network.config.norm == "pre"
     assert not any(note.startswith("not taken over") for note in found.notes)
     for name, weight in model.network.state_dict().items():
         assert torch.equal(found.network.state_dict()[name], weight), name
-    texts = [*some_texts(12), "größer  ﬁ 猫", "unbekannt: ✗"]
+    texts = [*random_texts(12), "größer  ﬁ 猫", "unbekannt: ✗"]
     ours = model.generate(texts, preset="hf", beam=2, max_length=9)
     again = found.build_text_model().generate(texts, preset="hf", beam=2, max_length=9)
     assert [each.ids for each in again] == [each.ids for each in ours]
@@ -34,9 +34,9 @@ def test_an_exported_model_comes_back(tmp_path: Path, tie: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_pegasus_model_with_another_tokenizer_is_refused(tmp_path: Path) -> None:
-    model = pieces(norm="pre", position_layout="halves")
-    export(model, tmp_path / "exported", "hf", sentences=some_sentences(model))
+def test_pegasus_without_vocab_json_is_rejected(tmp_path: Path) -> None:
+    model = subword_model(norm="pre", position_layout="halves")
+    export(model, tmp_path / "exported", "hf", sentences=random_sentences(model))
     (tmp_path / "exported" / "vocab.json").unlink()
     with pytest.raises(ModelError, check=has_code("required_file_missing", file="vocab.json", kind="pegasus")):
         from_folder(tmp_path / "exported")

@@ -1,4 +1,4 @@
-"""Tokenizers of imported models against those of transformers: the same ids, and the same text back."""
+"""Tokenizers of imported models against those of transformers: the same ids and the same decoded text."""
 
 import json
 import warnings
@@ -23,20 +23,22 @@ Make = Callable[..., tuple[ImportedModel, dict[str, int]]]
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Make:
+def make_model(tmp_path: Path) -> Make:
     def make(kind: str, write: Callable[[Path], dict[str, int]], extra: int = 0, **changes: Any) -> Any:
         vocabulary = write(tmp_path)
         size = len(vocabulary) + extra
-        own: dict[str, Any] = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
-        written(random_model(kind, vocab_size=size, **own), tmp_path)
+        special_ids: dict[str, Any] = (
+            {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
+        )
+        written(random_model(kind, vocab_size=size, **special_ids), tmp_path)
         return from_folder(tmp_path, **changes), vocabulary
 
     return make
 
 
-def quietly(make: Callable[..., Any], *names: str, **settings: Any) -> Any:
+def without_warnings(make: Callable[..., Any], *names: str, **settings: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that sacremoses would be recommended
+        warnings.simplefilter("ignore")  # the tokenizer recommends sacremoses
         return make(*names, **settings)
 
 
@@ -47,10 +49,10 @@ def assert_same_ids(ours: Tokenizer, theirs: Any, order: Any, texts: list[str]) 
 
 
 @pytest.mark.parametrize("languages", [False, True])
-def test_marian(made: Make, tmp_path: Path, languages: bool) -> None:
-    found, _ = made("marian", lambda folder: write_marian(folder, languages))
+def test_marian_ids_and_texts_are_equal(make_model: Make, tmp_path: Path, languages: bool) -> None:
+    found, _ = make_model("marian", lambda folder: write_marian(folder, languages))
     names = [str(tmp_path / name) for name in ("source.spm", "target.spm", "vocab.json")]
-    theirs = quietly(transformers.MarianTokenizer, *names)
+    theirs = without_warnings(transformers.MarianTokenizer, *names)
     source, target = found.source_tokenizer, found.target_tokenizer
     assert source is not None
     assert target is not None
@@ -67,14 +69,14 @@ def test_marian(made: Make, tmp_path: Path, languages: bool) -> None:
     assert any(UNK in source.encode(text) for text in texts)
 
 
-def test_m2m100(made: Make, tmp_path: Path) -> None:
-    found, vocabulary = made("m2m_100", write_m2m100, extra=108, source_language="en", target_language="fr")
+def test_m2m100_ids_and_languages_are_equal(make_model: Make, tmp_path: Path) -> None:
+    found, vocabulary = make_model("m2m_100", write_m2m100, extra=108, source_language="en", target_language="fr")
     theirs = transformers.M2M100Tokenizer(
         str(tmp_path / "vocab.json"), str(tmp_path / "sentencepiece.bpe.model"), src_lang="en"
     )
     ours = found.source_tokenizer
     assert ours is not None
-    without_a_piece = found.source.size - 3  # a row of the network; its number in a text is text
+    without_a_piece = found.source.size - 3  # a row without a piece; its number in a text is plain text
     assert_same_ids(ours, theirs, found.source, [*strange_texts(), f"<{without_a_piece}>", f"<row {without_a_piece}>"])
     assert found.generation["source_prefix"] == ["__en__"]
     assert found.generation["target_prefix"] == ["__fr__"]
@@ -87,9 +89,9 @@ def test_m2m100(made: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path, beam: int) -> None:
-    """As with forced_bos_token_id, whose token counts for the length and costs nothing."""
-    found, _ = made("m2m_100", write_m2m100, extra=108, source_language="en", target_language="fr")
+def test_m2m100_answers_begin_with_the_language(make_model: Make, tmp_path: Path, beam: int) -> None:
+    """As with forced_bos_token_id, the token counts for the length and has no cost."""
+    found, _ = make_model("m2m_100", write_m2m100, extra=108, source_language="en", target_language="fr")
     with torch.no_grad():  # so that answers end at different lengths
         found.network.output.bias[EOS] = 2.7
     model, texts = found.build_text_model(), some_lines(0, 12)
@@ -101,14 +103,14 @@ def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path
     network.lm_head.bias = torch.nn.Parameter(torch.zeros(network.config.vocab_size))
     network.lm_head.bias.data[2] = 2.7
     french = theirs.get_lang_id("fr")
-    said = network.generate(
+    output = network.generate(
         **theirs(texts, return_tensors="pt", padding=True),
         forced_bos_token_id=french,
         max_new_tokens=9,
         num_beams=beam,
         suppress_tokens=[1],
     )
-    for result, row in zip(results, said.tolist(), strict=True):
+    for result, row in zip(results, output.tolist(), strict=True):
         assert found.target.to_theirs(result.ids) == [each for each in row[1:] if each not in (1, 2)]
         assert result.pieces[0] == "__fr__"
         assert "__fr__" not in result.text
@@ -117,7 +119,7 @@ def test_m2m100_asked_for_text_is_given_the_languages(made: Make, tmp_path: Path
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("in_one_file", [False, True])
-def test_bart(made: Make, tmp_path: Path, in_one_file: bool) -> None:
+def test_bart_ids_are_equal(make_model: Make, tmp_path: Path, in_one_file: bool) -> None:
     def write(folder: Path) -> dict[str, int]:
         vocabulary = write_bart(folder)
         if in_one_file:
@@ -126,7 +128,7 @@ def test_bart(made: Make, tmp_path: Path, in_one_file: bool) -> None:
             (folder / "merges.txt").unlink()
         return vocabulary
 
-    found, _ = made("bart", write)
+    found, _ = make_model("bart", write)
     theirs = transformers.BartTokenizer.from_pretrained(tmp_path)
     ours = found.source_tokenizer
     assert ours is not None
@@ -144,10 +146,10 @@ def test_bart(made: Make, tmp_path: Path, in_one_file: bool) -> None:
 @pytest.mark.parametrize(
     ("kind", "write", "extra"), [("marian", write_marian, 0), ("m2m_100", write_m2m100, 108), ("bart", write_bart, 0)]
 )
-def test_they_are_saved_and_read_again(
-    made: Make, tmp_path: Path, kind: str, write: Callable[[Path], dict[str, int]], extra: int
+def test_saved_tokenizers_load_again(
+    make_model: Make, tmp_path: Path, kind: str, write: Callable[[Path], dict[str, int]], extra: int
 ) -> None:
-    found, _ = made(kind, write, extra)
+    found, _ = make_model(kind, write, extra)
     ours = found.target_tokenizer
     assert ours is not None
     folder = tmp_path / "saved"
@@ -160,8 +162,8 @@ def test_they_are_saved_and_read_again(
 
 
 @pytest.mark.parametrize("files", [("sentencepiece.bpe.model", "tokenizer.json"), ("tokenizer.json",)])
-def test_nllb(made: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
-    """Its ids are those of SentencePiece, one further; tokenizer.json tells those of the languages, and all else."""
+def test_nllb_ids_are_equal(make_model: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
+    """Its ids are those of SentencePiece plus 1. tokenizer.json has the ids of the languages and all the rest."""
     folder = tmp_path / "files"
     folder.mkdir()
     write_m2m100(folder)
@@ -169,7 +171,7 @@ def test_nllb(made: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
     codes = ["eng_Latn", "fra_Latn"]
     theirs = transformers.NllbTokenizer.from_pretrained(folder, src_lang="eng_Latn", extra_special_tokens=codes)
     theirs.save_pretrained(folder)
-    found, _ = made("m2m_100", copied(folder, files, theirs), target_language="fra_Latn")
+    found, _ = make_model("m2m_100", copy_files(folder, files, theirs), target_language="fra_Latn")
     ours = found.source_tokenizer
     assert ours is not None
     assert found.generation["source_prefix"] == ["eng_Latn"]
@@ -181,9 +183,9 @@ def test_nllb(made: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("files", [("sentencepiece.bpe.model", "tokenizer.json"), ("tokenizer.json",)])
-def test_mbart_of_50_languages(made: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
+def test_mbart50_ids_are_equal(make_model: Make, tmp_path: Path, files: tuple[str, ...]) -> None:
     folder, theirs = mbart(tmp_path, transformers.MBart50Tokenizer)
-    found, _ = made("mbart", copied(folder, files, theirs), target_language="de_DE")
+    found, _ = make_model("mbart", copy_files(folder, files, theirs), target_language="de_DE")
     ours = found.source_tokenizer
     assert ours is not None
     assert (found.generation["source_prefix"], found.generation["target_prefix"]) == (["en_XX"], ["de_DE"])
@@ -194,18 +196,18 @@ def test_mbart_of_50_languages(made: Make, tmp_path: Path, files: tuple[str, ...
     assert ours.decode(ours.encode(text)) == text
 
 
-def test_an_mbart_that_puts_the_language_behind_is_refused(made: Make, tmp_path: Path) -> None:
+def test_mbart_with_the_language_after_the_source_is_rejected(make_model: Make, tmp_path: Path) -> None:
     folder, theirs = mbart(tmp_path, transformers.MBartTokenizer)
     message = has_code("language_after_source_unsupported", reason="MBartTokenizer")
     with pytest.raises(ModelError, check=message):
-        made("mbart", copied(folder, ("tokenizer.json",), theirs))
+        make_model("mbart", copy_files(folder, ("tokenizer.json",), theirs))
     (tmp_path / "tokenizer_config.json").unlink()
     with pytest.raises(ModelError, check=has_code("language_after_source_unsupported", reason="mBART-cc25")):
         from_folder(tmp_path)
     assert from_folder(tmp_path, with_tokenizers=False).network.config.norm == "pre"
 
 
-def test_a_tokenizer_file_of_another_kind_is_refused(made: Make, tmp_path: Path) -> None:
+def test_other_tokenizer_types_are_rejected(make_model: Make, tmp_path: Path) -> None:
     folder, theirs = mbart(tmp_path, transformers.MBart50Tokenizer)
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text("utf-8"))
@@ -223,11 +225,11 @@ def test_a_tokenizer_file_of_another_kind_is_refused(made: Make, tmp_path: Path)
     ):
         path.write_text(json.dumps({**content, "model": model}), "utf-8")
         with pytest.raises(ModelError, check=message):
-            made("mbart", copied(folder, ("tokenizer.json",), theirs))
+            make_model("mbart", copy_files(folder, ("tokenizer.json",), theirs))
 
 
 def mbart(folder: Path, kind: Any) -> tuple[Path, Any]:
-    """The files of a tokenizer, and the tokenizer of transformers that they are of."""
+    """The folder with the files of a tokenizer, and the tokenizer of transformers."""
     folder = folder / "files"
     folder.mkdir()
     (folder / "sentencepiece.bpe.model").write_bytes(pieces_model(some_lines(), "unigram"))
@@ -236,10 +238,10 @@ def mbart(folder: Path, kind: Any) -> tuple[Path, Any]:
     return folder, theirs
 
 
-def copied(folder: Path, files: tuple[str, ...], theirs: Any) -> Callable[[Path], dict[str, int]]:
-    def write(goal: Path) -> dict[str, int]:
+def copy_files(folder: Path, files: tuple[str, ...], theirs: Any) -> Callable[[Path], dict[str, int]]:
+    def write(destination: Path) -> dict[str, int]:
         for name in (*files, "tokenizer_config.json"):
-            (goal / name).write_bytes((folder / name).read_bytes())
+            (destination / name).write_bytes((folder / name).read_bytes())
         return dict.fromkeys(map(str, range(len(theirs))), 0)
 
     return write

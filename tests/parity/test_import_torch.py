@@ -1,4 +1,4 @@
-"""`torch.nn.Transformer` with its embeddings and output layer, imported: the same logits."""
+"""An imported `torch.nn.Transformer` with embeddings and output layer gives the same logits."""
 
 import math
 from collections.abc import Callable
@@ -32,7 +32,7 @@ TARGET = torch.tensor([[2, 6, 7, 8], [2, 9, 10, 11]])
 Parts = tuple[nn.Transformer, nn.Embedding, nn.Embedding, nn.Linear]
 
 
-def parts(seed: int = 0, output_bias: bool = True, **changes: Any) -> Parts:
+def make_parts(seed: int = 0, output_bias: bool = True, **changes: Any) -> Parts:
     torch.manual_seed(seed)
     transformer = nn.Transformer(**{**SIZES, **changes})
     for parameter in transformer.parameters():
@@ -42,9 +42,9 @@ def parts(seed: int = 0, output_bias: bool = True, **changes: Any) -> Parts:
     return transformer, source, target, nn.Linear(WIDTH, TARGET_TOKENS, bias=output_bias)
 
 
-def logits_of_torch(made: Parts, scale: float = 1.0, added: Tensor | None = None) -> Tensor:
-    """With gradients, since torch takes another path without them."""
-    transformer, source_embedding, target_embedding, output = made
+def torch_logits(parts: Parts, scale: float = 1.0, added: Tensor | None = None) -> Tensor:
+    """With gradients, because torch uses another code path without them."""
+    transformer, source_embedding, target_embedding, output = parts
     source, target = source_embedding(SOURCE) * scale, target_embedding(TARGET) * scale
     if added is not None:
         source, target = source + added[: source.size(1)], target + added[: target.size(1)]
@@ -59,7 +59,7 @@ def logits_of_torch(made: Parts, scale: float = 1.0, added: Tensor | None = None
     return logits.detach()
 
 
-def logits_of_ours(network: Transformer) -> Tensor:
+def our_logits(network: Transformer) -> Tensor:
     with torch.no_grad():
         return network(SOURCE, TARGET, SOURCE != 0)
 
@@ -78,56 +78,56 @@ def logits_of_ours(network: Transformer) -> Tensor:
     ids=lambda changes: " ".join(changes) or "none",
 )
 def test_logits_are_equal(norm_first: bool, changes: dict[str, Any]) -> None:
-    made = parts(norm_first=norm_first, **changes)
-    network = from_torch(*made)
-    torch.testing.assert_close(logits_of_ours(network), logits_of_torch(made), atol=1e-5, rtol=1e-5)
+    parts = make_parts(norm_first=norm_first, **changes)
+    network = from_torch(*parts)
+    torch.testing.assert_close(our_logits(network), torch_logits(parts), atol=1e-5, rtol=1e-5)
     assert network.config.norm == ("pre" if norm_first else "post")
 
 
-def test_the_scale_and_sines_are_those_of_the_code_around_it() -> None:
-    made = parts()
+def test_scale_and_sinusoids_can_be_given() -> None:
+    parts = make_parts()
     angles = torch.arange(9.0)[:, None] / 10_000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
     sines = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
-    network = from_torch(*made, positions=AddedPositions("interleaved"), scale_embedding=True)
-    expected = logits_of_torch(made, math.sqrt(WIDTH), sines)
-    torch.testing.assert_close(logits_of_ours(network), expected, atol=1e-5, rtol=1e-5)
+    network = from_torch(*parts, positions=AddedPositions("interleaved"), scale_embedding=True)
+    expected = torch_logits(parts, math.sqrt(WIDTH), sines)
+    torch.testing.assert_close(our_logits(network), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_learned_positions_come_as_tables() -> None:
-    made = parts()
+def test_learned_positions_are_given_as_tables() -> None:
+    parts = make_parts()
     table = torch.randn(12, WIDTH)
-    network = from_torch(*made, positions=AddedPositions(source_table=table, target_table=table))
-    torch.testing.assert_close(logits_of_ours(network), logits_of_torch(made, added=table), atol=1e-5, rtol=1e-5)
+    network = from_torch(*parts, positions=AddedPositions(source_table=table, target_table=table))
+    torch.testing.assert_close(our_logits(network), torch_logits(parts, added=table), atol=1e-5, rtol=1e-5)
     assert network.config.max_length == 12
 
 
-def test_what_is_tied_stays_tied() -> None:
-    transformer, source, target, output = parts(output_bias=False)
+def test_tied_weights_stay_tied() -> None:
+    transformer, source, target, output = make_parts(output_bias=False)
     output.weight = target.weight
     network = from_torch(transformer, source, target, output)
     assert network.config.tie == "output"
     assert network.output.weight is network.target.tokens.weight
     assert network.output.bias is None
     torch.testing.assert_close(
-        logits_of_ours(network), logits_of_torch((transformer, source, target, output)), atol=1e-5, rtol=1e-5
+        our_logits(network), torch_logits((transformer, source, target, output)), atol=1e-5, rtol=1e-5
     )
     assert from_torch(transformer, target, target, output).config.tie == "all"
 
 
-def test_without_final_norms() -> None:
-    made = parts()
-    made[0].encoder.norm = made[0].decoder.norm = None
-    network = from_torch(*made)
-    torch.testing.assert_close(logits_of_ours(network), logits_of_torch(made), atol=1e-5, rtol=1e-5)
+def test_models_without_final_norms_are_imported() -> None:
+    parts = make_parts()
+    parts[0].encoder.norm = parts[0].decoder.norm = None
+    network = from_torch(*parts)
+    torch.testing.assert_close(our_logits(network), torch_logits(parts), atol=1e-5, rtol=1e-5)
 
 
-def test_the_callers_randomness_and_network_are_left_alone() -> None:
-    made = parts()
-    before, weight = torch.get_rng_state(), made[3].weight.clone()
+def test_random_state_and_source_network_are_unchanged() -> None:
+    parts = make_parts()
+    before, weight = torch.get_rng_state(), parts[3].weight.clone()
     with torch.no_grad():
-        from_torch(*made).output.weight.zero_()
+        from_torch(*parts).output.weight.zero_()
     assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(made[3].weight, weight)
+    assert torch.equal(parts[3].weight, weight)
 
 
 @pytest.mark.parametrize(
@@ -135,18 +135,18 @@ def test_the_callers_randomness_and_network_are_left_alone() -> None:
     [
         ({"activation": torch.tanh}, "the activation is none of relu, gelu"),
         ({"activation": nn.GELU("tanh")}, "the activation is none of relu, gelu"),
-        # torch copies its layers, and a decoder layer whose activation is a module has relu afterwards.
+        # torch copies its layers. A decoder layer whose activation is a module has relu afterwards.
         ({"activation": nn.SiLU()}, "layers differ in heads, width, activation"),
         ({"custom_encoder": nn.Identity()}, "its layers are"),
     ],
 )
-def test_what_cannot_be_held_is_refused_with_the_reason(changes: dict[str, Any], reason: str) -> None:
+def test_unsupported_networks_raise_with_the_reason(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=f"{fragment('torch_network_unsupported')}{reason}"):
-        from_torch(*parts(**changes))
+        from_torch(*make_parts(**changes))
 
 
-def test_sizes_that_do_not_fit_are_told_together() -> None:
-    transformer, source, _, output = parts()
+def test_all_size_mismatches_are_reported() -> None:
+    transformer, source, _, output = make_parts()
     with pytest.raises(
         ModelError,
         check=has_code("torch_network_unsupported", reasons="widths differ: [8, 16]; 23 outputs and 7 target tokens"),
@@ -156,12 +156,12 @@ def test_sizes_that_do_not_fit_are_told_together() -> None:
 
 def test_positions_need_a_layout_or_two_tables() -> None:
     with pytest.raises(ModelError, check=has_code("position_arguments_invalid")):
-        from_torch(*parts(), positions=AddedPositions(source_table=torch.zeros(3, WIDTH)))
+        from_torch(*make_parts(), positions=AddedPositions(source_table=torch.zeros(3, WIDTH)))
 
 
 def rms_norm(where: str) -> Callable[[nn.Transformer], None]:
     def change(transformer: nn.Transformer) -> None:
-        if where == "behind a stack":
+        if where == "after a stack":
             transformer.decoder.norm = nn.RMSNorm(WIDTH)
         for layer in transformer.decoder.layers if where == "in layers" else ():
             layer.norm2 = nn.RMSNorm(WIDTH)
@@ -179,66 +179,66 @@ def other_heads(transformer: nn.Transformer) -> None:
 
 def doubled(transformer: nn.Transformer) -> None:
     class TransformerEncoderLayer(nn.TransformerEncoderLayer):
-        def forward(self, *given: Any, **named: Any) -> Tensor:
-            return 2 * super().forward(*given, **named)
+        def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+            return 2 * super().forward(*args, **kwargs)
 
     transformer.encoder.layers[0] = TransformerEncoderLayer(WIDTH, 4, 24, batch_first=True)
 
 
 class Doubled:
-    """Of any part: what it computes, twice."""
+    """A mixin that doubles the output of a module."""
 
-    def forward(self, *given: Any, **named: Any) -> Any:
-        found = super().forward(*given, **named)  # type: ignore[misc]
-        return (2 * found[0], *found[1:]) if isinstance(found, tuple) else 2 * found
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        result = super().forward(*args, **kwargs)  # type: ignore[misc]
+        return (2 * result[0], *result[1:]) if isinstance(result, tuple) else 2 * result
 
 
 def double(part: nn.Module) -> None:
-    """Its weights stay, and so does its name."""
+    """Its weights and its class name stay."""
     part.__class__ = type(type(part).__name__, (Doubled, type(part)), {})
 
 
 @pytest.mark.parametrize(
     ("find", "name"),
     [
-        (lambda made: made[0].encoder, "encoder"),
-        (lambda made: made[0].decoder.layers[1].linear2, "linear"),
-        (lambda made: made[0].decoder.layers[0].multihead_attn, "attention"),
-        (lambda made: made[0].encoder.layers[1].norm1, "norm"),
-        (lambda made: made[0].decoder.norm, "norm"),
-        (lambda made: made[1], "source_embedding"),
-        (lambda made: made[2], "target_embedding"),
-        (lambda made: made[3], "output"),
+        (lambda parts: parts[0].encoder, "encoder"),
+        (lambda parts: parts[0].decoder.layers[1].linear2, "linear"),
+        (lambda parts: parts[0].decoder.layers[0].multihead_attn, "attention"),
+        (lambda parts: parts[0].encoder.layers[1].norm1, "norm"),
+        (lambda parts: parts[0].decoder.norm, "norm"),
+        (lambda parts: parts[1], "source_embedding"),
+        (lambda parts: parts[2], "target_embedding"),
+        (lambda parts: parts[3], "output"),
     ],
 )
-def test_a_part_that_computes_otherwise_is_seen(find: Callable[[Any], nn.Module], name: str) -> None:
-    made = parts()
-    double(find(made))
+def test_a_subclass_with_another_forward_is_rejected(find: Callable[[Any], nn.Module], name: str) -> None:
+    parts = make_parts()
+    double(find(parts))
     with pytest.raises(ModelError, match=f"its {name} is a .*, which computes otherwise than torch.nn"):
-        from_torch(*made)
+        from_torch(*parts)
 
 
-def test_a_part_that_only_keeps_its_weights_otherwise_is_taken() -> None:
-    made = parts()
-    linear = nn.utils.parametrizations.weight_norm(made[0].encoder.layers[0].linear1)
-    nn.init.uniform_(linear.parametrizations.weight.original0, 0.5, 2.0)  # so that the norm is no longer its own
-    torch.testing.assert_close(logits_of_ours(from_torch(*made)), logits_of_torch(made), atol=1e-5, rtol=1e-5)
+def test_parametrized_weights_are_imported() -> None:
+    parts = make_parts()
+    linear = nn.utils.parametrizations.weight_norm(parts[0].encoder.layers[0].linear1)
+    nn.init.uniform_(linear.parametrizations.weight.original0, 0.5, 2.0)  # so that the weight norm changes the weight
+    torch.testing.assert_close(our_logits(from_torch(*parts)), torch_logits(parts), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("part", [nn.Identity(), nn.Sequential(nn.Linear(WIDTH, WIDTH))])
-def test_a_part_of_another_kind_is_told(part: nn.Module) -> None:
-    made = parts()
-    made[0].encoder.layers[0].linear2 = part
+def test_a_module_of_another_class_is_rejected(part: nn.Module) -> None:
+    parts = make_parts()
+    parts[0].encoder.layers[0].linear2 = part
     with pytest.raises(ModelError, check=has_code("torch_network_unsupported")):
-        from_torch(*made)
+        from_torch(*parts)
     with pytest.raises(ModelError, check=has_code("torch_network_unsupported")):
-        from_torch(part, *made[1:])  # type: ignore[arg-type]
+        from_torch(part, *parts[1:])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (rms_norm("behind a stack"), "its norms are LayerNorm, RMSNorm"),
+        (rms_norm("after a stack"), "its norms are LayerNorm, RMSNorm"),
         (rms_norm("in layers"), "its norms are LayerNorm, RMSNorm"),
         (epsilon(lambda transformer: transformer.encoder.norm), "norms differ in epsilon"),
         (epsilon(lambda transformer: transformer.encoder.layers[0].norm2), "norms differ in epsilon"),
@@ -247,11 +247,11 @@ def test_a_part_of_another_kind_is_told(part: nn.Module) -> None:
         (doubled, "its layers are .*doubled.*TransformerEncoderLayer"),
     ],
 )
-def test_a_part_that_was_exchanged_is_seen(change: Callable[[nn.Transformer], None], reason: str) -> None:
-    made = parts()
-    change(made[0])
+def test_a_replaced_module_is_rejected(change: Callable[[nn.Transformer], None], reason: str) -> None:
+    parts = make_parts()
+    change(parts[0])
     with pytest.raises(ModelError, match=f"{fragment('torch_network_unsupported')}{reason}"):
-        from_torch(*made)
+        from_torch(*parts)
 
 
 @pytest.mark.parametrize(
@@ -271,6 +271,6 @@ def test_a_part_that_was_exchanged_is_seen(change: Callable[[nn.Transformer], No
         ),
     ],
 )
-def test_tables_of_positions_must_fit(added: AddedPositions, error: ErrorCheck) -> None:
+def test_position_tables_must_fit(added: AddedPositions, error: ErrorCheck) -> None:
     with pytest.raises(ModelError, check=error):
-        from_torch(*parts(), positions=added)
+        from_torch(*make_parts(), positions=added)

@@ -1,4 +1,4 @@
-"""The network against transformers' MarianMTModel with the same weights: logits, and what generate says."""
+"""The network against MarianMTModel of transformers with the same weights: logits and answers of `generate`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from attendo.bench.systems import Workload, prepare_generation
 from attendo.data.batch import collate_sources
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError
-from attendo.interop.huggingface.model_classes import MARIAN as KIND
+from attendo.interop.huggingface.model_classes import MARIAN as MODEL_CLASS
 from attendo.interop.huggingface.model_classes import to_marian
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
@@ -64,7 +64,7 @@ INEXPRESSIBLE: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize("changes", EXPRESSIBLE, ids=str)
 def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**{**MARIAN, **changes})
-    assert KIND.incompatibilities(network.config) == []
+    assert MODEL_CLASS.incompatibilities(network.config) == []
     ids, mask = collate_sources(SOURCES)
     assert mask is not None
     with torch.no_grad():
@@ -74,30 +74,28 @@ def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("changes", EXPRESSIBLE[::3], ids=str)
-def test_generate_begins_with_our_bos_ends_at_our_eos_and_says_the_same(
-    small_network: MakeNetwork, changes: dict[str, Any]
-) -> None:
+def test_generate_gives_the_same_answers(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**{**MARIAN, **changes})
     ids, mask = collate_sources(SOURCES)
-    said = to_marian(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
-    assert set(said[:, 0].tolist()) == {BOS}
-    spoken = [[each for each in row if each not in (PAD, BOS, EOS)] for row in said.tolist()]
+    output = to_marian(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
+    assert set(output[:, 0].tolist()) == {BOS}
+    answers = [[each for each in row if each not in (PAD, BOS, EOS)] for row in output.tolist()]
     assert (
-        spoken
+        answers
         == prepare_generation(
             CachedEngine(network, 1 << 40), Workload(SOURCES, beam=1, batch=4, min_tokens=0, max_tokens=12)
         )()
     )
-    assert any(spoken)
+    assert any(answers)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_of_one_length_both_find_the_same(small_network: MakeNetwork, beam: int) -> None:
+def test_answers_of_a_fixed_length_are_equal(small_network: MakeNetwork, beam: int) -> None:
     network = small_network(**MARIAN, tie="none")
     ids, mask = collate_sources(SOURCES)
-    said = to_marian(network).generate(ids, attention_mask=mask, num_beams=beam, min_new_tokens=6, max_new_tokens=6)
+    output = to_marian(network).generate(ids, attention_mask=mask, num_beams=beam, min_new_tokens=6, max_new_tokens=6)
     assert (
-        said[:, 1:].tolist()
+        output[:, 1:].tolist()
         == prepare_generation(
             CachedEngine(network, 1 << 40), Workload(SOURCES, beam, batch=2, min_tokens=6, max_tokens=6)
         )()
@@ -112,7 +110,7 @@ def test_an_answer_can_end_before_the_limit(small_network: MakeNetwork) -> None:
     assert to_marian(network).generate(ids, max_new_tokens=9).tolist() == [[BOS, EOS]]
 
 
-def test_it_knows_our_control_tokens(small_network: MakeNetwork) -> None:
+def test_control_tokens_are_ours(small_network: MakeNetwork) -> None:
     model = to_marian(small_network(**MARIAN))
     for settings in (model.config, model.generation_config):
         ids = settings.pad_token_id, settings.bos_token_id, settings.eos_token_id, settings.decoder_start_token_id
@@ -121,21 +119,21 @@ def test_it_knows_our_control_tokens(small_network: MakeNetwork) -> None:
 
 
 @pytest.mark.parametrize(("changes", "reason"), INEXPRESSIBLE, ids=[reason for _, reason in INEXPRESSIBLE])
-def test_what_it_cannot_hold_is_refused_with_the_reason(
+def test_unsupported_networks_raise_with_the_reason(
     small_network: MakeNetwork, changes: dict[str, Any], reason: str
 ) -> None:
     network = small_network(**{**MARIAN, **changes})
-    assert KIND.incompatibilities(network.config) == [reason]
+    assert MODEL_CLASS.incompatibilities(network.config) == [reason]
     with pytest.raises(ModelError, check=has_code("transformers_network_unsupported", model="a MarianMTModel")):
         to_marian(network)
 
 
-def test_all_reasons_are_told() -> None:
+def test_all_reasons_are_reported() -> None:
     config = ModelConfig(vocab_size=17, norm_kind="rms", positions="none")
-    assert len(KIND.incompatibilities(config)) == 4  # the norm's kind and place, the final norm, the positions
+    assert len(MODEL_CLASS.incompatibilities(config)) == 4  # norm_kind, norm, final_norm and positions
 
 
-def test_the_callers_randomness_does_not_move_on(small_network: MakeNetwork) -> None:
+def test_the_global_random_state_is_unchanged(small_network: MakeNetwork) -> None:
     network = small_network(**MARIAN)
     torch.manual_seed(3)
     before = torch.get_rng_state()
@@ -143,7 +141,7 @@ def test_the_callers_randomness_does_not_move_on(small_network: MakeNetwork) -> 
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_sequence_may_be_as_long_as_was_asked_for(small_network: MakeNetwork) -> None:
+def test_sequences_may_have_max_length_tokens(small_network: MakeNetwork) -> None:
     network = small_network(**MARIAN)
     ids, _ = collate_sources([[5, 6, 7, 8] * 8])
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Mistakes of the study texts in the network around attention, by their numbers: none may come back."""
+"""Regression tests for mistakes of the study texts in the network around attention, by their numbers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ TARGET = torch.tensor([[1, 2, 7], [1, 8, 2]])
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_E8_every_layer_of_both_stacks_is_alive(small_network: MakeNetwork, norm: str) -> None:
+def test_E8_every_layer_of_both_stacks_affects_the_output(small_network: MakeNetwork, norm: str) -> None:
     network = small_network(norm=norm, num_encoder_layers=3, num_decoder_layers=3)
     before = network(SOURCE, TARGET)
     before.square().sum().backward()
@@ -30,27 +30,27 @@ def test_E8_every_layer_of_both_stacks_is_alive(small_network: MakeNetwork, norm
     for block in [*network.encoder, *network.decoder]:
         weight = block.get_submodule("feed_forward.contract").weight
         with torch.no_grad():
-            kept = weight.clone()
+            saved = weight.clone()
             weight.zero_()
             assert (network(SOURCE, TARGET) - before).abs().max() > 1e-3
-            weight.copy_(kept)
+            weight.copy_(saved)
 
 
 @pytest.mark.parametrize(
-    ("positions", "made"),
+    ("positions", "expected"),
     [("sinusoidal", SinusoidalPositions), ("learned", LearnedPositions), ("rotary", RotaryPositions)],
 )
-def test_E9_both_sides_have_the_positions_the_config_names(
-    small_network: MakeNetwork, positions: str, made: type[nn.Module]
+def test_E9_both_sides_have_the_configured_positions(
+    small_network: MakeNetwork, positions: str, expected: type[nn.Module]
 ) -> None:
     network = small_network(positions=positions)
     assert network.source is not None
-    assert type(network.source.positions) is type(network.target.positions) is made
+    assert type(network.source.positions) is type(network.target.positions) is expected
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 @torch.no_grad()
-def test_E10_positions_follow_time_and_not_the_batch_row(small_network: MakeNetwork, positions: str) -> None:
+def test_E10_positions_depend_on_time_not_on_the_batch_row(small_network: MakeNetwork, positions: str) -> None:
     embed = small_network(positions=positions).target
     same = embed(torch.full((5, 4), 3), 0)
     for row in range(1, 5):
@@ -61,7 +61,7 @@ def test_E10_positions_follow_time_and_not_the_batch_row(small_network: MakeNetw
 
 
 @torch.no_grad()
-def test_E11_networks_of_different_sizes_live_side_by_side(small_network: MakeNetwork) -> None:
+def test_E11_networks_of_different_sizes_coexist(small_network: MakeNetwork) -> None:
     first = small_network(source_vocab_size=11, target_vocab_size=13, vocab_size=None, num_heads=2)
     second = small_network(d_model=8, num_heads=1, num_encoder_layers=1, num_decoder_layers=3)
     assert second(SOURCE, TARGET).shape == (2, 3, 17)
@@ -92,13 +92,13 @@ def test_E13_the_final_norm_can_be_chosen(small_network: MakeNetwork, norm_kind:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_E14_one_switch_places_the_norms_of_both_stacks(small_network: MakeNetwork, norm: str) -> None:
+def test_E14_one_setting_places_the_norms_of_both_stacks(small_network: MakeNetwork, norm: str) -> None:
     network = small_network(norm=norm)
-    places = [module.pre_norm for name, module in network.named_modules() if name.endswith("_residual")]
-    assert places == [norm == "pre"] * (2 * 2 + 2 * 3)
+    pre_norms = [module.pre_norm for name, module in network.named_modules() if name.endswith("_residual")]
+    assert pre_norms == [norm == "pre"] * (2 * 2 + 2 * 3)
 
 
-def test_E17_an_odd_width_is_refused_where_pairs_are_needed() -> None:
+def test_E17_odd_widths_are_rejected_if_pairs_are_needed() -> None:
     sizes: dict[str, Any] = {"vocab_size": 5, "num_heads": 3}
     with pytest.raises(UsageError, check=has_code("sinusoidal_d_model_odd", d_model=15)):
         ModelConfig(**sizes, d_model=15)
@@ -107,7 +107,7 @@ def test_E17_an_odd_width_is_refused_where_pairs_are_needed() -> None:
 
 
 @pytest.mark.parametrize("positions", ["learned", "none"])
-def test_E17_an_odd_width_works_where_none_are(small_network: MakeNetwork, positions: str) -> None:
+def test_E17_odd_widths_work_without_pairs(small_network: MakeNetwork, positions: str) -> None:
     assert small_network(d_model=15, num_heads=3, positions=positions)(SOURCE, TARGET).shape == (2, 3, 17)
 
 
@@ -116,7 +116,7 @@ def test_E18_logits_keep_batch_and_time(small_network: MakeNetwork) -> None:
 
 
 @torch.no_grad()
-def test_E24_the_network_gives_logits_and_not_probabilities(small_network: MakeNetwork) -> None:
+def test_E24_the_network_returns_logits_not_probabilities(small_network: MakeNetwork) -> None:
     network = small_network(output_bias=True)
     logits = network(SOURCE, TARGET)
     torch.testing.assert_close(logits, _before_output(network) @ network.output.weight.T + network.output.bias)
@@ -124,7 +124,7 @@ def test_E24_the_network_gives_logits_and_not_probabilities(small_network: MakeN
     assert (logits.exp().sum(-1) - 1).abs().min() > 1e-2
 
 
-def test_E25_learned_positions_say_where_they_end(small_network: MakeNetwork) -> None:
+def test_E25_learned_positions_raise_beyond_max_length(small_network: MakeNetwork) -> None:
     network = small_network(positions="learned", max_length=4)
     _, state = network.step(TARGET, network.start(network.encode(SOURCE)))
     _, state = network.step(TARGET[:, :1], state)
@@ -135,14 +135,14 @@ def test_E25_learned_positions_say_where_they_end(small_network: MakeNetwork) ->
 
 
 @torch.no_grad()
-def test_E26_each_activation_is_the_one_it_is_called(small_network: MakeNetwork) -> None:
+def test_E26_activations_give_different_outputs(small_network: MakeNetwork) -> None:
     outputs = {name: small_network(activation=name)(SOURCE, TARGET) for name in ("relu", "gelu", "silu")}
     assert (outputs["relu"] - outputs["gelu"]).abs().max() > 1e-3
     assert (outputs["silu"] - outputs["gelu"]).abs().max() > 1e-3
 
 
 @torch.no_grad()
-def test_E30_a_step_computes_its_new_tokens_only_and_gives_the_same(small_network: MakeNetwork) -> None:
+def test_E30_a_step_computes_only_its_new_tokens(small_network: MakeNetwork) -> None:
     network, lengths = small_network(), []
     handles = [
         network.decoder[0].register_forward_hook(lambda module, inputs, output: lengths.append(output[0].size(1))),
@@ -155,13 +155,13 @@ def test_E30_a_step_computes_its_new_tokens_only_and_gives_the_same(small_networ
     for handle in handles:
         handle.remove()
 
-    assert lengths == [-1, 1, 1, 1]  # the source once, then one column at a time
+    assert lengths == [-1, 1, 1, 1]  # the source once, then one column per step
     assert state.length == 3
     torch.testing.assert_close(torch.cat(columns, 1), network(SOURCE, TARGET), atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
-def test_E30_a_state_is_a_value_that_a_step_leaves_as_it_was(small_network: MakeNetwork) -> None:
+def test_E30_a_step_does_not_change_its_input_state(small_network: MakeNetwork) -> None:
     network = small_network()
     _, state = network.step(TARGET, network.start(network.encode(SOURCE)))
     first, _ = network.step(TARGET[:, :1], state)
@@ -178,15 +178,15 @@ def test_E51_each_layer_projects_the_memory_with_its_own_weights(small_network: 
     state = network.start(memory)
     assert len(state.memory) == 2
     for block, kv in zip(network.decoder, state.memory, strict=True):
-        own: Any = block.get_submodule("cross_attention")
-        torch.testing.assert_close(kv.keys, own.keys_values(memory.states).keys)
+        attention: Any = block.get_submodule("cross_attention")
+        torch.testing.assert_close(kv.keys, attention.keys_values(memory.states).keys)
     assert (state.memory[0].keys - state.memory[1].keys).abs().max() > 1e-2
 
 
 def _before_output(network: Transformer) -> Tensor:
-    """What the output layer is given."""
-    given: list[Tensor] = []
-    handle = network.output.register_forward_hook(lambda module, inputs, output: given.append(inputs[0]))
+    """The input of the output layer."""
+    captured: list[Tensor] = []
+    handle = network.output.register_forward_hook(lambda module, inputs, output: captured.append(inputs[0]))
     network(SOURCE, TARGET)
     handle.remove()
-    return given[0]
+    return captured[0]

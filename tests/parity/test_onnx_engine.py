@@ -1,4 +1,4 @@
-"""Sentences dealt to threads: what is found is what one thread finds."""
+"""OnnxEngine distributes sentences over threads, and finds the same as one thread."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -51,91 +51,93 @@ REQUESTS = [
     DecodeRequest(4, (4, 4), 30),
     DecodeRequest(5, (16, 15), 0),
 ]
-TOKENS = 16  # of a batch: there are several
+TOKENS = 16  # per batch, so there are several batches
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize(("strategy", "threads"), [(each, 2) for each in STRATEGIES] + [(Beam(4), 3)], ids=str)
-def test_threads_find_what_one_finds(small_network: MakeNetwork, strategy: Strategy, threads: int) -> None:
+def test_several_threads_find_the_same_as_one(small_network: MakeNetwork, strategy: Strategy, threads: int) -> None:
     network = small_network()
-    alone = found(CachedEngine(OnnxNetwork.from_network(network, threads=1), TOKENS), strategy)
-    dealt = found(OnnxEngine(OnnxNetwork.from_network(network, threads=threads), TOKENS * strategy.width), strategy)
-    assert_same(dealt, alone)
+    alone = find_all(CachedEngine(OnnxNetwork.from_network(network, threads=1), TOKENS), strategy)
+    threaded = find_all(
+        OnnxEngine(OnnxNetwork.from_network(network, threads=threads), TOKENS * strategy.width), strategy
+    )
+    assert_same(threaded, alone)
 
 
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
-def test_in_int_8_too(small_network: MakeNetwork, strategy: Strategy) -> None:
+def test_int8_finds_the_same_in_threads(small_network: MakeNetwork, strategy: Strategy) -> None:
     network = small_network()
     onnx = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=2)
-    assert_same(found(OnnxEngine(onnx, 1000), strategy), found(CachedEngine(onnx, 1000), strategy))
+    assert_same(find_all(OnnxEngine(onnx, 1000), strategy), find_all(CachedEngine(onnx, 1000), strategy))
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
-def test_with_all_threads_from_any_step_on(
+def test_all_threads_can_take_over_at_any_step(
     small_network: MakeNetwork, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     onnx, used = OnnxNetwork.from_network(small_network(), threads=2), list[Any]()
     one, both = onnx.single_threaded.session, onnx.session
-    expected = found(CachedEngine(onnx.single_threaded, 1000), strategy)
+    expected = find_all(CachedEngine(onnx.single_threaded, 1000), strategy)
     run = type(both).run_with_iobinding
 
-    def watched(runtime: Any, binding: Any) -> None:
+    def record(runtime: Any, binding: Any) -> None:
         used.append(runtime)
         run(runtime, binding)
 
-    monkeypatch.setattr(type(both), "run_with_iobinding", watched)
+    monkeypatch.setattr(type(both), "run_with_iobinding", record)
     for first in range(8):
         used.clear()
-        helped = onnx.single_threaded_until(partial(next, chain(repeat(False, first), repeat(True))))
-        assert_same(found(CachedEngine(helped, 1000), strategy), expected)
+        network = onnx.single_threaded_until(partial(next, chain(repeat(False, first), repeat(True))))
+        assert_same(find_all(CachedEngine(network, 1000), strategy), expected)
         assert used == [one] * first + [both] * (len(used) - first)
         assert both in used
 
 
-def test_the_last_one_at_work_gets_all_threads(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
-    onnx, seen = OnnxNetwork.from_network(small_network(), threads=2), list[bool]()
+def test_the_last_running_search_gets_all_threads(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx, flags = OnnxNetwork.from_network(small_network(), threads=2), list[bool]()
     make = onnx.single_threaded_until
 
-    def watched(alone: Callable[[], bool]) -> OnnxNetwork:
-        def seen_alone() -> bool:
-            seen.append(alone())
-            return seen[-1]
+    def record(alone: Callable[[], bool]) -> OnnxNetwork:
+        def record_alone() -> bool:
+            flags.append(alone())
+            return flags[-1]
 
-        return make(seen_alone)
+        return make(record_alone)
 
-    monkeypatch.setattr(onnx, "single_threaded_until", watched)
+    monkeypatch.setattr(onnx, "single_threaded_until", record)
     short, long = DecodeRequest(0, (4, 5), 1), DecodeRequest(1, (6,), 400, min_length=400)
     list(OnnxEngine(onnx, 1000).generate([short, long], Greedy(), RULES))
-    assert seen[0] is False
-    assert seen == sorted(seen)
-    assert seen[-1] is True
+    assert flags[0] is False
+    assert flags == sorted(flags)
+    assert flags[-1] is True
 
 
-def test_every_sentence_is_answered_once_whatever_their_number(small_network: MakeNetwork) -> None:
+def test_every_sentence_is_answered_once(small_network: MakeNetwork) -> None:
     engine = OnnxEngine(OnnxNetwork.from_network(small_network(), threads=2), 1000)
     for number in range(5):
-        told = [
+        request_ids = [
             request.request_id
             for some in engine.generate(REQUESTS[:number], Greedy(), RULES)
             for request in some.requests
         ]
-        assert sorted(told) == list(range(number))
+        assert sorted(request_ids) == list(range(number))
 
 
-def test_both_threads_have_sentences_and_one_alone_has_none_beside_it(small_network: MakeNetwork) -> None:
-    engine, rule = OnnxEngine(OnnxNetwork.from_network(small_network(), threads=2), 1000), Watching()
+def test_sentences_alternate_between_the_threads(small_network: MakeNetwork) -> None:
+    engine, rule = OnnxEngine(OnnxNetwork.from_network(small_network(), threads=2), 1000), ThreadRecorder()
     list(engine.generate(REQUESTS, Greedy(), (rule,)))
     here = threading.get_ident()
     (other,) = set(rule.threads.values()) - {here}
     longest_first = sorted(REQUESTS, key=lambda request: -request.num_positions)
     assert [rule.threads[request.request_id] for request in longest_first] == [here, other] * 3
-    alone = Watching()
+    alone = ThreadRecorder()
     list(engine.generate(REQUESTS[:1], Greedy(), (alone,)))
     assert alone.threads == {0: here}
 
 
-def test_an_error_of_any_sentence_arrives(small_network: MakeNetwork) -> None:
+def test_an_error_of_any_sentence_is_raised(small_network: MakeNetwork) -> None:
     engine = OnnxEngine(OnnxNetwork.from_network(small_network(), threads=2), 1000)
     for number in range(len(REQUESTS)):
         wrong = [DecodeRequest(each.request_id, (17,), 9) if each.request_id == number else each for each in REQUESTS]
@@ -144,21 +146,21 @@ def test_an_error_of_any_sentence_arrives(small_network: MakeNetwork) -> None:
     assert len(list(engine.generate(REQUESTS, Greedy(), RULES))) == 2
 
 
-def test_who_looks_on_ends_it(small_network: MakeNetwork) -> None:
+def test_a_step_hook_can_cancel_the_search(small_network: MakeNetwork) -> None:
     engine = OnnxEngine(OnnxNetwork.from_network(small_network(), threads=2), 1000)
 
-    class NobodyWaitsError(Exception):
+    class CancelledError(Exception):
         pass
 
-    def look() -> None:
-        raise NobodyWaitsError
+    def cancel() -> None:
+        raise CancelledError
 
-    with step_hook(look), pytest.raises(NobodyWaitsError):
+    with step_hook(cancel), pytest.raises(CancelledError):
         list(engine.generate(REQUESTS, Beam(4), RULES))
 
 
-class Watching(Rule):
-    """A rule that forbids nothing and notes which thread asks it about a sentence."""
+class ThreadRecorder(Rule):
+    """A rule that forbids nothing and records the thread of each sentence."""
 
     only_masks = True
 
@@ -170,13 +172,13 @@ class Watching(Rule):
         return log_probs
 
 
-def found(engine: Any, strategy: Strategy, requests: Sequence[DecodeRequest] = REQUESTS) -> dict[int, Frontier]:
+def find_all(engine: Any, strategy: Strategy, requests: Sequence[DecodeRequest] = REQUESTS) -> dict[int, Frontier]:
     answers = engine.generate(requests, strategy, RULES)
     return {request.request_id: each for some in answers for request, each in some.split()}
 
 
 def assert_same(one: dict[int, Frontier], other: dict[int, Frontier]) -> None:
-    """All hypotheses of each sentence, with what they are worth."""
+    """Compare all hypotheses of each sentence, with their scores."""
     assert sorted(one) == sorted(other) == [each.request_id for each in REQUESTS]
     for number, ours in one.items():
         theirs = other[number]

@@ -1,4 +1,4 @@
-"""The network as ONNX Runtime computes it against our own: every number of every step, and what searches find."""
+"""The network in ONNX Runtime against ours: the logits of every step, and the results of searches."""
 
 from collections import deque
 from collections.abc import Callable
@@ -72,24 +72,22 @@ CLOSE = {"atol": 1e-4, "rtol": 0.0}
 @pytest.mark.parametrize("changes", OPTIONS, ids=str)
 def test_logits_are_equal_at_every_step(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**changes)
-    ours, theirs = both(network, OnnxNetwork.from_network(network, threads=1), rows=2, steps=6)
+    ours, theirs = step_both(network, OnnxNetwork.from_network(network, threads=1), rows=2, steps=6)
     torch.testing.assert_close(theirs, ours, **CLOSE)
 
 
-def test_a_step_goes_on_beyond_the_first_room(small_network: MakeNetwork) -> None:
+def test_steps_continue_beyond_the_initial_storage(small_network: MakeNetwork) -> None:
     network = small_network()
-    ours, theirs = both(network, OnnxNetwork.from_network(network, threads=1), rows=2, steps=70)
+    ours, theirs = step_both(network, OnnxNetwork.from_network(network, threads=1), rows=2, steps=70)
     torch.testing.assert_close(theirs, ours, **CLOSE)
 
 
-def test_what_lay_in_the_memory_of_a_state_does_not_matter(
-    small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uninitialised_memory_does_not_matter(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     network = small_network()
     onnx = OnnxNetwork.from_network(network, threads=1)
     monkeypatch.setattr(torch, "empty", lambda *shape, **_: torch.full(shape, torch.nan))
     monkeypatch.setattr(torch, "empty_like", lambda like: torch.full_like(like, torch.nan))
-    ours, theirs = both(network, onnx, rows=2, steps=70)
+    ours, theirs = step_both(network, onnx, rows=2, steps=70)
     torch.testing.assert_close(theirs, ours, **CLOSE)
 
 
@@ -98,28 +96,28 @@ def test_what_lay_in_the_memory_of_a_state_does_not_matter(
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "positions": "rotary", "d_key": 6, "d_value": 4}], ids=str)
 def test_searches_find_the_same(small_network: MakeNetwork, strategy: Strategy, changes: dict[str, Any]) -> None:
     network = small_network(**changes)
-    ours = found(network, strategy)
-    theirs = found(OnnxNetwork.from_network(network, threads=1), strategy)
+    ours = run_search(network, strategy)
+    theirs = run_search(OnnxNetwork.from_network(network, threads=1), strategy)
     assert torch.equal(ours.ids, theirs.ids)
     torch.testing.assert_close(theirs.value, ours.value, atol=1e-4, rtol=1e-4)
 
 
-def test_a_state_tells_the_log_probabilities_of_the_next_tokens(small_network: MakeNetwork) -> None:
+def test_a_state_has_the_next_log_probabilities(small_network: MakeNetwork) -> None:
     onnx = OnnxNetwork.from_network(small_network(), threads=1)
     logits, state = onnx.step(torch.full((6, 1), 2), onnx.start(onnx.encode(*sources(17))))
     assert state.log_probs is not None
     torch.testing.assert_close(state.log_probs, logits[:, -1].log_softmax(-1), **CLOSE)
 
 
-def test_steps_in_place_are_steps(small_network: MakeNetwork) -> None:
+def test_in_place_steps_equal_plain_steps(small_network: MakeNetwork) -> None:
     onnx = OnnxNetwork.from_network(small_network(), threads=1)
     ids = torch.randint(4, 17, (3, 70), generator=seeded(3))
     plain = onnx.start(onnx.encode(*sources(17)))
     steps = onnx.in_place_stepper(onnx.start(onnx.encode(*sources(17))))
     for column in ids.split(1, dim=1):
         logits, plain = onnx.step(column.contiguous(), plain)
-        found = steps.step(column.numpy())
-        torch.testing.assert_close(torch.from_numpy(found), logits[:, 0].log_softmax(-1), **CLOSE)
+        log_probs = steps.step(column.numpy())
+        torch.testing.assert_close(torch.from_numpy(log_probs), logits[:, 0].log_softmax(-1), **CLOSE)
     assert steps.state.length == plain.length
     ours, _ = onnx.step(ids[:, :1], plain)
     theirs, _ = onnx.step(ids[:, :1], steps.state)
@@ -127,9 +125,7 @@ def test_steps_in_place_are_steps(small_network: MakeNetwork) -> None:
 
 
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(4)], ids=str)
-def test_graphs_of_earlier_exports_that_do_not_tell_them_will_do(
-    small_network: MakeNetwork, strategy: Strategy
-) -> None:
+def test_earlier_graphs_without_log_probabilities_work(small_network: MakeNetwork, strategy: Strategy) -> None:
     network = small_network()
     graph = step_graph(network)
     (log_probs,) = (each for each in graph.graph.output if each.name == "log_probs")
@@ -137,49 +133,47 @@ def test_graphs_of_earlier_exports_that_do_not_tell_them_will_do(
     earlier = OnnxNetwork(
         encoder_graph(network).SerializeToString(), graph.SerializeToString(), network.config, threads=1
     )
-    now, before = found(OnnxNetwork.from_network(network, threads=1), strategy), found(earlier, strategy)
+    now, before = run_search(OnnxNetwork.from_network(network, threads=1), strategy), run_search(earlier, strategy)
     assert torch.equal(now.ids, before.ids)
     torch.testing.assert_close(now.value, before.value, atol=1e-4, rtol=1e-4)
-    told = earlier.in_place_stepper(earlier.start(earlier.encode(*sources(17)))).step(np.full((3, 1), 2))
-    torch.testing.assert_close(torch.from_numpy(told).exp().sum(dim=-1), torch.ones(3))
+    first_step = earlier.in_place_stepper(earlier.start(earlier.encode(*sources(17)))).step(np.full((3, 1), 2))
+    torch.testing.assert_close(torch.from_numpy(first_step).exp().sum(dim=-1), torch.ones(3))
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "post", "activation": "gelu"}, {"positions": "rotary"}], ids=str)
 def test_int8_is_close(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(d_model=64, d_ff=128, **changes)
-    rounded = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=1)
-    ours, theirs = both(network, rounded, rows=2, steps=6)
+    quantized = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=1)
+    ours, theirs = step_both(network, quantized, rows=2, steps=6)
     difference = (theirs - ours).abs()
     assert 0 < difference.mean() < 0.05 * ours.std()
 
 
 def test_in_int8_a_sentence_ignores_its_neighbours(small_network: MakeNetwork) -> None:
     network = small_network()
-    rounded = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=1)
+    quantized = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=1)
     ids, mask = sources(17)
-    together, _ = rounded.step(torch.full((3, 1), 2), rounded.start(rounded.encode(ids, mask)))
-    alone, _ = rounded.step(torch.full((1, 1), 2), rounded.start(rounded.encode(ids[1:2, :4])))
+    together, _ = quantized.step(torch.full((3, 1), 2), quantized.start(quantized.encode(ids, mask)))
+    alone, _ = quantized.step(torch.full((1, 1), 2), quantized.start(quantized.encode(ids[1:2, :4])))
     torch.testing.assert_close(together[1], alone[0], atol=1e-5, rtol=0.0)
 
 
-def test_a_range_is_the_largest_number_that_a_product_is_given(small_network: MakeNetwork) -> None:
+def test_a_range_is_the_largest_input_of_a_product(small_network: MakeNetwork) -> None:
     network = small_network(norm="post")
-    seen: list[float] = []
-    network.output.register_forward_pre_hook(lambda _, given: seen.append(float(given[0].abs().max())))
+    inputs: list[float] = []
+    network.output.register_forward_pre_hook(lambda _, args: inputs.append(float(args[0].abs().max())))
     ranges = activation_ranges(network, random_examples(network))
-    assert ranges[network.output] == max(seen)
+    assert ranges[network.output] == max(inputs)
 
 
-def test_a_product_that_is_bent_by_the_same_kernel_is_seen_too(
-    small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_include_fused_linear_relu(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     network = small_network()
     plain = activation_ranges(network, random_examples(network))
     monkeypatch.setattr("attendo.nn.feedforward.linear_relu", fused_linear_relu)
     assert activation_ranges(network, random_examples(network)) == pytest.approx(plain, rel=1e-4)
 
 
-def test_a_source_of_padding_alone_is_seen_as_nothing(small_network: MakeNetwork) -> None:
+def test_a_source_of_padding_alone_gives_equal_logits(small_network: MakeNetwork) -> None:
     network = small_network()
     onnx, ids = OnnxNetwork.from_network(network, threads=1), torch.full((2, 5), 6)
     mask = torch.tensor([[True] * 5, [False] * 5])
@@ -196,14 +190,14 @@ def test_rows_share_the_memory_of_their_sentence(small_network: MakeNetwork) -> 
     assert state.memory.tensors["keys.0"].size(0) == 3
 
 
-def test_it_is_a_network_for_our_search(small_network: MakeNetwork) -> None:
+def test_it_implements_the_search_interface(small_network: MakeNetwork) -> None:
     onnx = OnnxNetwork.from_network(small_network(), threads=1)
     assert isinstance(onnx, Seq2SeqNetwork)
     with pytest.raises(UsageError, check=has_code("onnx_fixed_size_unsupported")):
         onnx.allocate_state(1, 1, 1, 1)
 
 
-def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> None:
+def test_unsupported_inputs_raise_usage_errors(small_network: MakeNetwork) -> None:
     onnx = OnnxNetwork.from_network(small_network(positions="learned", max_length=4), threads=1)
     with pytest.raises(UsageError, check=has_code("token_id_outside_vocabulary", token_id=17, size=17)):
         onnx.encode(torch.tensor([[17]]))
@@ -225,42 +219,42 @@ def test_what_it_cannot_do_is_said_in_our_words(small_network: MakeNetwork) -> N
         steps.step(np.full((1, 1), 6))
 
 
-def test_a_network_without_an_encoder_is_refused(small_network: MakeNetwork) -> None:
+def test_a_network_without_an_encoder_is_rejected(small_network: MakeNetwork) -> None:
     network = small_network(num_encoder_layers=0)
     assert incompatibilities(network.config) == ["it has no encoder (num_encoder_layers is 0)"]
     with pytest.raises(ModelError, check=has_code("onnx_network_unsupported")):
         step_graph(network)
 
 
-def both(network: Transformer, onnx: OnnxNetwork, rows: int, steps: int) -> tuple[Tensor, Tensor]:
-    """The logits of each, where rows follow others now and then, and a sentence leaves after three steps."""
+def step_both(network: Transformer, onnx: OnnxNetwork, rows: int, steps: int) -> tuple[Tensor, Tensor]:
+    """The logits of both networks. Rows are reordered now and then, and a sentence leaves after three steps."""
     config = network.config
     ids, mask = sources(config.source_vocab_size or 0)
     target = torch.randint(4, config.target_vocab_size or 0, (len(LENGTHS) * rows, steps), generator=seeded(2))
-    staying, kept = torch.tensor([0, 2]), torch.tensor([0, 1, 4, 5])
+    kept_sentences, kept_rows = torch.tensor([0, 2]), torch.tensor([0, 1, 4, 5])
     parents = torch.tensor([1, 1, 2, 3])
     logits: dict[str, list[Tensor]] = {"ours": [], "theirs": []}
     for name, each in (("ours", network), ("theirs", onnx)):
-        read = target
+        ids_by_row = target
         with torch.no_grad():
             state: Any = each.start(each.encode(ids, mask))
             for step in range(steps):
-                made, state = each.step(read[:, step : step + 1], state)
-                logits[name].append(made.flatten().clone())  # the next ones may be written in their place
+                step_logits, state = each.step(ids_by_row[:, step : step + 1], state)
+                logits[name].append(step_logits.flatten().clone())  # the next step may overwrite this memory
                 if step == 2:
-                    state, read = state.select(staying, kept), read[kept]
+                    state, ids_by_row = state.select(kept_sentences, kept_rows), ids_by_row[kept_rows]
                 elif step > 2 and step % 2:
                     state = state.reorder(parents)
     return torch.cat(logits["ours"]), torch.cat(logits["theirs"])
 
 
-def found(network: Any, strategy: Strategy) -> Frontier:
-    """With answers of different lengths, prefixes and rules."""
-    asked = RowLimits.make(torch.tensor([9, 5, 40]), prefix=[(5, 6), (), (7,)])
+def run_search(network: Any, strategy: Strategy) -> Frontier:
+    """A search with different length limits, prefixes and rules."""
+    limits = RowLimits.make(torch.tensor([9, 5, 40]), prefix=[(5, 6), (), (7,)])
     with torch.no_grad():
         state = network.start(network.encode(*sources(17)))
     rules = (NoRepeatNgram(3), SuppressTokens(), ForcedPrefix())
-    return deque(search(network, state, asked, strategy, rules), maxlen=1).pop().hypotheses
+    return deque(search(network, state, limits, strategy, rules), maxlen=1).pop().hypotheses
 
 
 def sources(vocab_size: int) -> tuple[Tensor, Tensor]:

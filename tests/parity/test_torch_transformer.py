@@ -12,7 +12,7 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.residual import Residual
 
-# torch says that pre-norm or an odd number of heads shuts out its nested tensors, which we do not want anyway.
+# torch warns that pre-norm or an odd number of heads disables nested tensors, which are not needed here.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 
 MakeNetwork = Callable[..., Transformer]
@@ -82,7 +82,7 @@ def test_outputs_and_gradients_equal_torch(
 @pytest.mark.parametrize("final_norm", [True, False])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("tie", ["none", "output", "all"])
-def test_choices_equal_torch(
+def test_options_equal_torch(
     small_network: MakeNetwork, tie: str, norm: str, final_norm: bool, activation: str
 ) -> None:
     network = small_network(tie=tie, norm=norm, final_norm=final_norm, activation=activation, output_bias=True)
@@ -98,20 +98,20 @@ def test_in_float64_both_agree_to_ten_digits(small_network: MakeNetwork, norm: s
 def test_float32_is_within_the_tolerance_of_the_float64_reference(small_network: MakeNetwork) -> None:
     network = small_network(final_norm=True)
     batch = make_batch(6, 5, source_padded=True, target_padded=True)
-    exact, _ = paired(copy.deepcopy(network).double())
+    exact, _ = make_reference(copy.deepcopy(network).double())
     torch.testing.assert_close(network(*batch).double(), exact(*batch), atol=1e-5, rtol=1e-5)
 
 
 def test_every_parameter_has_its_counterpart(small_network: MakeNetwork) -> None:
     network = small_network(final_norm=True, tie="none", output_bias=True)
-    reference, pairs = paired(network)
+    reference, pairs = make_reference(network)
     assert set(pairs) == {name for name, _ in network.named_parameters()}
     theirs = {id(other) for _, other in pairs.values()}
     assert theirs == {id(parameter) for parameter in reference.parameters()}
 
 
 def assert_equal(network: Transformer, batch: Batch, tolerance: float) -> None:
-    reference, pairs = paired(network)
+    reference, pairs = make_reference(network)
     ours, theirs = network(*batch), reference(*batch)
     torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
@@ -130,8 +130,8 @@ def assert_equal(network: Transformer, batch: Batch, tolerance: float) -> None:
         )
 
 
-def paired(network: Transformer) -> tuple[Reference, Pairs]:
-    """A reference with the weights of `network`, and the parameters of both side by side under our names."""
+def make_reference(network: Transformer) -> tuple[Reference, Pairs]:
+    """A reference with the weights of `network`, and pairs of parameters by our names."""
     reference = Reference(network)
     pairs = _match(network, reference)
     with torch.no_grad():
@@ -141,7 +141,7 @@ def paired(network: Transformer) -> tuple[Reference, Pairs]:
 
 
 def make_batch(source_length: int, target_length: int, source_padded: bool, target_padded: bool) -> Batch:
-    """Three sentences; where padded, of different lengths."""
+    """Three sentences. Padded ones have different lengths."""
     generator = torch.Generator().manual_seed(source_length * 31 + target_length)
     source = torch.randint(17, (3, source_length), generator=generator)
     target = torch.randint(17, (3, target_length), generator=generator)
@@ -159,7 +159,7 @@ def _lengths_mask(longest: int) -> Tensor:
 
 
 def _match(network: Transformer, reference: Reference) -> Pairs:
-    # Of tied tables `named_parameters` gives one, while the copied ends give each: only our names count.
+    # `named_parameters` lists a tied table once, the copied ends list it several times. Only our names are used.
     ours, theirs = dict(network.named_parameters()), {}
     for ending, name in zip(reference.ends, ("source", "target", "output"), strict=True):
         theirs.update({f"{name}.{inner}": parameter for inner, parameter in ending.named_parameters()})

@@ -1,4 +1,4 @@
-"""The trace is a calculation of its own, and its numbers are those of the network and of every engine."""
+"""The trace computes every step itself, and its values equal those of the network and of every engine."""
 
 import importlib.util
 from collections.abc import Callable
@@ -36,11 +36,11 @@ OPTIONS = [each for each in (*SCRIPT.ALONE, *SCRIPT.combinations(5)) if each.get
 
 @pytest.mark.short(12)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_every_option_comes_to_the_numbers_of_the_network(options: dict[str, Any]) -> None:
+def test_trace_values_equal_the_network_for_every_option(options: dict[str, Any]) -> None:
     network = SCRIPT.random_model(options).network.eval()
-    seen: dict[str, Tensor] = {}
+    weights_by_site: dict[str, Tensor] = {}
     with torch.no_grad():
-        logits = network(SOURCE[None], TARGET[None], tap=seen.__setitem__)[0]
+        logits = network(SOURCE[None], TARGET[None], tap=weights_by_site.__setitem__)[0]
         fused = network(SOURCE[None], TARGET[None])[0]
         memory = network.encode(SOURCE[None]).states[0]
     traced = trace_network(network, SOURCE, TARGET)
@@ -48,14 +48,14 @@ def test_every_option_comes_to_the_numbers_of_the_network(options: dict[str, Any
     assert_near(traced["output.logits"].value, fused)
     assert_near(traced["encoder.output"].value, memory)
     assert_near(traced["output.logits"].value, column_by_column(network))
-    assert list(seen) == sites(network.config)
-    for site, weights in seen.items():
+    assert list(weights_by_site) == sites(network.config)
+    for site, weights in weights_by_site.items():
         assert_near(traced[f"{site}.weights"].value, weights[0])
 
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("options", OPTIONS[::8], ids=str)
-def test_the_trace_of_an_answer_has_the_scores_that_the_engines_gave_it(options: dict[str, Any]) -> None:
+def test_trace_scores_equal_the_scores_of_the_engines(options: dict[str, Any]) -> None:
     model = SCRIPT.random_model(options)
     for text in SCRIPT.sentences(1):
         for engine in ("fast", "cached"):
@@ -63,12 +63,12 @@ def test_the_trace_of_an_answer_has_the_scores_that_the_engines_gave_it(options:
             trace = model.trace(text)
             assert trace.target_ids[: len(best.ids)] == best.ids
             assert float(trace.log_probabilities.sum()) == pytest.approx(best.log_probability, abs=1e-4)
-            sayable = trace.probabilities.index_fill(1, torch.tensor([PAD, BOS]), 0.0)  # as the rules of search have it
-            assert tuple(sayable.argmax(dim=-1).tolist()) == trace.target_ids
+            allowed = trace.probabilities.index_fill(1, torch.tensor([PAD, BOS]), 0.0)  # as in the rules of a search
+            assert tuple(allowed.argmax(dim=-1).tolist()) == trace.target_ids
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"positions": "rotary"}, {"d_key": 6, "d_value": 3}])
-def test_scaled_heads_are_the_same_in_the_trace_and_under_a_tap(
+def test_scaled_heads_in_the_trace_equal_a_scaling_tap(
     small_network: Callable[..., Transformer], changes: dict[str, Any]
 ) -> None:
     network = small_network(**changes)
@@ -78,10 +78,12 @@ def test_scaled_heads_are_the_same_in_the_trace_and_under_a_tap(
     traced = trace_network(network, SOURCE, TARGET, HEADS)
     assert_near(traced["output.logits"].value, logits)
     assert (logits - plain).abs().max() > 1e-3
-    assert_near(traced["decoder.1.cross.weights"].value.sum(-1), torch.ones(4, 5))  # the look itself stays whole
+    assert_near(
+        traced["decoder.1.cross.weights"].value.sum(-1), torch.ones(4, 5)
+    )  # the reported weights are not scaled
 
 
-def test_without_the_mask_the_decoder_sees_what_comes(small_network: Callable[..., Transformer]) -> None:
+def test_without_the_mask_the_decoder_sees_the_future(small_network: Callable[..., Transformer]) -> None:
     network = small_network()
     later = TARGET.clone()
     later[-1] = 12
@@ -104,7 +106,7 @@ def test_a_decoder_only_network_is_traced_without_a_source(small_network: Callab
     assert not any("cross" in name or name.startswith(("encoder", "source")) for name in traced)
 
 
-def test_what_a_batch_reports_is_what_single_sentences_report() -> None:
+def test_tap_weights_of_a_batch_equal_single_sentences() -> None:
     model = SCRIPT.random_model({})
     pairs = [([5, 9, 4], [8, 4]), ([7, 11, 6, 13, 12, 9, 9], [10, 5, 6, 7, 8]), ([4], [5])]
     together: dict[str, Tensor] = {}
@@ -120,7 +122,7 @@ def test_what_a_batch_reports_is_what_single_sentences_report() -> None:
             assert_near(weights[row, :, :rows, :columns], expected)
 
 
-def test_a_network_in_half_precision_is_traced_in_single(small_network: Callable[..., Transformer]) -> None:
+def test_bf16_networks_are_traced_in_float32(small_network: Callable[..., Transformer]) -> None:
     network = small_network()
     exact = trace_network(network, SOURCE, TARGET)["output.logits"].value
     half = trace_network(network.to(torch.bfloat16), SOURCE, TARGET)["output.logits"].value
@@ -130,7 +132,7 @@ def test_a_network_in_half_precision_is_traced_in_single(small_network: Callable
 
 @torch.no_grad()
 def column_by_column(network: Transformer) -> Tensor:
-    """As generation steps through a target."""
+    """Logits of single steps, as in generation."""
     state, found = network.start(network.encode(SOURCE[None])), []
     for token in TARGET:
         logits, state = network.step(token[None, None], state)

@@ -1,4 +1,4 @@
-"""Tables of trigrams: networks whose every probability can be looked up, by us and by a search written down plainly."""
+"""Trigram tables: networks whose probabilities can be looked up, by our search and by a plain reference search."""
 
 from dataclasses import dataclass, replace
 
@@ -11,22 +11,22 @@ VOCABULARY = 18
 
 
 @dataclass(frozen=True)
-class Before:
-    """The state: which table each sentence speaks from, and the token before the last of each row."""
+class TrigramState:
+    """The table of each sentence, and the second-to-last token of each row."""
 
     tables: Tensor
     token: Tensor | None = None
 
-    def reorder(self, parents: Tensor) -> "Before":
+    def reorder(self, parents: Tensor) -> "TrigramState":
         assert self.token is not None
         return replace(self, token=self.token[parents])
 
-    def select(self, sentences: Tensor, rows: Tensor) -> "Before":
-        return Before(self.tables[sentences], None if self.token is None else self.token[rows])
+    def select(self, sentences: Tensor, rows: Tensor) -> "TrigramState":
+        return TrigramState(self.tables[sentences], None if self.token is None else self.token[rows])
 
 
 class Trigrams:
-    """The last two tokens decide what follows, in each sentence in another way."""
+    """The last two tokens decide the next one, with another table for each sentence."""
 
     def __init__(self, count: int, seed: int = 1, eos: float = 0.7) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -34,14 +34,14 @@ class Trigrams:
         self.logits[..., EOS] += eos
         self.log_probs = self.logits.log_softmax(-1).tolist()
 
-    def step(self, ids: Tensor, state: Before) -> tuple[Tensor, Before]:
+    def step(self, ids: Tensor, state: TrigramState) -> tuple[Tensor, TrigramState]:
         last = ids[:, -1]
-        before = torch.full_like(last, PAD) if state.token is None else state.token
+        previous = torch.full_like(last, PAD) if state.token is None else state.token
         tables = state.tables.repeat_interleave(ids.size(0) // state.tables.size(0))
-        return self.logits[tables, before, last][:, None], Before(state.tables, last)
+        return self.logits[tables, previous, last][:, None], TrigramState(state.tables, last)
 
-    def following(self, table: int, said: tuple[int, ...]) -> list[float]:
-        """The log-probabilities of what comes next."""
-        before, last = (PAD, BOS, *said)[-2:]
-        found: list[float] = self.log_probs[table][before][last]
-        return found
+    def next_log_probs(self, table: int, tokens: tuple[int, ...]) -> list[float]:
+        """The log-probabilities of the next token."""
+        previous, last = (PAD, BOS, *tokens)[-2:]
+        row: list[float] = self.log_probs[table][previous][last]
+        return row

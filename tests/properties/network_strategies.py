@@ -1,4 +1,4 @@
-"""Networks and batches for hypothesis to choose from."""
+"""Hypothesis strategies for networks and batches."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ VOCABULARY = 17  # of the small network
 
 @st.composite
 def network_settings(draw: st.DrawFn, decoder_only: bool | None = None) -> dict[str, Any]:
-    """Any choice that ModelConfig offers, at a small size."""
+    """Any settings of ModelConfig, at a small size."""
     if decoder_only is None:
         decoder_only = draw(st.booleans())
     positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "none"]))
@@ -50,7 +50,7 @@ def ids_of_length(rows: int, length: int) -> st.SearchStrategy[Tensor]:
 
 @st.composite
 def padded_ids(draw: st.DrawFn, rows: int, longest: int) -> tuple[Tensor, Tensor]:
-    """Sentences of different lengths with anything at all behind their ends, and the mask of their tokens."""
+    """Sentences of different lengths with random ids as padding, and the mask of their tokens."""
     batch = draw(ids(rows, longest))
     lengths = draw(st.lists(st.integers(1, batch.size(1)), min_size=rows, max_size=rows))
     return batch, torch.arange(batch.size(1)) < torch.tensor(lengths)[:, None]
@@ -58,7 +58,7 @@ def padded_ids(draw: st.DrawFn, rows: int, longest: int) -> tuple[Tensor, Tensor
 
 @st.composite
 def cuts(draw: st.DrawFn, length: int) -> list[int]:
-    """The sizes of the parts into which something of `length` may be cut."""
+    """Sizes of parts that sum to `length`."""
     parts: list[int] = []
     while sum(parts) < length:
         parts.append(draw(st.integers(1, length - sum(parts))))

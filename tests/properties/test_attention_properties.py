@@ -1,4 +1,4 @@
-"""What holds for attention weights of any network on any batch, seen through a tap."""
+"""Properties of attention weights for any network and any batch, read through a tap."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,22 +19,22 @@ MakeNetwork = Callable[..., Transformer]
 
 @given(choices=network_settings(), source=padded_ids(2, 5), target=ids(2, 5))
 @torch.no_grad()
-def test_a_tap_sees_every_layer_and_head_and_changes_nothing(
+def test_a_tap_gets_every_weight_and_changes_nothing(
     small_network: MakeNetwork, choices: dict[str, Any], source: tuple[Tensor, Tensor], target: Tensor
 ) -> None:
     network = small_network(**choices)
-    seen: dict[str, Tensor] = {}
+    weights_by_site: dict[str, Tensor] = {}
     arguments = (None, target, None) if network.config.decoder_only else (source[0], target, source[1])
-    tapped = network(*arguments, tap=lambda site, weights: _keep(seen, site, weights))
+    tapped = network(*arguments, tap=lambda site, weights: _record(weights_by_site, site, weights))
 
     torch.testing.assert_close(tapped, network(*arguments), atol=1e-5, rtol=1e-5)
     sizes = {"source": source[0].size(1), "target": target.size(1)}
-    assert {site: tuple(weights.shape) for site, weights in seen.items()} == _expected_sites(network, sizes)
+    assert {site: tuple(weights.shape) for site, weights in weights_by_site.items()} == _expected_sites(network, sizes)
 
 
 @given(choices=network_settings(), source=padded_ids(2, 5), target=ids(2, 5), dropout=st.sampled_from([0.0, 0.5]))
 @torch.no_grad()
-def test_rows_of_weights_sum_to_one_and_look_at_nothing_hidden(
+def test_weights_sum_to_one_and_are_zero_where_masked(
     small_network: MakeNetwork,
     choices: dict[str, Any],
     source: tuple[Tensor, Tensor],
@@ -42,10 +42,10 @@ def test_rows_of_weights_sum_to_one_and_look_at_nothing_hidden(
     dropout: float,
 ) -> None:
     network = small_network(**choices, dropout=dropout).train()
-    seen: dict[str, Tensor] = {}
+    weights_by_site: dict[str, Tensor] = {}
     arguments = (None, target, None) if network.config.decoder_only else (source[0], target, source[1])
-    network(*arguments, tap=lambda site, weights: _keep(seen, site, weights))
-    for site, weights in seen.items():
+    network(*arguments, tap=lambda site, weights: _record(weights_by_site, site, weights))
+    for site, weights in weights_by_site.items():
         assert (weights >= 0).all(), site
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
         if site.startswith("decoder") and site.endswith("self"):
@@ -60,14 +60,14 @@ def test_rows_of_weights_sum_to_one_and_look_at_nothing_hidden(
     sizes=st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(1, 5)),
     seed=st.integers(0, 99),
 )
-def test_a_row_that_may_look_at_nothing_gives_zeros_forward_and_backward(
+def test_fully_masked_rows_give_zero_outputs_and_gradients(
     path: Callable[..., Any], dtype: torch.dtype, sizes: tuple[int, int, int, int], seed: int
 ) -> None:
     batch, heads, queries, keys = sizes
     generator = torch.Generator().manual_seed(seed)
     visible = torch.rand(batch, 1, queries, keys, generator=generator) < 0.5
     visible[0, :, 0] = False
-    blind = ~visible.any(-1).expand(batch, heads, queries)
+    fully_masked = ~visible.any(-1).expand(batch, heads, queries)
     q, k, v = (
         torch.randn(batch, heads, length, 4, generator=generator).to(dtype).requires_grad_()
         for length in (queries, keys, keys)
@@ -77,16 +77,16 @@ def test_a_row_that_may_look_at_nothing_gives_zeros_forward_and_backward(
     mixed = mixed if isinstance(mixed, Tensor) else mixed[0]
     mixed.sum().backward()
 
-    assert (mixed[blind] == 0).all()
+    assert (mixed[fully_masked] == 0).all()
     for name, tensor in {"mixed": mixed, "q": q.grad, "k": k.grad, "v": v.grad}.items():
         assert tensor is not None
         assert tensor.isfinite().all(), name
     assert q.grad is not None
-    assert (q.grad[blind] == 0).all()
+    assert (q.grad[fully_masked] == 0).all()
 
 
 @pytest.mark.parametrize("tapped", [False, True])
-def test_a_sentence_of_padding_alone_leaves_no_nan_in_any_gradient(small_network: MakeNetwork, tapped: bool) -> None:
+def test_a_sentence_of_padding_gives_no_nan_gradient(small_network: MakeNetwork, tapped: bool) -> None:
     network = small_network().train()
     source_mask = torch.tensor([[True, True, False], [False, False, False]])
     target_mask = torch.tensor([[True, True], [False, False]])
@@ -101,9 +101,9 @@ def test_a_sentence_of_padding_alone_leaves_no_nan_in_any_gradient(small_network
         assert parameter.grad.isfinite().all(), name
 
 
-def _keep(seen: dict[str, Tensor], site: str, weights: Tensor) -> None:
-    assert site not in seen
-    seen[site] = weights
+def _record(weights_by_site: dict[str, Tensor], site: str, weights: Tensor) -> None:
+    assert site not in weights_by_site
+    weights_by_site[site] = weights
 
 
 def _expected_sites(network: Transformer, sizes: dict[str, int]) -> dict[str, tuple[int, ...]]:

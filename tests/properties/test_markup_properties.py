@@ -1,4 +1,4 @@
-"""Whatever text with tags and whatever translation: nothing is lost, and what was well-formed stays so."""
+"""For any text with tags and any translation, no tag is lost, and well-formed documents stay well-formed."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -8,7 +8,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from attendo.text.markup import Markup, MarkupFormat
 
@@ -46,15 +46,15 @@ TRAPS = [
     "&amp;",
     "&#1;",
 ]
-KINDS: list[MarkupFormat] = ["html", "xml"]
+FORMATS: list[MarkupFormat] = ["html", "xml"]
 
-WILD = some.lists(some.sampled_from([*WORDS, *ATOMS, *TAGS, *TRAPS, "{{", "&e;", "<pre>", "</pre>"])).map("".join)
-# What a model may say: its own words with others, less or more of them.
-SAID = some.lists(some.sampled_from([*WORDS, "<b>", "</p>", "&lt;"]), max_size=8).map(" ".join)
-LINKS = some.none() | some.lists(some.tuples(some.integers(0, 40), some.integers(0, 40)), max_size=12)
+WILD = st.lists(st.sampled_from([*WORDS, *ATOMS, *TAGS, *TRAPS, "{{", "&e;", "<pre>", "</pre>"])).map("".join)
+# Translations have other words than the text, fewer or more of them.
+TRANSLATIONS = st.lists(st.sampled_from([*WORDS, "<b>", "</p>", "&lt;"]), max_size=8).map(" ".join)
+LINKS = st.none() | st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12)
 
 
-@some.composite
+@st.composite
 def well_formed(draw: Callable[..., Any]) -> str:
     """An XML document whose elements are numbered."""
     count = 0
@@ -62,30 +62,30 @@ def well_formed(draw: Callable[..., Any]) -> str:
     def element(depth: int) -> str:
         nonlocal count
         count += 1
-        name, number = draw(some.sampled_from(["p", "b", "i", "a", "x", "code"])), count
-        inner = "".join(content(depth + 1) for _ in range(draw(some.integers(0, 3))))
+        name, number = draw(st.sampled_from(["p", "b", "i", "a", "x", "code"])), count
+        inner = "".join(content(depth + 1) for _ in range(draw(st.integers(0, 3))))
         return f'<{name} n="{number}">{inner}</{name}>' if inner else f'<{name} n="{number}"/>'
 
     def content(depth: int) -> str:
-        if depth < 5 and draw(some.booleans()):
+        if depth < 5 and draw(st.booleans()):
             return element(depth)
-        return draw(some.sampled_from([*map(escape, WORDS), *ATOMS, "<!-- c -->", "<?i?>", "<![CDATA[<&]]>", "&#233;"]))
+        return draw(st.sampled_from([*map(escape, WORDS), *ATOMS, "<!-- c -->", "<?i?>", "<![CDATA[<&]]>", "&#233;"]))
 
-    return f"<r>{''.join(content(0) for _ in range(draw(some.integers(0, 6))))}</r>"
+    return f"<r>{''.join(content(0) for _ in range(draw(st.integers(0, 6))))}</r>"
 
 
-@given(WILD | some.text(), some.sampled_from(KINDS))
-def test_texts_that_stay_as_they_are_leave_the_input_as_it_was(document: str, kind: MarkupFormat) -> None:
+@given(WILD | st.text(), st.sampled_from(FORMATS))
+def test_unchanged_texts_give_the_input_back(document: str, kind: MarkupFormat) -> None:
     markup = Markup(document, kind, ["x"])
     assert markup.insert_translations(markup.texts) == document
 
 
-@given(WILD, some.sampled_from(KINDS), SAID, LINKS)
+@given(WILD, st.sampled_from(FORMATS), TRANSLATIONS, LINKS)
 def test_every_tag_is_kept_once(
-    document: str, kind: MarkupFormat, said: str, links: list[tuple[int, int]] | None
+    document: str, kind: MarkupFormat, translation: str, links: list[tuple[int, int]] | None
 ) -> None:
     markup = Markup(document, kind, ["x"])
-    translations = [f"{said} {text}" for text in markup.texts]
+    translations = [f"{translation} {text}" for text in markup.texts]
     answer = markup.insert_translations(translations, [links] * len(translations))
     for tag in TAGS:
         assert answer.count(tag) == document.count(tag)
@@ -94,27 +94,27 @@ def test_every_tag_is_kept_once(
     }
 
 
-@given(well_formed(), some.sampled_from(KINDS), SAID, LINKS)
-def test_what_was_well_formed_stays_so_with_every_element(
-    document: str, kind: MarkupFormat, said: str, links: list[tuple[int, int]] | None
+@given(well_formed(), st.sampled_from(FORMATS), TRANSLATIONS, LINKS)
+def test_well_formed_documents_keep_every_element(
+    document: str, kind: MarkupFormat, translation: str, links: list[tuple[int, int]] | None
 ) -> None:
     markup = Markup(document, kind, ["x"])
-    answer = markup.insert_translations([said] * len(markup.texts), [links] * len(markup.texts))
+    answer = markup.insert_translations([translation] * len(markup.texts), [links] * len(markup.texts))
     assert elements(answer) == elements(document)
 
 
 @given(well_formed(), LINKS)
-def test_no_word_is_lost_when_all_change_their_order(document: str, links: list[tuple[int, int]] | None) -> None:
+def test_reordered_words_are_all_kept(document: str, links: list[tuple[int, int]] | None) -> None:
     markup = Markup(document, "xml", ["x"])
     texts = markup.texts
     answer = markup.insert_translations([" ".join(reversed(text.split(" "))) for text in texts], [links] * len(texts))
-    assert signs(answer) == signs(document)
+    assert characters(answer) == characters(document)
 
 
 def elements(document: str) -> Counter[tuple[str, str | None]]:
     return Counter((element.tag, element.get("n")) for element in ElementTree.fromstring(document).iter())
 
 
-def signs(document: str) -> Counter[str]:
-    """The characters of its text, but for white space."""
+def characters(document: str) -> Counter[str]:
+    """The characters of its text without white space."""
     return Counter("".join("".join(ElementTree.fromstring(document).itertext()).split()))

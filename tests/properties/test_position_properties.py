@@ -1,4 +1,4 @@
-"""What holds for positions: order is unseen without them, and distance is a rotation with them."""
+"""Properties of positions: an encoder without them ignores the order, and a shift is a rotation."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def test_an_encoder_without_positions_is_permutation_equivariant(
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 @torch.no_grad()
-def test_an_encoder_with_positions_sees_the_order(small_network: MakeNetwork, positions: str) -> None:
+def test_an_encoder_with_positions_depends_on_the_order(small_network: MakeNetwork, positions: str) -> None:
     network = small_network(positions=positions)
     source, order = torch.tensor([[3, 1, 4, 7, 5, 9]]), [1, 0, 2, 3, 5, 4]
     shuffled = network.encode(source[:, order]).states
@@ -42,9 +42,7 @@ def test_an_encoder_with_positions_sees_the_order(small_network: MakeNetwork, po
     start=st.integers(0, 30),
     offset=st.integers(0, 3),
 )
-def test_the_sinusoid_of_a_shifted_position_is_one_rotation_of_the_sinusoid(
-    layout: Layout, width: int, shift: int, start: int, offset: int
-) -> None:
+def test_a_shift_rotates_the_sinusoids(layout: Layout, width: int, shift: int, start: int, offset: int) -> None:
     positions = SinusoidalPositions(layout, offset)
     nothing = torch.zeros(1, 8, width)
     here, there = positions.add(nothing, start)[0], positions.add(nothing, start + shift)[0]
@@ -57,20 +55,20 @@ def test_the_sinusoid_of_a_shifted_position_is_one_rotation_of_the_sinusoid(
 def test_rotary_scores_depend_on_the_distance_only(width: int, first: int, second: int, shift: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     query, key = torch.randn(2, width, generator=generator)
-    here = _turned(query, first) @ _turned(key, second)
-    there = _turned(query, first + shift) @ _turned(key, second + shift)
+    here = _rotate(query, first) @ _rotate(key, second)
+    there = _rotate(query, first + shift) @ _rotate(key, second + shift)
     torch.testing.assert_close(here, there, atol=1e-4, rtol=0)
-    torch.testing.assert_close(_turned(query, first).norm(), query.norm())
+    torch.testing.assert_close(_rotate(query, first).norm(), query.norm())
 
 
 def test_rotary_scores_do_depend_on_the_distance() -> None:
     query = torch.ones(8)
-    scores = torch.stack([_turned(query, 0) @ _turned(query, distance) for distance in range(4)])
+    scores = torch.stack([_rotate(query, 0) @ _rotate(query, distance) for distance in range(4)])
     assert scores.diff().abs().min() > 0.1
 
 
 def _rotation(layout: Layout, width: int, shift: int) -> Tensor:
-    """One 2 x 2 rotation a frequency, by an angle that knows the shift and not the position."""
+    """One 2 x 2 rotation per frequency. The angle depends on the shift and not on the position."""
     matrix = torch.zeros(width, width, dtype=torch.float64)
     half = width // 2
     for pair in range(half):
@@ -81,24 +79,24 @@ def _rotation(layout: Layout, width: int, shift: int) -> Tensor:
     return matrix.float()
 
 
-def _turned(vector: Tensor, position: int) -> Tensor:
+def _rotate(vector: Tensor, position: int) -> Tensor:
     rotation = RotaryPositions(vector.numel()).rotation(torch.zeros(1, 1, vector.numel()), position)
     assert rotation is not None
     return rotation.rotate(vector[None, None, None, :]).flatten()
 
 
 def test_rotary_scores_depend_on_distance_only_in_bfloat16_too() -> None:
-    """Rounded angles would make them drift with the position: turning is done in float32."""
+    """Vectors are rotated in float32, because with rounded angles the scores would drift with the position."""
     generator = torch.Generator().manual_seed(3)
     query, key = (torch.randn(1, 1, 1, 64, generator=generator).bfloat16() for _ in range(2))
     positions = RotaryPositions(64)
     x = torch.zeros(1, 1, 64)
 
     def score(start: int) -> float:
-        turned_query, turned_key = positions.rotation(x, start + 5), positions.rotation(x, start)
-        assert turned_query is not None
-        assert turned_key is not None
-        return float((turned_query.rotate(query).double() * turned_key.rotate(key).double()).sum())
+        rotated_query, rotated_key = positions.rotation(x, start + 5), positions.rotation(x, start)
+        assert rotated_query is not None
+        assert rotated_key is not None
+        return float((rotated_query.rotate(query).double() * rotated_key.rotate(key).double()).sum())
 
     scores = [score(start) for start in (0, 10, 100, 1000)]
     exact = float((query.double() * key.double()).abs().sum())

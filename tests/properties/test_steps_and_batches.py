@@ -1,4 +1,4 @@
-"""However a target is cut, padded or batched, its logits are the same."""
+"""The logits of a target do not depend on how it is split, padded or batched."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,22 +28,22 @@ def test_any_split_of_the_target_over_steps_equals_one_forward(
 ) -> None:
     network, (target_ids, target_mask) = small_network(**choices), target
     source_ids, source_mask = _source(network, source)
-    whole = network(source_ids, target_ids, source_mask, target_mask if masked else None)
+    expected = network(source_ids, target_ids, source_mask, target_mask if masked else None)
 
-    state, read, parts = network.start(_memory(network, source)), 0, []
+    state, position, parts = network.start(_memory(network, source)), 0, []
     for size in data.draw(cuts(target_ids.size(1))):
-        columns = slice(read, read + size)
+        columns = slice(position, position + size)
         logits, state = network.step(target_ids[:, columns], state, target_mask[:, columns] if masked else None)
         parts.append(logits)
-        read += size
-        assert state.length == read
+        position += size
+        assert state.length == position
 
-    _assert_near(torch.cat(parts, dim=1), whole)
+    _assert_near(torch.cat(parts, dim=1), expected)
 
 
 @given(choices=network_settings(), source=padded_ids(2, 5), target=ids(2, 5), more=st.integers(1, 4), data=st.data())
 @torch.no_grad()
-def test_padding_is_inert(
+def test_padding_does_not_change_the_logits(
     small_network: MakeNetwork,
     choices: dict[str, Any],
     source: tuple[Tensor, Tensor],
@@ -70,7 +70,7 @@ def test_padding_is_inert(
 
 @given(choices=network_settings(), target=ids(2, 5), padding=ids(2, 3))
 @torch.no_grad()
-def test_padding_before_a_target_is_inert_without_absolute_positions(
+def test_left_padding_is_inert_without_absolute_positions(
     small_network: MakeNetwork, choices: dict[str, Any], target: Tensor, padding: Tensor
 ) -> None:
     rotary = {"positions": "rotary", "position_layout": "interleaved", "position_offset": 0}
@@ -97,7 +97,7 @@ def test_a_batch_equals_its_rows_alone(
 
 @given(choices=network_settings(), source=ids(2, 4), target=ids(2, 6, shortest=2), tapped=st.booleans(), data=st.data())
 @torch.no_grad()
-def test_a_later_token_moves_no_earlier_logit_at_all(
+def test_later_tokens_do_not_change_earlier_logits(
     small_network: MakeNetwork,
     choices: dict[str, Any],
     source: Tensor,
@@ -125,7 +125,7 @@ def test_a_later_token_moves_no_earlier_logit_at_all(
     masked=st.booleans(),
 )
 @torch.no_grad()
-def test_a_state_follows_its_rows(
+def test_a_selected_state_keeps_its_rows(
     small_network: MakeNetwork,
     choices: dict[str, Any],
     source: tuple[Tensor, Tensor],

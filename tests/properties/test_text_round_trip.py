@@ -1,11 +1,11 @@
-"""decode(encode(text)) is text, and no text names a control id."""
+"""decode(encode(text)) is text, and no text encodes to a control id."""
 
 from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from attendo.text import BOS, EOS, PAD, UNK, Bytes, Characters, SentencePiece, Tokenizer, Words
 from attendo.text.words import split_pieces
@@ -17,22 +17,22 @@ FRAGMENTS = [
     *("猫", "自然", "？", "👩", "👨\u200d👩", "❤\ufe0f", "🇫🇷", "שלום", "مرحبا", "\u200f", "می\u200cخواهم"),
     *("e\u0301", "\u0301", "नमस्ते", "ß", "İ", "\ufeff", "\ufffd", "\U000e0100"),
 ]
-# Some hold or overlap others, or parts of control pieces and of words.
+# Some contain or overlap others, or parts of control pieces and words.
 SYMBOLS = ("<2de>", "<2", "de>x", "ca", "猫", "s>", "☃")
-KNOWN_TEXT = some.lists(some.sampled_from(FRAGMENTS)).map("".join)
-TAGGED_TEXT = some.lists(some.sampled_from([*FRAGMENTS, *SYMBOLS, " ", "x"])).map("".join)
-# Line breaks are read as spaces; half a surrogate pair is no text.
-ANY_LINE = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\r\n"))
+KNOWN_TEXT = st.lists(st.sampled_from(FRAGMENTS)).map("".join)
+TAGGED_TEXT = st.lists(st.sampled_from([*FRAGMENTS, *SYMBOLS, " ", "x"])).map("".join)
+# Line breaks are read as spaces. Half a surrogate pair is not text.
+ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"))
 MIXED = ["the cat sat on the mat", "I love natural language processing", "你喜欢猫吗？", "</s> a<pad> 3 <0x0A>"] * 3
 
 
 @given(ANY_LINE)
-def test_the_pieces_of_a_text_joined_are_the_text(text: str) -> None:
+def test_joined_pieces_are_the_text(text: str) -> None:
     assert "".join(split_pieces(text))[1:] == text
 
 
 @given(KNOWN_TEXT)
-def test_words_come_back_exactly(text: str) -> None:
+def test_words_round_trip(text: str) -> None:
     tokenizer = Words.build([text, "a"])
     ids = tokenizer.encode(text)
     assert tokenizer.decode([BOS, *ids, EOS, PAD]) == text
@@ -41,7 +41,7 @@ def test_words_come_back_exactly(text: str) -> None:
 
 
 @given(KNOWN_TEXT)
-def test_characters_come_back_exactly(text: str) -> None:
+def test_characters_round_trip(text: str) -> None:
     tokenizer = Characters.build(FRAGMENTS)
     ids = tokenizer.encode(text)
     assert len(ids) == len(text)
@@ -50,7 +50,7 @@ def test_characters_come_back_exactly(text: str) -> None:
 
 
 @given(TAGGED_TEXT)
-def test_words_and_characters_bring_symbols_back_exactly(text: str) -> None:
+def test_words_and_characters_round_trip_symbols(text: str) -> None:
     tokenizers: list[Tokenizer] = [
         Words.build([text, "a"], symbols=SYMBOLS),
         Characters.build([text, "a"], symbols=SYMBOLS),
@@ -64,7 +64,7 @@ def test_words_and_characters_bring_symbols_back_exactly(text: str) -> None:
 
 
 @given(TAGGED_TEXT | ANY_LINE)
-def test_bytes_bring_any_line_back_exactly(text: str) -> None:
+def test_bytes_round_trip_any_line(text: str) -> None:
     tokenizer = Bytes(SYMBOLS)
     ids = tokenizer.encode(text)
     assert tokenizer.decode([BOS, *ids, EOS, PAD]) == text
@@ -75,7 +75,7 @@ def test_bytes_bring_any_line_back_exactly(text: str) -> None:
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @given(text=TAGGED_TEXT | ANY_LINE)
-def test_sentencepiece_brings_symbols_back_exactly(kind: Any, text: str) -> None:
+def test_sentencepiece_round_trips_symbols(kind: Any, text: str) -> None:
     tokenizer = trained(kind, SYMBOLS)
     ids = tokenizer.encode(text)
     assert tokenizer.decode([BOS, *ids, EOS, PAD]) == text
@@ -83,8 +83,8 @@ def test_sentencepiece_brings_symbols_back_exactly(kind: Any, text: str) -> None
     assert symbols_among(ids) == symbols_in(text)
 
 
-@given(some.lists(TAGGED_TEXT | ANY_LINE))
-def test_many_texts_are_encoded_as_each_alone(texts: list[str]) -> None:
+@given(st.lists(TAGGED_TEXT | ANY_LINE))
+def test_encode_many_equals_single_calls(texts: list[str]) -> None:
     tokenizers = [trained("bpe"), trained("unigram", SYMBOLS), small_words(), small_characters(), Bytes(SYMBOLS)]
     for tokenizer in tokenizers:
         assert tokenizer.encode_many(texts) == [tokenizer.encode(text) for text in texts]
@@ -92,7 +92,7 @@ def test_many_texts_are_encoded_as_each_alone(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @given(text=KNOWN_TEXT | ANY_LINE)
-def test_sentencepiece_brings_any_line_back_exactly(kind: Any, text: str) -> None:
+def test_sentencepiece_round_trips_any_line(kind: Any, text: str) -> None:
     tokenizer = trained(kind)
     ids = tokenizer.encode(text)
     assert tokenizer.decode([BOS, *ids, EOS, PAD]) == text
@@ -102,7 +102,7 @@ def test_sentencepiece_brings_any_line_back_exactly(kind: Any, text: str) -> Non
 
 
 @given(KNOWN_TEXT | ANY_LINE)
-def test_no_text_names_a_control_id(text: str) -> None:
+def test_no_text_encodes_to_a_control_id(text: str) -> None:
     tokenizers: list[Tokenizer] = [small_words(), small_characters()]
     for tokenizer in tokenizers:
         ids = tokenizer.encode(text)
@@ -110,10 +110,10 @@ def test_no_text_names_a_control_id(text: str) -> None:
         assert ids.count(UNK) == len(tokenizer.unknown(text))
 
 
-@given(some.data())
-def test_no_ids_make_a_line_break(data: some.DataObject) -> None:
+@given(st.data())
+def test_no_ids_decode_to_a_line_break(data: st.DataObject) -> None:
     for tokenizer in (trained("bpe"), trained("unigram", SYMBOLS), Bytes(SYMBOLS)):
-        ids = data.draw(some.lists(some.integers(0, tokenizer.vocab_size - 1)))
+        ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1)))
         assert not {"\r", "\n"} & set(tokenizer.decode(ids))
 
 
@@ -122,12 +122,12 @@ def symbols_among(ids: list[int]) -> list[str]:
 
 
 def symbols_in(text: str) -> list[str]:
-    """From left to right, the longest first: by looking, not by pattern."""
-    found, at = [], 0
-    while at < len(text):
-        here = max((symbol for symbol in SYMBOLS if text.startswith(symbol, at)), key=len, default="")
-        found += [here] if here else []
-        at += len(here) or 1
+    """From left to right, the longest match first, without regular expressions."""
+    found, position = [], 0
+    while position < len(text):
+        match = max((symbol for symbol in SYMBOLS if text.startswith(symbol, position)), key=len, default="")
+        found += [match] if match else []
+        position += len(match) or 1
     return found
 
 

@@ -1,4 +1,4 @@
-"""Phrases keep the links of their parts, whatever order each language puts them in."""
+"""Phrases keep the links of their parts, for any word order of the two languages."""
 
 from random import Random
 
@@ -25,17 +25,17 @@ def test_words_with_the_same_mark_are_linked_and_others_are_not() -> None:
     assert woven.links == ((0, 2), (0, 3), (1, 0))
 
 
-def test_a_phrase_used_twice_is_linked_at_each_place() -> None:
+def test_a_phrase_used_twice_is_linked_at_each_position() -> None:
     me = phrase("I", "我")
     assert weave("{one} and {two}", "{two} {one}", one=me, two=me).links == ((0, 1), (2, 0))
 
 
-def test_a_part_that_one_side_leaves_out_is_an_error() -> None:
+def test_a_part_missing_on_one_side_is_an_error() -> None:
     with pytest.raises(KeyError):
         weave("{who}", "我", who=phrase("I", "我"))
 
 
-def test_combinations_are_named_by_heads_in_any_order_and_carried_upwards() -> None:
+def test_combinations_are_named_by_sorted_heads() -> None:
     inner = weave(
         "{how} {what}", "{how} {what}", joins="how+what", how=phrase("red", "红色 的"), what=phrase("cup", "杯子")
     )
@@ -82,7 +82,7 @@ def test_regular_verbs_take_regular_endings(base: str, third: str, past: str, in
     assert (with_s(base), with_ed(base), with_ing(base)) == (third, past, ing)
 
 
-def test_verbs_change_their_first_word_and_carry_the_particle_in_the_past_only() -> None:
+def test_verbs_inflect_their_first_word() -> None:
     look = verb("look-for", "找")
     assert look.third.english == ("looks", "for")
     assert look.past.chinese == ("找", "了")
@@ -94,14 +94,14 @@ def test_articles_follow_the_sound_of_the_next_word() -> None:
     assert (article("apple"), article("book")) == ("an", "a")
 
 
-def test_no_noun_stands_in_two_classes() -> None:
+def test_no_noun_is_in_two_classes() -> None:
     names = [noun.name for members in CLASSES.values() for noun in members]
     assert len(names) == len(set(names))
 
 
-def test_matches_give_the_picky_word_and_the_rare_noun_their_share() -> None:
+def test_matches_sample_a_word_with_one_noun_often_enough() -> None:
     everything, one = verb("see saw", "看见", nouns("goods")), verb("watch", "看", nouns("film"))
-    matches, dice = Matches((everything, one)), Random(1)
-    drawn = [matches.sample(dice) for _ in range(1000)]
-    assert all(noun in word.nouns for word, noun in drawn)
-    assert 150 < sum(word is one for word, _ in drawn) < 500
+    matches, rng = Matches((everything, one)), Random(1)
+    sampled = [matches.sample(rng) for _ in range(1000)]
+    assert all(noun in word.nouns for word, noun in sampled)
+    assert 150 < sum(word is one for word, _ in sampled) < 500

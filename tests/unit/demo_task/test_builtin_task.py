@@ -1,4 +1,4 @@
-"""The built-in task is a function from English to Chinese whose test pairs hold combinations that training lacks."""
+"""The built-in task maps English to Chinese. Its test pairs have combinations that training lacks."""
 
 from collections import Counter
 from itertools import islice
@@ -31,12 +31,12 @@ def test_every_source_has_one_target_and_one_alignment(training: list[AlignedPai
 
 
 @pytest.mark.slow
-def test_one_sentence_has_the_same_combinations_wherever_it_comes_from() -> None:
+def test_a_sentence_always_has_the_same_combinations() -> None:
     known: dict[tuple[str, ...], frozenset[str]] = {}
-    dice = Random(3)
+    rng = Random(3)
     for _ in range(300):
         for variants in PATTERNS.values():
-            sentence = dice.choice(variants)(dice)
+            sentence = rng.choice(variants)(rng)
             combinations = frozenset(sentence.combinations)
             assert known.setdefault(sentence.english, combinations) == combinations
 
@@ -49,7 +49,7 @@ def test_no_held_out_source_occurs_in_training(training: list[AlignedPair], held
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 3))])
-def test_every_word_of_the_test_is_known_from_training(seed: int) -> None:
+def test_every_test_word_occurs_in_training(seed: int) -> None:
     task = BuiltinTask(seed)
     missing = {word for pair in task.heldout(1000) for word in (*pair.source_words, *pair.target_words)}
     for pair in islice(task.train(), 20_000):
@@ -85,13 +85,13 @@ def test_only_particles_stay_without_a_link(training: list[AlignedPair]) -> None
     loose = {
         word
         for pair in training
-        for place, word in enumerate(pair.target_words)
-        if place not in {target for _, target in pair.alignment}
+        for position, word in enumerate(pair.target_words)
+        if position not in {target for _, target in pair.alignment}
     }
     assert loose == {"的", "了", "吗", "把", "，"}
 
 
-def test_numbers_and_pointing_words_carry_a_measure_word(training: list[AlignedPair]) -> None:
+def test_numbers_and_demonstratives_have_a_measure_word(training: list[AlignedPair]) -> None:
     targets = {word for pair in training for word in pair.target_words}
     assert {"这只", "那本", "这辆", "哪本", "只", "本", "辆", "匹", "棵"} <= targets
     assert targets.isdisjoint({"二", "这", "那", "哪"})
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_pairs_and_another_seed_others() -> None:
     assert task.heldout(50) == BuiltinTask(5).heldout(50) != BuiltinTask(6).heldout(50)
 
 
-def test_study_sentences_are_as_the_texts_have_them_and_never_in_training(training: list[AlignedPair]) -> None:
+def test_study_sentences_are_exact_and_not_in_training(training: list[AlignedPair]) -> None:
     assert [(pair.source, pair.target) for pair in STUDY_SENTENCES] == [
         ("I love natural language processing", "我 爱 自然 语言 处理"),
         ("The cat sat", "这只 猫 坐下 了"),
@@ -137,17 +137,17 @@ def test_study_sentences_are_as_the_texts_have_them_and_never_in_training(traini
     assert BuiltinTask().heldout(7) == list(STUDY_SENTENCES)
 
 
-def test_the_grammar_itself_makes_every_study_sentence() -> None:
-    dice = Random(1)
+def test_the_grammar_generates_every_study_sentence() -> None:
+    rng = Random(1)
     for pair in STUDY_SENTENCES:
         words = (pair.source_words[0].lower(), *pair.source_words[1:])
-        made = (dice.choice(PATTERNS[pair.pattern])(dice) for _ in range(20_000))
+        samples = (rng.choice(PATTERNS[pair.pattern])(rng) for _ in range(20_000))
         sentence = next(
-            one for one in made if (one.english[0].lower(), *one.english[1:]) == (words[0].lower(), *words[1:])
+            one for one in samples if (one.english[0].lower(), *one.english[1:]) == (words[0].lower(), *words[1:])
         )
         assert (sentence.chinese, sentence.links) == (pair.target_words, pair.alignment)
 
 
-def test_a_negative_number_of_pairs_is_refused() -> None:
+def test_a_negative_number_of_pairs_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("heldout_count_negative", count=-1)):
         BuiltinTask().heldout(-1)

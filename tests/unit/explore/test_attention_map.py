@@ -1,4 +1,4 @@
-"""A map takes anything that is a matrix of weights and refuses what cannot be one."""
+"""AttentionMap accepts any matrix of weights, and rejects other values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ def test_lists_arrays_and_tensors_give_the_same_map(make: Callable[[list[list[fl
     assert (attention.rows, attention.columns, attention.title) == (("我", "爱"), ("I", "love"), "head")
 
 
-def test_a_map_does_not_change_with_the_array_it_was_made_from() -> None:
+def test_a_map_copies_its_array() -> None:
     weights = np.array([[1.0]])
     attention = AttentionMap(weights, ["a"], ["b"], "head")
     weights[0, 0] = 0.0
@@ -40,7 +40,7 @@ def test_a_map_does_not_change_with_the_array_it_was_made_from() -> None:
         ([[0.0, 7.0]], ["a"], ["b", "c"], has_code("attention_weight_out_of_range", value=7.0)),
     ],
 )
-def test_what_is_no_attention_is_refused_by_name(
+def test_invalid_weights_raise_with_the_title(
     weights: Any, rows: list[str], columns: list[str], error: ErrorCheck
 ) -> None:
     with pytest.raises(UsageError, check=error):
@@ -69,5 +69,5 @@ def test_a_short_number_has_at_most_three_characters(weight: float, text: str) -
         ("👩‍💻", "👩‍💻"),
     ],
 )
-def test_only_what_cannot_be_shown_is_replaced(text: str, shown: str) -> None:
+def test_only_invisible_characters_are_replaced(text: str, shown: str) -> None:
     assert make_visible(text) == shown

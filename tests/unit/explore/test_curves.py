@@ -1,4 +1,4 @@
-"""Learning curves: what is read from metrics.jsonl, and what is on the picture."""
+"""Training curves: reading metrics.jsonl, and the content of the figure."""
 
 import json
 import math
@@ -60,7 +60,7 @@ def history(tmp_path: Path, lines: list[dict[str, Any]], name: str = "run") -> H
     return read_histories([write(tmp_path / name, lines)])[0]
 
 
-def test_a_history_holds_what_the_lines_told(tmp_path: Path) -> None:
+def test_a_history_has_the_values_of_the_lines(tmp_path: Path) -> None:
     run = history(tmp_path, LINES)
     assert run.name == "run"
     assert run.metrics == ("loss", "lr", "valid_loss", "bleu")
@@ -72,15 +72,15 @@ def test_a_history_holds_what_the_lines_told(tmp_path: Path) -> None:
     assert (run.skipped_steps.tolist(), run.best_step) == ([4], 3.0)
 
 
-def test_steps_lie_on_every_axis(tmp_path: Path) -> None:
+def test_steps_are_mapped_to_every_axis(tmp_path: Path) -> None:
     run = history(tmp_path, LINES)
-    places = np.array([3.0, 6.0])
-    assert run.axis_values(places, "step").tolist() == [3.0, 6.0]
-    assert run.axis_values(places, "seconds").tolist() == [6.0, 12.0]
-    assert run.axis_values(places, "tokens").tolist() == [300.0, 600.0]
+    steps = np.array([3.0, 6.0])
+    assert run.axis_values(steps, "step").tolist() == [3.0, 6.0]
+    assert run.axis_values(steps, "seconds").tolist() == [6.0, 12.0]
+    assert run.axis_values(steps, "tokens").tolist() == [300.0, 600.0]
 
 
-def test_of_two_lines_about_a_step_the_later_one_counts(tmp_path: Path) -> None:
+def test_the_later_of_two_lines_for_a_step_counts(tmp_path: Path) -> None:
     again = [step_line(2, loss=1.0), validation_line(3, 7.0), step_line(4)]
     run = history(tmp_path, LINES + again)
     assert run.curve("loss")[0].tolist() == [1, 2, 3, 4, 5, 6]
@@ -90,7 +90,7 @@ def test_of_two_lines_about_a_step_the_later_one_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["{", '{"kind": "step", "step": 7, "loss": 1', '{"kind": "step", "st', "\0\0"])
-def test_a_last_line_that_was_cut_is_passed_over(tmp_path: Path, end: str) -> None:
+def test_a_truncated_last_line_is_ignored(tmp_path: Path, end: str) -> None:
     run = read_histories([write(tmp_path / "run", LINES, end)])[0]
     assert run.steps.tolist() == [1, 2, 3, 4, 5, 6]
 
@@ -117,56 +117,56 @@ def test_a_last_line_that_was_cut_is_passed_over(tmp_path: Path, end: str) -> No
         '{"kind": "validation", "step": 3, "loss": 1, "scores": {"bleu": "high"}}',
     ],
 )
-def test_a_line_that_is_not_ours_is_named(tmp_path: Path, bad: str) -> None:
+def test_an_invalid_line_raises_with_its_number(tmp_path: Path, bad: str) -> None:
     folder = write(tmp_path / "run", LINES[:2], f"{bad}\n{json.dumps(step_line(3))}\n")
     with pytest.raises(DataError, check=has_code("metrics_line_invalid", line=3, file="metrics.jsonl")):
         read_histories([folder])
 
 
-def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+def test_invalid_utf8_raises_with_the_line(tmp_path: Path) -> None:
     (tmp_path / "text.jsonl").write_bytes(b'{"kind": "\xff"}\n')
     with pytest.raises(DataError, check=has_code("metrics_line_invalid", line=1)):
         read_histories([tmp_path / "text.jsonl"])
 
 
 @pytest.mark.parametrize(("content", "count"), [("", 0), ("cut", 1), ('{"kind": "saved", "step": 3}\n', 1)])
-def test_a_file_without_a_step_is_named(tmp_path: Path, content: str, count: int) -> None:
+def test_a_file_without_steps_is_rejected(tmp_path: Path, content: str, count: int) -> None:
     write(tmp_path / "run", [], content)
     with pytest.raises(DataError, check=has_code("metrics_file_without_steps", count=count)):
         read_histories([tmp_path / "run"])
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / "missing"):
+def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(DataError, check=has_code("metrics_file_unreadable")):
-            read_histories([place])
+            read_histories([path])
 
 
-def test_runs_are_named_by_the_shortest_ends_of_their_paths_that_differ(tmp_path: Path) -> None:
+def test_runs_are_named_by_the_shortest_distinct_path_ends(tmp_path: Path) -> None:
     for name in ("a/x", "b/x", "b/y"):
         write(tmp_path / name, LINES)
     (tmp_path / "old.jsonl").write_bytes((tmp_path / "a/x/metrics.jsonl").read_bytes())
-    places = [tmp_path / each for each in ("a/x", "b/x/metrics.jsonl", "b/y", "a/../a/x", "old.jsonl")]
-    assert [run.name for run in read_histories(places)] == ["a/x", "b/x", "y", "old.jsonl"]
+    paths = [tmp_path / each for each in ("a/x", "b/x/metrics.jsonl", "b/y", "a/../a/x", "old.jsonl")]
+    assert [run.name for run in read_histories(paths)] == ["a/x", "b/x", "y", "old.jsonl"]
 
 
-def test_runs_whose_metrics_are_links_into_one_folder_have_their_own_names(tmp_path: Path) -> None:
+def test_runs_with_symlinked_metrics_keep_their_names(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     for name in ("a", "b"):
         write(tmp_path / name, LINES)
-        kept = (tmp_path / name / "metrics.jsonl").rename(tmp_path / "kept" / f"{name}.jsonl")
-        (tmp_path / name / "metrics.jsonl").symlink_to(kept)
+        moved = (tmp_path / name / "metrics.jsonl").rename(tmp_path / "kept" / f"{name}.jsonl")
+        (tmp_path / name / "metrics.jsonl").symlink_to(moved)
     assert [run.name for run in read_histories([tmp_path / "a", tmp_path / "b"])] == ["a", "b"]
 
 
 @pytest.mark.slow
-def test_long_paths_are_told_apart_in_the_legend(tmp_path: Path) -> None:
-    places = [write(tmp_path / name / ("of-a-long-name-" * 3) / "checkpoints" / "seed-1", LINES) for name in "ab"]
-    names = build_curves_figure(read_histories(places), ["loss"], "step").legends[0].get_texts()
+def test_long_paths_are_distinct_in_the_legend(tmp_path: Path) -> None:
+    paths = [write(tmp_path / name / ("of-a-long-name-" * 3) / "checkpoints" / "seed-1", LINES) for name in "ab"]
+    names = build_curves_figure(read_histories(paths), ["loss"], "step").legends[0].get_texts()
     assert [name.get_text() for name in names] == ["a/…/checkpoints/seed-1", "b/…/checkpoints/seed-1"]
 
 
-def test_the_smooth_loss_is_a_mean_per_token_of_the_steps_around(tmp_path: Path) -> None:
+def test_the_smooth_loss_is_a_moving_mean_per_token(tmp_path: Path) -> None:
     values = [(8.0, 100), (6.0, 300), (None, 100), (4.0, 100), (2.0, 100), (3.0, 100)]
     lines = [step_line(number, loss=loss, tokens=tokens) for number, (loss, tokens) in enumerate(values, 1)]
     run = history(tmp_path, lines)
@@ -176,23 +176,23 @@ def test_the_smooth_loss_is_a_mean_per_token_of_the_steps_around(tmp_path: Path)
     assert run.smooth_loss(1)[1].tolist() == pytest.approx([8.0, 6.0, 4.0, 2.0, 3.0])
 
 
-def test_smoothing_takes_a_hundredth_of_the_run_and_never_too_much() -> None:
+def test_the_smoothing_window_is_a_hundredth_of_the_run() -> None:
     assert [smoothing_window(count) for count in (0, 1, 199, 200, 1000, 10**6)] == [1, 1, 1, 3, 11, 201]
 
 
 @given(st.integers(1, 5 * MAX_POINTS), st.integers(0, 99))
-def test_a_thinned_line_is_short_and_keeps_its_extremes(count: int, seed: int) -> None:
+def test_downsampling_keeps_the_extremes(count: int, seed: int) -> None:
     values = np.random.default_rng(seed).normal(size=count)
-    places, kept = downsample(np.arange(float(count)), values)
-    assert len(kept) <= MAX_POINTS
-    assert (kept.min(), kept.max()) == (values.min(), values.max())
-    assert (np.diff(places) > 0).all()
-    assert (values[places.astype(int)] == kept).all()
+    indices, points = downsample(np.arange(float(count)), values)
+    assert len(points) <= MAX_POINTS
+    assert (points.min(), points.max()) == (values.min(), values.max())
+    assert (np.diff(indices) > 0).all()
+    assert (values[indices.astype(int)] == points).all()
 
 
-def test_a_long_line_is_thinned() -> None:
-    places = np.arange(100_000.0)
-    assert len(downsample(places, np.sin(places))[0]) == MAX_POINTS
+def test_a_long_line_is_downsampled() -> None:
+    steps = np.arange(100_000.0)
+    assert len(downsample(steps, np.sin(steps))[0]) == MAX_POINTS
 
 
 def test_every_metric_has_a_panel_with_its_name_and_its_unit(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_chosen_metrics_are_drawn_in_their_order(tmp_path: Path) -> None:
     assert titles == ["BLEU", "Training loss"]
 
 
-def test_a_metric_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_an_unknown_metric_raises_with_a_suggestion(tmp_path: Path) -> None:
     run = history(tmp_path, LINES)
     with pytest.raises(
         UsageError, check=has_code("unknown_run_metric", metric="blue", suggestion=" (did you mean bleu?)")
@@ -231,7 +231,7 @@ def test_a_metric_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) 
         build_curves_figure([run], ["exact_match"], "step")
 
 
-def test_a_run_that_skipped_every_step_has_nothing_but_its_learning_rate(tmp_path: Path) -> None:
+def test_a_run_of_skipped_steps_has_only_its_learning_rate(tmp_path: Path) -> None:
     run = history(tmp_path, [step_line(1, loss=None, skipped=True)])
     assert run.metrics == ("lr",)
     assert draw_curves([run], [], "step", "png")
@@ -253,7 +253,7 @@ def test_a_run_that_skipped_every_step_has_nothing_but_its_learning_rate(tmp_pat
         ("tokens", 1.0, 10**9, "target tokens (billions)", 10.0),
     ],
 )
-def test_the_axis_has_a_unit_that_suits_the_run(
+def test_the_unit_of_the_axis_fits_the_run(
     tmp_path: Path, axis: Any, seconds: float, tokens: int, label: str, end: float
 ) -> None:
     lines = [step_line(number, seconds=seconds * number, tokens=tokens) for number in range(1, 11)]
@@ -262,14 +262,14 @@ def test_the_axis_has_a_unit_that_suits_the_run(
     assert panel.lines[0].get_xdata()[-1] == pytest.approx(end)
 
 
-def test_validations_without_steps_need_the_axis_of_steps(tmp_path: Path) -> None:
+def test_validations_without_steps_need_the_step_axis(tmp_path: Path) -> None:
     run = history(tmp_path, [validation_line(0, 5.0)])
     assert len(build_curves_figure([run], [], "step").axes) == 1
     with pytest.raises(UsageError, check=has_code("run_has_only_validations", run="run")):
         build_curves_figure([run], [], "seconds")
 
 
-def test_the_picture_marks_what_was_skipped_what_is_best_and_what_is_a_mean(tmp_path: Path) -> None:
+def test_the_figure_marks_skipped_steps_the_best_and_the_mean(tmp_path: Path) -> None:
     lines = [step_line(number, loss=None if number == 70 else 5.0, skipped=number == 70) for number in range(1, 301)]
     run = history(tmp_path, [*lines, validation_line(100, 4.0, best=True), validation_line(200, 4.5)])
     figure = build_curves_figure([run], [], "step")
@@ -284,16 +284,16 @@ def test_the_picture_marks_what_was_skipped_what_is_best_and_what_is_a_mean(tmp_
     assert explained == ["single steps; the line is the mean of 3", "skipped step", "best validation"]
 
 
-def test_one_wild_step_does_not_flatten_the_rest(tmp_path: Path) -> None:
+def test_one_outlier_does_not_flatten_the_curve(tmp_path: Path) -> None:
     lines = [step_line(number, loss=1000.0 if number == 5000 else 5.0 - number / 10_000) for number in range(1, 10_001)]
     low, high = build_curves_figure([history(tmp_path, lines)], ["loss"], "step").axes[0].get_ylim()
     assert 3.0 < low < 4.0
     assert 5.0 < high < 20.0
 
 
-def test_runs_are_told_apart_and_keep_their_colours(tmp_path: Path) -> None:
-    looks = [(run_style(order)["color"], run_style(order)["linestyle"]) for order in range(24)]
-    assert len(set(looks)) == 24
+def test_runs_have_distinct_and_constant_styles(tmp_path: Path) -> None:
+    styles = [(run_style(order)["color"], run_style(order)["linestyle"]) for order in range(24)]
+    assert len(set(styles)) == 24
     runs = [history(tmp_path, LINES[:3], "a"), history(tmp_path, LINES, "_b"), history(tmp_path, LINES, "$c$" * 60)]
     figure = build_curves_figure(runs, ["bleu"], "step")
     assert [line.get_color() for line in figure.axes[0].lines[::2]] == list(COLOURS[1:3])
@@ -307,9 +307,7 @@ def test_runs_are_told_apart_and_keep_their_colours(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_the_same_runs_give_the_same_bytes_whatever_matplotlib_is_set_to(
-    tmp_path: Path, form: str, start: bytes
-) -> None:
+def test_figures_do_not_depend_on_matplotlib_settings(tmp_path: Path, form: str, start: bytes) -> None:
     import matplotlib
 
     runs = [history(tmp_path, LINES, "a_$b$"), history(tmp_path, LINES, "c\nd")]
@@ -320,7 +318,7 @@ def test_the_same_runs_give_the_same_bytes_whatever_matplotlib_is_set_to(
     assert first.startswith(start)
 
 
-def test_chinese_names_are_drawn_with_a_font_that_has_them(tmp_path: Path) -> None:
+def test_chinese_names_use_a_font_with_their_characters(tmp_path: Path) -> None:
     from matplotlib.font_manager import findfont
     from matplotlib.ft2font import FT2Font
 
@@ -333,18 +331,18 @@ def test_chinese_names_are_drawn_with_a_font_that_has_them(tmp_path: Path) -> No
     assert draw_curves([history(tmp_path, LINES, "英译中")], ["lr"], "step", "pdf").count(b"/Type3") > 0
 
 
-def test_letters_that_no_font_has_make_no_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_without_a_font_give_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.font_manager import fontManager
 
-    own = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
-    monkeypatch.setattr(fontManager, "ttflist", own)
+    dejavu = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
+    monkeypatch.setattr(fontManager, "ttflist", dejavu)
     monkeypatch.setattr(figure_style, "_register_new_fonts", lambda: 0)
     assert choose_fonts("中") == ["DejaVu Sans"]
     assert draw_curves([history(tmp_path, LINES, "中")], ["lr"], "step", "png")
 
 
-def test_a_font_that_was_installed_after_matplotlib_was_first_used_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both fonts come with matplotlib: what is installed on this machine is of no account."""
+def test_fonts_installed_later_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both fonts are part of matplotlib, so the fonts of this machine do not matter."""
     import matplotlib
     import matplotlib.font_manager as manager
     from matplotlib.ft2font import FT2Font
@@ -360,13 +358,13 @@ def test_a_font_that_was_installed_after_matplotlib_was_first_used_is_found(monk
     figure_style._register_new_fonts.cache_clear()
 
 
-def test_without_matplotlib_the_way_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_an_error_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = history(tmp_path, LINES)
     monkeypatch.setitem(sys.modules, "matplotlib.style", None)
     with pytest.raises(UsageError, check=has_code("matplotlib_missing", command="attendo plot")):
         draw_curves([run], [], "step", "png")
 
 
-def test_numbers_that_are_none_are_not_drawn(tmp_path: Path) -> None:
+def test_nan_and_infinity_are_not_drawn(tmp_path: Path) -> None:
     lines = [step_line(1, loss=math.nan), step_line(2, loss=math.inf), step_line(3)]
     assert history(tmp_path, lines).curve("loss")[0].tolist() == [3]

@@ -1,4 +1,4 @@
-"""The catalogue has every formula of the study texts, and each is bound to the shapes of a run."""
+"""The catalogue has every formula of the study texts, each with the shapes of a run."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ from attendo.explore.formulas.catalogue import (
 )
 from attendo.explore.i18n import LANGUAGES
 
-# How many rows the list of what must be seen has of each kind.
+# The number of rows of each kind in the specification.
 COUNTS = {"A": 10, "B": 8, "C": 9, "D": 10, "E-": 11, "F": 7, "G": 4, "H": 8, "I": 10, "J": 9, "K": 8}
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -37,12 +37,12 @@ def test_every_row_of_the_list_is_in_the_catalogue() -> None:
     assert len(expected) == 94
 
 
-def test_names_are_given_once() -> None:
+def test_names_are_unique() -> None:
     assert len(CATALOGUE) == len(STEPS) + len(FACTS)
 
 
 @pytest.mark.parametrize("formula", CATALOGUE.values(), ids=lambda each: each.name)
-def test_a_formula_is_one_line_and_explained_in_both_languages_in_one_sentence(formula: Any) -> None:
+def test_a_formula_is_one_line_explained_in_both_languages(formula: Any) -> None:
     assert "\n" not in formula.text
     assert formula.en.endswith(".")
     assert formula.en.isascii() or not re.search("[\u4e00-\u9fff]", formula.en)
@@ -62,22 +62,22 @@ def test_every_tensor_has_a_formula_with_its_shapes(changes: dict[str, Any]) -> 
     trace = tiny_model(**changes).trace("the cat sat", "猫 坐")
     for entry in trace.entries.values():
         formula = CATALOGUE[entry.formula]
-        places = set(re.findall(r"\{(\d)\}", formula.shapes))
-        assert places <= {str(n) for n in range(len(entry.operands))}
-        told = bind_formula(entry)
-        assert told.endswith(str(list(entry.shape)))
-        assert "{" not in told.replace("{0 … |V|−1}", "")
+        operand_indices = set(re.findall(r"\{(\d)\}", formula.shapes))
+        assert operand_indices <= {str(n) for n in range(len(entry.operands))}
+        bound = bind_formula(entry)
+        assert bound.endswith(str(list(entry.shape)))
+        assert "{" not in bound.replace("{0 … |V|−1}", "")
 
 
-def test_a_formula_speaks_of_the_vectors_it_reads() -> None:
+def test_a_formula_names_its_input_vectors() -> None:
     trace = tiny_model(norm="post").trace("the cat sat", "猫 坐")
     assert bind_formula(trace.entries["decoder.0.self.queries"]) == (
         "Q = Y·W_Q + b_Q : [3, 16]·[16, 16] + [16] → [3, 16] → [2, 3, 8]"
     )
     assert bind_formula(trace.entries["decoder.0.cross.keys"]).startswith("K = Z·W_K + b_K : [4, 16]·[16, 16]")
     assert bind_formula(trace.entries["encoder.0.self.values"]).startswith("V = X·W_V + b_V")
-    before = tiny_model(norm="pre").trace("the cat sat", "猫 坐")
-    assert bind_formula(before.entries["encoder.0.self.values"]).startswith("V = X\u0302·W_V + b_V")
+    pre_norm = tiny_model(norm="pre").trace("the cat sat", "猫 坐")
+    assert bind_formula(pre_norm.entries["encoder.0.self.values"]).startswith("V = X\u0302·W_V + b_V")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_facts_have_numbers_for_every_kind_of_model(changes: dict[str, Any], arg
     assert not any("nan" in numbers or "\n" in numbers for numbers in shown.values())
 
 
-def test_facts_are_those_of_the_run() -> None:
+def test_facts_have_the_values_of_the_run() -> None:
     trace = tiny_model().trace("the cat sat", "猫 坐")
     shown = {formula.name: numbers for formula, numbers in evaluate_facts(trace)}
     assert shown["shift"] == "<s> 猫 坐  →  猫 坐 </s>"
@@ -114,7 +114,7 @@ def test_a_single_token_has_facts_too() -> None:
     assert all(isinstance(numbers, str) for _, numbers in evaluate_facts(trace))
 
 
-def test_the_catalogue_is_plain_values() -> None:
-    told = catalogue_json()["queries"]
-    assert (told["rows"], told["text"]) == (["C1"], "Q = X·W_Q + b_Q")
-    assert told["symbols"]["Q"] == {"en": "queries", "zh": "查询"}
+def test_catalogue_json_has_plain_values() -> None:
+    entry = catalogue_json()["queries"]
+    assert (entry["rows"], entry["text"]) == (["C1"], "Q = X·W_Q + b_Q")
+    assert entry["symbols"]["Q"] == {"en": "queries", "zh": "查询"}

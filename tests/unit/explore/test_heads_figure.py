@@ -1,4 +1,4 @@
-"""The picture of heads: a grid of layers and heads for each place, each cell with its number."""
+"""The figure of heads: a grid of layers and heads for each site, with a value in each cell."""
 
 from xml.etree import ElementTree
 
@@ -19,8 +19,8 @@ def report(layers: int = 2, heads: int = 3) -> HeadReport:
             for head in range(heads):
                 value = (layer * heads + head) / 10
                 agreement = value / 2 if kind == "cross" else None
-                place = f"{stack}.{layer}.{kind}"
-                found.append(HeadStats(place, head, 3 * value, value, 20 * value, value, value, value, agreement))
+                site = f"{stack}.{layer}.{kind}"
+                found.append(HeadStats(site, head, 3 * value, value, 20 * value, value, value, value, agreement))
     return HeadReport(tuple(found), 1, 1, 1, 0)
 
 
@@ -30,7 +30,7 @@ def texts(picture: bytes) -> list[str]:
     ]
 
 
-def test_every_head_stands_there_with_its_number() -> None:
+def test_every_head_has_a_cell_with_its_value() -> None:
     found = texts(draw_heads(report(), "special", "svg")[0])
     assert [each for each in found if each.endswith("attention")] == [
         *("Encoder self-attention", "Decoder self-attention", "Cross-attention")
@@ -40,7 +40,7 @@ def test_every_head_stands_there_with_its_number() -> None:
     assert "framed: best alignment head" in found
 
 
-def test_alignment_is_shown_where_there_is_any() -> None:
+def test_alignment_is_shown_for_cross_attention_only() -> None:
     found = texts(draw_heads(report(), "alignment", "svg")[0])
     assert [each for each in found if each.endswith("-attention")] == ["Cross-attention"]
     assert "agreement with the mean of all heads" in found
@@ -56,13 +56,13 @@ def test_the_frame_is_around_the_best_head() -> None:
 
 
 @pytest.mark.parametrize(("order", "top"), [("entropy", 1.5), ("distance", 10.0), ("diagonality", 1.0)])
-def test_shares_end_at_one_and_the_rest_at_the_largest(order: HeadOrder, top: float) -> None:
+def test_scales_end_at_one_or_at_the_largest_value(order: HeadOrder, top: float) -> None:
     with plot_style(["DejaVu Sans"], maps=True):
         figure = build_heads_figure(report(), order)
     assert figure.axes[0].collections[0].get_clim() == pytest.approx((0, top))
 
 
-def test_many_heads_stand_below_each_other() -> None:
+def test_grids_with_many_heads_are_stacked() -> None:
     with plot_style(["DejaVu Sans"], maps=True):
         wide, tall = (build_heads_figure(report(heads=heads), "entropy").get_size_inches() for heads in (8, 16))
     assert wide[0] > wide[1]

@@ -1,4 +1,4 @@
-"""The scale runs one way, and digits stand out from every colour of it."""
+"""Colour scales are monotonic, and digits have contrast on every colour."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_ink_has_contrast_of_three_or_more_on_every_colour(scale: tuple[str, ...
     assert min(contrasts) >= 3
 
 
-def test_strong_weights_take_the_other_ink() -> None:
+def test_strong_weights_use_the_other_ink() -> None:
     assert not is_strong(0.4)
     assert is_strong(0.6)
 

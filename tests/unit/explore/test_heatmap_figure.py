@@ -1,4 +1,4 @@
-"""Pictures for a paper: labels are text that can be read, maps are vectors, sizes follow the tokens."""
+"""Figures of attention maps: labels are text, maps are vectors, and sizes follow the tokens."""
 
 import re
 from xml.etree import ElementTree
@@ -31,7 +31,7 @@ def texts(picture: bytes) -> list[str]:
     ]
 
 
-def test_an_svg_keeps_its_text_as_text_and_its_maps_as_vectors() -> None:
+def test_an_svg_has_text_labels_and_vector_maps() -> None:
     picture, warning = draw_maps([attention()], AXIS, 1, "svg")
     found = texts(picture)
     assert warning == ""
@@ -53,14 +53,14 @@ def test_the_same_map_gives_the_same_bytes(form: str, start: bytes) -> None:
     assert first == second
 
 
-def test_a_pdf_has_its_fonts_inside_and_type_42_where_it_can() -> None:
+def test_a_pdf_embeds_its_fonts() -> None:
     picture, _ = draw_maps([attention(("a",), ("b", "c"))], AXIS, 1, "pdf")
     assert b"/FontFile2" in picture
     assert b"/Subtype /Type3" not in picture
     assert b"/Subtype /Image" not in picture
 
 
-def test_every_map_of_a_grid_has_its_title_and_tokens_stand_at_the_edges() -> None:
+def test_a_grid_has_a_title_per_map_and_tokens_at_the_edges() -> None:
     maps = [attention(title=f"decoder.{layer}.cross, head {head}") for layer in range(2) for head in range(3)]
     found = texts(draw_maps(maps, AXIS, 3, "svg")[0])
     assert [each for each in found if "head" in each] == [each.title for each in maps]
@@ -70,7 +70,7 @@ def test_every_map_of_a_grid_has_its_title_and_tokens_stand_at_the_edges() -> No
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("count", [3, 30, 90])
-def test_the_picture_grows_with_the_tokens_and_labels_fit_their_cells(count: int) -> None:
+def test_the_figure_grows_with_the_tokens(count: int) -> None:
     tokens = tuple(f"token{n}" for n in range(count))
     with plot_style(["DejaVu Sans"], maps=True):
         figure = build_maps_figure([attention(tokens, tokens)], AXIS, 1, FontChooser(("DejaVu Sans",), ""))
@@ -85,19 +85,19 @@ def test_the_picture_grows_with_the_tokens_and_labels_fit_their_cells(count: int
         assert 0.069 <= cell / figure.dpi <= 0.27
 
 
-def test_a_large_grid_is_not_drawn_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_grid_is_drawn_as_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.explore.heatmap_figure.MAX_VECTOR_CELLS", 23)
     assert b"<image" in draw_maps([attention()] * 2, AXIS, 2, "svg")[0]
     assert b"<image" not in draw_maps([attention()], AXIS, 1, "svg")[0]
 
 
-def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_without_a_font_become_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
-    letters = FontChooser.for_texts(["猫", "cat", "\U00012345", "▁猫"])
-    assert letters.missing == "猫\U00012345"
-    assert letters.escape_missing("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
-    assert "no font that is installed here has 猫 (\\u732B) \U00012345 (\\U00012345)" in letters.warning()
-    assert "apt install fonts-noto-cjk" in letters.warning()
+    chooser = FontChooser.for_texts(["猫", "cat", "\U00012345", "▁猫"])
+    assert chooser.missing == "猫\U00012345"
+    assert chooser.escape_missing("▁猫s\U00012345") == "▁\\u732Bs\\U00012345"
+    assert "no font that is installed here has 猫 (\\u732B) \U00012345 (\\U00012345)" in chooser.warning()
+    assert "apt install fonts-noto-cjk" in chooser.warning()
     picture, warning = draw_maps([attention()], AXIS, 1, "png")
     assert picture.startswith(b"\x89PNG")
     assert "我 (\\u6211) 爱 (\\u7231): written as codes" in warning
@@ -106,7 +106,7 @@ def test_letters_that_no_font_has_become_codes_with_a_warning_that_names_them(mo
     assert [each.get_text() for each in figure.axes[0].get_yticklabels()] == ["\\u6211", "\\u7231", "</s>"]
 
 
-def test_an_svg_keeps_even_letters_that_no_font_here_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_svg_keeps_characters_without_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
     picture, warning = draw_maps([attention()], AXIS, 1, "svg")
     assert (warning, "我" in texts(picture)) == ("", True)
@@ -115,12 +115,12 @@ def test_an_svg_keeps_even_letters_that_no_font_here_has(monkeypatch: pytest.Mon
 def test_installed_fonts_are_found_for_chinese() -> None:
     if not set(figure_style.choose_fonts("我 爱 自然 语言 处理")) & set(figure_style.CHINESE_FONTS):
         pytest.skip("no Chinese font is installed")
-    letters = FontChooser.for_texts(["我 爱 自然 语言 处理"])
-    assert (letters.missing, letters.warning()) == ("", "")
-    assert set(letters.families) & set(figure_style.CHINESE_FONTS)
+    chooser = FontChooser.for_texts(["我 爱 自然 语言 处理"])
+    assert (chooser.missing, chooser.warning()) == ("", "")
+    assert set(chooser.families) & set(figure_style.CHINESE_FONTS)
 
 
-def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:
+def test_the_scale_ends_at_one_or_near_the_largest_weight() -> None:
     def top(*weights: float) -> float:
         with plot_style(["DejaVu Sans"], maps=True):
             one = AttentionMap([list(weights)], ["a"], [str(n) for n in range(len(weights))], "x")
@@ -131,7 +131,7 @@ def test_the_scale_ends_at_one_unless_no_weight_comes_near() -> None:
     assert top(0.31, 0.3, 0.39) == pytest.approx(0.4)
 
 
-def test_maps_over_other_tokens_do_not_share_a_picture() -> None:
+def test_maps_with_different_tokens_are_rejected() -> None:
     for maps in ([], [attention(), attention(("x",))]):
         with (
             plot_style(["DejaVu Sans"], maps=True),
@@ -140,7 +140,7 @@ def test_maps_over_other_tokens_do_not_share_a_picture() -> None:
             build_maps_figure(maps, AXIS, 2, FontChooser(("DejaVu Sans",), ""))
 
 
-def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_an_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib.style", None)

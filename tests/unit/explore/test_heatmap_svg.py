@@ -1,4 +1,4 @@
-"""The SVG is well-formed whatever the tokens, and draws every weight inside the picture."""
+"""The SVG is well-formed for any tokens, and draws every weight inside the picture."""
 
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -30,48 +30,48 @@ def test_every_cell_has_its_colour_and_its_tooltip() -> None:
     assert [cell.get("fill") for cell in cells] == [LIGHT[colour_level(weight)] for weight in SENTENCE.weights.flat]
 
 
-def test_title_labels_and_caption_stand_in_the_picture_as_given() -> None:
+def test_the_picture_has_title_labels_and_caption() -> None:
     texts = [element.text for element in _elements(SENTENCE, "text")]
     assert {"decoder layer 2, head 1", CAPTION, *SENTENCE.rows, *SENTENCE.columns} <= set(texts)
     assert [label.text for label in _elements(SENTENCE, "text", "row")] == ["我", "自然"]
     assert [label.text for label in _elements(SENTENCE, "text", "column")] == ["I", "natural", "</s>"]
 
 
-def test_the_ground_covers_the_whole_picture() -> None:
+def test_the_background_covers_the_picture() -> None:
     root = ElementTree.fromstring(render_map_svg(SENTENCE))
-    (paper,) = _elements(SENTENCE, "rect", "paper")
-    assert (paper.get("width"), paper.get("height")) == (root.get("width"), root.get("height"))
-    assert paper.get("fill") == "#ffffff"
+    (background,) = _elements(SENTENCE, "rect", "paper")
+    assert (background.get("width"), background.get("height")) == (root.get("width"), root.get("height"))
+    assert background.get("fill") == "#ffffff"
 
 
-def test_long_column_labels_are_turned_and_short_ones_are_not() -> None:
+def test_only_long_column_labels_are_rotated() -> None:
     assert all(label.get("transform") for label in _elements(SENTENCE, "text", "column"))
     short = AttentionMap([[0.5, 0.5]], ["I"], ["我", "爱"], "head")
     assert not any(label.get("transform") for label in _elements(short, "text", "column"))
 
 
 @pytest.mark.parametrize(("side", "digits"), [(1, True), (16, True), (17, False), (64, False)])
-def test_digits_are_drawn_where_cells_are_large_enough(side: int, digits: bool) -> None:
+def test_digits_are_drawn_if_cells_are_large_enough(side: int, digits: bool) -> None:
     tokens = [f"w{number}" for number in range(side)]
     assert bool(_elements(AttentionMap(np.eye(side), tokens, tokens, "head"), "text", "digits")) == digits
 
 
 @pytest.mark.parametrize("side", [1, 5, 14, 40, 64])
-def test_cells_lie_inside_the_picture_and_apart(side: int) -> None:
+def test_cells_are_inside_the_picture_and_do_not_overlap(side: int) -> None:
     tokens = [f"词{number}" for number in range(side)]
     attention = AttentionMap(np.eye(side), tokens, tokens, "decoder layer 2, head 1")
     root = ElementTree.fromstring(render_map_svg(attention))
-    places = [(float(cell.get("x", "")), float(cell.get("y", ""))) for cell in _elements(attention, "rect", "cell")]
+    positions = [(float(cell.get("x", "")), float(cell.get("y", ""))) for cell in _elements(attention, "rect", "cell")]
     size = float(_elements(attention, "rect", "cell")[0].get("width", ""))
-    steps = {later - earlier for (earlier, _), (later, _) in pairwise(places[:side])}
-    assert len(set(places)) == side * side
+    steps = {later - earlier for (earlier, _), (later, _) in pairwise(positions[:side])}
+    assert len(set(positions)) == side * side
     assert all(step > size for step in steps)
-    assert min(min(place) for place in places) > 0
-    assert max(x for x, _ in places) + size < float(root.get("width", ""))
-    assert max(y for _, y in places) + size < float(root.get("height", ""))
+    assert min(min(position) for position in positions) > 0
+    assert max(x for x, _ in positions) + size < float(root.get("width", ""))
+    assert max(y for _, y in positions) + size < float(root.get("height", ""))
 
 
-def test_a_very_long_token_is_cut_in_its_label_and_whole_in_its_tooltip() -> None:
+def test_a_long_token_is_truncated_in_its_label_only() -> None:
     attention = AttentionMap([[1.0]], ["x" * 500], ["y"], "head")
     (label,) = _elements(attention, "text", "row")
     assert label.text == "x" * 39 + "…"

@@ -1,4 +1,4 @@
-"""The terminal picture keeps to its width, says what it leaves out and reads without colour."""
+"""The terminal map keeps its width, marks omissions, and is readable without colour."""
 
 from io import StringIO
 
@@ -32,7 +32,7 @@ def test_shades_grow_with_the_weight() -> None:
     assert row == "a   ·  ░.20 ▒.40 ▓.60 █1.0"
 
 
-def test_a_tile_is_painted_in_the_colour_of_its_weight() -> None:
+def test_a_cell_has_the_colour_of_its_weight() -> None:
     console = Console(width=80, force_terminal=True, color_system="truecolor", record=True, file=StringIO())
     console.print(render_map_terminal(AttentionMap([[0.9, 0.1]], ["a"], ["b", "c"], "head"), 80))
     page = console.export_html()
@@ -54,21 +54,21 @@ def test_columns_that_do_not_fit_are_counted_and_summed() -> None:
     assert second.split()[-1] == "·"
 
 
-def test_one_hidden_column_is_called_a_column() -> None:
+def test_one_hidden_column_is_in_the_singular() -> None:
     columns = ["column1", "column2", "column3"]
     text = render_map_terminal(AttentionMap([[0.0, 0.0, 1.0]], ["a"], columns, "head"), 24).plain
     assert "… 1 more column," in text
     assert "█1.0" in text
 
 
-def test_labels_are_shortened_before_columns_are_left_out() -> None:
+def test_labels_are_shortened_before_columns_are_dropped() -> None:
     columns = ["international"] * 6
     text = render_map_terminal(AttentionMap(np.full((1, 6), 1 / 6), ["a"], columns, "head"), 58).plain
     assert text.count("intern…") == 6
     assert "more column" not in text
 
 
-def test_a_long_row_label_is_cut_by_the_cells_it_takes() -> None:
+def test_a_long_row_label_is_truncated_by_display_width() -> None:
     row = render_map_terminal(AttentionMap([[1.0]], ["自然语言处理"], ["I"], "head"), 30).plain.split("\n")[2]
     assert row == "自然语言 … █1.0"
 
@@ -80,15 +80,13 @@ def test_a_long_row_label_is_cut_by_the_cells_it_takes() -> None:
     title=st.text(max_size=100),
     width=st.integers(24, 130),
 )
-def test_no_line_is_wider_than_asked_whatever_the_tokens(
-    rows: list[str], columns: list[str], title: str, width: int
-) -> None:
+def test_no_line_is_wider_than_the_given_width(rows: list[str], columns: list[str], title: str, width: int) -> None:
     weights = np.full((len(rows), len(columns)), 1 / len(columns))
     lines = render_map_terminal(AttentionMap(weights, rows, columns, title), width).plain.split("\n")
     assert max(cell_len(line) for line in lines) <= width
     assert len(lines) in (len(rows) + 3, len(rows) + 4)
 
 
-def test_a_terminal_without_room_is_refused() -> None:
+def test_a_narrow_terminal_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("heat_map_too_narrow", min_width=24, width=10)):
         render_map_terminal(AttentionMap([[1.0]], ["a"], ["b"], "head"), 10)

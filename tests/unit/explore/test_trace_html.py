@@ -1,4 +1,4 @@
-"""The page of a trace is one file that asks nothing of anyone, and in which every token stays text."""
+"""The page of a trace is one file that loads nothing, and every token in it stays text."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ HOSTILE = "</script><img/src=x/onerror=alert(1)>&amp;"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_page_has_both_languages_and_begins_with_one(language: Language) -> None:
+def test_the_page_has_both_languages_and_starts_in_one(language: Language) -> None:
     text = render_trace_html(tiny_model().trace("the cat sat", "猫 坐"), language)
     assert f'<html lang="{language}" data-language="{language}">' in text
     for formula in CATALOGUE.values():

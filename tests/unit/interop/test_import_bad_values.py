@@ -1,4 +1,4 @@
-"""Any value in any JSON file of a folder that is imported: it is taken, or an error names its file and its field."""
+"""Any value in any JSON file of an imported folder is accepted, or an error names its file and its field."""
 
 import json
 from collections.abc import Callable
@@ -58,11 +58,11 @@ WRITE: dict[str, tuple[Callable[[Path], dict[str, int]], int]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FIELDS)
-def test_no_value_is_met_by_surprise(kind: str, tmp_path: Path) -> None:
+def test_unexpected_json_values_raise_attendo_errors(kind: str, tmp_path: Path) -> None:
     write, more = WRITE[kind]
     size = len(write(tmp_path)) + more
-    own = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
-    written(random_model(kind, vocab_size=size, decoder_layers=1, **own), tmp_path)
+    special_ids = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
+    written(random_model(kind, vocab_size=size, decoder_layers=1, **special_ids), tmp_path)
     messages: list[str] = []
     for file, names in FIELDS[kind].items():
         path = tmp_path / file

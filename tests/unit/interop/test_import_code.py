@@ -1,4 +1,4 @@
-"""X12: `attendo import` runs no code from a folder, whichever file names it and whatever the user types."""
+"""X12: `attendo import` runs no code from a folder, for every file that can name code and for all user input."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ from pathlib import Path
 Path({sentinel!r}).touch()
 from transformers import BartConfig as Config, BartForConditionalGeneration as Model, BartTokenizer as Tokenizer
 """
-NAMED = {
+AUTO_MAP = {
     "AutoConfig": "planted.Config",
     "AutoModel": "planted.Model",
     "AutoModelForSeq2SeqLM": "planted.Model",
@@ -36,12 +36,12 @@ SECOND = "config.4.0.0.json"
 
 @pytest.fixture(autouse=True)
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = import_model.collect_sentences
+    collect = import_model.collect_sentences
 
-    def sentences_of(model: TextModel, texts: list[str] | None) -> object:
-        return few(model, texts, min_count=2)
+    def collect_few(model: TextModel, texts: list[str] | None) -> object:
+        return collect(model, texts, min_count=2)
 
-    monkeypatch.setattr(import_model, "collect_sentences", sentences_of)
+    monkeypatch.setattr(import_model, "collect_sentences", collect_few)
 
 
 @pytest.fixture(scope="module")
@@ -66,27 +66,27 @@ def change(path: Path, **values: Any) -> None:
 
 
 def second_file(folder: Path) -> None:
-    """A plain config.json that sends transformers to another file."""
+    """A plain config.json that refers transformers to another file."""
     shutil.copy(folder / "config.json", folder / SECOND)
-    change(folder / SECOND, auto_map=NAMED, model_type="planted")
+    change(folder / SECOND, auto_map=AUTO_MAP, model_type="planted")
     change(folder / "config.json", configuration_files=[SECOND])
 
 
 def second_tokenizer_file(folder: Path) -> None:
     (folder / "tokenizer.4.0.0.json").write_text("{}", "utf-8")
-    change(folder / "tokenizer_config.json", fast_tokenizer_files=["tokenizer.4.0.0.json"], auto_map=NAMED)
+    change(folder / "tokenizer_config.json", fast_tokenizer_files=["tokenizer.4.0.0.json"], auto_map=AUTO_MAP)
 
 
 PLANTS = {
     "second file": second_file,
     "second tokenizer file": second_tokenizer_file,
     **{
-        name: lambda folder, name=name: change(folder / f"{name}.json", auto_map=NAMED)
+        name: lambda folder, name=name: change(folder / f"{name}.json", auto_map=AUTO_MAP)
         for name in ("config", "tokenizer_config", "processor_config", "preprocessor_config", "generation_config")
     },
     "every file": lambda folder: [plant(folder) for name, plant in PLANTS.items() if name != "every file"],
     "unknown class": lambda folder: change(
-        folder / "tokenizer_config.json", tokenizer_class="Tokenizer", auto_map=NAMED
+        folder / "tokenizer_config.json", tokenizer_class="Tokenizer", auto_map=AUTO_MAP
     ),
     "custom generate": lambda folder: change(
         folder / "generation_config.json", custom_generate=str(folder), trust_remote_code=True
@@ -102,13 +102,13 @@ QUICK = ("second file", "every file", "unknown class")
 )
 def test_code_that_a_folder_names_is_not_run(attendo: Command, planted: Path, tmp_path: Path, plant: str) -> None:
     PLANTS[plant](planted)
-    told = attendo("import", planted, tmp_path / "model", given=b"y\n" * 20)
+    result = attendo("import", planted, tmp_path / "model", given=b"y\n" * 20)
     assert not (tmp_path / "sentinel").exists()
-    assert told.code == 0, told.errors
-    assert "Do you wish" not in told.output + told.errors
+    assert result.code == 0, result.errors
+    assert "Do you wish" not in result.output + result.errors
 
 
-def test_the_model_is_opened_with_the_settings_that_attendo_read(planted: Path, tmp_path: Path) -> None:
+def test_the_model_is_opened_with_the_checked_settings(planted: Path, tmp_path: Path) -> None:
     change(planted / "config.json", attn_implementation="somebody/kernel", configuration_files=[SECOND])
     (planted / SECOND).write_text("{", "utf-8")
     model = open_model(from_folder(planted).folder)
@@ -117,7 +117,7 @@ def test_the_model_is_opened_with_the_settings_that_attendo_read(planted: Path, 
 
 
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
-def test_settings_of_a_tokenizer_name_no_files_outside_its_folder(planted: Path, tmp_path: Path, name: str) -> None:
+def test_tokenizer_settings_cannot_name_outside_files(planted: Path, tmp_path: Path, name: str) -> None:
     other = tmp_path / "other.json"
     other.write_text('{"outside": 0}', "utf-8")
     change(planted / name, vocab_file=str(other), tokenizer_file=str(other), init_inputs=[str(other)])

@@ -1,4 +1,4 @@
-"""Folders that cannot be imported: the message says what was found, and what is needed."""
+"""Folders that cannot be imported: the error names what was found and what is needed."""
 
 import json
 import shlex
@@ -24,7 +24,7 @@ Change = Callable[[Path], None]
 
 @pytest.fixture(scope="module")
 def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that it should have."""
+    """A complete Marian folder."""
     folder = tmp_path_factory.mktemp("marian")
     last = len(write_marian(folder)) - 1
     return written(random_model("marian", vocab_size=last + 1, pad_token_id=last, decoder_start_token_id=last), folder)
@@ -46,7 +46,7 @@ def settings(**changes: Any) -> Change:
 
 
 def weights(**changes: torch.Tensor | None) -> Change:
-    """Other weights, by names with _ for points; None: left out."""
+    """Replace weights, by names with __ for dots. None removes a weight."""
 
     def change(folder: Path) -> None:
         path = folder / "model.safetensors"
@@ -69,59 +69,59 @@ def containing(name: str, content: bytes) -> Change:
     return lambda folder: (folder / name).write_bytes(content) and None
 
 
-def both(*changes: Change) -> Change:
+def combine(*changes: Change) -> Change:
     return lambda folder: [change(folder) for change in changes] and None
 
 
 def without_pieces(share: float) -> Change:
-    """Of the vocabulary."""
+    """Remove a share of the vocabulary."""
 
     def change(folder: Path) -> None:
         path = folder / "vocab.json"
         vocabulary = json.loads(path.read_text("utf-8"))
-        gone = list(vocabulary)[2 : 2 + int(share * len(vocabulary))]
-        path.write_text(json.dumps({piece: n for piece, n in vocabulary.items() if piece not in gone}), "utf-8")
+        removed = list(vocabulary)[2 : 2 + int(share * len(vocabulary))]
+        path.write_text(json.dumps({piece: n for piece, n in vocabulary.items() if piece not in removed}), "utf-8")
 
     return change
 
 
-BAD: dict[str, tuple[Change, str]] = {
+INVALID: dict[str, tuple[Change, str]] = {
     "no config.json": (without("config.json"), has_code("transformers_config_missing")),
     "no JSON": (
         containing("config.json", b"{"),
         has_code("json_syntax_invalid", fix="copy the folder again"),
     ),
     "no object": (containing("config.json", b"[]"), has_code("json_not_an_object")),
-    "no kind": (settings(model_type=None), has_code("model_type_missing", value="None")),
-    "another kind": (
+    "no model type": (settings(model_type=None), has_code("model_type_missing", value="None")),
+    "another model type": (
         settings(model_type="t5", architectures=["T5ForConditionalGeneration"]),
         has_code("import_model_type_unsupported", kind="t5", architectures="T5ForConditionalGeneration"),
     ),
     "no weights": (without("model.safetensors"), has_code("weights_file_missing", weights="model.safetensors")),
     "a pickle": (
-        both(without("model.safetensors"), containing("pytorch_model.bin", b"x")),
+        combine(without("model.safetensors"), containing("pytorch_model.bin", b"x")),
         has_code("weights_format_unsafe", files="pytorch_model.bin"),
     ),
     "an npz": (
-        both(without("model.safetensors"), containing("model.npz", b"x")),
+        combine(without("model.safetensors"), containing("model.npz", b"x")),
         has_code("weights_format_unsafe", files="model.npz"),
     ),
     "damaged weights": (containing("model.safetensors", b"x" * 20), has_code("safetensors_header_too_large")),
     "a shard is missing": (
-        both(
+        combine(
             without("model.safetensors"),
             containing("model.safetensors.index.json", b'{"weight_map": {"a": "b.safetensors"}}'),
         ),
         has_code("weight_files_missing", files="b.safetensors", index="model.safetensors.index.json"),
     ),
     "a shard outside": (
-        both(
+        combine(
             without("model.safetensors"),
             containing("model.safetensors.index.json", b'{"weight_map": {"a": "../b.safetensors"}}'),
         ),
         has_code("weight_index_damaged"),
     ),
-    "a vocabulary beyond all memory": (
+    "a vocabulary larger than memory": (
         settings(vocab_size=10**12),
         has_code("config_values_invalid", faults="vocab_size is 1000000000000"),
     ),
@@ -129,7 +129,7 @@ BAD: dict[str, tuple[Change, str]] = {
         settings(vocab_size=10**9),
         has_code("vocab_size_exceeds_weights", setting="vocab_size", value=1000000000),
     ),
-    "a width that no machine can count": (settings(d_model=10**30), has_code("config_values_invalid")),
+    "a width beyond 64 bits": (settings(d_model=10**30), has_code("config_values_invalid")),
     "no activation": (
         settings(activation_function=None),
         has_code("config_values_invalid", faults="activation_function is None"),
@@ -163,7 +163,7 @@ BAD: dict[str, tuple[Change, str]] = {
         weights(model__encoder__layers__0__fc1__weight=torch.zeros(3, 4)),
         has_code("weights_config_mismatch", faults="encoder.layers.0.fc1.weight is [3, 4], not [24, 16] (1 in all)"),
     ),
-    "a surplus": (weights(classifier=torch.zeros(3)), has_code("weights_config_mismatch")),
+    "an extra weight": (weights(classifier=torch.zeros(3)), has_code("weights_config_mismatch")),
     "tied, but not the same": (
         weights(lm_head__weight=torch.zeros(1, 1)),
         has_code("weights_config_mismatch"),
@@ -172,14 +172,14 @@ BAD: dict[str, tuple[Change, str]] = {
         settings(tie_word_embeddings=False),
         has_code("weights_config_mismatch", faults="lm_head.weight is missing (1 in all)"),
     ),
-    "two ends": (
+    "two end tokens": (
         settings(eos_token_id=[0, 4]),
         has_code("json_field_invalid", field="eos_token_id", value="[0, 4]", needed="one token"),
     ),
     "no vocabulary": (without("vocab.json"), has_code("required_file_missing", file="vocab.json", kind="marian")),
     "no pieces": (without("target.spm"), has_code("required_file_missing", file="target.spm", kind="marian")),
     "damaged pieces": (containing("source.spm", b"\xff"), has_code("sentencepiece_model_invalid")),
-    "a vocabulary that is none": (containing("vocab.json", b'{"a": "b"}'), has_code("vocabulary_ids_invalid")),
+    "an invalid vocabulary": (containing("vocab.json", b'{"a": "b"}'), has_code("vocabulary_ids_invalid")),
     "a larger vocabulary": (
         lambda folder: write_vocabulary(folder / "vocab.json", [f"p{n}" for n in range(999)]) and None,
         has_code("vocabulary_exceeds_network", piece="'p998'", token_id="998"),
@@ -214,15 +214,15 @@ BAD: dict[str, tuple[Change, str]] = {
         settings(model_type="t5", architectures=[1]),
         has_code("import_model_type_unsupported", kind="t5", architectures="1"),
     ),
-    "no number": (
+    "NaN": (
         weights(model__encoder__layers__0__fc1__weight=torch.full((24, 16), torch.nan)),
         has_code("weights_config_mismatch", faults="encoder.layers.0.fc1.weight holds what is no number (1 in all)"),
     ),
-    "whole numbers": (
+    "integer weights": (
         weights(model__encoder__layers__0__fc1__weight=torch.ones(24, 16, dtype=torch.int8)),
         has_code("weights_not_floating_point", weight="model.encoder.layers.0.fc1.weight (torch.int8)"),
     ),
-    "fewer bits": (
+    "quantized weights": (
         settings(quantization_config={"load_in_8bit": True}),
         has_code("weights_quantized"),
     ),
@@ -230,7 +230,7 @@ BAD: dict[str, tuple[Change, str]] = {
         settings(is_encoder_decoder=False),
         has_code("json_field_invalid", field="is_encoder_decoder", value="False"),
     ),
-    "a width for no machine": (
+    "a network larger than memory": (
         settings(d_model=10**9, encoder_layers=10**6),
         has_code("weights_config_mismatch"),
     ),
@@ -238,11 +238,11 @@ BAD: dict[str, tuple[Change, str]] = {
         without_pieces(0.15),
         has_code("sentencepiece_vocabulary_mismatch"),
     ),
-    "no way to stop": (
+    "an invalid early_stopping": (
         settings(early_stopping="maybe"),
         has_code("json_field_invalid", field="early_stopping", value="'maybe'", needed="one of False, True, 'never'"),
     ),
-    "a beginning that is text": (
+    "a forced text token": (
         settings(forced_bos_token_id=40),
         has_code(
             "json_field_invalid",
@@ -251,12 +251,12 @@ BAD: dict[str, tuple[Change, str]] = {
             needed="one of the tokens that attendo can begin answers with (none)",
         ),
     ),
-    "ours": (
+    "a model folder of attendo": (
         containing("manifest.json", b'{"format": "attendo.model"}'),
         has_code("import_of_attendo_model"),
     ),
-    "exported by us": (
-        both(containing("manifest.json", b'{"format": "attendo.export"}'), without("model.safetensors")),
+    "an export of attendo": (
+        combine(containing("manifest.json", b'{"format": "attendo.export"}'), without("model.safetensors")),
         has_code("import_of_exported_model"),
     ),
     "weights that Git did not fetch": (
@@ -271,33 +271,33 @@ BAD: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_folder_is_refused_with_the_reason(copied: Path, name: str) -> None:
-    change, message = BAD[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_an_invalid_folder_raises_with_the_reason(copied: Path, name: str) -> None:
+    change, message = INVALID[name]
     change(copied)
-    (copied / "generation_config.json").unlink()  # what it says would count before config.json
+    (copied / "generation_config.json").unlink()  # it would take precedence over config.json
     with pytest.raises(ModelError, check=message) as error:
         from_folder(copied)
     assert "\n" not in str(error.value)
 
 
-def test_the_good_one_is_taken(copied: Path) -> None:
+def test_a_valid_folder_is_imported(copied: Path) -> None:
     model = from_folder(copied).build_text_model()
     assert model.generate(["ab"], max_length=3)[0].ids
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_missing_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, check=has_code("import_path_not_folder")):
         from_folder(tmp_path / "nowhere")
 
 
-def test_without_tokenizers_there_is_a_network_alone(marian: Path) -> None:
+def test_without_tokenizers_there_is_no_text_model(marian: Path) -> None:
     found = from_folder(marian, with_tokenizers=False)
     with pytest.raises(ModelError, check=has_code("tokenizers_not_loaded")):
         found.build_text_model()
 
 
-def test_languages_are_for_models_that_have_them(marian: Path, tmp_path: Path) -> None:
+def test_languages_need_a_multilingual_model(marian: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, check=has_code("model_without_languages", kind="marian")):
         from_folder(marian, source_language="en")
     size = len(write_m2m100(tmp_path)) + 108
@@ -310,7 +310,7 @@ def test_languages_are_for_models_that_have_them(marian: Path, tmp_path: Path) -
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("content", [b"#version: 0.2\na b c\n", b"\xff\n"])
-def test_damaged_merges_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_damaged_merges_are_rejected(tmp_path: Path, content: bytes) -> None:
     written(random_model("bart", vocab_size=len(write_bart(tmp_path))), tmp_path)
     (tmp_path / "merges.txt").write_bytes(content)
     with pytest.raises(AttendoError, check=has_code("merge_not_a_pair")):
@@ -319,7 +319,7 @@ def test_damaged_merges_are_refused(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("lacking", [1, 20])
-def test_merges_that_make_what_the_vocabulary_lacks_are_told_or_refused(tmp_path: Path, lacking: int) -> None:
+def test_missing_merge_results_are_noted_or_rejected(tmp_path: Path, lacking: int) -> None:
     names = write_bart(tmp_path)
     written(random_model("bart", vocab_size=len(names)), tmp_path)
     path = tmp_path / "vocab.json"
@@ -335,8 +335,8 @@ def test_merges_that_make_what_the_vocabulary_lacks_are_told_or_refused(tmp_path
 
 
 @pytest.mark.parametrize("name", ["model.pt", "it's a file.ckpt"])
-def test_the_way_out_of_a_pickle_is_one(copied: Path, name: str) -> None:
-    """The line that the message tells turns the file into one that is read."""
+def test_the_suggested_conversion_of_a_pickle_works(copied: Path, name: str) -> None:
+    """The command in the message converts the file to one that can be read."""
     path = copied / "model.safetensors"
     torch.save(load_file(path), copied / name)
     path.unlink()
@@ -348,7 +348,7 @@ def test_the_way_out_of_a_pickle_is_one(copied: Path, name: str) -> None:
     from_folder(copied)
 
 
-def test_a_pickle_of_transformers_is_named_so_that_a_shell_reads_it(copied: Path) -> None:
+def test_the_suggested_command_is_quoted_for_a_shell(copied: Path) -> None:
     folder = copied / "it's one"
     folder.mkdir()
     (folder / "config.json").write_bytes((copied / "config.json").read_bytes())
@@ -357,4 +357,4 @@ def test_a_pickle_of_transformers_is_named_so_that_a_shell_reads_it(copied: Path
         from_folder(folder)
     words = shlex.split(str(error.value).partition(" where that is safe, by ")[2])
     assert words[2].count(str(folder)) == 2
-    compile(words[2], "told", "exec")
+    compile(words[2], "command", "exec")

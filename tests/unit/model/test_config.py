@@ -1,4 +1,4 @@
-"""What ModelConfig accepts, fills in and refuses."""
+"""ModelConfig: accepted values, defaults and errors."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def test_one_vocabulary_sets_both_sides() -> None:
     assert (decoder_only.source_vocab_size, decoder_only.target_vocab_size) == (None, 10)
 
 
-def test_a_dump_makes_the_same_config() -> None:
+def test_a_dumped_config_loads_again() -> None:
     for changes in ({"vocab_size": 10}, {"vocab_size": 10, "num_encoder_layers": 0}, {"target_vocab_size": 9}):
         values: dict[str, Any] = {"source_vocab_size": 8} if "vocab_size" not in changes else {}
         config = ModelConfig(**{**values, **changes})
@@ -65,14 +65,14 @@ def test_a_dump_makes_the_same_config() -> None:
         ({"vocab_size": 5, "norm": "sandwich"}, "norm: input should be 'pre' or 'post', not 'sandwich'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_one_line(values: dict[str, Any], message: str) -> None:
+def test_invalid_settings_raise_a_one_line_error(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         ModelConfig(**values)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_every_fault_is_named() -> None:
+def test_several_invalid_settings_raise_one_error() -> None:
     with pytest.raises(UsageError, check=has_code("settings_invalid")):
         ModelConfig(vocab_size=5, d_model=0, dropout=2.0)
 
@@ -82,26 +82,26 @@ def test_E63_joint_vocabularies_may_be_tied() -> None:
     assert ModelConfig(target_vocab_size=5, num_encoder_layers=0, tie="all").tie == "all"
 
 
-def test_own_head_widths_free_d_model_from_num_heads() -> None:
+def test_explicit_head_widths_allow_any_d_model() -> None:
     config = ModelConfig(vocab_size=5, d_model=10, num_heads=3, d_key=4, d_value=2)
     assert config.head_width == 4
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_make_configs_and_take_changes(name: str) -> None:
+def test_presets_accept_changes(name: str) -> None:
     config = ModelConfig.preset(name, vocab_size=100, norm="post", d_ff=77)
     assert config.d_model == PRESETS[name]["d_model"]
     assert (config.norm, config.d_ff, config.target_vocab_size) == ("post", 77, 100)
 
 
-def test_presets_are_the_papers_where_they_carry_its_names() -> None:
+def test_base_and_big_presets_equal_the_paper() -> None:
     base, big = ModelConfig.preset("base", vocab_size=5), ModelConfig.preset("big", vocab_size=5)
     assert base == ModelConfig(vocab_size=5)
     assert (big.d_model, big.num_heads, big.d_ff, big.dropout) == (1024, 16, 4096, 0.3)
     assert (big.num_encoder_layers, big.num_decoder_layers) == (6, 6)
 
 
-def test_an_unknown_preset_names_the_nearest_and_all() -> None:
+def test_an_unknown_preset_raises_with_a_suggestion() -> None:
     error = has_code(
         "unknown_preset", preset="bsae", suggestion=" (did you mean base?)", presets="tiny, small, base, big, paper"
     )
@@ -116,11 +116,11 @@ def test_replace_changes_one_setting(changes: dict[str, Any]) -> None:
     assert replaced == ModelConfig(vocab_size=5, d_ff=33, **changes)
 
 
-def test_replace_gives_another_vocabulary() -> None:
+def test_replace_changes_the_vocabulary() -> None:
     assert ModelConfig(vocab_size=5).replace(vocab_size=6) == ModelConfig(vocab_size=6)
 
 
-def test_replace_takes_the_encoder_away() -> None:
+def test_replace_removes_the_encoder() -> None:
     replaced = ModelConfig(vocab_size=5).replace(num_encoder_layers=0)
     assert replaced == ModelConfig(vocab_size=5, num_encoder_layers=0)
 
@@ -139,12 +139,12 @@ def test_replace_takes_the_encoder_away() -> None:
         ),
     ],
 )
-def test_a_setting_that_would_do_nothing_is_refused(changes: dict[str, Any], error: ErrorCheck) -> None:
+def test_unused_position_settings_are_rejected(changes: dict[str, Any], error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
         ModelConfig(vocab_size=5, **changes)
 
 
-def test_positions_that_float32_cannot_tell_apart_are_refused() -> None:
+def test_position_offsets_beyond_float32_are_rejected() -> None:
     assert ModelConfig(vocab_size=5, position_offset=2**24).position_offset == 2**24
     with pytest.raises(UsageError, check=has_code("setting_invalid", name="position_offset")):
         ModelConfig(vocab_size=5, position_offset=10**29)

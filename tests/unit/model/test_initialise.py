@@ -1,4 +1,4 @@
-"""First values of the weights: seeded, of the right size, tied where asked."""
+"""Initial weights are seeded, have the right scale, and are tied if configured."""
 
 import math
 from collections.abc import Callable
@@ -21,9 +21,7 @@ def _network(make: MakeConfig, seed: int = 0, **changes: Any) -> Transformer:
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_a_seed_gives_the_same_weights_twice_whatever_torch_drew_before(
-    small_config: MakeConfig, positions: str
-) -> None:
+def test_the_seed_alone_determines_the_weights(small_config: MakeConfig, positions: str) -> None:
     first = _network(small_config, positions=positions, tie="none").state_dict()
     torch.rand(7)
     second = _network(small_config, positions=positions, tie="none").state_dict()
@@ -34,7 +32,7 @@ def test_a_seed_gives_the_same_weights_twice_whatever_torch_drew_before(
     assert not any(torch.equal(first[name], other[name]) for name in matrices)
 
 
-def test_without_a_generator_torchs_own_seed_decides(small_config: MakeConfig) -> None:
+def test_without_a_generator_the_torch_seed_decides(small_config: MakeConfig) -> None:
     states = []
     for _ in range(2):
         torch.manual_seed(5)
@@ -51,7 +49,7 @@ def test_without_a_generator_torchs_own_seed_decides(small_config: MakeConfig) -
         ({"tie": "none", "scale_embedding": False}, 1.0),
     ],
 )
-def test_token_tables_start_so_that_a_token_has_size_one(
+def test_token_embeddings_start_with_the_right_std(
     small_config: MakeConfig, changes: dict[str, Any], token_std: float
 ) -> None:
     network = _network(small_config, **WIDE, **changes)
@@ -64,7 +62,7 @@ def test_token_tables_start_so_that_a_token_has_size_one(
 @pytest.mark.parametrize("tie", ["none", "output", "all"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @torch.no_grad()
-def test_the_first_loss_is_that_of_a_guess(small_config: MakeConfig, norm: str, tie: str) -> None:
+def test_the_first_loss_is_near_a_uniform_guess(small_config: MakeConfig, norm: str, tie: str) -> None:
     network = _network(small_config, **WIDE, norm=norm, tie=tie).eval()
     generator = torch.Generator().manual_seed(3)
     source, target, labels = (torch.randint(500, (16, 20), generator=generator) for _ in range(3))
@@ -80,7 +78,7 @@ def test_an_untrained_tied_network_does_not_copy_its_input(small_config: MakeCon
     assert copied.mean() < 0.5
 
 
-def test_the_joined_projection_starts_like_three_xavier_matrices(small_config: MakeConfig) -> None:
+def test_the_fused_projection_starts_as_three_xavier_matrices(small_config: MakeConfig) -> None:
     network = _network(small_config, **WIDE, d_value=8)
     for name in ("encoder.0.self_attention", "decoder.0.self_attention", "decoder.0.cross_attention"):
         attention: Any = network.get_submodule(name)
@@ -127,7 +125,7 @@ def test_tied_tables_stay_tied_when_trained(small_config: MakeConfig) -> None:
     assert torch.equal(network.source.tokens.weight, network.output.weight)
 
 
-def test_norms_inside_embeddings_are_counted(small_config: MakeConfig) -> None:
+def test_each_side_has_its_own_embedding_norm(small_config: MakeConfig) -> None:
     network: Any = _network(small_config, embedding_norm=True)
     assert isinstance(network.source.norm, nn.LayerNorm)
     assert network.source.norm is not network.target.norm

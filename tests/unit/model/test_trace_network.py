@@ -1,4 +1,4 @@
-"""Tensors of a run by name: which there are, and what is refused."""
+"""The named tensors of a trace, and the inputs that are rejected."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,19 +16,19 @@ from attendo.model.transformer import Transformer
 SOURCE, TARGET = torch.tensor([5, 9, 4, 3]), torch.tensor([2, 8, 4])
 
 
-def test_tensors_have_the_names_of_the_calculation(small_network: Callable[..., Transformer]) -> None:
+def test_tensors_are_named_by_site_and_operation(small_network: Callable[..., Transformer]) -> None:
     traced = trace_network(small_network(), SOURCE, TARGET)
     kinds = ("queries", "keys", "values", "scores", "masked", "weights", "mixed", "output", "residual", "norm")
-    for place in sites(small_network().config):
-        assert {f"{place}.{kind}" for kind in kinds} <= set(traced)
-    for place in ("encoder.0.feed_forward", "decoder.1.feed_forward"):
-        assert {f"{place}.{kind}" for kind in ("inner", "bent", "output", "residual", "norm")} <= set(traced)
+    for site in sites(small_network().config):
+        assert {f"{site}.{kind}" for kind in kinds} <= set(traced)
+    for site in ("encoder.0.feed_forward", "decoder.1.feed_forward"):
+        assert {f"{site}.{kind}" for kind in ("inner", "bent", "output", "residual", "norm")} <= set(traced)
     for side in ("source", "target"):
         assert {f"{side}.{kind}" for kind in ("embedding", "positions", "input")} <= set(traced)
     assert {"encoder.output", "decoder.output", "output.logits", "output.probabilities"} <= set(traced)
 
 
-def test_tensors_of_heads_have_the_head_first(small_network: Callable[..., Transformer]) -> None:
+def test_per_head_tensors_have_the_head_axis_first(small_network: Callable[..., Transformer]) -> None:
     traced = trace_network(small_network(d_key=6, d_value=5), SOURCE, TARGET)
     shapes = {
         kind: traced[f"decoder.0.cross.{kind}"].shape for kind in ("queries", "keys", "values", "scores", "mixed")
@@ -42,7 +42,7 @@ def test_tensors_of_heads_have_the_head_first(small_network: Callable[..., Trans
     }
 
 
-def test_the_future_is_minus_infinity_before_the_softmax_and_nothing_behind_it(
+def test_future_scores_are_minus_infinity_and_weights_zero(
     small_network: Callable[..., Transformer],
 ) -> None:
     traced = trace_network(small_network(), SOURCE, TARGET)
@@ -52,25 +52,23 @@ def test_the_future_is_minus_infinity_before_the_softmax_and_nothing_behind_it(
     assert traced["decoder.0.self.weights"].value[:, future].eq(0).all()
 
 
-def test_one_layer_can_be_kept(small_network: Callable[..., Transformer]) -> None:
+def test_a_trace_can_be_limited_to_one_layer(small_network: Callable[..., Transformer]) -> None:
     traced = trace_network(small_network(), SOURCE, TARGET, layer=1)
     assert "decoder.1.cross.weights" in traced
     assert not any(name.startswith(("encoder.0.", "decoder.0.")) for name in traced)
-    whole = trace_network(small_network(), SOURCE, TARGET)
-    assert torch.equal(traced["output.logits"].value, whole["output.logits"].value)
+    complete = trace_network(small_network(), SOURCE, TARGET)
+    assert torch.equal(traced["output.logits"].value, complete["output.logits"].value)
 
 
 @pytest.mark.parametrize("layer", [2, -1])
-def test_a_layer_that_is_not_there_is_refused_with_the_number_of_layers(
-    small_network: Callable[..., Transformer], layer: int
-) -> None:
+def test_a_missing_layer_raises_with_the_layer_counts(small_network: Callable[..., Transformer], layer: int) -> None:
     with pytest.raises(
         UsageError, check=has_code("trace_layer_out_of_range", encoder_layers=2, decoder_layers=2, layer=layer)
     ):
         trace_network(small_network(), SOURCE, TARGET, layer=layer)
 
 
-def test_too_much_attention_asks_for_one_layer(
+def test_too_many_numbers_raise_an_error(
     small_network: Callable[..., Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracing, "MAX_NUMBERS", 1000)
@@ -95,14 +93,14 @@ def test_too_much_attention_asks_for_one_layer(
         ({}, torch.tensor([17]), has_code("traced_id_outside_vocabulary", size=17)),
     ],
 )
-def test_what_cannot_be_traced_is_refused(
+def test_invalid_inputs_are_rejected(
     small_network: Callable[..., Transformer], changes: dict[str, Any], source: torch.Tensor | None, error: ErrorCheck
 ) -> None:
     with pytest.raises(UsageError, check=error):
         trace_network(small_network(**changes), source, TARGET)
 
 
-def test_a_tap_of_scaled_heads_changes_those_and_no_others() -> None:
+def test_a_scaling_tap_changes_only_its_heads() -> None:
     weights = torch.rand(2, 3, 4, 5)
     tap = scale_heads({"decoder.0.cross": {1: 0.0, 2: 0.5}})
     changed = tap("decoder.0.cross", weights)
@@ -122,13 +120,13 @@ def test_a_tap_of_scaled_heads_changes_those_and_no_others() -> None:
         ({"decoder.0.cross": {-1: 0.0}}, has_code("attention_head_out_of_range", head=-1)),
     ],
 )
-def test_heads_that_are_not_there_cannot_be_scaled(
+def test_missing_heads_cannot_be_scaled(
     small_network: Callable[..., Transformer], heads: dict[str, dict[int, float]], error: ErrorCheck
 ) -> None:
     with pytest.raises(UsageError, check=error):
         trace_network(small_network(), SOURCE, TARGET, heads)
 
 
-def test_a_scale_is_a_number() -> None:
+def test_a_nan_scale_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("head_scale_not_finite", head=0, site="encoder.0.self", scale="nan")):
         ScaledHeads({"encoder.0.self": {0: float("nan")}})

@@ -1,4 +1,4 @@
-"""The network's face: what it takes, what it refuses, and the state it hands on."""
+"""The interface of Transformer: inputs, errors and the decoder state."""
 
 import math
 import re
@@ -29,14 +29,14 @@ def test_an_encoder_decoder_network_needs_a_source(small_network: MakeNetwork) -
         small_network()(None, TARGET)
 
 
-def test_a_decoder_only_network_reads_no_source(small_network: MakeNetwork) -> None:
+def test_a_decoder_only_network_rejects_a_source(small_network: MakeNetwork) -> None:
     network = small_network(num_encoder_layers=0)
     with pytest.raises(UsageError, check=has_code("decoder_only_source_given")):
         network(SOURCE, TARGET)
     assert network(None, TARGET).shape == (2, 3, 17)
 
 
-def test_a_decoder_only_network_has_no_trace_of_a_source(small_network: MakeNetwork) -> None:
+def test_a_decoder_only_network_has_no_source_parameters(small_network: MakeNetwork) -> None:
     network = small_network(num_encoder_layers=0)
     assert not [
         name for name, _ in network.named_parameters() if "cross" in name or "source" in name or "encoder" in name
@@ -52,7 +52,7 @@ def test_a_decoder_only_network_has_no_trace_of_a_source(small_network: MakeNetw
         (1, -2, has_code("token_id_outside_vocabulary", token_id=-2)),
     ],
 )
-def test_ids_outside_their_vocabulary_are_refused(
+def test_ids_outside_their_vocabulary_are_rejected(
     small_network: MakeNetwork, source_id: int, target_id: int, error: ErrorCheck
 ) -> None:
     network = small_network(vocab_size=None, source_vocab_size=11, target_vocab_size=13)
@@ -70,7 +70,7 @@ def test_embeddings_are_scaled_before_positions_are_added(small_network: MakeNet
 
 
 @torch.no_grad()
-def test_an_embedding_norm_falls_on_the_sum(small_network: MakeNetwork) -> None:
+def test_an_embedding_norm_is_applied_to_the_sum(small_network: MakeNetwork) -> None:
     embed = small_network(embedding_norm=True).target
     assert embed.norm is not None
     torch.testing.assert_close(embed(TARGET, 2), embed.norm(embed.positions.add(embed.tokens(TARGET) * 4, 2)))
@@ -98,7 +98,7 @@ def test_a_state_without_masks_selects_without_masks(small_network: MakeNetwork)
     assert selected.length == 3
 
 
-def test_a_mask_first_spoken_of_in_a_later_step_counts_what_came_before_as_tokens(small_network: MakeNetwork) -> None:
+def test_a_later_mask_treats_earlier_positions_as_tokens(small_network: MakeNetwork) -> None:
     network = small_network()
     _, state = network.step(TARGET, network.start(network.encode(SOURCE)))
     _, state = network.step(TARGET[:, :1], state, torch.tensor([[True], [False]]))
@@ -108,7 +108,7 @@ def test_a_mask_first_spoken_of_in_a_later_step_counts_what_came_before_as_token
 
 
 @torch.no_grad()
-def test_memory_of_one_sentence_carries_the_mask_it_was_made_with(small_network: MakeNetwork) -> None:
+def test_memory_keeps_its_source_mask(small_network: MakeNetwork) -> None:
     mask = torch.tensor([[True, True, True, False]] * 2)
     memory = small_network().encode(SOURCE, mask)
     assert memory.states.shape == (2, 4, 16)
@@ -131,8 +131,8 @@ def test_weights_can_be_saved_and_loaded_by_name(small_network: MakeNetwork, pos
         (torch.ones(4, dtype=torch.bool), "not bool [4]"),
     ],
 )
-def test_a_mask_that_is_not_boolean_or_not_shaped_like_its_ids_is_refused(mask: torch.Tensor, found: str) -> None:
-    """Users do not have the run-time check of shapes that would stop these here before the network could."""
+def test_a_mask_of_another_dtype_or_shape_is_rejected(mask: torch.Tensor, found: str) -> None:
+    """Users run without the shape checks that reject these masks in tests."""
     with pytest.raises(UsageError, match=re.escape(found)):
         check_mask(mask, SOURCE)
     check_mask(torch.ones_like(SOURCE, dtype=torch.bool), SOURCE)

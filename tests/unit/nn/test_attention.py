@@ -1,4 +1,4 @@
-"""Keys and values as a value, and the shapes of multi-head attention."""
+"""KeysValues is immutable, and the shapes of multi-head attention."""
 
 from dataclasses import FrozenInstanceError
 
@@ -14,26 +14,26 @@ from attendo.nn.positions import RotaryPositions
 
 
 def _keys_values(length: int, first: int = 0) -> KeysValues:
-    """Numbers that say which row and position they are of."""
+    """Numbers that encode their row and position."""
     rows, positions = torch.arange(3.0)[:, None, None, None], torch.arange(first, first + length)[None, None, :, None]
     keys = (100 * rows + positions).expand(3, 2, length, 4)
     return KeysValues(keys, -keys[..., :3])
 
 
-def test_extend_puts_later_positions_behind() -> None:
+def test_extend_appends_later_positions() -> None:
     longer = _keys_values(2).extend(_keys_values(3, first=2))
     assert longer.length == 5
     assert torch.equal(longer.keys, _keys_values(5).keys)
     assert torch.equal(longer.values, _keys_values(5).values)
 
 
-def test_select_takes_rows_in_the_order_asked_and_more_than_once() -> None:
+def test_select_takes_rows_in_any_order_and_repeatedly() -> None:
     selected = _keys_values(2).select(torch.tensor([2, 0, 2, 1]))
     assert selected.keys[:, 0, 0, 0].tolist() == [200, 0, 200, 100]
     assert selected.values[:, 1, 1, 2].tolist() == [-201, -1, -201, -101]
 
 
-def test_extend_and_select_leave_the_original_as_it_was() -> None:
+def test_extend_and_select_do_not_change_the_original() -> None:
     kv = _keys_values(2)
     kv.extend(_keys_values(1, first=2))
     kv.select(torch.tensor([1]))
@@ -53,27 +53,27 @@ def test_heads_are_split_from_the_last_axis() -> None:
     torch.testing.assert_close(kv.values[:, 0], projected[..., 24:28])
 
 
-def test_a_rotation_turns_queries_and_keys_but_not_values() -> None:
+def test_a_rotation_changes_queries_and_keys_only() -> None:
     attention, x = MultiHeadAttention(12, 3), torch.randn(1, 5, 12)
     queries, kv = attention.queries_keys_values(x)
-    turned_queries, turned = attention.queries_keys_values(x, RotaryPositions(4).rotation(x, 1))
-    assert (turned_queries - queries).abs().max() > 1e-2
-    assert (turned.keys - kv.keys).abs().max() > 1e-2
-    assert torch.equal(turned.values, kv.values)
+    rotated_queries, rotated = attention.queries_keys_values(x, RotaryPositions(4).rotation(x, 1))
+    assert (rotated_queries - queries).abs().max() > 1e-2
+    assert (rotated.keys - kv.keys).abs().max() > 1e-2
+    assert torch.equal(rotated.values, kv.values)
 
 
-def test_a_tap_is_told_the_site_once() -> None:
+def test_a_tap_gets_the_site_once() -> None:
     attention = MultiHeadAttention(8, 2, site="decoder.3.cross")
-    told: list[tuple[str, torch.Size]] = []
+    calls: list[tuple[str, torch.Size]] = []
 
     def tap(site: str, weights: Tensor) -> None:
-        told.append((site, weights.shape))
+        calls.append((site, weights.shape))
 
     attention(attention.queries(torch.randn(2, 3, 8)), attention.keys_values(torch.randn(2, 5, 8)), Mask(), tap)
-    assert told == [("decoder.3.cross", (2, 2, 3, 5))]
+    assert calls == [("decoder.3.cross", (2, 2, 3, 5))]
 
 
-def test_heads_that_do_not_fit_are_refused() -> None:
+def test_d_model_must_be_divisible_by_num_heads() -> None:
     with pytest.raises(UsageError, check=has_code("d_model_not_divisible", d_model=500, num_heads=8)):
         MultiHeadAttention(500, 8)
 
@@ -84,23 +84,23 @@ def test_explicit_weights_of_equal_keys_are_equal() -> None:
     torch.testing.assert_close(weights, torch.full((1, 1, 4, 4), 0.25))
 
 
-def test_whatever_a_kernel_gives_a_query_that_sees_nothing_becomes_zero() -> None:
-    """CUDA's kernels give it the mean of the values in half precision."""
+def test_outputs_of_fully_masked_queries_become_zero() -> None:
+    """In half precision the kernels of CUDA return the mean of the values."""
     visible = torch.tensor([[[[True, False], [False, False]]]])
     mixed = zero_fully_masked(torch.ones(1, 3, 2, 4), visible)
     assert torch.equal(mixed, torch.tensor([1.0, 0.0])[None, None, :, None].expand(1, 3, 2, 4))
 
 
-def test_what_a_tap_returns_is_what_the_values_are_mixed_by() -> None:
+def test_weights_returned_by_a_tap_are_used() -> None:
     attention = MultiHeadAttention(8, 2, site="here")
     queries, kv = attention.queries(torch.randn(2, 3, 8)), attention.keys_values(torch.randn(2, 5, 8))
-    as_it_is = attention(queries, kv, Mask(), lambda site, weights: None)
-    torch.testing.assert_close(attention(queries, kv, Mask(), lambda site, weights: weights.clone()), as_it_is)
+    unchanged = attention(queries, kv, Mask(), lambda site, weights: None)
+    torch.testing.assert_close(attention(queries, kv, Mask(), lambda site, weights: weights.clone()), unchanged)
     off = attention(queries, kv, Mask(), lambda site, weights: weights * 0)
     torch.testing.assert_close(off, attention.output.bias.expand(2, 3, 8))
 
 
-def test_rows_that_share_a_memory_are_told_and_changed_one_by_one() -> None:
+def test_a_tap_changes_rows_with_shared_memory_separately() -> None:
     attention = MultiHeadAttention(8, 2)
     queries, kv = attention.queries(torch.randn(4, 1, 8)), attention.keys_values(torch.randn(2, 5, 8))
     keep = torch.tensor([1.0, 0.0, 1.0, 0.0])[:, None, None, None]
@@ -109,7 +109,7 @@ def test_rows_that_share_a_memory_are_told_and_changed_one_by_one() -> None:
     torch.testing.assert_close(mixed[[0, 2]], attention(queries, kv, Mask())[[0, 2]])
 
 
-def test_a_tap_that_returns_another_shape_is_refused() -> None:
+def test_a_tap_that_returns_another_shape_is_rejected() -> None:
     attention = MultiHeadAttention(8, 2, site="here")
     queries, kv = attention.queries(torch.randn(2, 3, 8)), attention.keys_values(torch.randn(2, 5, 8))
     with pytest.raises(UsageError, check=has_code("tap_weights_shape_mismatch", site="here")):

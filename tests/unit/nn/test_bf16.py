@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
     ("fails", "dtype", "enabled"),
     [(True, torch.bfloat16, False), (True, torch.float32, True), (False, torch.bfloat16, True)],
 )
-def test_onednn_is_left_out_where_it_fails(
+def test_onednn_is_disabled_if_it_fails(
     monkeypatch: pytest.MonkeyPatch, fails: bool, dtype: torch.dtype, enabled: bool
 ) -> None:
     monkeypatch.setattr(devices, "_onednn_bf16_fails", lambda: fails)
@@ -23,8 +23,8 @@ def test_onednn_is_left_out_where_it_fails(
     assert torch.backends.mkldnn.enabled == enabled
 
 
-def test_the_first_product_changes_nothing_for_those_behind_it() -> None:
-    """On ARM without bf16 torch would warn, which is an error in tests, and compute otherwise from there on."""
+def test_the_first_product_keeps_the_onednn_setting() -> None:
+    """On ARM without bf16 torch would warn, which is an error in tests, and then compute differently."""
     configure_cpu_bf16(CPU, torch.bfloat16)
     before = torch.backends.mkldnn.enabled
     F.linear(torch.ones(64, 64, dtype=torch.bfloat16), torch.ones(64, 64, dtype=torch.bfloat16))

@@ -1,4 +1,4 @@
-"""How many threads compute, and how they wait: by what other processes use, and by the time that steps take."""
+"""The thread count and the wait policy follow the load of other processes and the time of steps."""
 
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from attendo.nn.cpu_threads import OtherLoad, SpinThrottle, ThreadTuner, WaitPol
 
 @pytest.fixture(autouse=True)
 def _same_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Four cores, a throttle that only remembers, and what is changed put back."""
+    """Four cores and a fake throttle. The thread count is restored afterwards."""
     before = torch.get_num_threads()
     monkeypatch.setattr(cpu_threads, "_list_cores", lambda: frozenset(range(4)))
     monkeypatch.setattr(cpu_threads, "THROTTLE", FakeThrottle())
@@ -29,7 +29,7 @@ class FakeThrottle:
 
 
 class Machine:
-    """A clock that steps move on, and other processes that use cores."""
+    """A clock that steps advance, and other processes that use cores."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.others = 0.0, 0.0
@@ -48,7 +48,7 @@ class Machine:
 
 
 def run_steps(tuner: ThreadTuner, machine: Machine, seconds: dict[int, float], steps: int) -> list[int]:
-    """The threads of each step, where a step takes so long with each number of threads."""
+    """The thread count of each step. `seconds` has the duration of a step for each count."""
     used = []
     for _ in range(steps):
         tuner.begin()
@@ -58,12 +58,12 @@ def run_steps(tuner: ThreadTuner, machine: Machine, seconds: dict[int, float], s
     return used
 
 
-def test_powers_of_two_and_all_cores_are_tried() -> None:
+def test_thread_counts_are_powers_of_two_and_all_cores() -> None:
     assert [thread_counts(most) for most in (1, 2, 6, 16)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8, 16]]
 
 
 @pytest.mark.parametrize("fastest", [1, 2, 4])
-def test_the_tuner_settles_on_the_fastest_number(monkeypatch: pytest.MonkeyPatch, fastest: int) -> None:
+def test_the_tuner_settles_on_the_fastest_count(monkeypatch: pytest.MonkeyPatch, fastest: int) -> None:
     machine = Machine(monkeypatch)
     tuner = ThreadTuner(4, machine.now)
     seconds = {count: 0.01 * (1 + abs(count.bit_length() - fastest.bit_length())) for count in (1, 2, 4)}
@@ -72,7 +72,7 @@ def test_the_tuner_settles_on_the_fastest_number(monkeypatch: pytest.MonkeyPatch
     assert used[-1000:].count(fastest) > 900, "comparisons become rare"
 
 
-def test_the_tuner_notices_that_speeds_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tuner_adapts_to_changed_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     tuner = ThreadTuner(4, machine.now)
     run_steps(tuner, machine, {1: 0.03, 2: 0.02, 4: 0.01}, 1000)
@@ -81,7 +81,7 @@ def test_the_tuner_notices_that_speeds_have_changed(monkeypatch: pytest.MonkeyPa
     assert tuner.threads == 1
 
 
-def test_threads_without_a_core_each_sleep_while_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_has_cores_for_counts_free_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     load = OtherLoad()
     machine.set_others(0.0)
@@ -94,15 +94,15 @@ def test_threads_without_a_core_each_sleep_while_they_wait(monkeypatch: pytest.M
     assert [load.has_cores_for(count) for count in (1, 3, 4)] == [True, True, False]
 
 
-def test_the_load_of_others_is_what_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_load_excludes_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([(0.0, 50.0, 10.0), (2.0, 56.0, 12.0), (2.01, 56.0, 12.0)])
     monkeypatch.setattr(OtherLoad, "_read", lambda load: next(readings))
     load = OtherLoad()
-    assert load.measure() == pytest.approx(2.0)  # of 6 s on all cores in 2 s, 2 s were ours
-    assert load.measure() == pytest.approx(2.0), "too soon to tell: the statistics count hundredths of a second"
+    assert load.measure() == pytest.approx(2.0)  # 6 s of CPU time in 2 s, of which 2 s were ours
+    assert load.measure() == pytest.approx(2.0), "too soon: the statistics have a resolution of 0.01 s"
 
 
-def test_the_load_while_this_process_had_nothing_to_do_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restart_discards_the_idle_period(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([(0.0, 0.0, 0.0), (60.0, 120.0, 0.0), (61.0, 121.5, 1.0)])
     monkeypatch.setattr(OtherLoad, "_read", lambda load: next(readings))
     load = OtherLoad()
@@ -111,7 +111,7 @@ def test_the_load_while_this_process_had_nothing_to_do_does_not_count(monkeypatc
 
 
 @pytest.mark.parametrize(("others", "threads"), [(0.0, 4), (1.0, 2), (3.0, 1), (3.4, 4)])
-def test_the_first_number_leaves_a_core_to_each_other_process_unless_all_are_taken(
+def test_the_first_count_leaves_cores_to_other_processes(
     monkeypatch: pytest.MonkeyPatch, others: float, threads: int
 ) -> None:
     machine = Machine(monkeypatch)
@@ -120,7 +120,7 @@ def test_the_first_number_leaves_a_core_to_each_other_process_unless_all_are_tak
     assert ThreadTuner(4, machine.now).threads == threads
 
 
-def test_the_wait_policy_changes_how_threads_wait_and_never_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_policy_never_changes_the_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(4)
     readings = [0.0, 1.0, 1.0, 0.0]
     policy = WaitPolicy(clock=iter(range(100)).__next__)
@@ -134,7 +134,7 @@ def test_the_wait_policy_changes_how_threads_wait_and_never_their_number(monkeyp
     assert throttled == [False, True, True, False]
 
 
-def test_one_thread_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_is_not_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     policy = WaitPolicy(clock=iter(range(100)).__next__)
     monkeypatch.setattr(policy.load, "_measured", 4.0)
@@ -143,7 +143,7 @@ def test_one_thread_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not cpu_threads.THROTTLE.active
 
 
-def test_the_real_throttle_owns_a_thread_only_while_it_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_throttle_has_a_thread_only_while_active(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
         monkeypatch.delenv(name, raising=False)
     throttle = SpinThrottle()
@@ -161,14 +161,14 @@ def test_the_real_throttle_owns_a_thread_only_while_it_is_active(monkeypatch: py
 
 
 @pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
-def test_a_wait_policy_of_the_user_is_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_wait_policy_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "passive" if name == "OMP_WAIT_POLICY" else "1000")
     throttle = SpinThrottle()
     throttle.set(True)
     assert not throttle.active
 
 
-def test_the_threads_of_torch_are_as_before_after_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuning_restores_the_torch_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     torch.set_num_threads(2)
     with cpu_threads.tune_threads():
@@ -182,7 +182,7 @@ def test_the_threads_of_torch_are_as_before_after_tuning(monkeypatch: pytest.Mon
     assert torch.get_num_threads() == 2
 
 
-def test_a_number_that_the_user_has_fixed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_count_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     torch.set_num_threads(2)
     with cpu_threads.tune_threads():
@@ -191,7 +191,7 @@ def test_a_number_that_the_user_has_fixed_stays(monkeypatch: pytest.MonkeyPatch)
         assert torch.get_num_threads() == 2
 
 
-def test_validations_of_a_run_keep_its_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validations_keep_the_thread_count_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     torch.set_num_threads(2)
     with cpu_threads.keep_threads(), cpu_threads.tune_threads(), cpu_threads.tune_step():
@@ -199,7 +199,7 @@ def test_validations_of_a_run_keep_its_number_of_threads(monkeypatch: pytest.Mon
         assert torch.get_num_threads() == 2
 
 
-def test_a_server_times_its_steps_and_not_what_is_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_step_times_only_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     torch.set_num_threads(2)
     for _ in range(2):
@@ -213,12 +213,12 @@ def test_a_server_times_its_steps_and_not_what_is_between_them(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(float("inf"), 4), (1.5, 2), (0.25, 1), (8.0, 4)])
-def test_the_quota_of_a_container_counts(monkeypatch: pytest.MonkeyPatch, quota: float, cores: int) -> None:
+def test_the_quota_of_a_container_limits_cores(monkeypatch: pytest.MonkeyPatch, quota: float, cores: int) -> None:
     monkeypatch.setattr(cpu_threads, "_read_quota", lambda: quota)
     assert available_cores() == cores
 
 
 @pytest.mark.parametrize(("value", "threads"), [("3", 3), ("2,4", 2), ("", None), ("0", None), ("many", None)])
-def test_the_variable_of_openmp_is_read(monkeypatch: pytest.MonkeyPatch, value: str, threads: int | None) -> None:
+def test_omp_num_threads_is_read(monkeypatch: pytest.MonkeyPatch, value: str, threads: int | None) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert cpu_threads.requested_threads() == threads

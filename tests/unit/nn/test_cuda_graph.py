@@ -1,4 +1,4 @@
-"""Recording on a GPU: what must not happen meanwhile."""
+"""Garbage collection is off while a CUDA graph is captured."""
 
 import gc
 from contextlib import nullcontext
@@ -15,7 +15,7 @@ def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_gpu")
-def test_no_garbage_is_collected_while_work_is_recorded() -> None:
+def test_garbage_collection_is_off_during_capture() -> None:
     assert gc.isenabled()
     with capture_graph(object()):
         assert not gc.isenabled()
@@ -23,14 +23,14 @@ def test_no_garbage_is_collected_while_work_is_recorded() -> None:
 
 
 @pytest.mark.usefixtures("without_gpu")
-def test_a_recording_that_fails_leaves_the_collector_on() -> None:
+def test_a_failed_capture_enables_the_collector_again() -> None:
     with pytest.raises(ZeroDivisionError), capture_graph(object()):
         1 / 0  # noqa: B018
     assert gc.isenabled()
 
 
 @pytest.mark.usefixtures("without_gpu")
-def test_who_collects_no_garbage_need_not_begin_to() -> None:
+def test_a_disabled_collector_stays_disabled() -> None:
     gc.disable()
     try:
         with capture_graph(object()):

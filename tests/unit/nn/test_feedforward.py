@@ -10,14 +10,14 @@ from torch import Tensor
 from attendo.nn.feedforward import Activation, FeedForward
 
 
-@pytest.mark.parametrize(("name", "bend"), [("relu", F.relu), ("gelu", F.gelu), ("silu", F.silu)])
-def test_the_formula(name: Activation, bend: Callable[[Tensor], Tensor]) -> None:
+@pytest.mark.parametrize(("name", "function"), [("relu", F.relu), ("gelu", F.gelu), ("silu", F.silu)])
+def test_the_output_equals_the_formula(name: Activation, function: Callable[[Tensor], Tensor]) -> None:
     network, x = FeedForward(4, 6, name), torch.randn(2, 3, 4)
-    inner = bend(x @ network.expand.weight.T + network.expand.bias)
+    inner = function(x @ network.expand.weight.T + network.expand.bias)
     torch.testing.assert_close(network(x), inner @ network.contract.weight.T + network.contract.bias)
 
 
-def test_swiglu_multiplies_a_second_projection_into_the_bent_one() -> None:
+def test_swiglu_multiplies_the_gate_with_a_second_projection() -> None:
     network, x = FeedForward(4, 6, "swiglu"), torch.randn(2, 3, 4)
     assert network.expand.out_features == 12
     gate, value = (x @ network.expand.weight.T + network.expand.bias).split(6, dim=-1)
@@ -25,7 +25,7 @@ def test_swiglu_multiplies_a_second_projection_into_the_bent_one() -> None:
     torch.testing.assert_close(network(x), inner @ network.contract.weight.T + network.contract.bias)
 
 
-def test_each_position_is_by_itself() -> None:
+def test_positions_are_independent() -> None:
     network, x = FeedForward(4, 6, "relu"), torch.randn(2, 3, 4)
     changed = x.clone()
     changed[0, 1] += 1

@@ -1,4 +1,4 @@
-"""Masks: boolean, True where a query may look."""
+"""Masks are boolean. True means that a query may attend to a key."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from attendo.nn.masks import Mask, causal_mask, padding_mask
 CPU = torch.device("cpu")
 
 
-def test_a_padding_mask_holds_for_every_head_and_query() -> None:
+def test_a_padding_mask_applies_to_every_head_and_query() -> None:
     is_token = torch.tensor([[True, True], [True, False]])
     mask = padding_mask(is_token)
     assert mask.visible is not None
@@ -22,7 +22,7 @@ def test_without_padding_there_is_no_tensor() -> None:
     assert Mask().matrix(3, 4, CPU) is None
 
 
-def test_a_whole_target_is_masked_by_a_flag() -> None:
+def test_a_complete_target_is_masked_by_a_flag() -> None:
     mask = causal_mask(0, 3, None, CPU)
     assert mask == Mask(causal=True)
     visible = mask.matrix(3, 3, CPU)
@@ -35,20 +35,20 @@ def test_one_new_token_needs_no_mask(past: int) -> None:
     assert causal_mask(past, 1, None, CPU) == Mask()
 
 
-def test_one_new_token_sees_the_tokens_and_not_the_padding_before_it() -> None:
+def test_one_new_token_does_not_see_padding() -> None:
     is_token = torch.tensor([[False, True, True]])
     visible = causal_mask(2, 1, is_token, CPU).visible
     assert visible is not None
     assert visible.tolist() == [[[[False, True, True]]]]
 
 
-def test_new_tokens_see_the_past_and_each_other_up_to_themselves() -> None:
+def test_new_tokens_see_all_earlier_tokens() -> None:
     visible = causal_mask(2, 3, None, CPU).visible
     assert visible is not None
     assert visible[0, 0].int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
 
 
-def test_padding_is_hidden_besides_the_future() -> None:
+def test_padding_and_future_are_hidden() -> None:
     visible = causal_mask(0, 3, torch.tensor([[True, False, True], [True, True, True]]), CPU).visible
     assert visible is not None
     assert visible[0, 0].int().tolist() == [[1, 0, 0], [1, 0, 0], [1, 0, 1]]

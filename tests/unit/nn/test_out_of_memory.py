@@ -1,4 +1,4 @@
-"""Memory that ran out is told from other faults, on a CPU as on a GPU."""
+"""Out-of-memory errors of CPU and GPU are recognised."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from attendo.nn.devices import is_out_of_memory, oom_message
 
 
-def test_a_machine_without_so_much_memory_is_told() -> None:
+def test_a_failed_cpu_allocation_is_recognised() -> None:
     with pytest.raises(RuntimeError) as failed:
         torch.empty(2**50, dtype=torch.uint8)  # more than there are addresses
     assert is_out_of_memory(failed.value)
@@ -16,10 +16,10 @@ def test_a_machine_without_so_much_memory_is_told() -> None:
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(), RuntimeError("CUDA error: out of memory")]
 )
-def test_memory_of_a_device_or_of_python_is_memory(error: Exception) -> None:
+def test_cuda_and_python_memory_errors_are_recognised(error: Exception) -> None:
     assert is_out_of_memory(error)
     assert "out of memory" in oom_message(error)
 
 
-def test_other_faults_are_not() -> None:
+def test_other_errors_are_not_recognised() -> None:
     assert not is_out_of_memory(RuntimeError("shapes do not fit"))

@@ -1,4 +1,4 @@
-"""Positions: the first vectors, the start, the limits."""
+"""Positions: first vectors, start and limits."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_sinusoids_of_the_first_two_positions_in_halves() -> None:
 
 
 @pytest.mark.parametrize("positions", [SinusoidalPositions(), LearnedPositions(9, 4), LearnedPositions(9, 4, offset=2)])
-def test_a_later_start_is_a_later_part(positions: NoPositions) -> None:
+def test_a_later_start_gives_later_positions(positions: NoPositions) -> None:
     with torch.no_grad():
         for parameter in positions.parameters():
             parameter.copy_(torch.arange(parameter.numel()).view_as(parameter))
@@ -41,13 +41,13 @@ def test_an_offset_renumbers_the_first_position(positions: NoPositions) -> None:
         torch.testing.assert_close(first, SinusoidalPositions().add(torch.zeros(1, 3, 4), 0)[0, 2])
 
 
-def test_positions_are_added_to_what_is_there() -> None:
+def test_positions_are_added_to_the_input() -> None:
     x = torch.randn(3, 5, 8)
     vectors = SinusoidalPositions().add(torch.zeros(3, 5, 8), 0)
     torch.testing.assert_close(SinusoidalPositions().add(x, 0), x + vectors)
 
 
-def test_sinusoids_keep_the_type_and_have_no_end() -> None:
+def test_sinusoids_keep_the_dtype_and_have_no_limit() -> None:
     vectors = SinusoidalPositions().add(torch.zeros(1, 2, 4, dtype=torch.bfloat16), 100_000)
     assert vectors.dtype == torch.bfloat16
     assert vectors.isfinite().all()
@@ -60,7 +60,7 @@ def test_learned_positions_end_at_max_length() -> None:
         positions.add(torch.zeros(1, 1, 2), 4)
 
 
-def test_only_rotary_positions_turn_and_they_add_nothing() -> None:
+def test_only_rotary_positions_rotate() -> None:
     x = torch.randn(1, 3, 8)
     rotary = RotaryPositions(4)
     assert rotary.add(x, 0) is x
@@ -70,13 +70,13 @@ def test_only_rotary_positions_turn_and_they_add_nothing() -> None:
     assert NoPositions().add(x, 0) is x
 
 
-def test_a_quarter_turn_sends_the_first_half_to_the_second() -> None:
+def test_a_rotation_by_90_degrees_swaps_the_halves() -> None:
     rotation = Rotation(cosine=torch.zeros(1, 2), sine=torch.ones(1, 2))
-    turned = rotation.rotate(torch.tensor([[[[1.0, 2.0, 3.0, 4.0]]]]))
-    assert turned.flatten().tolist() == [-3.0, -4.0, 1.0, 2.0]
+    rotated = rotation.rotate(torch.tensor([[[[1.0, 2.0, 3.0, 4.0]]]]))
+    assert rotated.flatten().tolist() == [-3.0, -4.0, 1.0, 2.0]
 
 
-def test_the_first_position_is_not_turned() -> None:
+def test_the_first_position_is_not_rotated() -> None:
     heads = torch.randn(2, 3, 1, 4)
     rotation = RotaryPositions(4).rotation(torch.zeros(2, 1, 12), 0)
     assert rotation is not None
@@ -84,23 +84,23 @@ def test_the_first_position_is_not_turned() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_gradients_are_those_of_the_formula(dtype: torch.dtype) -> None:
+def test_gradients_of_a_rotation_equal_the_formula(dtype: torch.dtype) -> None:
     rotation = RotaryPositions(6).rotation(torch.zeros(2, 5, 12), torch.tensor([0, 7]))
     assert rotation is not None
     heads, weights = torch.randn(2, 2, 5, 6).to(dtype), torch.randn(2, 2, 5, 6).to(dtype)
     ours, plain = heads.clone().requires_grad_(), heads.clone().requires_grad_()
     first, second = plain.to(torch.promote_types(dtype, torch.float32)).chunk(2, dim=-1)
-    turned = (
+    rotated = (
         first * rotation.cosine - second * rotation.sine,
         first * rotation.sine + second * rotation.cosine,
     )
-    expected, found = torch.cat(turned, dim=-1).to(dtype), rotation.rotate(ours)
+    expected, found = torch.cat(rotated, dim=-1).to(dtype), rotation.rotate(ours)
     torch.testing.assert_close(found, expected)
     (found * weights).sum().backward()
     (expected * weights).sum().backward()
     torch.testing.assert_close(ours.grad, plain.grad)
 
 
-def test_rotary_positions_need_pairs() -> None:
+def test_rotary_positions_need_an_even_width() -> None:
     with pytest.raises(UsageError, check=has_code("rotary_head_width_odd", head_width=5)):
         RotaryPositions(5)

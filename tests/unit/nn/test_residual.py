@@ -1,4 +1,4 @@
-"""The path around a sub-layer, pre-norm and post-norm."""
+"""Residual connections, pre-norm and post-norm."""
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ def _norm() -> nn.LayerNorm:
     return norm
 
 
-def test_pre_norm_normalises_what_the_sublayer_is_given() -> None:
+def test_pre_norm_normalises_the_input_of_the_sublayer() -> None:
     norm, x, y = _norm(), torch.randn(2, 3, 4), torch.randn(2, 3, 4)
     residual = Residual(norm, "pre")
     torch.testing.assert_close(residual.enter(x), norm(x))
@@ -27,15 +27,15 @@ def test_post_norm_normalises_the_sum() -> None:
     torch.testing.assert_close(residual.leave(x, y), norm(x + y))
 
 
-def test_dropout_falls_on_the_sublayer_and_not_on_the_path_around_it() -> None:
+def test_dropout_applies_to_the_sublayer_only() -> None:
     torch.manual_seed(0)
     residual = Residual(nn.Identity(), "pre", dropout=0.5).train()
     x = torch.full((4, 8, 16), 3.0)
-    left = residual.leave(x, torch.ones_like(x))
-    assert set(left.unique().tolist()) == {3.0, 5.0}
+    output = residual.leave(x, torch.ones_like(x))
+    assert set(output.unique().tolist()) == {3.0, 5.0}
 
 
-def test_norms_by_their_names() -> None:
+def test_norms_equal_their_formulas() -> None:
     x = torch.randn(2, 3, 4)
     layer, rms = make_norm("layer", 4, 1e-5), make_norm("rms", 4, 1e-5)
     expected = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
@@ -43,7 +43,7 @@ def test_norms_by_their_names() -> None:
     torch.testing.assert_close(rms(x), x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt())
 
 
-def test_epsilon_is_the_one_given() -> None:
+def test_the_given_epsilon_is_used() -> None:
     flat = torch.zeros(1, 1, 4)
     flat[..., 0] = 1e-3
     assert make_norm("layer", 4, 1e-12)(flat).abs().max() > 1
