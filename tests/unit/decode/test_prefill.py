@@ -137,7 +137,7 @@ def test_D1_every_engine_equals_the_textbook_engine(small_network: Make, name: s
         (Greedy(), {"positions": "rotary"}),
     ],
 )
-@pytest.mark.parametrize("on_host", [True, False], ids=["the host looks", "the host does not look"])
+@pytest.mark.parametrize("on_host", [True, False], ids=["host reads", "host does not read"])
 def test_D2_positions_equal_those_of_single_steps(
     small_network: Make, strategy: Strategy, changes: dict[str, Any], on_host: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""The edit distance, against its definition."""
+"""The edit distance compared with its recursive definition."""
 
 from functools import cache
 
@@ -12,16 +12,16 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", "dd"]), max_size=9).map(tuple)
 
 
 @cache
-def by_definition(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+def recursive_distance(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     if not one or not other:
         return len(one) + len(other)
-    changed = by_definition(one[:-1], other[:-1]) + (one[-1] != other[-1])
-    return min(changed, by_definition(one[:-1], other) + 1, by_definition(one, other[:-1]) + 1)
+    changed = recursive_distance(one[:-1], other[:-1]) + (one[-1] != other[-1])
+    return min(changed, recursive_distance(one[:-1], other) + 1, recursive_distance(one, other[:-1]) + 1)
 
 
 @given(LINES, LINES)
-def test_it_is_the_fewest_changes(one: tuple[str, ...], other: tuple[str, ...]) -> None:
-    assert edit_distance(one, other) == by_definition(one, other)
+def test_edit_distance_equals_the_definition(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    assert edit_distance(one, other) == recursive_distance(one, other)
     assert edit_distance(other, one) == edit_distance(one, other)
 
 
@@ -41,6 +41,6 @@ def test_known_distances(one: str, other: str, distance: int) -> None:
     assert edit_distance(one, other) == distance
 
 
-def test_words_are_what_white_space_sets_apart_or_characters() -> None:
+def test_split_words_returns_words_or_characters() -> None:
     assert split_words("  the\tcat  sat ", by_character=False) == ["the", "cat", "sat"]
     assert list(split_words(" 我 爱\u3000你", by_character=True)) == ["我", "爱", "你"]

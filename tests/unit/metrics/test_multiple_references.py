@@ -1,4 +1,4 @@
-"""Several references of a line: any of them is right, and the nearest counts."""
+"""Several references per line: any of them is right, and the best one counts."""
 
 import pytest
 import sacrebleu
@@ -18,7 +18,7 @@ BOTH = list(zip(FIRST, SECOND, strict=True))
     ("name", "corpus_score"),
     [("bleu", sacrebleu.corpus_bleu), ("chrf", sacrebleu.corpus_chrf), ("ter", sacrebleu.corpus_ter)],
 )
-def test_bleu_chrf_and_ter_are_those_of_sacrebleu(name: str, corpus_score: object) -> None:
+def test_bleu_chrf_and_ter_equal_sacrebleu(name: str, corpus_score: object) -> None:
     assert callable(corpus_score)
     found = score(name, OUTPUTS, BOTH)
     assert found.value == corpus_score(OUTPUTS, [FIRST, SECOND]).score
@@ -27,21 +27,21 @@ def test_bleu_chrf_and_ter_are_those_of_sacrebleu(name: str, corpus_score: objec
 
 
 def test_lines_may_have_different_numbers_of_references() -> None:
-    some = [[FIRST[0]], BOTH[1], BOTH[2]]
+    references = [[FIRST[0]], BOTH[1], BOTH[2]]
     streams = [FIRST, [None, *SECOND[1:]]]
-    found = score("bleu", OUTPUTS, some)
+    found = score("bleu", OUTPUTS, references)
     assert found.value == sacrebleu.corpus_bleu(OUTPUTS, streams).score  # type: ignore[arg-type]
     assert found.signature.startswith("nrefs:var|")
-    assert score("exact_match", OUTPUTS, some).signature == f"exact|nrefs:var|strip|attendo:{__version__}"
+    assert score("exact_match", OUTPUTS, references).signature == f"exact|nrefs:var|strip|attendo:{__version__}"
 
 
-def test_an_output_is_right_when_it_is_any_of_them() -> None:
+def test_an_output_matches_any_reference() -> None:
     assert score("exact_match", OUTPUTS, BOTH).value == pytest.approx(100 / 3)
     assert score("exact_match", OUTPUTS, FIRST).value == 0
     assert score("exact_match", OUTPUTS, BOTH).signature == f"exact|nrefs:2|strip|attendo:{__version__}"
 
 
-def test_the_error_rate_is_what_exact_match_leaves() -> None:
+def test_the_error_rate_is_100_minus_exact_match() -> None:
     for references in (FIRST, SECOND, BOTH):
         right, wrong = (score(name, OUTPUTS, references) for name in ("exact_match", "error_rate"))
         assert wrong.value == pytest.approx(100 - right.value)
@@ -51,7 +51,7 @@ def test_the_error_rate_is_what_exact_match_leaves() -> None:
 
 
 @pytest.mark.parametrize("name", ["rouge1", "rouge2", "rougeL"])
-def test_rouge_takes_the_best_reference_of_each_line_as_rouge_score_does(name: str) -> None:
+def test_rouge_uses_the_best_reference_as_rouge_score_does(name: str) -> None:
     from rouge_score import rouge_scorer
 
     scorer = rouge_scorer.RougeScorer([name], use_stemmer=False)
@@ -62,8 +62,8 @@ def test_rouge_takes_the_best_reference_of_each_line_as_rouge_score_does(name: s
     assert found.signature.startswith(f"{name}|nrefs:2|f1|")
 
 
-def test_word_errors_are_counted_against_the_reference_with_the_fewest_for_its_length() -> None:
-    """Three errors in five words are less than one in one; the length that counts is that of the same reference."""
+def test_word_errors_use_the_reference_with_the_lowest_rate() -> None:
+    """3 errors in 5 words are a lower rate than 1 error in 1 word. The length is that of the same reference."""
     found = score("word_error_rate", ["a b"], [("a", "a b c d e", "")])
     assert found.value == pytest.approx(60)
     assert found.signature == f"wer|nrefs:3|tok:space|attendo:{__version__}"
@@ -71,21 +71,21 @@ def test_word_errors_are_counted_against_the_reference_with_the_fewest_for_its_l
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_one_reference_in_a_list_is_one_reference(name: str) -> None:
+def test_a_list_of_one_reference_equals_one_reference(name: str) -> None:
     assert score(name, OUTPUTS, [[line] for line in FIRST]) == score(name, OUTPUTS, FIRST)
 
 
-def test_the_script_is_that_of_all_references() -> None:
+def test_the_script_is_detected_from_all_references() -> None:
     assert "|tok:zh|" in score("bleu", ["我爱你"], [("I", "我爱你们", "我爱他们")]).signature
 
 
-def test_comparisons_take_several_too() -> None:
+def test_compare_accepts_several_references() -> None:
     found = compare("rouge1", OUTPUTS, FIRST, BOTH, samples=20)
     assert found.one == score("rouge1", OUTPUTS, BOTH)
     assert found.other.value == 100
 
 
-def test_a_line_without_a_reference_is_told() -> None:
+def test_a_line_without_a_reference_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("line_without_reference", line=2)):
         score("exact_match", ["a", "b"], [("a",), ()])
     with pytest.raises(UsageError, check=has_code("metric_texts_not_list")):

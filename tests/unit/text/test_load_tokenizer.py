@@ -1,4 +1,4 @@
-"""The files of a tokenizer: what is written, and what is refused."""
+"""Tokenizer files: their content, and which files are rejected."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ CONTROLS = ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=lambda tokenizer: tokenizer.kind)
-def test_a_saved_tokenizer_comes_back_equal(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_loads_equal(tokenizer: Tokenizer, tmp_path: Path) -> None:
     paths = tokenizer.save(tmp_path, "source")
     assert sorted(paths) == sorted(tmp_path.iterdir())
     loaded = load_tokenizer(tmp_path, "source")
@@ -48,7 +48,7 @@ def test_the_file_with_symbols_is_readable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=lambda tokenizer: tokenizer.kind)
-def test_a_file_without_symbols_does_not_speak_of_them(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_file_without_symbols_has_no_symbols_key(tokenizer: Tokenizer, tmp_path: Path) -> None:
     header, *_ = tokenizer.save(tmp_path, "source")
     assert "symbols" not in header.read_text(encoding="utf-8")
 
@@ -66,7 +66,7 @@ def test_a_file_without_symbols_does_not_speak_of_them(tokenizer: Tokenizer, tmp
         ("characters", [], [*CONTROLS, "<x>"], has_code("tokenizer_piece_invalid", piece="'<x>'")),
     ],
 )
-def test_damaged_symbols_are_named(
+def test_damaged_symbols_raise_an_error_with_the_path(
     kind: str, symbols: object, pieces: object, error: ErrorCheck, tmp_path: Path
 ) -> None:
     header = {**GOOD, "kind": kind, "symbols": symbols} | ({} if pieces is None else {"pieces": pieces})
@@ -76,7 +76,7 @@ def test_damaged_symbols_are_named(
     assert str(tmp_path / "source.tokenizer.json") in str(caught.value)
 
 
-def test_files_of_different_tokenizers_do_not_mix(tmp_path: Path) -> None:
+def test_files_of_different_tokenizers_are_rejected(tmp_path: Path) -> None:
     SUBWORDS.save(tmp_path, "source")
     with_symbols = SentencePiece.train([TEXT], 300, "bpe", ["<x>"])
     (tmp_path / "source.spm").write_bytes(with_symbols.model)
@@ -89,7 +89,7 @@ def test_sentencepiece_has_two_files(tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["joint.tokenizer.json", "joint.spm"]
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_raises_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, check=has_code("model_file_unreadable")):
         load_tokenizer(tmp_path, "source")
     SUBWORDS.save(tmp_path, "source")
@@ -99,7 +99,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", SUBWORDS.model[:-3]])
-def test_a_damaged_sentencepiece_model_is_named(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_sentencepiece_model_raises_model_error(content: bytes, tmp_path: Path) -> None:
     SUBWORDS.save(tmp_path, "source")
     (tmp_path / "source.spm").write_bytes(content)
     with pytest.raises(ModelError, check=has_code("sentencepiece_file_invalid")) as caught:
@@ -123,7 +123,9 @@ def test_a_damaged_sentencepiece_model_is_named(content: bytes, tmp_path: Path) 
         (json.dumps({**GOOD, "extra": 1}).encode(), has_code("tokenizer_key_unknown", key="'extra'")),
     ],
 )
-def test_a_file_that_is_no_tokenizer_is_named(content: bytes, error: ErrorCheck, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_tokenizer_raises_an_error_with_its_path(
+    content: bytes, error: ErrorCheck, tmp_path: Path
+) -> None:
     (tmp_path / "source.tokenizer.json").write_bytes(content)
     with pytest.raises(ModelError, check=error) as caught:
         load_tokenizer(tmp_path, "source")
@@ -150,7 +152,9 @@ def test_a_file_that_is_no_tokenizer_is_named(content: bytes, error: ErrorCheck,
         ("characters", [*CONTROLS, "a", "a"], has_code("tokenizer_piece_duplicate", piece="'a'")),
     ],
 )
-def test_a_damaged_list_of_pieces_is_named(kind: str, pieces: object, error: ErrorCheck, tmp_path: Path) -> None:
+def test_a_damaged_list_of_pieces_raises_model_error(
+    kind: str, pieces: object, error: ErrorCheck, tmp_path: Path
+) -> None:
     (tmp_path / "source.tokenizer.json").write_text(json.dumps({**GOOD, "kind": kind, "pieces": pieces}))
     with pytest.raises(ModelError, check=error):
         load_tokenizer(tmp_path, "source")

@@ -1,4 +1,4 @@
-"""From text and settings to tokenizers: the kind asked for, the same bytes each time, no copy of the text kept."""
+"""build_tokenizers: the configured kind, reproducible files, and no copy of the text in memory."""
 
 import hashlib
 import os
@@ -51,7 +51,7 @@ def config(kind: str, **changes: Any) -> TokenizerConfig:
         ("bytes", Bytes),
     ],
 )
-def test_the_tokenizers_are_of_the_kind_asked_for(kind: str, expected: type) -> None:
+def test_the_tokenizers_are_of_the_configured_kind(kind: str, expected: type) -> None:
     source, target = build_tokenizers(SOURCES, TARGETS, config(kind, symbols=("<2de>",)))
     assert isinstance(source, expected)
     assert isinstance(target, expected)
@@ -64,56 +64,56 @@ def test_the_tokenizers_are_of_the_kind_asked_for(kind: str, expected: type) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_joint_is_one_tokenizer_that_knows_both_sides(kind: str) -> None:
+def test_joint_gives_one_tokenizer_for_both_sides(kind: str) -> None:
     source, target = build_tokenizers(iter(SOURCES), iter(TARGETS), config(kind, joint=True))
     assert source is target
     assert [source.unknown(text) for text in SOURCES + TARGETS] == [[]] * 16
 
 
 @pytest.mark.parametrize("kind", ["words", "characters"])
-def test_apart_each_side_knows_its_own_text_alone(kind: str) -> None:
+def test_separate_tokenizers_know_only_their_own_side(kind: str) -> None:
     source, target = build_tokenizers(SOURCES, TARGETS, config(kind))
     assert "ß" in "".join(source.unknown(TARGETS[0]))
     assert target.unknown(TARGETS[0]) == []
 
 
 def test_the_same_text_gives_the_same_files_in_another_process(tmp_path: Path) -> None:
-    seen = []
+    checksums = []
     for seed in ("1", "2"):
         folder = tmp_path / seed
         folder.mkdir()
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         subprocess.run([sys.executable, "-c", BUILD, folder], env=environment, check=True)
-        seen.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()})
-    assert len(seen[0]) == 12
-    assert seen[0] == seen[1]
+        checksums.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()})
+    assert len(checksums[0]) == 12
+    assert checksums[0] == checksums[1]
 
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
-def test_the_text_is_not_kept(kind: str) -> None:
+def test_the_text_is_not_kept_in_memory(kind: str) -> None:
     def lines(count: int) -> Iterator[str]:
         words = ["cat", "mat", "hat", "dog", "sun"]
         return (" ".join(words[(number >> shift) % 5] for shift in range(40)) for number in range(count))
 
-    build_tokenizers(lines(10), lines(10), config(kind, joint=True))  # what is imported and cached does not count
+    build_tokenizers(lines(10), lines(10), config(kind, joint=True))  # excludes imports and caches from the measurement
     tracemalloc.start()
     try:
         build_tokenizers(lines(1000), lines(1000), config(kind, joint=True))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < sum(map(len, lines(2000))) / 2  # other threads of the process allocate a little meanwhile
+    assert peak < sum(map(len, lines(2000))) / 2  # other threads of the process allocate a little
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])
-def test_no_text_is_an_error(kind: str) -> None:
+def test_no_text_raises_data_error(kind: str) -> None:
     with pytest.raises(DataError, match="no text"):
         build_tokenizers([], [], config(kind))
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_fault_in_the_middle_of_the_text_comes_out_as_itself(kind: str) -> None:
+def test_an_error_while_reading_text_is_passed_on(kind: str) -> None:
     def lines() -> Iterator[str]:
         yield "the cat sat"
         raise DataError("doctor_fault", line="line 2 is bad")
@@ -123,29 +123,29 @@ def test_a_fault_in_the_middle_of_the_text_comes_out_as_itself(kind: str) -> Non
 
 
 def test_each_side_gets_its_own_kind() -> None:
-    asked = TokenizerConfig(kind="characters", target_kind="spaced", size=50)
-    source, target = build_tokenizers(["cat"], ["k æ t"], asked)
+    settings = TokenizerConfig(kind="characters", target_kind="spaced", size=50)
+    source, target = build_tokenizers(["cat"], ["k æ t"], settings)
     assert (source.kind, target.kind) == ("characters", "spaced")
     assert target.pieces(target.encode("æ t")) == ["æ", "t"]
 
 
 @pytest.fixture(scope="module")
 def own_models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """SentencePiece models as its own command trains them: other control ids; the first folds case."""
+    """SentencePiece models with the defaults of its trainer, so other control ids. The first folds case."""
     folder = tmp_path_factory.mktemp("own")
-    for name, texts, rule in (("en", SOURCES, "nmt_nfkc_cf"), ("de", TARGETS, "nmt_nfkc")):
+    for name, texts, normalization in (("en", SOURCES, "nmt_nfkc_cf"), ("de", TARGETS, "nmt_nfkc")):
         SentencePieceTrainer.train(
             sentence_iterator=iter(texts),
             model_prefix=str(folder / name),
             vocab_size=40,
             hard_vocab_limit=False,
-            normalization_rule_name=rule,
+            normalization_rule_name=normalization,
             minloglevel=5,
         )
     return folder / "en.model", folder / "de.model"
 
 
-def test_own_sentencepiece_models_cut_as_the_sentencepiece_library_does(own_models: tuple[Path, Path]) -> None:
+def test_own_sentencepiece_models_tokenize_as_the_library_does(own_models: tuple[Path, Path]) -> None:
     config = TokenizerConfig(file=own_models[0], target_file=own_models[1])
     tokenizers = build_tokenizers((), (), config)
     for tokenizer, path, text in zip(tokenizers, own_models, (SOURCES[0], TARGETS[0]), strict=True):
@@ -157,7 +157,7 @@ def test_own_sentencepiece_models_cut_as_the_sentencepiece_library_does(own_mode
         assert tokenizer.decode(ids) == text
 
 
-def test_an_own_model_brings_its_normalization_and_takes_symbols(own_models: tuple[Path, Path]) -> None:
+def test_an_own_model_keeps_its_normalization_and_accepts_symbols(own_models: tuple[Path, Path]) -> None:
     source, target = build_tokenizers((), (), TokenizerConfig(file=own_models[0], joint=True, symbols=("<2de>",)))
     assert source is target
     assert source.encode("The CAT") == source.encode("the cat")
@@ -166,7 +166,7 @@ def test_an_own_model_brings_its_normalization_and_takes_symbols(own_models: tup
     assert source.decode(rest) == "the cat"
 
 
-def test_a_file_that_is_no_sentencepiece_model_is_named(tmp_path: Path) -> None:
+def test_an_invalid_sentencepiece_file_raises_an_error_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "a.model").write_bytes(b"not a model")
     for name, reason in (("a.model", fragment("not_a_sentencepiece_model")), ("b.model", "cannot be read")):
         with pytest.raises(DataError, match=rf"tokenizer\.file.*{name}.*{reason}"):

@@ -1,4 +1,4 @@
-"""What a model is for, as files are named."""
+"""The model card inferred from file names."""
 
 from pathlib import Path
 
@@ -22,22 +22,22 @@ from attendo.text.model_card import ModelCard, infer_model_card
         ("train.en.txt", "train.de.txt", None),
     ],
 )
-def test_two_files_that_end_in_languages_are_a_translation(
+def test_file_suffixes_with_languages_mean_translation(
     source: str, target: str, expected: tuple[str, str] | None
 ) -> None:
-    about = infer_model_card(Path(source), Path(target))
+    card = infer_model_card(Path(source), Path(target))
     if expected is None:
-        assert about == ModelCard()
-        assert about.to_dict() == {}
+        assert card == ModelCard()
+        assert card.to_dict() == {}
     else:
-        assert about.to_dict() == {
+        assert card.to_dict() == {
             "task": "translation",
             "source_language": expected[0],
             "target_language": expected[1],
         }
 
 
-def test_languages_are_those_of_ISO_639() -> None:
+def test_languages_are_those_of_ISO_639_1() -> None:
     assert {"en", "zh", "de", "ja", "sw"} <= ISO_639_1
     assert len(ISO_639_1) == 183
     assert all(len(each) == 2 for each in ISO_639_1)
@@ -46,6 +46,6 @@ def test_languages_are_those_of_ISO_639() -> None:
 @pytest.mark.parametrize(
     "values", [{"task": "chess"}, {"source_language": "English"}, {"target_language": "e"}, {"language": "en"}]
 )
-def test_what_cannot_be_meant_is_refused(values: dict[str, str]) -> None:
+def test_invalid_model_card_values_are_rejected(values: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=next(iter(values))):
         ModelCard(**values)

@@ -1,4 +1,4 @@
-"""BPE-dropout: exact without refusals, the stated chances with them, and the same for the same key."""
+"""BPE-dropout: exact at rate 0, the expected probabilities at other rates, and reproducible by key."""
 
 import gzip
 import io
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from error_codes import has_code
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 from sentencepiece import SentencePieceTrainer
 
 from attendo import keyed_random
@@ -51,8 +51,8 @@ FRAGMENTS = [
     ),
     *("<2de>", "</s>", "<0x0A>", "\t", "\x00", "\u3000", "(a)", "I love"),
 ]
-ANY_TEXT = some.lists(some.sampled_from(FRAGMENTS)).map("".join) | some.text(
-    some.characters(exclude_categories=["Cs"], exclude_characters="\r\n")
+ANY_TEXT = st.lists(st.sampled_from(FRAGMENTS)).map("".join) | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\r\n")
 )
 
 
@@ -63,7 +63,7 @@ def mixed() -> SentencePiece:
 
 @cache
 def across_spaces() -> SentencePiece:
-    """A model of other making, whose pieces run over spaces."""
+    """A model trained without splitting at spaces, whose pieces contain spaces."""
     model = io.BytesIO()
     SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS),
@@ -86,7 +86,7 @@ def across_spaces() -> SentencePiece:
 
 @cache
 def ambiguous() -> SentencePiece:
-    """Of three letters nearly every two make a piece: which merge comes first decides."""
+    """With three letters, nearly every pair is a piece, so the order of merges matters."""
     letters = np.array(list("aaabbc "))[
         (keyed_random.uniform(keyed_random.make_keys(np.arange(2000, dtype=np.uint64))) * 7).astype(int)
     ]
@@ -102,56 +102,57 @@ def ragged(ids: Any, offsets: Any) -> list[list[int]]:
     return [ids[begin:end].tolist() for begin, end in pairwise(offsets)]
 
 
-def recut(tokenizer: SentencePiece, rate: float, texts: list[str], seed: int = 0) -> list[list[int]]:
+def retokenize(tokenizer: SentencePiece, rate: float, texts: list[str], seed: int = 0) -> list[list[int]]:
     keys = keyed_random.make_keys(seed, np.arange(len(texts), dtype=np.uint64))
     return ragged(*BPEDropout(tokenizer, rate)(*flat(tokenizer.encode_many(texts)), keys, ROUND))
 
 
 @pytest.mark.parametrize("model", [mixed, across_spaces])
-@given(texts=some.lists(ANY_TEXT))
-def test_without_refusals_the_pieces_are_those_of_encode(model: Any, texts: list[str]) -> None:
-    assert recut(model(), 0.0, texts) == model().encode_many(texts)
+@given(texts=st.lists(ANY_TEXT))
+def test_rate_zero_gives_the_pieces_of_encode(model: Any, texts: list[str]) -> None:
+    assert retokenize(model(), 0.0, texts) == model().encode_many(texts)
 
 
-@given(texts=some.lists(some.text("abc ")))
-def test_the_order_of_merges_is_that_of_encode(texts: list[str]) -> None:
-    assert recut(ambiguous(), 0.0, texts) == ambiguous().encode_many(texts)
+@given(texts=st.lists(st.text("abc ")))
+def test_the_order_of_merges_equals_that_of_encode(texts: list[str]) -> None:
+    assert retokenize(ambiguous(), 0.0, texts) == ambiguous().encode_many(texts)
 
 
-def test_pieces_that_run_over_spaces_are_merged_again() -> None:
+def test_pieces_with_spaces_are_merged_again() -> None:
     tokenizer = across_spaces()
     labels = tokenizer.pieces(tokenizer.encode("sat on the mat"))
     assert any(" " in label for label in labels)
     texts = ["sat on the mat", "cat sat", "on", "", "the mat"]
-    assert recut(tokenizer, 0.0, texts) == [tokenizer.encode(text) for text in texts]
+    assert retokenize(tokenizer, 0.0, texts) == [tokenizer.encode(text) for text in texts]
 
 
-@given(texts=some.lists(ANY_TEXT), rate=some.floats(0, 0.99), seed=some.integers(0, 9))
-def test_the_text_stays_and_so_do_bytes_and_symbols(texts: list[str], rate: float, seed: int) -> None:
+@given(texts=st.lists(ANY_TEXT), rate=st.floats(0, 0.99), seed=st.integers(0, 9))
+def test_dropout_keeps_the_text_bytes_and_symbols(texts: list[str], rate: float, seed: int) -> None:
     tokenizer = mixed()
-    for text, ids in zip(texts, recut(tokenizer, rate, texts, seed), strict=True):
+    for text, ids in zip(texts, retokenize(tokenizer, rate, texts, seed), strict=True):
         assert tokenizer.decode(ids) == text
-        assert untouched(ids) == untouched(tokenizer.encode(text))
+        assert keep_bytes_and_symbols(ids) == keep_bytes_and_symbols(tokenizer.encode(text))
 
 
-def untouched(ids: list[int]) -> list[int]:
+def keep_bytes_and_symbols(ids: list[int]) -> list[int]:
     return [each for each in ids if each < EOS + 1 + len(SYMBOLS) + 256]
 
 
-@given(texts=some.lists(ANY_TEXT, min_size=1, max_size=4), rate=some.floats(0.05, 0.9), seed=some.integers(0, 99))
-def test_one_word_at_a_time_in_plain_python_gives_the_same(texts: list[str], rate: float, seed: int) -> None:
+@given(texts=st.lists(ANY_TEXT, min_size=1, max_size=4), rate=st.floats(0.05, 0.9), seed=st.integers(0, 99))
+def test_dropout_equals_plain_python_word_by_word(texts: list[str], rate: float, seed: int) -> None:
     tokenizer = mixed()
     keys = keyed_random.make_keys(seed, np.arange(len(texts), dtype=np.uint64))
     expected = [
-        plainly(tokenizer, rate, tokenizer.encode(text), keys[number : number + 1]) for number, text in enumerate(texts)
+        retokenize_in_plain_python(tokenizer, rate, tokenizer.encode(text), keys[number : number + 1])
+        for number, text in enumerate(texts)
     ]
-    assert recut(tokenizer, rate, texts, seed) == expected
+    assert retokenize(tokenizer, rate, texts, seed) == expected
 
 
-def plainly(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> list[int]:
+def retokenize_in_plain_python(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> list[int]:
     rows = list(iter_pieces(tokenizer.model))
     numbers = {row.text: number for number, row in enumerate(rows) if row.type == PieceType.NORMAL}
-    beside = {pair for text in numbers for pair in pairwise(text)}
+    adjacent = {pair for text in numbers for pair in pairwise(text)}
     result: list[int] = []
     at = 0
     while at < len(ids):
@@ -159,7 +160,7 @@ def plainly(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> 
         at += 1
         while (
             at < len(ids)
-            and (rows[ids[at - 1]].text[-1], rows[ids[at]].text[0]) in beside
+            and (rows[ids[at - 1]].text[-1], rows[ids[at]].text[0]) in adjacent
             and both_normal(at, ids, rows)
         ):
             at += 1
@@ -168,12 +169,12 @@ def plainly(tokenizer: SentencePiece, rate: float, ids: list[int], key: Any) -> 
             result += word
             continue
         variant = keyed_random.make_keys(key, "variant", begin) % np.uint64(bpe_dropout.MAX_VARIANTS)
-        placed = np.array([each + (place << 32) for place, each in enumerate(word)], np.uint64)
+        hashed = np.array([each + (index << 32) for index, each in enumerate(word)], np.uint64)
         draws = keyed_random.make_keys(
-            ROUND, keyed_random.make_keys(keyed_random.make_keys(0, placed).sum(keepdims=True), variant)
+            ROUND, keyed_random.make_keys(keyed_random.make_keys(0, hashed).sum(keepdims=True), variant)
         )
         characters = [each for piece in word for each in rows[piece].text]
-        result += [numbers[piece] for piece in merged(characters, numbers, rows, (rate, draws))]
+        result += [numbers[piece] for piece in merge_characters(characters, numbers, rows, (rate, draws))]
     return result
 
 
@@ -181,18 +182,18 @@ def both_normal(at: int, ids: list[int], rows: list[SentencePieceEntry]) -> bool
     return rows[ids[at - 1]].type == rows[ids[at]].type == PieceType.NORMAL
 
 
-def merged(
-    word: list[str], numbers: dict[str, int], rows: list[SentencePieceEntry], chance: tuple[float, Any]
+def merge_characters(
+    word: list[str], numbers: dict[str, int], rows: list[SentencePieceEntry], rate_and_key: tuple[float, Any]
 ) -> list[str]:
-    rate, key = chance
+    rate, key = rate_and_key
     step = 0
     while True:
-        possible, place = [], 0
+        possible, position = [], 0
         for at in range(len(word) - 1):
-            draw = keyed_random.uniform(keyed_random.make_keys(key, place) + np.uint64(step))[0]
+            draw = keyed_random.uniform(keyed_random.make_keys(key, position) + np.uint64(step))[0]
             if word[at] + word[at + 1] in numbers and draw >= rate:
                 possible.append((-rows[numbers[word[at] + word[at + 1]]].score, at))
-            place += len(word[at])
+            position += len(word[at])
         if not possible:
             return word
         _, at = min(possible)
@@ -202,7 +203,7 @@ def merged(
 
 @cache
 def letters() -> SentencePiece:
-    """Its pieces of letters are eb, ab, cd and ebc; b and c stand side by side in ebc, but are no piece."""
+    """Its merged pieces are eb, ab, cd and ebc. bc is part of ebc, but is not a piece."""
     texts = ["<x>ab"] * 10 + ["<x>cd"] * 8 + ["<x>eb"] * 6 + ["<x>ebc"] * 5
     tokenizer = SentencePiece.train(texts, 4 + 1 + 256 + 6 + 4, "bpe", ["<x>"])
     assert sorted(row.text for row in iter_pieces(tokenizer.model) if row.type == PieceType.NORMAL) == [
@@ -216,44 +217,44 @@ def rounds(request: pytest.FixtureRequest) -> int:
     return request.param
 
 
-def near(expected: dict[str, float], rounds: int) -> Any:
+def approximate(expected: dict[str, float], rounds: int) -> Any:
     return pytest.approx(expected, abs=0.03 if rounds < 1_000 else 0.015)
 
 
-def shares(text: str, rate: float, rounds: int, count: int = 20) -> dict[str, float]:
+def tokenization_shares(text: str, rate: float, rounds: int, count: int = 20) -> dict[str, float]:
     dropout, (ids, offsets) = BPEDropout(letters(), rate), flat(letters().encode_many([f"<x>{text}"] * count))
-    cut: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for number in range(rounds):
-        of_round, keys = (
+        round_key, keys = (
             keyed_random.make_keys(number),
             keyed_random.make_keys(number, np.arange(count, dtype=np.uint64)),
         )
-        cut.update("|".join(letters().pieces(each[1:])) for each in ragged(*dropout(ids, offsets, keys, of_round)))
-    return {way: number / cut.total() for way, number in cut.items()}
+        counts.update("|".join(letters().pieces(each[1:])) for each in ragged(*dropout(ids, offsets, keys, round_key)))
+    return {pieces: number / counts.total() for pieces, number in counts.items()}
 
 
-def test_the_only_merge_of_a_word_is_refused_at_the_rate(rounds: int) -> None:
-    assert shares("ab", 0.1, rounds) == near({"ab": 0.9, "a|b": 0.1}, rounds)
-    assert shares("ab", 0.7, rounds) == near({"ab": 0.3, "a|b": 0.7}, rounds)
+def test_a_single_merge_is_dropped_at_the_rate(rounds: int) -> None:
+    assert tokenization_shares("ab", 0.1, rounds) == approximate({"ab": 0.9, "a|b": 0.1}, rounds)
+    assert tokenization_shares("ab", 0.7, rounds) == approximate({"ab": 0.3, "a|b": 0.7}, rounds)
 
 
-def test_a_merge_refused_in_one_step_may_come_in_the_next(rounds: int) -> None:
-    rate, done = 0.3, 0.7
-    both = (done + rate * done) * done  # first ab, or cd where ab is refused; then the other
-    expected = {"ab|cd": both, "ab|c|d": done * rate, "a|b|cd": rate * done * rate, "a|b|c|d": rate**2}
-    assert shares("abcd", rate, rounds) == near(expected, rounds)
+def test_a_merge_dropped_in_one_step_may_come_in_the_next(rounds: int) -> None:
+    rate, kept = 0.3, 0.7
+    both = (kept + rate * kept) * kept  # first ab, or cd if ab is dropped; then the other
+    expected = {"ab|cd": both, "ab|c|d": kept * rate, "a|b|cd": rate * kept * rate, "a|b|c|d": rate**2}
+    assert tokenization_shares("abcd", rate, rounds) == approximate(expected, rounds)
 
 
 def test_a_longer_piece_needs_the_shorter_one_first(rounds: int) -> None:
-    assert shares("ebc", 0.5, rounds) == near({"e|b|c": 0.5, "eb|c": 0.25, "ebc": 0.25}, rounds)
+    assert tokenization_shares("ebc", 0.5, rounds) == approximate({"e|b|c": 0.5, "eb|c": 0.25, "ebc": 0.25}, rounds)
 
 
-def test_words_that_cannot_meet_are_refused_independently(rounds: int) -> None:
+def test_merges_of_separate_words_are_dropped_independently(rounds: int) -> None:
     expected = {"ab|ab": 0.25, "a|b|ab": 0.25, "ab|a|b": 0.25, "a|b|a|b": 0.25}
-    assert shares("abab", 0.5, rounds) == near(expected, rounds)
+    assert tokenization_shares("abab", 0.5, rounds) == approximate(expected, rounds)
 
 
-def test_a_sentence_is_cut_alike_alone_and_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_is_tokenized_the_same_alone_and_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*TEXTS, "", "the", "", *TEXTS]
     keys = keyed_random.make_keys(3, np.arange(len(texts), dtype=np.uint64))
     dropout = BPEDropout(mixed(), 0.4)
@@ -267,14 +268,14 @@ def test_a_sentence_is_cut_alike_alone_and_among_others(monkeypatch: pytest.Monk
     assert ragged(*dropout(ids, offsets, keys, ROUND)) == together
 
 
-def test_the_same_key_cuts_alike_and_another_differently() -> None:
+def test_equal_keys_give_equal_pieces_and_other_keys_others() -> None:
     texts = ["I love natural language processing"] * 8
-    assert recut(mixed(), 0.3, texts, seed=1) == recut(mixed(), 0.3, texts, seed=1)
-    assert recut(mixed(), 0.3, texts, seed=1) != recut(mixed(), 0.3, texts, seed=2)
-    assert len({tuple(ids) for ids in recut(mixed(), 0.3, texts)}) > 4
+    assert retokenize(mixed(), 0.3, texts, seed=1) == retokenize(mixed(), 0.3, texts, seed=1)
+    assert retokenize(mixed(), 0.3, texts, seed=1) != retokenize(mixed(), 0.3, texts, seed=2)
+    assert len({tuple(ids) for ids in retokenize(mixed(), 0.3, texts)}) > 4
 
 
-def test_a_word_that_is_met_often_is_cut_in_a_few_ways_a_round_and_in_others_in_the_next() -> None:
+def test_a_frequent_word_has_a_limited_number_of_variants_per_round() -> None:
     texts = ["processing"] * 1000
     ids, offsets = flat(mixed().encode_many(texts))
     keys = keyed_random.make_keys(np.arange(len(texts), dtype=np.uint64))
@@ -282,31 +283,31 @@ def test_a_word_that_is_met_often_is_cut_in_a_few_ways_a_round_and_in_others_in_
         {tuple(each) for each in ragged(*BPEDropout(mixed(), 0.5)(ids, offsets, keys, keyed_random.make_keys(number)))}
         for number in range(20)
     ]
-    assert all(4 < len(ways) <= bpe_dropout.MAX_VARIANTS for ways in rounds)
+    assert all(4 < len(variants) <= bpe_dropout.MAX_VARIANTS for variants in rounds)
     assert len(set().union(*rounds)) > bpe_dropout.MAX_VARIANTS
 
 
-def test_no_word_becomes_another_that_happens_to_have_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With four bits for a number most words share theirs with others."""
+def test_hash_collisions_do_not_change_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a 4-bit hash, most words share their hash with other words."""
 
-    def few(numbers: Any, starts: Any) -> Any:
+    def short_hash(numbers: Any, starts: Any) -> Any:
         return sums(numbers, starts) % np.uint64(16)
 
     sums = bpe_dropout._sum_runs
     tokenizer, texts = mixed(), ["the cat", "natural language", "on mat", "love"]
-    monkeypatch.setattr(bpe_dropout, "_sum_runs", few)
-    for text, ids in zip(texts, recut(tokenizer, 0.3, texts), strict=True):
+    monkeypatch.setattr(bpe_dropout, "_sum_runs", short_hash)
+    for text, ids in zip(texts, retokenize(tokenizer, 0.3, texts), strict=True):
         assert tokenizer.decode(ids) == text
 
 
-def test_nothing_in_is_nothing_out() -> None:
+def test_empty_input_gives_empty_output() -> None:
     no_keys = np.zeros(0, np.uint64)
     ids, offsets = BPEDropout(mixed(), 0.1)(np.zeros(0, np.int32), np.zeros(1, np.int64), no_keys, ROUND)
     assert (ids.tolist(), offsets.tolist(), ids.dtype, offsets.dtype) == ([], [0], np.int32, np.int64)
-    assert recut(mixed(), 0.1, ["", ""]) == [[], []]
+    assert retokenize(mixed(), 0.1, ["", ""]) == [[], []]
 
 
-def test_the_arrays_handed_in_are_left_alone() -> None:
+def test_the_input_arrays_are_not_changed() -> None:
     ids, offsets = flat(mixed().encode_many(TEXTS))
     before = ids.copy()
     BPEDropout(mixed(), 0.5)(ids, offsets, keyed_random.make_keys(np.arange(len(TEXTS), dtype=np.uint64)), ROUND)
@@ -319,17 +320,17 @@ def test_only_a_bpe_model_has_merges() -> None:
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
-def test_a_rate_that_cannot_be_is_named(rate: float) -> None:
+def test_a_rate_out_of_range_is_rejected(rate: float) -> None:
     with pytest.raises(UsageError, check=has_code("dropout_out_of_range", rate=rate)):
         BPEDropout(mixed(), rate)
 
 
-def test_a_sentence_without_a_key_is_named() -> None:
+def test_a_sentence_without_a_key_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("dropout_key_count_mismatch", keys=1, sentences=2)):
         BPEDropout(mixed(), 0.1)(*flat([[7], [8]]), keyed_random.make_keys(1), ROUND)
 
 
-def test_a_piece_with_a_character_that_is_no_piece_stays_whole() -> None:
+def test_a_piece_with_an_unknown_character_is_not_split() -> None:
     rows = [SentencePieceEntry(text, -number, PieceType.NORMAL) for number, text in enumerate(["ab", "a", "aab", "aa"])]
     table = MergeTable.from_pieces(rows)
     ids, edges = table.split_into_characters(np.array([3, 0, 2], np.int32), np.array([0, 1, 3]))
@@ -337,15 +338,15 @@ def test_a_piece_with_a_character_that_is_no_piece_stays_whole() -> None:
     assert table.merge(np.array([1, 1], np.int32), np.array([1, 0], np.int32)).tolist() == [3, -1]
 
 
-def test_unused_pieces_are_refused() -> None:
+def test_unused_pieces_are_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("dropout_with_unused_piece", piece="ab")):
         MergeTable.from_pieces([SentencePieceEntry("ab", 0.0, PieceType.UNUSED)])
 
 
-def test_a_corpus_is_cut_exactly_without_refusals_and_longer_with_them(shared: Path) -> None:
+def test_a_corpus_is_exact_at_rate_zero_and_longer_at_higher_rates(shared: Path) -> None:
     lines = gzip.decompress((shared / "data/multi30k/test_2016_flickr.de.gz").read_bytes()).decode().split("\n")[:-1]
     tokenizer = SentencePiece.train(lines, 2000)
-    sizes = [sum(map(len, recut(tokenizer, rate, lines))) for rate in (0.0, 0.1, 0.2)]
-    assert recut(tokenizer, 0.0, lines) == tokenizer.encode_many(lines)
+    sizes = [sum(map(len, retokenize(tokenizer, rate, lines))) for rate in (0.0, 0.1, 0.2)]
+    assert retokenize(tokenizer, 0.0, lines) == tokenizer.encode_many(lines)
     assert 1.05 < sizes[1] / sizes[0] < 1.4
     assert sizes[2] > sizes[1]

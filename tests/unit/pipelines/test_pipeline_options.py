@@ -1,4 +1,4 @@
-"""Options of pipelines: by our names, by those of transformers, or refused."""
+"""Pipeline options: our names, the names of transformers, and rejected ones."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ TEXT = SOURCES[3]
 TRANSLATION, CONTINUING = parse_task("translation"), parse_task("text-generation")
 
 
-def test_the_names_are_those_of_transformers() -> None:
+def test_the_option_names_exist_in_transformers() -> None:
     transformers = pytest.importorskip("transformers")
     assert {*HF_OPTION_NAMES, *NEW_TOKEN_OPTIONS} <= transformers.GenerationConfig().to_dict().keys()
 
 
 @pytest.mark.short(4)
 @pytest.mark.parametrize(
-    ("theirs", "same"),
+    ("theirs", "ours"),
     [
         ({"num_beams": 3}, {"beam": 3}),
         (
@@ -43,11 +43,13 @@ def test_the_names_are_those_of_transformers() -> None:
         ({"preset": "hf", "num_beams": 2}, {"preset": "hf", "beam": 2}),
     ],
 )
-def test_what_means_the_same_gives_the_same(theirs: dict[str, Any], same: dict[str, Any]) -> None:
+def test_transformers_options_equal_ours(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
     model = answering()
-    told = {NEW_TOKEN_OPTIONS.get(name, name): value for name, value in from_hf_options(theirs, TRANSLATION).items()}
-    assert told == same
-    expected = model.generate([TEXT], **same)[0].text
+    converted = {
+        NEW_TOKEN_OPTIONS.get(name, name): value for name, value in from_hf_options(theirs, TRANSLATION).items()
+    }
+    assert converted == ours
+    expected = model.generate([TEXT], **ours)[0].text
     assert only(attendo.pipeline("translation", model)(TEXT, **theirs)) == [{"translation_text": expected}]
     assert only(attendo.pipeline("translation", model, **theirs)(TEXT)) == [{"translation_text": expected}]
 
@@ -60,7 +62,7 @@ def test_what_means_the_same_gives_the_same(theirs: dict[str, Any], same: dict[s
         {"truncation": "do_not_truncate", "streamer": None, "generation_config": None},
     ],
 )
-def test_what_happens_anyway_may_be_said(harmless: dict[str, Any]) -> None:
+def test_options_equal_to_the_behaviour_are_accepted(harmless: dict[str, Any]) -> None:
     pipe = attendo.pipeline("translation", answering())
     assert pipe(TEXT, **harmless) == pipe(TEXT)
 
@@ -112,21 +114,19 @@ def test_what_happens_anyway_may_be_said(harmless: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name_before_anything_is_decoded(
-    options: dict[str, Any], error: ErrorCheck
-) -> None:
+def test_invalid_options_are_rejected_before_decoding(options: dict[str, Any], error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
         attendo.pipeline("translation", answering(), **options)
     with pytest.raises(UsageError, check=error):
         attendo.pipeline("translation", answering())(TEXT, **options)
 
 
-def test_what_is_for_translations_is_refused_elsewhere() -> None:
+def test_language_options_are_rejected_outside_translation() -> None:
     with pytest.raises(UsageError, check=has_code("unsupported_pipeline_option", option="src_lang", value="en")):
         attendo.pipeline("summarization", answering())(TEXT, src_lang="en")
 
 
-def test_what_a_decoder_only_model_cannot_do_is_told() -> None:
+def test_options_incompatible_with_decoder_only_models_are_rejected() -> None:
     pipe = attendo.pipeline("text-generation", continuing())
     with pytest.raises(UsageError, check=has_code("prefix_with_decoder_only_model")):
         pipe(TEXT, prefix="a")
@@ -134,12 +134,12 @@ def test_what_a_decoder_only_model_cannot_do_is_told() -> None:
         pipe(TEXT, max_length=3)
 
 
-def test_a_call_may_say_the_same_by_another_name() -> None:
+def test_a_call_may_override_an_option_by_its_alias() -> None:
     assert merge_options({"max_new_tokens": 5, "beam": 2}, {"max_length": 3}) == {"beam": 2, "max_length": 3}
     assert merge_options({"max_length": 5, "beam": 2}, {"max_new_tokens": 3}) == {"beam": 2, "max_new_tokens": 3}
     assert merge_options({"min_length": 5}, {"max_new_tokens": 3}) == {"min_length": 5, "max_new_tokens": 3}
 
 
-def test_none_is_as_if_left_out() -> None:
+def test_none_equals_an_omitted_option() -> None:
     assert from_hf_options({"num_beams": None, "max_new_tokens": None, "return_full_text": None}, CONTINUING) == {}
     assert from_hf_options({"num_beams": None, "beam": 3}, TRANSLATION) == {"beam": 3}

@@ -1,4 +1,4 @@
-"""Is a difference more than chance? Against sacrebleu's own test, and where the answer is known."""
+"""The paired bootstrap compared with sacrebleu, and on cases with a known result."""
 
 from random import Random
 
@@ -37,27 +37,32 @@ LINES = 80
 BY_LINE = [name for name in METRICS if not name.startswith("distinct")]
 
 
-def text(seed: int) -> list[str]:
-    chance = Random(seed)
-    return [" ".join(chance.choices(WORDS, k=chance.randint(3, 12))) for _ in range(LINES)]
+def random_lines(seed: int) -> list[str]:
+    generator = Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randint(3, 12))) for _ in range(LINES)]
 
 
-def spoilt(lines: list[str], share: float, seed: int) -> list[str]:
-    """With this share of the words replaced."""
-    chance = Random(seed)
+def replace_words(lines: list[str], share: float, seed: int) -> list[str]:
+    """Replaces this share of the words."""
+    generator = Random(seed)
     return [
-        " ".join(chance.choice(WORDS) if chance.random() < share else word for word in line.split()) for line in lines
+        " ".join(generator.choice(WORDS) if generator.random() < share else word for word in line.split())
+        for line in lines
     ]
 
 
-REFERENCES = text(0)
-GOOD, FAIR, BAD = spoilt(REFERENCES, 0.2, 1), spoilt(REFERENCES, 0.25, 2), spoilt(REFERENCES, 0.6, 3)
+REFERENCES = random_lines(0)
+GOOD, FAIR, BAD = (
+    replace_words(REFERENCES, 0.2, 1),
+    replace_words(REFERENCES, 0.25, 2),
+    replace_words(REFERENCES, 0.6, 3),
+)
 
 
 @pytest.mark.parametrize(("name", "metric"), [("bleu", BLEU(force=True)), ("chrf", CHRF()), ("ter", TER())])
 @pytest.mark.parametrize("other", [FAIR, BAD], ids=["fair", "bad"])
-def test_it_is_the_paired_bootstrap_of_sacrebleu(name: str, metric: Metric, other: list[str]) -> None:
-    """The same seed draws the same lines, so that not even chance is between the two."""
+def test_compare_equals_the_paired_bootstrap_of_sacrebleu(name: str, metric: Metric, other: list[str]) -> None:
+    """The same seed draws the same lines, so both results are equal."""
     signatures, results = PairedTest(
         [("other", other), ("good", GOOD)], {name: metric}, [REFERENCES], test_type="bs", n_samples=300
     )()
@@ -70,7 +75,7 @@ def test_it_is_the_paired_bootstrap_of_sacrebleu(name: str, metric: Metric, othe
 
 
 @pytest.mark.parametrize("name", BY_LINE)
-def test_both_scores_are_those_of_each_alone(name: str) -> None:
+def test_both_scores_equal_those_of_score(name: str) -> None:
     found = compare(name, GOOD, BAD, REFERENCES, samples=10)
     assert (found.one, found.other) == (score(name, GOOD, REFERENCES), score(name, BAD, REFERENCES))
     assert found.difference == found.one.value - found.other.value
@@ -79,29 +84,29 @@ def test_both_scores_are_those_of_each_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in BY_LINE if name not in ("exact_match", "error_rate")])
-def test_a_large_difference_is_significant_and_the_better_one_is_named(name: str) -> None:
+def test_a_large_difference_is_significant(name: str) -> None:
     found = compare(name, GOOD, BAD, REFERENCES, samples=200)
     assert found.significant
     assert found.p_value == pytest.approx(1 / 201)
     assert found.one_is_better
     assert found.interval[0] < found.difference < found.interval[1]
-    turned = compare(name, BAD, GOOD, REFERENCES, samples=200)
-    assert turned.significant
-    assert not turned.one_is_better
-    assert turned.difference == -found.difference
-    assert turned.interval == pytest.approx((-found.interval[1], -found.interval[0]))
+    swapped = compare(name, BAD, GOOD, REFERENCES, samples=200)
+    assert swapped.significant
+    assert not swapped.one_is_better
+    assert swapped.difference == -found.difference
+    assert swapped.interval == pytest.approx((-found.interval[1], -found.interval[0]))
 
 
 @pytest.mark.parametrize("name", BY_LINE)
-def test_the_same_outputs_are_never_different(name: str) -> None:
+def test_equal_outputs_are_not_significant(name: str) -> None:
     found = compare(name, GOOD, GOOD, REFERENCES, samples=50)
     assert (found.difference, found.interval, found.p_value) == (0, (0, 0), 1)
     assert not found.significant
     assert not found.one_is_better
 
 
-def test_exact_match_is_drawn_as_a_coin_is_thrown() -> None:
-    """30 lines of 100 are right in one and none in the other: the difference is binomial, with deviation 4.58."""
+def test_exact_match_has_a_binomial_interval() -> None:
+    """30 of 100 lines are right in one system and 0 in the other: binomial, standard deviation 4.58."""
     references = [str(n) for n in range(100)]
     one = [line if n < 30 else "" for n, line in enumerate(references)]
     low, high = compare("exact_match", one, [""] * 100, references, samples=4000).interval
@@ -109,8 +114,8 @@ def test_exact_match_is_drawn_as_a_coin_is_thrown() -> None:
     assert high == pytest.approx(30 + 1.96 * 4.58, abs=1.5)
 
 
-def test_lines_are_drawn_in_pairs() -> None:
-    """One is right where the other is, and on one line more in ten: apart, chance would hide it."""
+def test_lines_are_resampled_in_pairs() -> None:
+    """One system is right on the lines of the other and on 10% more. Unpaired sampling would hide that."""
     references = [str(n) for n in range(200)]
     other = [line if n % 2 else "" for n, line in enumerate(references)]
     one = [line if n % 2 or n % 10 == 0 else "" for n, line in enumerate(references)]
@@ -119,7 +124,7 @@ def test_lines_are_drawn_in_pairs() -> None:
     assert found.interval[1] - found.interval[0] == pytest.approx(2 * 1.96 * 100 * (0.1 * 0.9 / 200) ** 0.5, rel=0.1)
 
 
-def test_the_seed_decides_and_nothing_else() -> None:
+def test_only_the_seed_determines_the_samples() -> None:
     np.random.seed(0)
     first = compare("chrf", GOOD, FAIR, REFERENCES, samples=50, seed=1)
     np.random.seed(1)
@@ -127,25 +132,25 @@ def test_the_seed_decides_and_nothing_else() -> None:
     assert compare("chrf", GOOD, FAIR, REFERENCES, samples=50, seed=2).interval != first.interval
 
 
-def test_a_low_p_value_is_not_enough_when_the_interval_holds_zero() -> None:
-    alike = Score("bleu", 1.0, "", True)
-    assert Comparison(alike, alike, 1.0, (0.1, 2.0), 0.04, "").significant
-    assert not Comparison(alike, alike, 1.0, (-0.1, 2.0), 0.04, "").significant
-    assert not Comparison(alike, alike, 1.0, (0.1, 2.0), 0.05, "").significant
-    assert not Comparison(alike, alike, -1.0, (-2.0, 0.0), 0.04, "").significant
+def test_significance_needs_an_interval_without_zero() -> None:
+    equal = Score("bleu", 1.0, "", True)
+    assert Comparison(equal, equal, 1.0, (0.1, 2.0), 0.04, "").significant
+    assert not Comparison(equal, equal, 1.0, (-0.1, 2.0), 0.04, "").significant
+    assert not Comparison(equal, equal, 1.0, (0.1, 2.0), 0.05, "").significant
+    assert not Comparison(equal, equal, -1.0, (-2.0, 0.0), 0.04, "").significant
 
 
-def test_lines_without_words_may_be_drawn_alone() -> None:
-    """Of two lines one has no words; a quarter of the samples has only that one."""
+def test_a_sample_without_reference_words_is_allowed() -> None:
+    """One of two lines has no words; a quarter of the samples contains only that line."""
     found = compare("word_error_rate", ["a c", "b"], ["a c", ""], ["a c", ""], samples=100)
     assert found.interval == (0, 100)
 
 
-def test_bleu_takes_a_tokeniser_of_ones_own() -> None:
+def test_compare_accepts_a_bleu_tokeniser() -> None:
     assert "|tok:char|" in compare("bleu", GOOD, BAD, REFERENCES, samples=2, tokenize="char").signature
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_invalid_comparisons_are_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("too_few_bootstrap_samples", samples=0)):
         compare("chrf", GOOD, BAD, REFERENCES, samples=0)
     with pytest.raises(UsageError, check=has_code("negative_bootstrap_seed", seed=-1)):
