@@ -209,9 +209,9 @@ def test_a_folder_lock_excludes_other_processes(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", other]
     with atomic_files.folder_lock(tmp_path):
-        refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert fragment("folder_in_use") in refused.stderr
+        rejected = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert (rejected.returncode, rejected.stdout) == (1, "")
+        assert fragment("folder_in_use") in rejected.stderr
     assert names(tmp_path) == []
     allowed = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert allowed.stdout == "inside\n"
@@ -231,9 +231,9 @@ def test_exclusive_target_allows_one_writer_at_a_time(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", other]
     with atomic_files.exclusive_target(target):
-        refused = subprocess.run(command, capture_output=True, text=True, cwd=target.parent, check=False)
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert fragment("path_being_written", path="goal") in refused.stderr
+        rejected = subprocess.run(command, capture_output=True, text=True, cwd=target.parent, check=False)
+        assert (rejected.returncode, rejected.stdout) == (1, "")
+        assert fragment("path_being_written", path="goal") in rejected.stderr
         with pytest.raises(UsageError, check=has_code("path_being_written")), atomic_files.exclusive_target(target):
             raise AssertionError("never here")
         with atomic_files.exclusive_target(target.with_name("neighbour")):

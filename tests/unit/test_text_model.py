@@ -107,7 +107,7 @@ def test_the_reported_score_is_the_score_of_the_ids() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_D3_scoring_an_answer_gives_the_log_probability_it_was_generated_with(beam: int) -> None:
+def test_D3_scoring_an_answer_gives_its_generation_log_probability(beam: int) -> None:
     model = varied_model()
     texts = sentences(60 // beam)
     results = model.generate(texts, beam=beam, n_best=beam)

@@ -36,12 +36,12 @@ class Memory:
     """Simulates memory for `rows` rows of a static batch, which runs out once after `steps` steps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rows: int, steps: int | None = None) -> None:
-        self.made: list[int] = []
+        self.batch_sizes: list[int] = []
         memory, left, error_type = self, steps, torch.OutOfMemoryError
 
         class LimitedBatch(StaticBatch):
             def __init__(self, network: Any, strategy: Any, rules: Any, shape: Any, compiled: bool = False) -> None:
-                memory.made.append(shape.count)
+                memory.batch_sizes.append(shape.count)
                 if shape.count * strategy.width > rows:
                     raise error_type(OOM_MESSAGE)
                 super().__init__(network, strategy, rules, shape, compiled)
@@ -71,8 +71,8 @@ def test_answers_are_the_same_with_a_reduced_batch(options: dict[str, Any], monk
     memory = Memory(monkeypatch, rows=8)
     with pytest.warns(ReducedBatchWarning, match=fragment("batch_tokens_reduced", wanted=512)):
         assert generate_hypotheses(varied_model(), **settings) == expected
-    assert memory.made[0] == memory.made[1], "what was kept goes first"
-    assert memory.made[-1] < memory.made[0]
+    assert memory.batch_sizes[0] == memory.batch_sizes[1], "cached batches are released first"
+    assert memory.batch_sizes[-1] < memory.batch_sizes[0]
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_answers_finished_before_memory_ran_out_are_kept(monkeypatch: pytest.Mon
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the same size works on the second attempt
         assert generate_hypotheses(varied_model(), **settings) == expected
-    assert len(memory.made) == 2
+    assert len(memory.batch_sizes) == 2
 
 
 def test_a_reduced_batch_size_is_kept_and_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,11 +92,11 @@ def test_a_reduced_batch_size_is_kept_and_warned_about_once(monkeypatch: pytest.
     memory = Memory(monkeypatch, rows=8)
     with pytest.warns(ReducedBatchWarning):
         expected = generate_hypotheses(model, engine="fast", batch_tokens=512)
-    memory.made.clear()
+    memory.batch_sizes.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert generate_hypotheses(model, engine="fast", batch_tokens=512) == expected
-    assert all(count <= 8 for count in memory.made)
+    assert all(count <= 8 for count in memory.batch_sizes)
 
 
 def test_if_one_sentence_does_not_fit_the_error_names_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_if_one_sentence_does_not_fit_the_error_names_the_fix(monkeypatch: pytes
     with pytest.raises(torch.OutOfMemoryError) as failed:
         generate_hypotheses(varied_model(), engine="fast", batch_tokens=64)
     assert failed.value.__notes__ == ["one sentence at a time is too much: take a smaller beam, or the device cpu"]
-    assert memory.made[-1] == 1
+    assert memory.batch_sizes[-1] == 1
 
 
 def test_other_errors_are_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_failed_request_does_not_reduce_later_batches(monkeypatch: pytest.Monk
     monkeypatch.undo()
     memory = Memory(monkeypatch, rows=1000)
     generate_hypotheses(model, **settings)
-    assert max(memory.made) > 8
+    assert max(memory.batch_sizes) > 8
 
 
 def test_cached_batches_are_released_before_the_size_is_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
