@@ -1,4 +1,4 @@
-"""The reader of files in model folders: whatever is wrong is one short line that names the file."""
+"""The reader of model files: every error is one short line that names the file."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ from attendo.text.sentencepiece import iter_pieces, read_model_type
         (b"null", has_code("json_not_an_object")),
     ],
 )
-def test_json_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_invalid_json_raises_an_error_with_the_path(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(content)
     with pytest.raises(ModelError, check=reason) as error:
@@ -39,7 +39,7 @@ def test_json_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, reaso
     assert len(str(error.value)) < 300 + len(str(path))
 
 
-def test_a_pair_of_surrogates_is_one_character(tmp_path: Path) -> None:
+def test_a_surrogate_pair_is_one_character(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": "\\ud83d\\ude42", "b": "\\\\ud800"}', "utf-8")
     assert read_json(tmp_path / "a.json") == {"a": "🙂", "b": "\\ud800"}
 
@@ -50,7 +50,7 @@ def test_text_must_be_utf8(tmp_path: Path) -> None:
         read_text(tmp_path / "merges.txt")
 
 
-def test_what_is_no_plain_file_is_not_opened(tmp_path: Path) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
     with pytest.raises(ModelError, check=has_code("not_a_regular_file")):
         read_bytes(tmp_path / "config.json")
@@ -68,16 +68,16 @@ LONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("value", LONG.values(), ids=LONG)
-def test_a_quoted_value_is_short(value: Any) -> None:
+def test_a_quoted_value_is_shortened(value: Any) -> None:
     assert len(shorten(value)) <= 80
     assert len(str(AttendoError("settings_invalid", faults=value))) <= 2000
 
 
-def test_numbers_that_python_does_not_write_are_named_by_their_kind() -> None:
+def test_numbers_too_long_for_str_are_named_by_type() -> None:
     assert shorten(10**5000) == "a large int"
 
 
-def test_lists_of_names_are_short() -> None:
+def test_lists_of_names_are_shortened() -> None:
     assert list_names(["a", "b"]) == "a, b"
     assert list_names([str(n) for n in range(1000)], 2) == "0, 1, …"
     assert cut_text("abcdef", 4) == "abc…"
@@ -90,13 +90,13 @@ class Small(Settings):
 
 @pytest.mark.parametrize("value", LONG.values(), ids=LONG)
 @pytest.mark.parametrize("name", ["number", "several", "x" * 50_000], ids=["number", "several", "unknown"])
-def test_faults_of_settings_are_short(name: str, value: Any) -> None:
+def test_settings_errors_are_short(name: str, value: Any) -> None:
     with pytest.raises(UsageError) as error:
         Small(**{name: value})
     assert len(str(error.value)) < 500
 
 
-def test_many_faults_of_settings_are_counted() -> None:
+def test_many_settings_errors_give_a_short_message() -> None:
     with pytest.raises(UsageError, check=has_code("settings_invalid")) as error:
         Small(**{f"unknown{n}": 1 for n in range(100)})
     assert len(str(error.value)) < 500
@@ -108,17 +108,17 @@ def piece(content: bytes, kind: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize("model", [piece(b"a", b"\x18\x80\x80\x80\x80\x08"), piece(b"\xff"), b"\x00\x01"])
-def test_pieces_that_cannot_be_are_an_error(model: bytes) -> None:
+def test_invalid_pieces_raise_model_error(model: bytes) -> None:
     with pytest.raises(ModelError, match="not a SentencePiece model"):
         list(iter_pieces(model))
 
 
-def test_a_kind_of_model_that_nobody_knows_is_the_usual_one() -> None:
+def test_an_unknown_model_type_is_read_as_unigram() -> None:
     assert read_model_type(b"\x12\x02\x18\x63") == "unigram"
 
 
-def test_the_reader_is_the_only_one() -> None:
-    """JSON files of folders are read by it alone."""
+def test_no_other_code_reads_model_files() -> None:
+    """interop and text read JSON files only with it."""
     package = Path(__file__).resolve().parents[2] / "attendo"
     found = [
         str(path.relative_to(package))
@@ -126,4 +126,4 @@ def test_the_reader_is_the_only_one() -> None:
         for path in (package / folder).rglob("*.py")
         if "json.load(" in path.read_text("utf-8") or ".read_text(" in path.read_text("utf-8")
     ]
-    assert found == ["interop/onnx/session.py"], "files of this machine"
+    assert found == ["interop/onnx/session.py"], "it reads a file of this machine, not of a model folder"

@@ -1,4 +1,4 @@
-"""A model folder: what is saved comes back, and nothing damaged is ever loaded."""
+"""A saved model loads unchanged, and a damaged model folder is never loaded."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 @pytest.mark.parametrize("changes", [{"tie": "none"}, {"tie": "output"}, {"tie": "all", "joint": True}])
-def test_a_saved_model_comes_back_with_the_same_weights_and_answers(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_saved_model_loads_with_the_same_weights_and_answers(tmp_path: Path, changes: dict[str, Any]) -> None:
     model = tiny_model(seed=3, **changes)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model", "cpu")
@@ -50,7 +50,7 @@ def test_a_saved_model_comes_back_with_the_same_weights_and_answers(tmp_path: Pa
     assert not loaded.network.training
 
 
-def test_the_folder_holds_these_files(model_folder: Path) -> None:
+def test_the_folder_contains_these_files(model_folder: Path) -> None:
     assert sorted(path.name for path in model_folder.iterdir()) == sorted(FILES)
 
 
@@ -73,13 +73,13 @@ def test_tied_weights_are_stored_once_and_still_tied_after_loading(
     assert (network.source.tokens.weight is network.target.tokens.weight) == (changes["tie"] == "all")
 
 
-def test_a_joint_tokenizer_is_one_object_again(tmp_path: Path) -> None:
+def test_a_joint_tokenizer_loads_as_one_object(tmp_path: Path) -> None:
     tiny_model(joint=True).save(tmp_path / "model")
     loaded = load(tmp_path / "model", "cpu")
     assert loaded.source_tokenizer is loaded.target_tokenizer
 
 
-def test_saving_replaces_the_earlier_folder_and_leaves_nothing_else(tmp_path: Path) -> None:
+def test_saving_replaces_the_earlier_folder(tmp_path: Path) -> None:
     tiny_model(seed=1, joint=True).save(tmp_path / "model")
     second = tiny_model(seed=2)
     second.save(tmp_path / "model")
@@ -89,19 +89,19 @@ def test_saving_replaces_the_earlier_folder_and_leaves_nothing_else(tmp_path: Pa
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_the_rest_of_an_interrupted_save_is_cleared_away(tmp_path: Path, existing: bool) -> None:
+def test_leftovers_of_an_interrupted_save_are_removed(tmp_path: Path, existing: bool) -> None:
     if existing:
         tiny_model().save(tmp_path / "model")
-    for rest in (".tmp-model", ".old-model"):
-        (tmp_path / rest).mkdir()
-        (tmp_path / rest / "half").write_text("written")
+    for leftover in (".tmp-model", ".old-model"):
+        (tmp_path / leftover).mkdir()
+        (tmp_path / leftover / "half").write_text("written")
     tiny_model().save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("existing", [False, True])
 @pytest.mark.parametrize("room", [100, 2_000])
-def test_a_disk_that_fills_up_leaves_nothing_but_the_earlier_folder(tmp_path: Path, existing: bool, room: int) -> None:
+def test_a_full_disk_leaves_only_the_earlier_folder(tmp_path: Path, existing: bool, room: int) -> None:
     if existing:
         tiny_model().save(tmp_path / "model")
     with pytest.raises((OSError, AttendoError)), room_for(room):
@@ -111,7 +111,7 @@ def test_a_disk_that_fills_up_leaves_nothing_but_the_earlier_folder(tmp_path: Pa
         assert load(tmp_path / "model", "cpu").generate(SOURCES) == tiny_model().generate(SOURCES)
 
 
-def test_a_folder_that_holds_something_else_is_not_replaced(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "dear.txt").write_text("Dear reader")
     with pytest.raises(AttendoError, check=has_code("not_a_model_folder")):
@@ -121,36 +121,36 @@ def test_a_folder_that_holds_something_else_is_not_replaced(tmp_path: Path) -> N
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize("name", FILES)
-def test_every_flipped_bit_is_found(model_folder: Path, name: str) -> None:
-    whole = (model_folder / name).read_bytes()
-    dice = random.Random(name)
+def test_every_flipped_bit_is_detected(model_folder: Path, name: str) -> None:
+    content = (model_folder / name).read_bytes()
+    generator = random.Random(name)
     for _ in range(300 if name == "manifest.json" else 40):
-        place = dice.randrange(len(whole) * 8)
-        damaged = bytearray(whole)
-        damaged[place // 8] ^= 1 << place % 8
+        bit = generator.randrange(len(content) * 8)
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
         (model_folder / name).write_bytes(damaged)
-        assert str(model_folder / name) in expect_fault(model_folder), f"bit {place}"
+        assert str(model_folder / name) in expect_error(model_folder), f"bit {bit}"
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_named(model_folder: Path, name: str) -> None:
+def test_a_missing_file_raises_an_error_with_its_path(model_folder: Path, name: str) -> None:
     (model_folder / name).unlink()
-    assert str(model_folder / name) in expect_fault(model_folder)
+    assert str(model_folder / name) in expect_error(model_folder)
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
-def test_a_truncated_file_is_named(model_folder: Path, name: str, kept: float) -> None:
-    whole = (model_folder / name).read_bytes()
-    (model_folder / name).write_bytes(whole[: int(kept * len(whole))])
-    assert str(model_folder / name) in expect_fault(model_folder)
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.99])
+def test_a_truncated_file_raises_an_error_with_its_path(model_folder: Path, name: str, fraction: float) -> None:
+    content = (model_folder / name).read_bytes()
+    (model_folder / name).write_bytes(content[: int(fraction * len(content))])
+    assert str(model_folder / name) in expect_error(model_folder)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "manifest.json"])
-def test_a_file_that_has_grown_is_named(model_folder: Path, name: str) -> None:
+def test_a_file_with_extra_bytes_raises_an_error_with_its_path(model_folder: Path, name: str) -> None:
     with (model_folder / name).open("ab") as file:
         file.write(b"\n")
-    assert str(model_folder / name) in expect_fault(model_folder)
+    assert str(model_folder / name) in expect_error(model_folder)
 
 
 @pytest.mark.parametrize(
@@ -162,25 +162,25 @@ def test_a_file_that_has_grown_is_named(model_folder: Path, name: str) -> None:
         ("weights.safetensors", "config.json"),
     ],
 )
-def test_exchanged_files_are_found(model_folder: Path, one: str, other: str) -> None:
+def test_exchanged_files_are_detected(model_folder: Path, one: str, other: str) -> None:
     first, second = (model_folder / one).read_bytes(), (model_folder / other).read_bytes()
     (model_folder / one).write_bytes(second)
     (model_folder / other).write_bytes(first)
-    message = expect_fault(model_folder)
+    message = expect_error(model_folder)
     assert str(model_folder / one) in message or str(model_folder / other) in message
 
 
 def test_a_link_to_a_file_elsewhere_is_not_followed(model_folder: Path, tmp_path: Path) -> None:
     shutil.move(model_folder / "scores.json", tmp_path / "scores.json")
     (model_folder / "scores.json").symlink_to(tmp_path / "scores.json")
-    assert str(model_folder / "scores.json") in expect_fault(model_folder)
+    assert str(model_folder / "scores.json") in expect_error(model_folder)
 
 
-def test_weights_of_another_model_of_other_size_are_refused(model_folder: Path, tmp_path: Path) -> None:
+def test_weights_of_another_size_are_rejected(model_folder: Path, tmp_path: Path) -> None:
     tiny_model(d_model=32).save(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "weights.safetensors", model_folder)
-    reseal(model_folder)
-    assert "the network needs" in expect_fault(model_folder, "weights.safetensors")
+    rewrite_manifest(model_folder)
+    assert "the network needs" in expect_error(model_folder, "weights.safetensors")
 
 
 def without_one(weights: Tensors) -> Tensors:
@@ -192,22 +192,24 @@ def with_one_more(weights: Tensors) -> Tensors:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problem"),
     [(without_one, "decoder_norm.weight is missing"), (with_one_more, "surplus is not part of the network")],
 )
-def test_weights_that_do_not_fit_are_named(model_folder: Path, change: Callable[[Tensors], Tensors], told: str) -> None:
+def test_missing_and_extra_weights_raise_an_error_with_their_name(
+    model_folder: Path, change: Callable[[Tensors], Tensors], problem: str
+) -> None:
     rewrite_weights(model_folder, change)
-    assert told in expect_fault(model_folder, "weights.safetensors")
+    assert problem in expect_error(model_folder, "weights.safetensors")
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.float64, torch.int64, torch.bool])
-def test_weights_of_another_kind_of_number_are_refused(model_folder: Path, kind: torch.dtype) -> None:
+def test_weights_of_another_dtype_are_rejected(model_folder: Path, kind: torch.dtype) -> None:
     rewrite_weights(model_folder, lambda weights: {name: weight.to(kind) for name, weight in weights.items()})
-    assert str(kind).removeprefix("torch.") in expect_fault(model_folder, "weights.safetensors")
+    assert str(kind).removeprefix("torch.") in expect_error(model_folder, "weights.safetensors")
 
 
 class Sentinel:
-    """Unpickling it would make a file."""
+    """Unpickling it creates a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -217,48 +219,48 @@ class Sentinel:
 
 
 @pytest.mark.parametrize("write", [pickle.dump, torch.save])
-def test_a_pickle_in_place_of_the_weights_is_refused_and_never_run(
+def test_a_pickle_instead_of_weights_is_rejected_and_never_executed(
     model_folder: Path, tmp_path: Path, write: Callable[..., None]
 ) -> None:
     with (model_folder / "weights.safetensors").open("wb") as file:
         write(Sentinel(tmp_path / "sentinel"), file)
-    reseal(model_folder)
-    expect_fault(model_folder, "weights.safetensors")
+    rewrite_manifest(model_folder)
+    expect_error(model_folder, "weights.safetensors")
     assert not (tmp_path / "sentinel").exists()
 
 
 @pytest.mark.parametrize(("kind", "version"), [("other.model", VERSION), (FORMAT, VERSION + 1), (FORMAT, str(VERSION))])
-def test_another_format_or_version_is_named(model_folder: Path, kind: str, version: Any) -> None:
+def test_another_format_or_version_is_rejected(model_folder: Path, kind: str, version: Any) -> None:
     (model_folder / "manifest.json").unlink()
     write_manifest(model_folder, kind, version)
-    assert f"{kind} version {version}" in expect_fault(model_folder, "manifest.json")
+    assert f"{kind} version {version}" in expect_error(model_folder, "manifest.json")
 
 
-def test_a_file_or_nothing_in_place_of_the_folder(tmp_path: Path) -> None:
+def test_a_file_or_missing_path_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     for name in ("file", "nothing"):
-        assert str(tmp_path / name) in expect_fault(tmp_path / name)
+        assert str(tmp_path / name) in expect_error(tmp_path / name)
 
 
-def test_a_folder_without_a_model_is_told_from_a_damaged_one(model_folder: Path, tmp_path: Path) -> None:
+def test_errors_distinguish_missing_and_damaged_models(model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert fragment("model_manifest_missing", reason="it is empty") in expect_fault(tmp_path / "empty")
-    assert fragment("model_manifest_missing") in expect_fault(tmp_path)
+    assert fragment("model_manifest_missing", reason="it is empty") in expect_error(tmp_path / "empty")
+    assert fragment("model_manifest_missing") in expect_error(tmp_path)
     (model_folder / "manifest.json").unlink()
-    assert fragment("model_file_unreadable", path="manifest.json") in expect_fault(model_folder)
+    assert fragment("model_file_unreadable", path="manifest.json") in expect_error(model_folder)
 
 
-def test_a_tokenizer_of_another_size_is_refused(model_folder: Path) -> None:
+def test_a_tokenizer_of_another_size_is_rejected(model_folder: Path) -> None:
     Words.build(["quite other words stand here and there are many more of them"]).save(model_folder, "target")
-    reseal(model_folder)
-    assert "target tokenizer has" in expect_fault(model_folder)
+    rewrite_manifest(model_folder)
+    assert "target tokenizer has" in expect_error(model_folder)
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "config.json", "source.tokenizer.json", "scores.json"])
-def test_a_file_that_not_even_the_manifest_names_is_missed(model_folder: Path, name: str) -> None:
+def test_a_required_file_missing_in_the_manifest_is_an_error(model_folder: Path, name: str) -> None:
     (model_folder / name).unlink()
-    reseal(model_folder)
-    expect_fault(model_folder, name)
+    rewrite_manifest(model_folder)
+    expect_error(model_folder, name)
 
 
 @pytest.mark.parametrize(
@@ -273,10 +275,10 @@ def test_a_file_that_not_even_the_manifest_names_is_missed(model_folder: Path, n
         ("scores.json", "nothing"),
     ],
 )
-def test_content_that_cannot_be_meant_is_a_model_error(model_folder: Path, name: str, content: str) -> None:
+def test_invalid_content_raises_model_error(model_folder: Path, name: str, content: str) -> None:
     (model_folder / name).write_text(content)
-    reseal(model_folder)
-    expect_fault(model_folder, name)
+    rewrite_manifest(model_folder)
+    expect_error(model_folder, name)
 
 
 @pytest.mark.parametrize(
@@ -290,19 +292,19 @@ def test_content_that_cannot_be_meant_is_a_model_error(model_folder: Path, name:
         {"format": FORMAT, "version": VERSION, "files": {"..": {"bytes": 6, "sha256": ""}}},
     ],
 )
-def test_a_manifest_made_by_hand_is_a_model_error(model_folder: Path, content: dict[str, Any]) -> None:
+def test_an_invalid_manifest_raises_model_error(model_folder: Path, content: dict[str, Any]) -> None:
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     (model_folder / "manifest.json").write_text(json.dumps({**content, "sha256": digest}))
-    expect_fault(model_folder)
+    expect_error(model_folder)
 
 
-def test_half_a_surrogate_pair_in_the_manifest_is_a_model_error(model_folder: Path) -> None:
+def test_an_unpaired_surrogate_in_the_manifest_raises_model_error(model_folder: Path) -> None:
     (model_folder / "manifest.json").write_text('{"format": "\\ud800"}')
-    expect_fault(model_folder, "manifest.json")
+    expect_error(model_folder, "manifest.json")
 
 
-def expect_fault(folder: Path, name: str = "") -> str:
-    """The one line by which the folder is refused; it names the file."""
+def expect_error(folder: Path, name: str = "") -> str:
+    """Loads the folder and returns the one-line error, which names the file."""
     with pytest.raises(ModelError) as caught:
         load(folder, "cpu") if name == "generation.json" else load_model(folder)
     message = str(caught.value)
@@ -312,8 +314,8 @@ def expect_fault(folder: Path, name: str = "") -> str:
     return message
 
 
-def reseal(folder: Path) -> None:
-    """Make the manifest fit what is in the folder now."""
+def rewrite_manifest(folder: Path) -> None:
+    """Writes a new manifest for the current files."""
     (folder / "manifest.json").unlink()
     write_manifest(folder, FORMAT, VERSION)
 
@@ -321,10 +323,10 @@ def reseal(folder: Path) -> None:
 def rewrite_weights(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
     weights = load_file(folder / "weights.safetensors")
     save_file(change(weights), folder / "weights.safetensors")
-    reseal(folder)
+    rewrite_manifest(folder)
 
 
-def test_a_save_that_was_killed_between_its_two_renames_is_put_right(model_folder: Path) -> None:
+def test_a_save_killed_between_its_two_renames_is_recovered(model_folder: Path) -> None:
     model_folder.rename(model_folder.with_name(f".old-{model_folder.name}"))
     load_model(model_folder)
     assert [path.name for path in model_folder.parent.iterdir() if path.name.endswith(model_folder.name)] == [
@@ -332,7 +334,7 @@ def test_a_save_that_was_killed_between_its_two_renames_is_put_right(model_folde
     ]
 
 
-def test_loading_leaves_the_callers_random_numbers_alone(model_folder: Path) -> None:
+def test_loading_does_not_change_the_random_state(model_folder: Path) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -343,8 +345,8 @@ def test_loading_leaves_the_callers_random_numbers_alone(model_folder: Path) -> 
 LONG_VALUES: dict[str, Any] = {"text": "x" * 100_000, "number": 10**4000, "list": ["x"] * 9_000, "null": None}
 
 
-def seal(folder: Path, name: str, content: object) -> None:
-    """Another file, and a manifest that knows of it."""
+def write_with_manifest(folder: Path, name: str, content: object) -> None:
+    """Writes a file and a manifest that contains it."""
     (folder / name).write_text(json.dumps(content), "utf-8")
     (folder / "manifest.json").unlink()
     write_manifest(folder, FORMAT, VERSION)
@@ -357,7 +359,7 @@ def test_long_values_give_short_messages(model_folder: Path, name: str, value: s
     before = json.loads(path.read_text("utf-8")) if path.is_file() else {"task": "translation"}
     messages = []
     for key in (*before, "k" * 50_000):
-        seal(model_folder, name, {**before, key: LONG_VALUES[value]})
+        write_with_manifest(model_folder, name, {**before, key: LONG_VALUES[value]})
         try:
             load(model_folder, "cpu")
         except ModelError as error:
@@ -383,16 +385,16 @@ def test_long_values_give_short_messages(model_folder: Path, name: str, value: s
         ("source_prefix", ["a"] * 101, "100"),
     ],
 )
-def test_a_stored_setting_beyond_its_bound_is_refused(
+def test_a_stored_setting_out_of_bounds_is_rejected(
     model_folder: Path, setting: str, value: object, bound: str
 ) -> None:
-    seal(model_folder, "generation.json", {setting: value})
+    write_with_manifest(model_folder, "generation.json", {setting: value})
     with pytest.raises(ModelError, match=rf"generation\.json: {setting}: .*{bound}"):
         load(model_folder, "cpu")
 
 
 @pytest.mark.parametrize("name", ["generation.json", "target.tokenizer.json", "weights.safetensors"])
-def test_a_file_that_the_manifest_does_not_name_is_not_read(model_folder: Path, name: str) -> None:
+def test_a_file_not_in_the_manifest_is_rejected(model_folder: Path, name: str) -> None:
     content = (model_folder / name).read_bytes()
     (model_folder / name).unlink()
     (model_folder / "manifest.json").unlink()

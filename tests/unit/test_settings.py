@@ -1,4 +1,4 @@
-"""The base of every settings class."""
+"""The base class of all settings."""
 
 from typing import Any, ClassVar
 
@@ -40,41 +40,41 @@ def test_settings_cannot_be_changed() -> None:
         ({"rate": float("nan")}, "rate: input should be a finite number, not nan"),
     ],
 )
-def test_a_fault_is_one_line_with_the_name_and_the_value(values: dict[str, object], message: str) -> None:
+def test_an_error_is_one_line_with_name_and_value(values: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         Inner(**values)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_value_is_named() -> None:
+def test_a_missing_value_raises_an_error_with_its_name() -> None:
     with pytest.raises(UsageError, check=has_code("setting_missing", name="name")):
         Outer()  # type: ignore[call-arg]
 
 
-def test_several_faults_are_all_told() -> None:
+def test_several_errors_raise_one_usage_error() -> None:
     with pytest.raises(UsageError, check=has_code("settings_invalid")):
         Inner(warmup=1.5, rate="fast")
 
 
-def test_an_unknown_name_inside_another_setting_carries_its_path() -> None:
+def test_an_unknown_nested_name_is_reported_with_its_path() -> None:
     with pytest.raises(UsageError) as caught:
         Outer(name="a", inner={"warmpu": 3})
     assert str(caught.value) == fragment("unknown_setting", name="inner.warmpu", suggestion=" (did you mean warmup?)")
 
 
-def test_a_wrong_value_inside_another_setting_carries_its_path() -> None:
+def test_a_wrong_nested_value_is_reported_with_its_path() -> None:
     with pytest.raises(UsageError, check=has_code("setting_invalid", name="inner.warmup", given="'soon'")):
         Outer(name="a", inner={"warmup": "soon"})
 
 
-def test_settings_may_be_given_as_objects_or_as_tables() -> None:
+def test_settings_may_be_given_as_objects_or_dicts() -> None:
     model = ModelConfig(vocab_size=5)
     assert Outer(name="a", model=model) == Outer(name="a", model={"vocab_size": 5})
     assert Outer(name="a", inner=Inner(warmup=3)) == Outer(name="a", inner={"warmup": 3})
 
 
-def test_replace_checks_again() -> None:
+def test_replace_validates_the_values() -> None:
     assert Inner(warmup=3).replace(rate=0.1) == Inner(warmup=3, rate=0.1)
     with pytest.raises(UsageError, check=has_code("unknown_setting", name="rtae", suggestion=" (did you mean rate?)")):
         Inner().replace(rtae=0.1)
@@ -86,7 +86,7 @@ def test_replace_keeps_inner_settings() -> None:
     assert Outer(name="a", inner={"warmup": 3}).replace(name="b") == Outer(name="b", inner={"warmup": 3})
 
 
-def test_the_nearest_name_is_offered_only_where_one_is_near() -> None:
+def test_only_similar_names_are_suggested() -> None:
     assert suggest_name("dropuot", ["dropout", "d_model"]) == " (did you mean dropout?)"
     assert suggest_name("colour", ["dropout", "d_model"]) == ""
 
@@ -119,7 +119,7 @@ GENERATION = list(GenerationConfig.model_fields)
         ("norm_epsilom", MODEL, "norm_epsilon"),
     ],
 )
-def test_what_is_mistyped_shortened_or_has_a_word_more_is_near(name: str, known: list[str], meant: str) -> None:
+def test_mistyped_shortened_and_longer_names_get_a_suggestion(name: str, known: list[str], meant: str) -> None:
     assert suggest_name(name, known) == f" (did you mean {meant}?)"
 
 
@@ -143,11 +143,11 @@ def test_what_is_mistyped_shortened_or_has_a_word_more_is_near(name: str, known:
         ("x" * 10_000, MODEL),
     ],
 )
-def test_a_few_letters_in_common_are_not_near(name: str, known: list[str]) -> None:
+def test_names_with_few_common_letters_get_no_suggestion(name: str, known: list[str]) -> None:
     assert suggest_name(name, known) == ""
 
 
-def test_of_two_that_are_as_near_one_is_offered_whatever_their_order() -> None:
+def test_a_tie_gives_the_same_suggestion_in_any_order() -> None:
     assert suggest_name("rouge", ["rouge2", "rouge1"]) == suggest_name("rouge", ["rouge1", "rouge2"])
 
 
@@ -174,16 +174,16 @@ def test_each_kind_of_error_has_its_exit_code() -> None:
         ({"xyzzy": 1}, fragment("unknown_setting", name="xyzzy")),
     ],
 )
-def test_a_setting_in_the_wrong_section_is_found_in_its_own(values: dict[str, Any], meant: str) -> None:
-    with pytest.raises(UsageError) as refused:
+def test_a_setting_in_the_wrong_section_gets_a_suggestion(values: dict[str, Any], meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
         RunConfig(data={"task": "builtin"}, **values)  # type: ignore[arg-type]
-    assert str(refused.value) == meant
+    assert str(caught.value) == meant
 
 
-def test_a_section_of_settings_that_have_none_is_left_out() -> None:
-    with pytest.raises(UsageError) as refused:
+def test_an_unneeded_section_is_removed_from_the_suggestion() -> None:
+    with pytest.raises(UsageError) as caught:
         ModelConfig.preset("base", vocab_size=8, model={"num_heads": 16})
-    assert str(refused.value) == fragment(
+    assert str(caught.value) == fragment(
         "unknown_setting", name="model.num_heads", suggestion=" (did you mean num_heads?)"
     )
 

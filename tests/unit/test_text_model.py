@@ -1,4 +1,4 @@
-"""Text in, text out."""
+"""The text model: generate, score and trace."""
 
 import json
 import math
@@ -27,8 +27,8 @@ from attendo.text_model import Hypothesis, TextModel, eval_mode, load, pick_devi
 WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
 
 
-def lively_model(seed: int = 2, **changes: Any) -> TextModel:
-    """Untrained, but with logits so far apart that answers differ in length and many end by themselves."""
+def varied_model(seed: int = 2, **changes: Any) -> TextModel:
+    """An untrained model with scaled logits: answers differ in length and many end before the limit."""
     model = tiny_model(seed, tie="none", **changes)
     with torch.no_grad():
         model.network.output.weight.mul_(3.0)
@@ -39,19 +39,19 @@ def lively_model(seed: int = 2, **changes: Any) -> TextModel:
 def endless_model(**changes: Any) -> TextModel:
     model = tiny_model(tie="none", **changes)
     with torch.no_grad():
-        model.network.output.weight[EOS] = 0.0  # among logits of both signs never the best
+        model.network.output.weight[EOS] = 0.0  # never the best, because other logits are positive
     return model
 
 
 def sentences(count: int) -> list[str]:
-    dice = random.Random(1)
-    return [" ".join(dice.choices(WORDS, k=dice.randint(1, 12))) for _ in range(count)]
+    generator = random.Random(1)
+    return [" ".join(generator.choices(WORDS, k=generator.randint(1, 12))) for _ in range(count)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -> None:
-    model = lively_model(positions=positions)
+    model = varied_model(positions=positions)
     texts = sentences(20)
     alone = [model.generate([text])[0] for text in texts]
     assert len({len(result.ids) for result in alone}) > 5
@@ -67,7 +67,7 @@ def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -
 @pytest.mark.short(1)
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_D1_a_beam_finds_the_same_hypotheses_alone_and_in_any_batch(length_penalty: float) -> None:
-    model = lively_model()
+    model = varied_model()
     texts = sentences(10)
 
     def hypotheses(texts: list[str]) -> list[Hypothesis]:
@@ -85,30 +85,30 @@ def test_D1_a_beam_finds_the_same_hypotheses_alone_and_in_any_batch(length_penal
         assert [each.score for each in together] == pytest.approx([each.score for each in alone], abs=1e-5)
 
 
-def test_order_out_is_order_in() -> None:
-    model = lively_model()
+def test_results_are_in_the_order_of_the_texts() -> None:
+    model = varied_model()
     texts = sentences(30)
     answers = dict(zip(texts, (result.text for result in model.generate(texts)), strict=True))
-    turned = texts[::-1]
-    assert [result.text for result in model.generate(turned)] == [answers[text] for text in turned]
+    backwards = texts[::-1]
+    assert [result.text for result in model.generate(backwards)] == [answers[text] for text in backwards]
 
 
 @torch.no_grad()
-def test_the_score_told_is_the_score_of_the_ids() -> None:
-    model = lively_model()
+def test_the_reported_score_is_the_score_of_the_ids() -> None:
+    model = varied_model()
     for text in sentences(20):
         result = model.generate([text])[0]
         batch = collate([Example(model.source_tokenizer.encode(text), result.ids)])
         logits = model.network(batch.source_ids, batch.target_ids, batch.source_mask)
         each = logits.log_softmax(-1).gather(-1, batch.labels[..., None])[0, :, 0]
-        counted = each[:-1] if result.cut else each  # an answer that was cut has no eos to count
+        counted = each[:-1] if result.cut else each  # a cut answer has no EOS
         assert result.log_probability == pytest.approx(counted.sum().item(), abs=1e-4)
         assert result.score == pytest.approx(counted.mean().item(), abs=1e-4)  # the length penalty is 1
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_D3_scoring_an_answer_gives_the_log_probability_it_was_generated_with(beam: int) -> None:
-    model = lively_model()
+def test_D3_scoring_an_answer_gives_its_generation_log_probability(beam: int) -> None:
+    model = varied_model()
     texts = sentences(60 // beam)
     results = model.generate(texts, beam=beam, n_best=beam)
     ended = [(text, each) for text, r in zip(texts, results, strict=True) for each in r.hypotheses if not each.cut]
@@ -118,8 +118,8 @@ def test_D3_scoring_an_answer_gives_the_log_probability_it_was_generated_with(be
     assert scores == pytest.approx([each.log_probability for _, each in same_ids], abs=1e-4)
 
 
-def test_a_beam_of_one_is_greedy_with_the_weights_of_a_network() -> None:
-    model = lively_model()
+def test_a_beam_of_one_equals_greedy_with_a_network() -> None:
+    model = varied_model()
     texts = sentences(40)
     ids, mask = collate_sources([model.source_tokenizer.encode(text) for text in texts])
     with torch.inference_mode():
@@ -144,8 +144,8 @@ def test_a_beam_of_one_is_greedy_with_the_weights_of_a_network() -> None:
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_score_ranks_by_the_same_formula_whatever_the_beam(beam: int, length_penalty: float) -> None:
-    for result in lively_model().generate(sentences(20), beam=beam, length_penalty=length_penalty, n_best=beam):
+def test_scores_and_ranks_follow_the_formula_for_any_beam(beam: int, length_penalty: float) -> None:
+    for result in varied_model().generate(sentences(20), beam=beam, length_penalty=length_penalty, n_best=beam):
         assert (result.score, result.log_probability) == (
             result.hypotheses[0].score,
             result.hypotheses[0].log_probability,
@@ -157,8 +157,8 @@ def test_the_score_ranks_by_the_same_formula_whatever_the_beam(beam: int, length
         assert ranks == sorted(ranks)
 
 
-def test_the_best_few_are_the_first_of_many() -> None:
-    model = lively_model()
+def test_a_smaller_n_best_gives_the_first_of_a_larger_one() -> None:
+    model = varied_model()
     texts = sentences(30)
     for few, many in zip(model.generate(texts, beam=5, n_best=2), model.generate(texts, beam=5, n_best=5), strict=True):
         assert few.hypotheses == many.hypotheses[:2]
@@ -166,8 +166,8 @@ def test_the_best_few_are_the_first_of_many() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_batch_stays_within_its_positions_whatever_the_beam(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = lively_model()
+def test_a_batch_stays_within_batch_tokens_for_any_beam(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = varied_model()
     model.generation = model.generation.replace(batch_tokens=100)
     positions = []
 
@@ -181,7 +181,7 @@ def test_a_batch_stays_within_its_positions_whatever_the_beam(beam: int, monkeyp
 
 
 def test_a_beam_finds_answers_that_greedy_does_not() -> None:
-    model = lively_model()
+    model = varied_model()
     texts = sentences(60)
     pairs = list(
         zip(model.generate(texts, length_penalty=0.0), model.generate(texts, beam=8, length_penalty=0.0), strict=True)
@@ -193,16 +193,16 @@ def test_a_beam_finds_answers_that_greedy_does_not() -> None:
     assert better > 2 * worse
 
 
-def test_fewer_hypotheses_than_asked_for_are_all_there_are() -> None:
-    model = lively_model()
+def test_n_best_may_return_fewer_hypotheses() -> None:
+    model = varied_model()
     (result,) = model.generate([SOURCES[0]], beam=40, n_best=40, max_length=1)
     assert 1 <= len(result.hypotheses) < 40
     assert all(math.isfinite(each.score) for each in result.hypotheses)
 
 
-def test_the_defaults_are_those_of_the_model_folder(tmp_path: Path) -> None:
+def test_the_model_folder_sets_the_defaults(tmp_path: Path) -> None:
     texts = sentences(10)
-    stored = lively_model().stored_model
+    stored = varied_model().stored_model
     TextModel(replace(stored, generation={"beam": 4, "length_penalty": 0.2})).save(tmp_path / "model")
     model = load(tmp_path / "model", "cpu")
     assert model.generate(texts) == model.generate(texts, beam=4, length_penalty=0.2)
@@ -232,13 +232,13 @@ def test_R12_a_folder_from_before_the_beam_is_greedy(model_folder: Path) -> None
         ({"beam": 3, "n_best": 0}, has_code("n_best_out_of_range", option="beam", limit=3, n_best=0)),
     ],
 )
-def test_a_beam_that_cannot_be_meant_is_refused(settings: dict[str, Any], error: ErrorCheck) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any], error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
         tiny_model().generate(["the cat"], **settings)
 
 
 def test_a_score_is_a_log_probability() -> None:
-    """With every word in the vocabulary, the answers of up to two tokens share less than the whole probability."""
+    """The answers of at most one word have a total probability below 1."""
     model = tiny_model()
     target = model.target_tokenizer
     answers = ["", *{target.decode([n]) for n in range(4, target.vocab_size)}]
@@ -247,12 +247,12 @@ def test_a_score_is_a_log_probability() -> None:
     assert 0 < torch.tensor(scores).exp().sum() < 1
 
 
-def test_score_takes_pairs() -> None:
+def test_score_rejects_unequal_numbers_of_texts() -> None:
     with pytest.raises(UsageError, check=has_code("score_pair_count_mismatch", sources=2, targets=1)):
         tiny_model().score(["a", "b"], ["c"])
 
 
-def test_empty_text_stays_empty_wherever_it_stands() -> None:
+def test_empty_texts_give_empty_answers() -> None:
     model = tiny_model()
     results = model.generate(["", SOURCES[0], "", SOURCES[1], ""])
     assert [result.text == "" for result in results] == [True, False, True, False, True]
@@ -263,19 +263,19 @@ def test_empty_text_stays_empty_wherever_it_stands() -> None:
     assert model.generate([]) == []
 
 
-def test_unknown_words_are_told() -> None:
+def test_unknown_words_are_reported() -> None:
     known, unknown = tiny_model().generate(["the cat", "the zebra sat quickly"])
     assert known.unknown == ()
     assert unknown.unknown == ("zebra", "quickly")
 
 
-def test_a_single_string_is_refused() -> None:
+def test_a_single_string_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("texts_not_list")):
         tiny_model().generate("the cat")
 
 
 @pytest.mark.parametrize("wrong", [0, -3])
-def test_a_limit_below_one_is_refused(wrong: int) -> None:
+def test_a_limit_below_one_is_rejected(wrong: int) -> None:
     with pytest.raises(UsageError, check=has_code("length_below_one", option="max_length", value=wrong)):
         tiny_model().generate(["the cat"], max_length=wrong)
 
@@ -283,14 +283,14 @@ def test_a_limit_below_one_is_refused(wrong: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_the_limit_counts_the_tokens_of_the_answer(limit: int) -> None:
-    results = lively_model().generate(sentences(30), max_length=limit)
-    whole = lively_model().generate(sentences(30), max_length=200)
-    for result, uncut in zip(results, whole, strict=True):
+    results = varied_model().generate(sentences(30), max_length=limit)
+    uncut_results = varied_model().generate(sentences(30), max_length=200)
+    for result, uncut in zip(results, uncut_results, strict=True):
         assert result.ids == uncut.ids[:limit]
         assert result.cut == (len(uncut.ids) > limit)
 
 
-def test_without_a_limit_it_follows_the_source() -> None:
+def test_the_default_limit_follows_the_source_length() -> None:
     model = endless_model()
     model.generation = GenerationConfig(max_length_factor=1.5, max_length_extra=3)
     result = model.generate(["the cat sat the cat"])[0]
@@ -298,55 +298,55 @@ def test_without_a_limit_it_follows_the_source() -> None:
     assert result.cut
 
 
-def test_answers_are_as_long_as_learned_positions_allow_and_no_longer() -> None:
+def test_answers_are_limited_by_learned_positions() -> None:
     results = endless_model(positions="learned", max_length=6).generate(["the cat sat", "a dog ran home"])
-    assert [(len(result.ids), result.cut) for result in results] == [(5, True), (5, True)]  # bos takes a position
+    assert [(len(result.ids), result.cut) for result in results] == [(5, True), (5, True)]  # BOS uses a position
 
 
-def test_a_source_that_outgrows_learned_positions_is_an_error_not_cut() -> None:
+def test_a_source_longer_than_learned_positions_is_an_error() -> None:
     text = has_code("text_position", position=2, total=2)
     error = has_code("text_exceeds_model_limit", text=text, tokens=len(WORDS), limit=5)
     with pytest.raises(UsageError, check=error):
         tiny_model(positions="learned", max_length=6).generate(["cat", " ".join(WORDS)])
 
 
-def test_ids_pieces_and_text_belong_together() -> None:
-    model = lively_model()
+def test_ids_pieces_and_text_agree() -> None:
+    model = varied_model()
     for result in model.generate(sentences(10)):
         assert model.target_tokenizer.decode(result.ids) == result.text
         assert tuple(model.target_tokenizer.pieces(result.ids)) == result.pieces
         assert not {0, 2, 3} & set(result.ids)
 
 
-def test_a_network_left_in_training_mode_answers_without_dropout() -> None:
-    model = lively_model(dropout=0.5)
+def test_a_network_in_training_mode_runs_without_dropout() -> None:
+    model = varied_model(dropout=0.5)
     texts = sentences(10)
-    calm = model.generate(texts), model.score(SOURCES, TARGETS), model.trace(texts[0]).cross.tolist()
+    expected = model.generate(texts), model.score(SOURCES, TARGETS), model.trace(texts[0]).cross.tolist()
     model.network.train()
-    assert model.generate(texts) == calm[0]
+    assert model.generate(texts) == expected[0]
     model.network.train()
-    assert model.score(SOURCES, TARGETS) == calm[1]
+    assert model.score(SOURCES, TARGETS) == expected[1]
     model.network.train()
-    assert model.trace(texts[0]).cross.tolist() == calm[2]
+    assert model.trace(texts[0]).cross.tolist() == expected[2]
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_answering_leaves_the_mode_and_the_dice_of_the_caller_alone(training: bool) -> None:
-    model = lively_model(dropout=0.5)
+def test_generation_keeps_training_mode_and_random_state(training: bool) -> None:
+    model = varied_model(dropout=0.5)
     model.network.train(training)
     model.network.encoder.train(not training)
     modes = [module.training for module in model.network.modules()]
-    dice = torch.get_rng_state()
+    random_state = torch.get_rng_state()
     model.generate(sentences(5))
     model.generate(sentences(5), beam=3)
     model.score(SOURCES, TARGETS)
     model.trace(SOURCES[0])
     TextModel(model.stored_model)
     assert [module.training for module in model.network.modules()] == modes
-    assert torch.equal(torch.get_rng_state(), dice)
+    assert torch.equal(torch.get_rng_state(), random_state)
 
 
-def test_the_mode_is_put_back_when_something_goes_wrong() -> None:
+def test_eval_mode_restores_the_mode_after_an_error() -> None:
     network = tiny_model().network.train()
     with eval_mode(network):
         assert not any(module.training for module in network.modules())
@@ -355,8 +355,8 @@ def test_the_mode_is_put_back_when_something_goes_wrong() -> None:
     assert all(module.training for module in network.modules())
 
 
-def test_the_rows_of_a_trace_are_the_tokens_predicted() -> None:
-    model = lively_model()
+def test_the_rows_of_a_trace_are_the_predicted_tokens() -> None:
+    model = varied_model()
     trace = model.trace("I love NLP", "我 爱 NLP")
     assert trace.source_pieces == ("I", "love", "NLP", "</s>")
     assert trace.target_pieces == ("我", "爱", "NLP", "</s>")
@@ -367,12 +367,12 @@ def test_the_rows_of_a_trace_are_the_tokens_predicted() -> None:
     for weights in (trace.encoder_self, trace.decoder_self, trace.cross):
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
     assert not trace.decoder_self.triu(1).any()
-    assert trace.decoder_self[:, :, 0, 0].eq(1).all()  # the first token predicted saw nothing but bos
+    assert trace.decoder_self[:, :, 0, 0].eq(1).all()  # the first predicted token attends only to BOS
 
 
-def test_E49_changing_a_token_changes_only_the_looks_that_come_after_it() -> None:
-    """Row t is the look that predicts token t, so it has not yet seen token t itself."""
-    model = lively_model()
+def test_E49_changing_a_token_changes_only_later_attention_rows() -> None:
+    """Row t is the attention that predicts token t, so token t is not in its input."""
+    model = varied_model()
     one, other = model.trace("the cat sat", "我 爱 猫 了"), model.trace("the cat sat", "我 爱 狗 了")
     differs = (one.cross - other.cross).abs().amax(dim=(0, 1, 3)) > 1e-6
     assert [a == b for a, b in zip(one.target_pieces, other.target_pieces, strict=True)] == [
@@ -399,7 +399,7 @@ def test_layers_of_a_trace_are_in_order(layers: int) -> None:
 
 
 def test_a_trace_without_a_target_shows_the_answer() -> None:
-    model = lively_model()
+    model = varied_model()
     for text in (*sentences(5), ""):
         result, trace = model.generate([text])[0], model.trace(text)
         assert trace.target_pieces == (result.pieces if result.cut else (*result.pieces, "</s>"))
@@ -407,7 +407,7 @@ def test_a_trace_without_a_target_shows_the_answer() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cpu:x", "meta", "mps"])
-def test_an_unknown_device_is_a_mistake_of_use(model_folder: Path, name: str) -> None:
+def test_an_unknown_device_raises_usage_error(model_folder: Path, name: str) -> None:
     with pytest.raises(UsageError, check=has_code("unknown_device")):
         pick_device(name)
     with pytest.raises(UsageError, check=has_code("unknown_device")):
@@ -415,13 +415,13 @@ def test_an_unknown_device_is_a_mistake_of_use(model_folder: Path, name: str) ->
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_a_mistake_of_use_not_of_the_model(model_folder: Path) -> None:
+def test_a_missing_gpu_raises_usage_error(model_folder: Path) -> None:
     assert pick_device("auto") == torch.device("cpu")
     with pytest.raises(UsageError, check=has_code("cuda_device_unavailable")):
         load(model_folder, "cuda")
 
 
-def test_loading_nothing_is_a_model_error(tmp_path: Path) -> None:
+def test_a_missing_folder_raises_model_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, check=has_code("model_folder_not_found")):
         load(tmp_path / "nothing")
 
@@ -429,7 +429,7 @@ def test_loading_nothing_is_a_model_error(tmp_path: Path) -> None:
 @pytest.mark.short(2)
 @pytest.mark.parametrize("options", [{}, {"beam": 4}, {"beam": 3, "stop": "first"}, {"sample": True, "n_best": 3}])
 def test_every_engine_gives_the_same_answers(options: dict[str, Any]) -> None:
-    model, texts = lively_model(), ["", *sentences(8)]
+    model, texts = varied_model(), ["", *sentences(8)]
     options = {"max_length": 8, **options}
     expected = model.generate(texts, engine="textbook", **options)
     assert len({result.text for result in expected}) > 4
@@ -442,7 +442,7 @@ def test_every_engine_gives_the_same_answers(options: dict[str, Any]) -> None:
 
 
 def test_samples_follow_from_the_seed_and_differ() -> None:
-    model, texts = lively_model(), sentences(6)
+    model, texts = varied_model(), sentences(6)
     one = model.generate(texts, sample=True, n_best=8, seed=3)
     assert one == model.generate(texts, sample=True, n_best=8, seed=3)
     assert one != model.generate(texts, sample=True, n_best=8, seed=4)
@@ -455,7 +455,7 @@ def test_samples_follow_from_the_seed_and_differ() -> None:
 @pytest.mark.parametrize("normalise", ["none", "average", "gnmt", "reward"])
 def test_a_score_is_the_sum_of_its_parts(normalise: str) -> None:
     options = {"normalise": normalise} if normalise == "none" else {"normalise": normalise, "length_penalty": 0.7}
-    for result in lively_model().generate(sentences(8), beam=3, n_best=3, **options):
+    for result in varied_model().generate(sentences(8), beam=3, n_best=3, **options):
         scores = [each.score for each in result.hypotheses if not each.cut]
         assert scores == sorted(scores, reverse=True)
         for each in result.hypotheses:

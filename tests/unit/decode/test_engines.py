@@ -1,10 +1,10 @@
-"""Engines: whatever they keep, and wherever they keep it, the answers of the textbook."""
+"""The cached engine gives the answers of the textbook engine."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from lively_network import Make, lively, some_requests
+from varied_network import Make, random_requests, varied_network
 
 from attendo.decode.beam import Beam
 from attendo.decode.diverse_beam import DiverseBeam
@@ -20,22 +20,24 @@ STRATEGIES: dict[str, Strategy] = {
     "greedy": Greedy(),
     "samples": Sampling(3, seed=2),
     "beam": Beam(4),
-    "wide beam": Beam(9),  # too many rows to share a storage
+    "wide beam": Beam(9),  # too many rows to share one cache
     "groups": DiverseBeam(6, 3),
 }
 
 
-def requests(count: int) -> list[DecodeRequest]:
-    """Some with a prefix, some with a least length."""
-    made = some_requests(count, range(1, 14))
-    return [replace(each, min_length=each.request_id % 3, prefix=each.source[: each.request_id % 2]) for each in made]
+def make_requests(count: int) -> list[DecodeRequest]:
+    """Some requests have a prefix, some a minimum length."""
+    requests = random_requests(count, range(1, 14))
+    return [
+        replace(each, min_length=each.request_id % 3, prefix=each.source[: each.request_id % 2]) for each in requests
+    ]
 
 
-def answers(
-    engine: Engine, strategy: Strategy, asked: Sequence[DecodeRequest]
+def generate_answers(
+    engine: Engine, strategy: Strategy, requests: Sequence[DecodeRequest]
 ) -> list[tuple[list[list[int]], list[float]]]:
-    """By number: the ids of the hypotheses of each, and their log-probabilities."""
-    found = [each for some in engine.generate(asked, strategy, RULES) for each in some.split()]
+    """Token ids and log-probabilities of the hypotheses, in the order of the requests."""
+    found = [each for batch in engine.generate(requests, strategy, RULES) for each in batch.split()]
     found.sort(key=lambda each: each[0].request_id)
     return [
         ([[token for token in row if token != PAD] for row in each.ids.tolist()], each.log_probability.tolist())
@@ -46,10 +48,10 @@ def answers(
 @pytest.mark.short(2)
 @pytest.mark.parametrize("positions", [150, 1000], ids=["small batches", "one batch"])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_D1_the_cached_engine_answers_as_the_textbook_does(small_network: Make, name: str, positions: int) -> None:
-    network, asked = lively(small_network), requests(14)
-    expected = answers(TextbookEngine(network, 1000), STRATEGIES[name], asked)
-    found = answers(CachedEngine(network, positions), STRATEGIES[name], asked)
+def test_D1_the_cached_engine_equals_the_textbook_engine(small_network: Make, name: str, positions: int) -> None:
+    network, requests = varied_network(small_network), make_requests(14)
+    expected = generate_answers(TextbookEngine(network, 1000), STRATEGIES[name], requests)
+    found = generate_answers(CachedEngine(network, positions), STRATEGIES[name], requests)
     assert len({len(ids[0]) for ids, _ in expected}) > 4
     for (ids, scores), (expected_ids, expected_scores) in zip(found, expected, strict=True):
         assert ids == expected_ids

@@ -1,4 +1,4 @@
-"""Ensembles: probabilities worked out by hand, and one network many times is that network."""
+"""Ensembles: means computed by hand; an ensemble of one network with itself equals that network."""
 
 import math
 from collections import deque
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from error_codes import ErrorCheck, has_code
-from tables import SHORT, VOCABULARY, A, B, Bigrams, Chances, Rows, Said, Trees, logits
 from torch import Tensor
+from toy_networks import SHORT, VOCABULARY, A, B, Bigrams, BigramState, BigramTable, Trees, TreeState, logits
 
 from attendo.decode.beam import Beam
 from attendo.decode.frontier import Frontier, RowLimits
@@ -23,82 +23,96 @@ from attendo.nn.attention import KeysValues
 from attendo.text import BOS, EOS, PAD
 
 Make = Callable[..., Transformer]
-HOWS: tuple[EnsembleMethod, ...] = ("probabilities", "logarithms")
+METHODS: tuple[EnsembleMethod, ...] = ("probabilities", "logarithms")
 STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam": Beam(3), "samples": Sampling(3, seed=2)}
 LIMITS = [n % 6 + 1 for n in range(12)]
-# The first is all but sure of a, the second would rather have b and all but rules a out.
-SURE: Chances = {BOS: {A: 0.9, B: 0.08, EOS: 0.02}}
-AGAINST: Chances = {BOS: {A: 0.01, B: 0.39, EOS: 0.6}}
+# The first network gives a 0.9. The second gives a 0.01 and prefers b or EOS.
+SURE: BigramTable = {BOS: {A: 0.9, B: 0.08, EOS: 0.02}}
+OPPOSED: BigramTable = {BOS: {A: 0.01, B: 0.39, EOS: 0.6}}
 
 
-def tables(*members: Chances, how: EnsembleMethod, weights: Sequence[float] | None = None) -> list[float]:
-    """What follows bos."""
+def ensemble_probabilities(
+    *members: BigramTable, how: EnsembleMethod, weights: Sequence[float] | None = None
+) -> list[float]:
+    """Probabilities of a, b and EOS after BOS."""
     ensemble = Ensemble([Bigrams(table) for table in members], weights, how)
-    state = EnsembleState((Rows(torch.arange(1)),) * len(members))
-    found, _ = ensemble.step(torch.tensor([[BOS]]), state)
-    return found[0, 0].softmax(-1)[[A, B, EOS]].tolist()
+    state = EnsembleState((BigramState(torch.arange(1)),) * len(members))
+    search_hypotheses, _ = ensemble.step(torch.tensor([[BOS]]), state)
+    return search_hypotheses[0, 0].softmax(-1)[[A, B, EOS]].tolist()
 
 
-def found(stepper: Stepper, state: SearchState, strategy: Strategy, limits: Sequence[int] = LIMITS) -> Frontier:
-    asked = RowLimits.make(torch.tensor(limits))
-    return deque(search(stepper, state, asked, strategy, [SuppressTokens()]), maxlen=1).pop().hypotheses
+def search_hypotheses(
+    stepper: Stepper, state: SearchState, strategy: Strategy, limits: Sequence[int] = LIMITS
+) -> Frontier:
+    row_limits = RowLimits.make(torch.tensor(limits))
+    return deque(search(stepper, state, row_limits, strategy, [SuppressTokens()]), maxlen=1).pop().hypotheses
 
 
-def same(one: Frontier, other: Frontier) -> None:
+def assert_same(one: Frontier, other: Frontier) -> None:
     for name in ("ids", "length", "ended", "cut"):
         assert torch.equal(getattr(one, name), getattr(other, name))
     torch.testing.assert_close(one.log_probability, other.log_probability, atol=1e-5, rtol=1e-5)
 
 
-def test_the_mean_of_probabilities_is_that_worked_out_by_hand() -> None:
-    assert tables(SURE, AGAINST, how="probabilities") == pytest.approx([0.455, 0.235, 0.31])
-    assert tables(SURE, AGAINST, how="probabilities", weights=[1.0, 3.0]) == pytest.approx([0.2325, 0.3125, 0.455])
+def test_the_mean_of_probabilities_equals_that_computed_by_hand() -> None:
+    assert ensemble_probabilities(SURE, OPPOSED, how="probabilities") == pytest.approx([0.455, 0.235, 0.31])
+    assert ensemble_probabilities(SURE, OPPOSED, how="probabilities", weights=[1.0, 3.0]) == pytest.approx(
+        [0.2325, 0.3125, 0.455]
+    )
 
 
-def test_the_mean_of_logarithms_is_that_worked_out_by_hand() -> None:
-    """Roots of .9 · .01, of .08 · .39 and of .02 · .6, made to sum to 1; with weights, other powers of them."""
+def test_the_mean_of_logarithms_equals_that_computed_by_hand() -> None:
+    """Square roots of .9 · .01, .08 · .39 and .02 · .6, normalised to sum 1. Weights give other exponents."""
     roots = [math.sqrt(0.009), math.sqrt(0.0312), math.sqrt(0.012)]
-    assert tables(SURE, AGAINST, how="logarithms") == pytest.approx([root / sum(roots) for root in roots])
+    assert ensemble_probabilities(SURE, OPPOSED, how="logarithms") == pytest.approx(
+        [root / sum(roots) for root in roots]
+    )
     powers = [0.9**0.25 * 0.01**0.75, 0.08**0.25 * 0.39**0.75, 0.02**0.25 * 0.6**0.75]
-    weighed = tables(SURE, AGAINST, how="logarithms", weights=[0.5, 1.5])
-    assert weighed == pytest.approx([power / sum(powers) for power in powers])
+    weighted = ensemble_probabilities(SURE, OPPOSED, how="logarithms", weights=[0.5, 1.5])
+    assert weighted == pytest.approx([power / sum(powers) for power in powers])
 
 
-def test_a_member_that_is_sure_carries_by_probabilities_and_one_that_is_against_keeps_away_by_logarithms() -> None:
-    assert max(tables(SURE, AGAINST, how="probabilities")) == tables(SURE, AGAINST, how="probabilities")[0]
-    assert min(tables(SURE, AGAINST, how="logarithms")) == tables(SURE, AGAINST, how="logarithms")[0]
+def test_probabilities_follow_the_sure_member_logarithms_the_opposed() -> None:
+    assert (
+        max(ensemble_probabilities(SURE, OPPOSED, how="probabilities"))
+        == ensemble_probabilities(SURE, OPPOSED, how="probabilities")[0]
+    )
+    assert (
+        min(ensemble_probabilities(SURE, OPPOSED, how="logarithms"))
+        == ensemble_probabilities(SURE, OPPOSED, how="logarithms")[0]
+    )
 
 
-def test_a_beam_over_two_tables_is_a_beam_over_the_table_of_their_means() -> None:
-    other: Chances = {BOS: {A: 0.2, B: 0.7, EOS: 0.1}, A: {B: 0.3, EOS: 0.3, A: 0.4}, B: {EOS: 0.1, A: 0.3, B: 0.6}}
+def test_a_beam_over_two_tables_equals_a_beam_over_their_mean() -> None:
+    other: BigramTable = {BOS: {A: 0.2, B: 0.7, EOS: 0.1}, A: {B: 0.3, EOS: 0.3, A: 0.4}, B: {EOS: 0.1, A: 0.3, B: 0.6}}
     mean = {last: {token: (SHORT[last][token] + other[last][token]) / 2 for token in (A, B, EOS)} for last in SHORT}
-    rows = Rows(torch.arange(1))
+    rows = BigramState(torch.arange(1))
     ensemble = Ensemble([Bigrams(SHORT), Bigrams(other)])
-    ours = found(ensemble, EnsembleState((rows, rows)), Beam(3), [5])
+    ours = search_hypotheses(ensemble, EnsembleState((rows, rows)), Beam(3), [5])
     assert ours.ended.any()
-    same(ours, found(Bigrams(mean), rows, Beam(3), [5]))
+    assert_same(ours, search_hypotheses(Bigrams(mean), rows, Beam(3), [5]))
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", METHODS)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_model_with_itself_gives_its_own_answers(name: str, how: EnsembleMethod) -> None:
-    """Sentences of different lengths leave the batch, and rows follow others: the members' states must do so too."""
-    said = Said.nothing(*range(len(LIMITS)))
+def test_a_network_ensembled_with_itself_gives_its_own_answers(name: str, how: EnsembleMethod) -> None:
+    """Sentences leave the batch and rows are reordered: the states of all members must follow."""
+    state = TreeState.start(*range(len(LIMITS)))
     ensemble = Ensemble([Trees(), Trees(), Trees()], how=how)
-    ours = found(ensemble, EnsembleState((said,) * 3), STRATEGIES[name])
-    same(ours, found(Trees(), said, STRATEGIES[name]))
+    ours = search_hypotheses(ensemble, EnsembleState((state,) * 3), STRATEGIES[name])
+    assert_same(ours, search_hypotheses(Trees(), state, STRATEGIES[name]))
 
 
-def test_the_states_of_all_members_follow_and_stay_with_their_sentences() -> None:
-    """Two trees of logits for every sentence: a hypothesis has the mean of both behind all that it said."""
-    one, other = Said.nothing(*range(12)), Said.nothing(*range(100, 112))
-    answers = found(Ensemble([Trees(), Trees()]), EnsembleState((one, other)), Beam(3))
+def test_member_states_follow_their_rows_and_sentences() -> None:
+    """Every sentence has two trees of logits. Each token has the mean probability of both after the same prefix."""
+    one, other = TreeState.start(*range(12)), TreeState.start(*range(100, 112))
+    answers = search_hypotheses(Ensemble([Trees(), Trees()]), EnsembleState((one, other)), Beam(3))
     for row, ids in enumerate(answers.ids.tolist()):
-        said, total = (BOS,), 0.0
+        prefix, total = (BOS,), 0.0
         for token in (each for each in ids[1:] if each != PAD):
-            chances = [logits(tree + row // 3, said).softmax(-1)[token].item() for tree in (0, 100)]
-            total += math.log(sum(chances) / 2)
-            said = (*said, token)
+            probabilities = [logits(tree + row // 3, prefix).softmax(-1)[token].item() for tree in (0, 100)]
+            total += math.log(sum(probabilities) / 2)
+            prefix = (*prefix, token)
         assert answers.log_probability[row].item() == pytest.approx(total, abs=1e-4)
 
 
@@ -108,8 +122,8 @@ def sources(count: int) -> tuple[Tensor, Tensor]:
     return torch.randint(4, 17, (count, 6), generator=generator) * mask, mask
 
 
-@pytest.mark.parametrize("how", HOWS)
-def test_networks_of_different_sizes_choose_together(small_network: Make, how: EnsembleMethod) -> None:
+@pytest.mark.parametrize("how", METHODS)
+def test_networks_of_different_sizes_form_an_ensemble(small_network: Make, how: EnsembleMethod) -> None:
     small, large = small_network(seed=1), small_network(seed=2, d_model=24, num_decoder_layers=3, positions="rotary")
     ids, mask = sources(4)
     ensemble = Ensemble([small, large], how=how)
@@ -122,33 +136,33 @@ def test_networks_of_different_sizes_choose_together(small_network: Make, how: E
     torch.testing.assert_close(ours.softmax(-1), mean / mean.sum(-1, keepdim=True), atol=1e-6, rtol=1e-4)
 
 
-def fixed(network: Transformer, start: object, rows: int, capacity: int) -> StaticCacheState:
+def static_state(network: Transformer, start: object, rows: int, capacity: int) -> StaticCacheState:
     heads, width = network.config.num_heads, network.config.head_width
     storage = [KeysValues(*(torch.zeros(rows, heads, capacity, width) for _ in range(2))) for _ in network.decoder]
     return StaticCacheState.empty(start, storage, reorderable=True)
 
 
-def test_members_may_keep_their_past_in_place(small_network: Make) -> None:
+def test_members_may_use_static_caches(small_network: Make) -> None:
     networks = [small_network(seed=1, tie="none"), small_network(seed=2, tie="none", d_model=24)]
     for network in networks:
-        with torch.no_grad():  # so that answers differ, and some end by themselves
+        with torch.no_grad():  # answers differ, and some end before the limit
             network.output.weight.mul_(3.0)
             network.output.weight[EOS].mul_(2.0)
     ensemble = Ensemble(networks)
     with torch.inference_mode():
         state = ensemble.start(ensemble.encode(*sources(4)))
-        grown = found(ensemble, state, Beam(3), [5] * 4)
+        grown = search_hypotheses(ensemble, state, Beam(3), [5] * 4)
         pairs = zip(ensemble.members, state.members, strict=True)
-        state = EnsembleState(tuple(fixed(network, start, 12, 7) for network, start in pairs))
+        state = EnsembleState(tuple(static_state(network, start, 12, 7) for network, start in pairs))
         frontier = Beam(3).start(RowLimits.make(torch.tensor([5] * 4)))
         while frontier.open.any():
             state, frontier = decode_step(ensemble, state, frontier, Beam(3), [SuppressTokens()])
-    same(frontier.hypotheses, grown)
+    assert_same(frontier.hypotheses, grown)
     assert len({*grown.length.tolist()}) > 1
     assert grown.ended.any()
 
 
-def test_networks_without_an_encoder_start_from_nothing(small_network: Make) -> None:
+def test_networks_without_an_encoder_start_without_memory(small_network: Make) -> None:
     network = small_network(num_encoder_layers=0)
     ensemble = Ensemble([network, network])
     with torch.inference_mode():
@@ -157,7 +171,7 @@ def test_networks_without_an_encoder_start_from_nothing(small_network: Make) -> 
     torch.testing.assert_close(ours, theirs.log_softmax(-1))
 
 
-def test_another_vocabulary_is_refused_when_the_ensemble_is_made(small_network: Make) -> None:
+def test_another_vocabulary_is_rejected_by_the_constructor(small_network: Make) -> None:
     with pytest.raises(
         UsageError,
         check=has_code("ensemble_vocabulary_size_mismatch", quantity="tokens of the target vocabulary", sizes="17, 19"),
@@ -172,13 +186,13 @@ def test_another_vocabulary_is_refused_when_the_ensemble_is_made(small_network: 
 
 
 class Wider(Bigrams):
-    def step(self, ids: Tensor, state: Rows) -> tuple[Tensor, Rows]:
-        found, state = super().step(ids, state)
-        return torch.cat((found, found[..., :1]), dim=-1), state
+    def step(self, ids: Tensor, state: BigramState) -> tuple[Tensor, BigramState]:
+        search_hypotheses, state = super().step(ids, state)
+        return torch.cat((search_hypotheses, search_hypotheses[..., :1]), dim=-1), state
 
 
-def test_another_vocabulary_is_found_out_at_the_first_step_where_no_network_tells_of_it() -> None:
-    ensemble, rows = Ensemble([Bigrams(SHORT), Wider(SHORT)]), Rows(torch.arange(1))
+def test_another_logit_size_is_rejected_at_the_first_step() -> None:
+    ensemble, rows = Ensemble([Bigrams(SHORT), Wider(SHORT)]), BigramState(torch.arange(1))
     sizes = f"{VOCABULARY}, {VOCABULARY + 1}"
     error = has_code("ensemble_vocabulary_size_mismatch", quantity="tokens in the logits", sizes=sizes)
     with pytest.raises(UsageError, check=error):
@@ -195,12 +209,12 @@ def test_another_vocabulary_is_found_out_at_the_first_step_where_no_network_tell
         ([1.0, math.inf], has_code("ensemble_weight_not_positive", weight="inf")),
     ],
 )
-def test_weights_that_make_no_sense_are_refused(weights: list[float], error: ErrorCheck) -> None:
+def test_invalid_weights_are_rejected(weights: list[float], error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
         Ensemble([Bigrams(SHORT)] * 2, weights)
 
 
-def test_an_ensemble_needs_members_and_a_way_to_join_them() -> None:
+def test_an_ensemble_needs_members_with_an_encoder() -> None:
     with pytest.raises(UsageError, check=has_code("ensemble_empty")):
         Ensemble([])
     with pytest.raises(UsageError, check=has_code("ensemble_member_without_encoder", kinds="Bigrams")):

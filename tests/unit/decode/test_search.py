@@ -1,11 +1,23 @@
-"""The generation loop, with tables of bigrams in place of a network: every number can be worked out by hand."""
+"""The search loop with bigram tables as the network: every number can be computed by hand."""
 
 import math
 
 import pytest
 import torch
-from tables import ENDLESS, SHORT, SILENT, A, B, Bigrams, Chances, Rows, Said, Trees, log_probability
 from torch import Tensor
+from toy_networks import (
+    ENDLESS,
+    SHORT,
+    SILENT,
+    A,
+    B,
+    Bigrams,
+    BigramState,
+    BigramTable,
+    Trees,
+    TreeState,
+    log_probability,
+)
 
 from attendo.decode.beam import Beam
 from attendo.decode.frontier import Frontier, RowLimits
@@ -15,14 +27,14 @@ from attendo.decode.strategies import Greedy, Sampling
 from attendo.text import BOS, EOS, PAD, UNK
 
 
-def frontiers(
-    tables: list[Chances], limits: list[int], rules: tuple[Rule, ...] = (SuppressTokens(),)
+def search_frontiers(
+    tables: list[BigramTable], limits: list[int], rules: tuple[Rule, ...] = (SuppressTokens(),)
 ) -> list[Frontier]:
-    state = Rows(torch.arange(len(tables)))
+    state = BigramState(torch.arange(len(tables)))
     return list(search(Bigrams(*tables), state, RowLimits.make(torch.tensor(limits)), Greedy(), rules))
 
 
-def test_a_table_of_bigrams_is_all_that_the_loop_needs() -> None:
+def test_toy_networks_and_strategies_implement_the_protocols() -> None:
     assert isinstance(Bigrams(SHORT), Stepper)
     assert isinstance(Greedy(), Strategy)
     assert isinstance(Beam(4), Strategy)
@@ -30,30 +42,30 @@ def test_a_table_of_bigrams_is_all_that_the_loop_needs() -> None:
 
 
 def test_greedy_takes_the_most_probable_token_each_time() -> None:
-    last = frontiers([SHORT], [10])[-1]
+    last = search_frontiers([SHORT], [10])[-1]
     assert last.trim_ids().tolist() == [[BOS, A, B, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.6 * 0.7 * 0.5))
     assert last.ended.tolist() == [True]
     assert last.cut.tolist() == [False]
 
 
-def test_the_frontier_is_told_after_every_token() -> None:
-    told = frontiers([SHORT], [10])
-    assert [each.trim_ids()[0, 1:].tolist() for each in told] == [[A], [A, B], [A, B, EOS]]
-    assert [each.open.tolist() for each in told] == [[True], [True], [False]]
+def test_search_yields_the_frontier_after_every_token() -> None:
+    frontiers = search_frontiers([SHORT], [10])
+    assert [each.trim_ids()[0, 1:].tolist() for each in frontiers] == [[A], [A, B], [A, B, EOS]]
+    assert [each.open.tolist() for each in frontiers] == [[True], [True], [False]]
 
 
 @pytest.mark.parametrize(
     ("limit", "ids", "probability", "cut"),
     [
         (3, [A, B, EOS], 0.6 * 0.7 * 0.5, False),
-        (2, [A, B, EOS], 0.6 * 0.7 * 0.5, False),  # as many tokens as the limit, then eos: nothing is lost
+        (2, [A, B, EOS], 0.6 * 0.7 * 0.5, False),  # exactly the limit, then EOS: not cut
         (1, [A], 0.6, True),  # the token beyond the limit is neither kept nor counted
         (0, [], 1.0, True),
     ],
 )
 def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut: bool) -> None:
-    last = frontiers([SHORT], [limit])[-1]
+    last = search_frontiers([SHORT], [limit])[-1]
     assert last.trim_ids()[0, 1:].tolist() == ids
     assert last.log_probability.item() == pytest.approx(math.log(probability))
     assert last.cut.tolist() == [cut]
@@ -61,14 +73,14 @@ def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut:
 
 
 def test_a_row_that_never_ends_is_cut_at_its_limit() -> None:
-    last = frontiers([ENDLESS], [4])[-1]
+    last = search_frontiers([ENDLESS], [4])[-1]
     assert last.trim_ids()[0, 1:].tolist() == [B, B, B, B]
     assert last.log_probability.item() == pytest.approx(math.log(0.9 * 0.8**3))
     assert last.cut.tolist() == [True]
 
 
-def test_each_row_goes_its_own_way_to_its_own_limit() -> None:
-    last = frontiers([SHORT, ENDLESS, SILENT, ENDLESS], [9, 5, 9, 2])[-1]
+def test_each_row_has_its_own_limit() -> None:
+    last = search_frontiers([SHORT, ENDLESS, SILENT, ENDLESS], [9, 5, 9, 2])[-1]
     assert last.trim_ids()[:, 1:].tolist() == [
         [A, B, EOS, PAD, PAD],
         [B, B, B, B, B],
@@ -78,16 +90,16 @@ def test_each_row_goes_its_own_way_to_its_own_limit() -> None:
     assert last.ended.tolist() == [True, False, True, False]
     assert last.cut.tolist() == [False, True, False, True]
     alone = [
-        frontiers([table], [limit])[-1].log_probability.item()
+        search_frontiers([table], [limit])[-1].log_probability.item()
         for table, limit in zip([SHORT, ENDLESS, SILENT, ENDLESS], [9, 5, 9, 2], strict=True)
     ]
     assert last.log_probability.tolist() == pytest.approx(alone)
 
 
-def test_a_closed_row_does_not_change_while_others_go_on() -> None:
-    told = frontiers([SILENT, ENDLESS], [9, 6])
-    assert len(told) == 7
-    for each in told:
+def test_a_closed_row_does_not_change_during_the_search() -> None:
+    frontiers = search_frontiers([SILENT, ENDLESS], [9, 6])
+    assert len(frontiers) == 7
+    for each in frontiers:
         assert each.ids[0, :2].tolist() == [BOS, EOS]
         assert each.ids[0, 2:].eq(PAD).all()
         assert each.log_probability[0].item() == pytest.approx(math.log(0.9))
@@ -95,32 +107,32 @@ def test_a_closed_row_does_not_change_while_others_go_on() -> None:
         assert not each.cut[0]
 
 
-def test_pad_and_bos_are_never_chosen_and_the_rest_keeps_its_probability() -> None:
-    table: Chances = {BOS: {PAD: 0.5, BOS: 0.3, A: 0.2}, A: {BOS: 0.6, PAD: 0.3, EOS: 0.1}}
-    last = frontiers([table], [9])[-1]
+def test_pad_and_bos_are_never_chosen() -> None:
+    table: BigramTable = {BOS: {PAD: 0.5, BOS: 0.3, A: 0.2}, A: {BOS: 0.6, PAD: 0.3, EOS: 0.1}}
+    last = search_frontiers([table], [9])[-1]
     assert last.trim_ids().tolist() == [[BOS, A, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.2 * 0.1))
 
 
 def test_the_unknown_token_may_be_chosen() -> None:
-    last = frontiers([{BOS: {UNK: 0.9, EOS: 0.1}, UNK: {EOS: 1.0}}], [9])[-1]
+    last = search_frontiers([{BOS: {UNK: 0.9, EOS: 0.1}, UNK: {EOS: 1.0}}], [9])[-1]
     assert last.trim_ids().tolist() == [[BOS, UNK, EOS]]
 
 
-def test_rules_are_laid_one_over_the_other_and_leave_the_probabilities_that_are_told() -> None:
-    last = frontiers([SHORT], [9], (SuppressTokens(), SuppressTokens((A,))))[-1]
+def test_rules_combine_and_do_not_change_log_probabilities() -> None:
+    last = search_frontiers([SHORT], [9], (SuppressTokens(), SuppressTokens((A,))))[-1]
     assert last.trim_ids().tolist() == [[BOS, B, EOS]]
     assert last.log_probability.isfinite().all()
 
 
 class Swap(Greedy):
-    """Two rows of a sentence that change places before they go on greedily: each follows the other."""
+    """Greedy search with two rows per sentence, whose parents are swapped at every step."""
 
     width = 2
 
     def advance(self, frontier: Frontier, log_probs: Tensor, ruled: Tensor) -> tuple[Tensor | None, Frontier]:
         parents = torch.tensor([1, 0])
-        if not frontier.length.any():  # they part ways
+        if not frontier.length.any():  # first step: the two best tokens
             best = ruled.topk(2)
             return None, frontier.append(best.indices.diagonal(), best.values.diagonal(), torch.zeros(2))
         best = ruled[parents].max(dim=-1)
@@ -128,16 +140,19 @@ class Swap(Greedy):
 
 
 def test_rows_and_their_state_follow_their_parents() -> None:
-    *_, last = search(Trees(), Said.nothing(7), RowLimits.make(torch.tensor([4])), Swap(), [SuppressTokens()])
+    *_, last = search(Trees(), TreeState.start(7), RowLimits.make(torch.tensor([4])), Swap(), [SuppressTokens()])
     rows = [[each for each in row[1:] if each != PAD] for row in last.ids.tolist()]
     assert rows[0] != rows[1]
-    for ids, told in zip(rows, last.log_probability.tolist(), strict=True):
-        assert told == pytest.approx(log_probability(7, ids), abs=1e-5)
+    for ids, reported in zip(rows, last.log_probability.tolist(), strict=True):
+        assert reported == pytest.approx(log_probability(7, ids), abs=1e-5)
 
 
 @pytest.mark.parametrize("seed", [2**62, -(2**63), 2**63 - 1])
 def test_any_seed_draws_a_sample(seed: int) -> None:
-    ways = [Sampling(4, seed=each).start(RowLimits.make(torch.tensor([3]))) for each in (seed, 1)]
-    even = torch.full((4, 50), -4.0).log_softmax(-1)
-    drawn = [Sampling(4, seed=each).advance(way, even, even)[1] for each, way in zip((seed, 1), ways, strict=True)]
-    assert drawn[0].last.tolist() != drawn[1].last.tolist()
+    starts = [Sampling(4, seed=each).start(RowLimits.make(torch.tensor([3]))) for each in (seed, 1)]
+    uniform = torch.full((4, 50), -4.0).log_softmax(-1)
+    samples = [
+        Sampling(4, seed=each).advance(start, uniform, uniform)[1]
+        for each, start in zip((seed, 1), starts, strict=True)
+    ]
+    assert samples[0].last.tolist() != samples[1].last.tolist()

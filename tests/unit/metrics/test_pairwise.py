@@ -1,4 +1,4 @@
-"""Scores of every text against every other: the numbers of sacrebleu, pair by pair."""
+"""Pairwise scores equal those of sacrebleu for every pair."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from attendo.errors import UsageError
 from attendo.metrics import pairwise
 from attendo.metrics.pairwise import pairwise_bleu, pairwise_chrf
 
-# Repeated words and letters, shorter and longer than the longest n-grams, empty, and none in common.
+# Repeated words and letters, texts shorter and longer than the longest n-grams, empty texts, and disjoint texts.
 SPECIAL = [
     "",
     " ",
@@ -33,7 +33,7 @@ SPECIAL = [
 WORDS = st.lists(st.sampled_from(["a", "b", "ab", "ba,", "c.", "aa"]), max_size=12).map(" ".join)
 
 
-def compare(hypotheses: list[str], references: list[str]) -> None:
+def check_all_pairs(hypotheses: list[str], references: list[str]) -> None:
     chrf, bleu = pairwise_chrf(hypotheses, references), pairwise_bleu(hypotheses, references, tokenize="13a")
     assert chrf.shape == bleu.shape == (len(hypotheses), len(references))
     for row, one in enumerate(hypotheses):
@@ -43,21 +43,21 @@ def compare(hypotheses: list[str], references: list[str]) -> None:
             assert bleu[row, column] == pytest.approx(expected, abs=1e-9)
 
 
-def test_every_pair_has_the_score_that_sacrebleu_gives_it() -> None:
-    compare(SPECIAL, SPECIAL)
+def test_every_pair_has_the_score_of_sacrebleu() -> None:
+    check_all_pairs(SPECIAL, SPECIAL)
 
 
 @given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, min_size=1, max_size=4))
 def test_hypotheses_and_references_may_be_different_texts(hypotheses: list[str], references: list[str]) -> None:
-    compare(hypotheses, references)
+    check_all_pairs(hypotheses, references)
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=3), st.text(max_size=12))
-def test_any_characters_are_counted_as_sacrebleu_counts_them(hypotheses: list[str], reference: str) -> None:
-    compare(hypotheses, [reference, *hypotheses])
+def test_any_characters_give_the_score_of_sacrebleu(hypotheses: list[str], reference: str) -> None:
+    check_all_pairs(hypotheses, [reference, *hypotheses])
 
 
-def test_the_tokeniser_of_bleu_may_be_given_and_otherwise_follows_the_script() -> None:
+def test_the_bleu_tokeniser_follows_the_script_by_default() -> None:
     texts = ["我爱自然语言处理。", "我爱语言。", "自然语言处理,我爱"]
     found, by_name = pairwise_bleu(texts, texts), pairwise_bleu(texts, texts, tokenize="zh")
     assert np.array_equal(found, by_name)
@@ -66,7 +66,7 @@ def test_the_tokeniser_of_bleu_may_be_given_and_otherwise_follows_the_script() -
     assert found[1, 0] == pytest.approx(expected, abs=1e-9)
 
 
-def test_an_unknown_tokeniser_is_refused() -> None:
+def test_an_unknown_tokeniser_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("unknown_bleu_tokeniser", name="14a")):
         pairwise_bleu(["a"], ["a"], tokenize="14a")
 
@@ -76,14 +76,14 @@ def test_no_texts_give_an_empty_matrix() -> None:
     assert pairwise_chrf(["a"], []).shape == pairwise_bleu(["a"], []).shape == (1, 0)
 
 
-def test_each_text_is_cut_once_however_often_it_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut: list[str] = []
+def test_each_text_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenized: list[str] = []
     tokenizer = pairwise._load_tokenizer(SPECIAL, None)
 
-    def noted(text: str) -> str:
-        cut.append(text)
+    def record_text(text: str) -> str:
+        tokenized.append(text)
         return tokenizer(text)
 
-    monkeypatch.setattr(pairwise, "_load_tokenizer", lambda references, tokenize: noted)
+    monkeypatch.setattr(pairwise, "_load_tokenizer", lambda references, tokenize: record_text)
     pairwise_bleu(["a b", "c d", "a b"], ["c d", "e f", "a b", "e f"])
-    assert cut == ["a b", "c d", "e f"]
+    assert tokenized == ["a b", "c d", "e f"]

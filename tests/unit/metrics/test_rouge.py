@@ -1,4 +1,4 @@
-"""ROUGE against its definition, and against the package that most people use."""
+"""ROUGE compared with its definition and with the rouge-score package."""
 
 from itertools import combinations
 from pathlib import Path
@@ -27,27 +27,29 @@ LINES = st.lists(st.sampled_from("abc"), max_size=7)
 
 
 @pytest.mark.parametrize("name", ROUGES)
-def test_english_has_the_f1_of_rouge_score(name: str) -> None:
+def test_english_equals_the_rouge_score_package(name: str) -> None:
     for output, reference in zip(OUTPUTS, REFERENCES, strict=True):
         assert score(name, [output], [reference]).value == pytest.approx(
-            100 * by_package(name, output, reference), abs=1e-9
+            100 * rouge_score_f1(name, output, reference), abs=1e-9
         )
     assert score(name, OUTPUTS, REFERENCES).value > 0
 
 
 @pytest.mark.parametrize("name", ROUGES)
 @given(output=st.text(st.characters(codec="ascii")), reference=st.text(st.characters(codec="ascii")))
-def test_any_ascii_has_the_f1_of_rouge_score(name: str, output: str, reference: str) -> None:
+def test_any_ascii_equals_the_rouge_score_package(name: str, output: str, reference: str) -> None:
     assert score(name, [output], [reference]).value == pytest.approx(
-        100 * by_package(name, output, reference), abs=1e-9
+        100 * rouge_score_f1(name, output, reference), abs=1e-9
     )
 
 
 @pytest.mark.parametrize("name", ROUGES)
-def test_real_english_has_the_f1_of_rouge_score(shared: Path, name: str) -> None:
+def test_real_english_equals_the_rouge_score_package(shared: Path, name: str) -> None:
     lines = list(read_lines(shared / "data" / "multi30k" / "val.en.gz"))[:101]
     lines = [line for line in lines if line.isascii()]
-    expected = [by_package(name, output, reference) for output, reference in zip(lines[1:], lines[:-1], strict=True)]
+    expected = [
+        rouge_score_f1(name, output, reference) for output, reference in zip(lines[1:], lines[:-1], strict=True)
+    ]
     found = score(name, lines[1:], lines[:-1]).value
     assert found == pytest.approx(100 * sum(expected) / len(expected), abs=1e-9)
     assert found > 0
@@ -58,15 +60,15 @@ def test_the_score_is_the_mean_of_the_lines_in_percent() -> None:
     assert found == Score("rouge1", 75.0, f"rouge1|f1|case:lc|stem:no|tok:word+char|attendo:{__version__}", True)
 
 
-def test_the_three_worked_out_by_hand() -> None:
-    """Shared: the, cat, sat of 3 and 4 words; one pair of 2 and 3; two words in the same order."""
+def test_all_three_scores_equal_those_computed_by_hand() -> None:
+    """Shared: 3 words of 3 and 4, 1 bigram of 2 and 3, 2 words in the same order."""
     output, reference = ["sat", "the", "cat"], ["the", "cat", "sat", "down"]
     assert rouge_1(output, reference) == pytest.approx(2 * 3 / 7)
     assert rouge_2(output, reference) == pytest.approx(2 * 1 / 5)
     assert rouge_l(output, reference) == pytest.approx(2 * 2 / 7)
 
 
-def test_a_word_counts_as_often_as_both_have_it() -> None:
+def test_repeated_words_are_clipped() -> None:
     assert rouge_1(["a"] * 4, ["a", "a", "b"]) == pytest.approx(2 * 2 / 7)
     assert rouge_2(["a"] * 4, ["a"] * 3) == pytest.approx(2 * 2 / 5)
 
@@ -92,16 +94,16 @@ def test_tokens_are_words_and_the_characters_of_scripts_without_spaces(text: str
 @pytest.mark.parametrize(
     ("name", "expected"), [("rouge1", 2 * 8 / (8 + 9)), ("rouge2", 2 * 6 / (7 + 8)), ("rougeL", 2 * 8 / (8 + 9))]
 )
-def test_chinese_has_a_score_where_the_package_gives_0(name: str, expected: float) -> None:
+def test_chinese_has_a_score_although_the_package_gives_0(name: str, expected: float) -> None:
     output, reference = "那只猫坐在垫子上。", "那只小猫坐在垫子上。"
-    assert by_package(name, output, reference) == 0
+    assert rouge_score_f1(name, output, reference) == 0
     assert score(name, [output], [reference]).value == pytest.approx(100 * expected)
 
 
 @given(LINES, LINES)
 def test_the_longest_common_subsequence_is_the_longest(one: list[str], other: list[str]) -> None:
-    both = subsequences(one) & subsequences(other)
-    assert longest_common_subsequence(one, other) == max(map(len, both))
+    common = subsequences(one) & subsequences(other)
+    assert longest_common_subsequence(one, other) == max(map(len, common))
 
 
 def test_a_common_subsequence_may_be_longer_than_a_machine_word() -> None:
@@ -113,6 +115,6 @@ def subsequences(line: list[str]) -> set[tuple[str, ...]]:
     return {each for length in range(len(line) + 1) for each in combinations(line, length)}
 
 
-def by_package(name: str, output: str, reference: str) -> float:
+def rouge_score_f1(name: str, output: str, reference: str) -> float:
     scorer = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer([name], use_stemmer=False)
     return float(scorer.score(reference, output)[name].fmeasure)

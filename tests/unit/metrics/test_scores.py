@@ -1,4 +1,4 @@
-"""Scores of whole texts, each against an answer that does not come from attendo."""
+"""Corpus scores compared with sacrebleu or with numbers computed by hand."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ KOREAN = ["고양이가 매트 위에 앉아 있었다.", "개는 서둘러 집�
 THAI = ["แมวนั่งอยู่บนเสื่อ", "สุนัขวิ่งกลับบ้าน"]
 
 
-def test_a_run_file_asks_for_scores_that_there_are() -> None:
+def test_metrics_of_a_run_file_exist() -> None:
     assert set(get_args(MetricName)) <= set(METRICS)
 
 
@@ -38,7 +38,7 @@ def test_a_run_file_asks_for_scores_that_there_are() -> None:
         (THAI[::-1], THAI, "char"),
     ],
 )
-def test_bleu_is_that_of_sacrebleu_with_the_tokeniser_of_the_script(
+def test_bleu_equals_sacrebleu_with_the_tokeniser_of_the_script(
     outputs: list[str], references: list[str], tokeniser: str
 ) -> None:
     found = score("bleu", outputs, references)
@@ -48,26 +48,26 @@ def test_bleu_is_that_of_sacrebleu_with_the_tokeniser_of_the_script(
     assert (found.name, found.higher_is_better) == ("bleu", True)
 
 
-def test_the_tokeniser_is_that_of_the_references_not_of_the_outputs() -> None:
+def test_the_tokeniser_follows_the_references_not_the_outputs() -> None:
     assert "|tok:zh|" in score("bleu", ENGLISH, CHINESE).signature
     assert "|tok:13a|" in score("bleu", CHINESE, ENGLISH).signature
 
 
-def test_bleu_with_a_tokeniser_of_ones_own() -> None:
+def test_bleu_accepts_a_tokeniser() -> None:
     found = score("bleu", NEARLY_CHINESE, CHINESE, tokenize="char")
     assert found.value == sacrebleu.corpus_bleu(NEARLY_CHINESE, [CHINESE], tokenize="char").score
     assert "|tok:char|" in found.signature
     assert found.value != score("bleu", NEARLY, ENGLISH, tokenize="char").value
 
 
-def test_chrf_is_that_of_sacrebleu() -> None:
+def test_chrf_equals_sacrebleu() -> None:
     found = score("chrf", NEARLY, ENGLISH)
     assert found.value == sacrebleu.corpus_chrf(NEARLY, [ENGLISH]).score
     assert "nc:6" in found.signature
     assert found.higher_is_better
 
 
-def test_ter_is_that_of_sacrebleu() -> None:
+def test_ter_equals_sacrebleu() -> None:
     found = score("ter", NEARLY, ENGLISH)
     assert found.value == sacrebleu.corpus_ter(NEARLY, [ENGLISH]).score > 0
     assert "|tok:tercom|norm:no|" in found.signature
@@ -75,8 +75,8 @@ def test_ter_is_that_of_sacrebleu() -> None:
 
 
 @pytest.mark.parametrize("references", [CHINESE, JAPANESE])
-def test_ter_sets_characters_apart_where_there_are_no_spaces(references: list[str]) -> None:
-    """Else a line would be one word, and one wrong character all of it."""
+def test_ter_separates_characters_in_scripts_without_spaces(references: list[str]) -> None:
+    """Otherwise a line is one word, and one wrong character makes the complete line wrong."""
     outputs = [text[1:] for text in references]
     found = score("ter", outputs, references)
     assert found.value == sacrebleu.corpus_ter(outputs, [references], normalized=True, asian_support=True).score
@@ -84,14 +84,14 @@ def test_ter_sets_characters_apart_where_there_are_no_spaces(references: list[st
     assert "|norm:yes|punct:yes|asian:yes|" in found.signature
 
 
-def test_exact_match_is_in_percent_and_does_not_see_white_space_around() -> None:
+def test_exact_match_is_in_percent_and_strips_white_space() -> None:
     outputs = ["a b", " a b\t", "a  b", "A b"]
     found = score("exact_match", outputs, ["a b"] * 4)
     assert found == Score("exact_match", 50.0, f"exact|strip|attendo:{__version__}", True)
 
 
-def test_the_word_error_rate_is_that_worked_out_by_hand() -> None:
-    """Two words are changed, one is missing, three are too many: six errors in ten words."""
+def test_the_word_error_rate_equals_that_computed_by_hand() -> None:
+    """Two substitutions, one deletion, three insertions: six errors in ten words."""
     outputs = ["the cat sits in the mat", "a dog", "I see it now"]
     references = ["the cat sat on the mat", "a dog barks", "I"]
     found = score("word_error_rate", outputs, references)
@@ -103,7 +103,7 @@ def test_the_word_error_rate_is_that_worked_out_by_hand() -> None:
 @pytest.mark.parametrize(
     ("references", "tokeniser"), [(CHINESE, "char"), (JAPANESE, "char"), (THAI, "char"), (KOREAN, "space")]
 )
-def test_words_are_characters_where_there_are_no_spaces(references: list[str], tokeniser: str) -> None:
+def test_word_errors_use_characters_in_scripts_without_spaces(references: list[str], tokeniser: str) -> None:
     outputs = [text[1:] for text in references]
     words = [text.split() if tokeniser == "space" else list(text) for text in references]
     found = score("word_error_rate", outputs, references)
@@ -111,7 +111,7 @@ def test_words_are_characters_where_there_are_no_spaces(references: list[str], t
     assert f"|tok:{tokeniser}|" in found.signature
 
 
-def test_white_space_between_characters_is_no_error() -> None:
+def test_white_space_between_characters_is_not_an_error() -> None:
     assert score("word_error_rate", ["我 爱 你"], ["我爱你"]).value == 0.0
 
 
@@ -123,7 +123,7 @@ def test_a_perfect_output_has_the_best_score(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_an_empty_output_is_scored_too(name: str) -> None:
+def test_an_empty_output_has_the_worst_score(name: str) -> None:
     found = score(name, ["", ""], ENGLISH[:2])
     assert found.value == pytest.approx(0.0 if found.higher_is_better else 100.0)
 
@@ -138,12 +138,12 @@ def test_each_output_needs_its_reference(name: str) -> None:
         score(name, "a cat", "a dog")
 
 
-def test_references_without_a_word_have_no_word_error_rate() -> None:
+def test_references_without_words_are_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("references_without_words", count=2)):
         score("word_error_rate", ["a", "b"], ["", " "])
 
 
-def test_names_that_are_none_are_refused_with_the_nearest() -> None:
+def test_unknown_names_are_rejected_with_a_suggestion() -> None:
     with pytest.raises(UsageError, check=has_code("unknown_metric", name="belu", suggestion=" (did you mean bleu?)")):
         score("belu", ENGLISH, ENGLISH)
     with pytest.raises(UsageError, check=has_code("unknown_bleu_tokeniser", name="flores200")):
@@ -152,19 +152,19 @@ def test_names_that_are_none_are_refused_with_the_nearest() -> None:
         score("chrf", ENGLISH, ENGLISH, tokenize="13a")
 
 
-def test_a_tokeniser_that_needs_another_package_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tokeniser_package_raises_an_error_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "MeCab", None)
     with pytest.raises(UsageError, check=has_code("bleu_tokeniser_package_missing", extra="ja")):
         score("bleu", JAPANESE, JAPANESE, tokenize="ja-mecab")
 
 
-@pytest.mark.parametrize(("name", "called"), [("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")])
-def test_without_sacrebleu_its_scores_say_what_to_install(
-    name: str, called: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "display_name"), [("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")])
+def test_without_sacrebleu_the_error_names_the_extra(
+    name: str, display_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(
-        UsageError, check=has_code("package_missing", package="sacrebleu", extra="eval", purpose=called)
+        UsageError, check=has_code("package_missing", package="sacrebleu", extra="eval", purpose=display_name)
     ):
         check_metric(name)
     assert score("exact_match", ENGLISH, ENGLISH).value == 100.0
@@ -172,14 +172,14 @@ def test_without_sacrebleu_its_scores_say_what_to_install(
     assert score("rougeL", ENGLISH, ENGLISH).value == 100.0
 
 
-def test_other_packages_are_not_imported_before_they_are_needed() -> None:
+def test_other_packages_are_imported_lazily() -> None:
     code = "import sys, attendo.metrics; attendo.metrics.score('rouge1', ['a'], ['a']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "attendo.metrics" in loaded
     assert {"numpy", "sacrebleu", "torch"}.isdisjoint(loaded)
 
 
-def test_outputs_that_look_tokenised_bring_no_advice(caplog: pytest.LogCaptureFixture) -> None:
+def test_outputs_that_look_tokenised_log_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     texts = ["a cat sat down ."] * 200
     assert score("bleu", texts, texts).value > 99
     assert caplog.messages == []

@@ -1,4 +1,4 @@
-"""Which script a text is mostly written in."""
+"""The main script of a text."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from attendo.text.scripts import main_script
         (["𠀀𠀁𠀂"], "han"),
     ],
 )
-def test_more_than_half_of_the_letters_decide(texts: list[str], script: str) -> None:
+def test_the_majority_of_letters_decides_the_script(texts: list[str], script: str) -> None:
     assert main_script(texts) == script
 
 

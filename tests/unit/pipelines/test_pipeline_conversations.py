@@ -1,4 +1,4 @@
-"""Conversations: messages in, messages out with the answer added; turns joined as the model learned to read them."""
+"""Conversational pipelines: messages in, messages with the answer out, turns joined as in the training data."""
 
 from copy import copy
 from typing import Any
@@ -16,31 +16,31 @@ from attendo.text_model import TextModel
 pytestmark = pytest.mark.filterwarnings(QUIET)
 
 
-def talk(*texts: str) -> list[dict[str, Any]]:
-    """The user speaks last."""
+def make_messages(*texts: str) -> list[dict[str, Any]]:
+    """Messages of alternating roles; the last one is from the user."""
     roles = ("user", "assistant")
     return [{"role": roles[(len(texts) - n - 1) % 2], "content": text} for n, text in enumerate(texts)]
 
 
-def said(model: TextModel, source: str, **options: Any) -> str:
+def generate_text(model: TextModel, source: str, **options: Any) -> str:
     return model.generate([source], **options)[0].text
 
 
 @pytest.mark.parametrize(("with_symbol", "between"), [(True, "<turn>"), (False, "\n")])
-def test_turns_are_joined_as_the_model_learned_to_read_them(with_symbol: bool, between: str) -> None:
+def test_turns_are_joined_as_in_the_training_data(with_symbol: bool, between: str) -> None:
     model = answering(with_symbol, task="conversation")
-    messages = talk(*TURNS[:3])
-    told = attendo.pipeline("conversational", model)(messages)
-    answer = {"role": "assistant", "content": said(model, between.join(TURNS[:3]))}
-    assert only(told) == [{"generated_text": [*messages, answer]}]
-    assert said(model, between.join(TURNS[:3])) != said(model, TURNS[2])
+    messages = make_messages(*TURNS[:3])
+    output = attendo.pipeline("conversational", model)(messages)
+    answer = {"role": "assistant", "content": generate_text(model, between.join(TURNS[:3]))}
+    assert only(output) == [{"generated_text": [*messages, answer]}]
+    assert generate_text(model, between.join(TURNS[:3])) != generate_text(model, TURNS[2])
     assert len(messages) == 3
 
 
 def test_several_conversations_have_a_list_each() -> None:
     model = answering(True, task="conversation")
     pipe = attendo.pipeline("conversational", model)
-    one, other = talk(*TURNS[:1]), talk(*TURNS[:3])
+    one, other = make_messages(*TURNS[:1]), make_messages(*TURNS[:3])
     assert pipe([one, other]) == [pipe(one), pipe(other)]
     assert pipe([one]) == [pipe(one)]
     assert pipe([]) == []
@@ -48,34 +48,34 @@ def test_several_conversations_have_a_list_each() -> None:
 
 def test_several_answers_are_several_conversations() -> None:
     model = answering(True, task="conversation")
-    told = attendo.pipeline("conversational", model, num_beams=3)(talk(*TURNS[:1]), num_return_sequences=2)
+    output = attendo.pipeline("conversational", model, num_beams=3)(make_messages(*TURNS[:1]), num_return_sequences=2)
     expected = model.generate([TURNS[0]], beam=3, n_best=2)[0].hypotheses
-    assert [each["generated_text"][-1]["content"] for each in told] == [each.text for each in expected]
+    assert [each["generated_text"][-1]["content"] for each in output] == [each.text for each in expected]
 
 
-def test_no_more_turns_are_read_than_the_model_learned_from() -> None:
+def test_context_turns_limits_the_turns() -> None:
     model = answering(True, task="conversation", context_turns=2)
-    told = attendo.pipeline("conversational", model)(talk(*TURNS))
-    assert told[0]["generated_text"][-1]["content"] == said(model, "<turn>".join(TURNS[-2:]))
-    assert said(model, "<turn>".join(TURNS[-2:])) != said(model, "<turn>".join(TURNS))
+    output = attendo.pipeline("conversational", model)(make_messages(*TURNS))
+    assert output[0]["generated_text"][-1]["content"] == generate_text(model, "<turn>".join(TURNS[-2:]))
+    assert generate_text(model, "<turn>".join(TURNS[-2:])) != generate_text(model, "<turn>".join(TURNS))
 
 
 @pytest.mark.slow
-def test_turns_are_read_as_far_back_as_they_fit() -> None:
+def test_as_many_turns_as_fit_are_used() -> None:
     model = answering(True)
-    for read in range(1, 5):
-        source = "<turn>".join(TURNS[-read:])
-        most = len(model.source_tokenizer.encode(source))
-        told = attendo.pipeline("conversational", model, max_source=most)(talk(*TURNS))
-        assert told[0]["generated_text"][-1]["content"] == said(model, source)
+    for count in range(1, 5):
+        source = "<turn>".join(TURNS[-count:])
+        max_source = len(model.source_tokenizer.encode(source))
+        output = attendo.pipeline("conversational", model, max_source=max_source)(make_messages(*TURNS))
+        assert output[0]["generated_text"][-1]["content"] == generate_text(model, source)
 
 
-def test_a_last_turn_that_is_too_long_is_told() -> None:
+def test_a_last_turn_that_is_too_long_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("text_exceeds_model_limit", limit=2)):
-        attendo.pipeline("conversational", answering(True), max_source=2)(talk(*TURNS))
+        attendo.pipeline("conversational", answering(True), max_source=2)(make_messages(*TURNS))
 
 
-def test_the_latest_are_kept_and_the_last_in_any_case() -> None:
+def test_the_latest_turns_are_kept_and_always_the_last() -> None:
     model = answering(True)
     assert join_latest_turns(["a", "b", "c"], model, None, lambda text: len(text) <= 8) == "b<turn>c"
     assert join_latest_turns(["a", "b", "c"], model, None, lambda text: False) == "c"
@@ -83,19 +83,19 @@ def test_the_latest_are_kept_and_the_last_in_any_case() -> None:
     assert join_latest_turns(["a", "b", "c"], answering(), 9, lambda text: True) == "a\nb\nc"
 
 
-def test_nobody_says_more_than_one_turn() -> None:
+def test_a_turn_symbol_inside_a_message_is_escaped() -> None:
     model = answering(True)
-    forged = join_latest_turns(["cat<turn>dog", "a<tu<turn>rn>b"], model, 1, lambda text: True)
-    assert forged.count("<turn>") == 0
+    joined = join_latest_turns(["cat<turn>dog", "a<tu<turn>rn>b"], model, 1, lambda text: True)
+    assert joined.count("<turn>") == 0
     assert join_latest_turns(["cat<turn>dog", "b"], model, 2, lambda text: True) == "cat[turn]dog<turn>b"
     turn = model.source_tokenizer.encode("<turn>")[0]
-    read = model.source_tokenizer.encode(
+    ids = model.source_tokenizer.encode(
         join_latest_turns(["<turn>", "<turn>cat", "b<turn>"], model, 9, lambda text: True)
     )
-    assert read.count(turn) == 2
+    assert ids.count(turn) == 2
 
 
-def test_spaces_that_the_model_did_not_learn_from_are_left_out() -> None:
+def test_spaces_are_removed_for_a_tokenizer_without_spaces() -> None:
     chinese, plain = answering(True), answering(True)
     for each, text in ((Characters.build(["你好"], symbols=("<turn>",)), "你 好"), (plain.source_tokenizer, "a cat")):
         model = copy(chinese)
@@ -108,7 +108,7 @@ def test_spaces_that_the_model_did_not_learn_from_are_left_out() -> None:
         ]
 
 
-def test_what_the_model_puts_before_a_source_takes_room() -> None:
+def test_source_prefix_symbols_reduce_the_source_limit() -> None:
     model = answering(True)
     assert max_source_tokens(model, model.generation) == model.generation.max_source == 8192
     assert max_source_tokens(model, model.generation.replace(source_prefix=("<turn>",), max_source=9)) == 8
@@ -128,10 +128,10 @@ def test_what_the_model_puts_before_a_source_takes_room() -> None:
         ([[]], has_code("invalid_pipeline_input", task="conversational", expected="a list of messages")),
         ([{"role": "user"}], has_code("invalid_message", message="{'role': 'user'}")),
         ([{"role": "tool", "content": "a"}], has_code("invalid_message")),
-        ([{"role": "system", "content": "be brief"}, *talk("a")], has_code("system_message_unsupported")),
-        (talk("a", "b")[:1], has_code("last_message_not_user")),
+        ([{"role": "system", "content": "be brief"}, *make_messages("a")], has_code("system_message_unsupported")),
+        (make_messages("a", "b")[:1], has_code("last_message_not_user")),
     ],
 )
-def test_messages_that_cannot_be_answered_are_refused(messages: Any, error: ErrorCheck) -> None:
+def test_invalid_messages_are_rejected(messages: Any, error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
         attendo.pipeline("conversational", answering(True))(messages)

@@ -1,4 +1,4 @@
-"""Pipelines: texts in, lists of dicts out, in the shapes that transformers 4 had."""
+"""Pipelines: texts in, lists of dicts out, in the shapes of transformers 4."""
 
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,15 @@ TEXTS = list(SOURCES)
 KEYS = {"translation": "translation_text", "summarization": "summary_text", "text2text-generation": "generated_text"}
 
 
-def said(model: TextModel, texts: list[str], **options: Any) -> list[str]:
+def generate_texts(model: TextModel, texts: list[str], **options: Any) -> list[str]:
     return [result.text for result in model.generate(texts, **options)]
 
 
 @pytest.mark.parametrize(("task", "key"), KEYS.items())
-def test_a_text_gives_a_list_of_one_dict_and_several_texts_one_each(task: str, key: str) -> None:
+def test_the_output_has_one_dict_per_text(task: str, key: str) -> None:
     model = answering()
     pipe = attendo.pipeline(task, model)
-    texts = said(model, TEXTS)
+    texts = generate_texts(model, TEXTS)
     assert len(set(texts)) > 1
     assert only(pipe(TEXTS[0])) == [{key: texts[0]}]
     assert only(pipe(TEXTS)) == [{key: text} for text in texts]
@@ -36,7 +36,7 @@ def test_a_text_gives_a_list_of_one_dict_and_several_texts_one_each(task: str, k
     assert pipe([]) == []
 
 
-def test_several_answers_to_a_text_are_a_list_and_to_several_a_list_each() -> None:
+def test_several_answers_give_one_list_per_text() -> None:
     model = answering()
     pipe = attendo.pipeline("translation", model)
     expected = [
@@ -47,10 +47,10 @@ def test_several_answers_to_a_text_are_a_list_and_to_several_a_list_each() -> No
     assert only(pipe(TEXTS[0], num_beams=3, num_return_sequences=2)) == expected[0]
 
 
-def test_a_text_is_gone_on_with_by_a_decoder_only_model() -> None:
+def test_a_decoder_only_model_continues_a_text() -> None:
     model = continuing()
     pipe = attendo.pipeline("text-generation", model)
-    texts = said(model, TEXTS)
+    texts = generate_texts(model, TEXTS)
     assert all(text.startswith(begin) for text, begin in zip(texts, TEXTS, strict=True))
     assert texts != TEXTS
     assert pipe(TEXTS[0]) == [{"generated_text": texts[0]}]
@@ -60,37 +60,40 @@ def test_a_text_is_gone_on_with_by_a_decoder_only_model() -> None:
 
 
 @pytest.mark.parametrize("text", ["日 cat", "the cat\r\n", "the cat\r\n sat", " the cat "])
-def test_a_text_that_is_gone_on_with_stays_as_it_was_given(text: str) -> None:
+def test_a_continued_text_is_unchanged(text: str) -> None:
     for model in (continuing(), continuing("words")):
         pipe = attendo.pipeline("text-generation", model, max_new_tokens=3, min_new_tokens=3)
-        (whole,), (new,) = pipe(text), pipe(text, return_full_text=False)
-        assert whole["generated_text"] == text + new["generated_text"]
+        (full,), (new,) = pipe(text), pipe(text, return_full_text=False)
+        assert full["generated_text"] == text + new["generated_text"]
         assert new["generated_text"]
         if text.endswith(" ") and model.target_tokenizer.kind == "words":
             assert not new["generated_text"].startswith(" ")
 
 
-def test_new_tokens_come_on_top_of_those_of_each_text() -> None:
+def test_new_tokens_are_counted_after_the_prompt() -> None:
     model = continuing()
     pipe = attendo.pipeline("text-generation", model, max_new_tokens=2)
     for text, (record,) in zip(TEXTS, pipe(TEXTS, min_new_tokens=2), strict=True):
-        assert record["generated_text"] == said(model, [text], max_length=len(text) + 2, min_length=len(text) + 2)[0]
+        assert (
+            record["generated_text"]
+            == generate_texts(model, [text], max_length=len(text) + 2, min_length=len(text) + 2)[0]
+        )
         assert len(record["generated_text"]) == len(text) + 2
     assert len(pipe(TEXTS[0], max_length=20, min_length=20)[0]["generated_text"]) == 20
     assert len(pipe(TEXTS[0], max_new_tokens=3, min_new_tokens=3)[0]["generated_text"]) == len(TEXTS[0]) + 3
 
 
-def test_new_tokens_of_an_answer_are_all_that_it_has() -> None:
+def test_new_tokens_of_an_answer_are_all_its_tokens() -> None:
     model = answering()
     pipe = attendo.pipeline("text2text-generation", model)
     assert (
         only(pipe(TEXTS, max_new_tokens=2))
-        == [{"generated_text": text} for text in said(model, TEXTS, max_length=2)]
+        == [{"generated_text": text} for text in generate_texts(model, TEXTS, max_length=2)]
         != only(pipe(TEXTS))
     )
 
 
-def test_a_model_may_come_as_a_folder(tmp_path: Path) -> None:
+def test_a_model_may_be_given_as_a_folder(tmp_path: Path) -> None:
     model = tiny_model()
     model.save(tmp_path / "model")
     for folder in (tmp_path / "model", str(tmp_path / "model")):
@@ -101,33 +104,37 @@ def test_a_model_may_come_as_a_folder(tmp_path: Path) -> None:
         attendo.pipeline("translation", "Helsinki-NLP/opus-mt-en-de")
 
 
-def test_it_says_what_it_is() -> None:
+def test_a_pipeline_has_its_task_and_model() -> None:
     pipe = attendo.pipeline("translation_en_to_zh", answering())
     assert isinstance(pipe, Pipeline)
     assert (pipe.task, pipe.model) == ("translation_en_to_zh", answering())
 
 
-def test_what_a_call_says_wins_over_what_the_pipeline_was_made_with() -> None:
+def test_options_of_a_call_override_those_of_the_pipeline() -> None:
     model = answering()
     pipe = attendo.pipeline("translation", model, num_beams=4, max_new_tokens=3)
-    assert only(pipe(TEXTS)) == [{"translation_text": text} for text in said(model, TEXTS, beam=4, max_length=3)]
-    assert only(pipe(TEXTS, beam=1)) == [{"translation_text": text} for text in said(model, TEXTS, max_length=3)]
+    assert only(pipe(TEXTS)) == [
+        {"translation_text": text} for text in generate_texts(model, TEXTS, beam=4, max_length=3)
+    ]
+    assert only(pipe(TEXTS, beam=1)) == [
+        {"translation_text": text} for text in generate_texts(model, TEXTS, max_length=3)
+    ]
     assert only(pipe(TEXTS, max_length=1)) == [
-        {"translation_text": text} for text in said(model, TEXTS, beam=4, max_length=1)
+        {"translation_text": text} for text in generate_texts(model, TEXTS, beam=4, max_length=1)
     ]
     assert pipe(TEXTS, num_beams=None) == pipe(TEXTS)
 
 
-def test_so_many_texts_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_size_is_the_number_of_texts_per_call(monkeypatch: pytest.MonkeyPatch) -> None:
     model = answering()
     sizes: list[int] = []
     generate = TextModel.generate
 
-    def counted(self: TextModel, texts: list[str], **options: Any) -> Any:
+    def record_size(self: TextModel, texts: list[str], **options: Any) -> Any:
         sizes.append(len(texts))
         return generate(self, texts, **options)
 
-    monkeypatch.setattr(TextModel, "generate", counted)
+    monkeypatch.setattr(TextModel, "generate", record_size)
     pipe = attendo.pipeline("translation", model, batch_size=3)
     assert pipe(TEXTS) == pipe(TEXTS, batch_size=1)
     assert sizes == [3, 1, 1, 1, 1, 1]
@@ -142,21 +149,21 @@ def test_prefixes_and_constraints_stay_with_their_texts(size: int | None) -> Non
     model = answering()
     pipe = attendo.pipeline("text2text-generation", model, batch_size=size)
     prefix = ["我", "猫", "狗", "我 爱"]
-    told = pipe(TEXTS, prefix=prefix)
-    assert [each["generated_text"] for each in told] == said(model, TEXTS, prefix=prefix)
-    assert all(each["generated_text"].startswith(begin) for each, begin in zip(told, prefix, strict=True))
+    output = pipe(TEXTS, prefix=prefix)
+    assert [each["generated_text"] for each in output] == generate_texts(model, TEXTS, prefix=prefix)
+    assert all(each["generated_text"].startswith(begin) for each, begin in zip(output, prefix, strict=True))
     phrases = [["猫"], [], ["狗"], ["我"]]
-    told = pipe(TEXTS, constraints=phrases, beam=3)
-    assert [each["generated_text"] for each in told] == said(model, TEXTS, constraints=phrases, beam=3)
+    output = pipe(TEXTS, constraints=phrases, beam=3)
+    assert [each["generated_text"] for each in output] == generate_texts(model, TEXTS, constraints=phrases, beam=3)
     assert pipe(TEXTS, constraints=["猫"], beam=3) == pipe(TEXTS, constraints=[["猫"]] * 4, beam=3)
 
 
 @pytest.mark.parametrize("device", [None, "auto", "cpu", torch.device("cpu"), -1])
-def test_a_model_that_is_there_stays_where_it_is(device: Any) -> None:
+def test_a_loaded_model_stays_on_its_device(device: Any) -> None:
     assert attendo.pipeline("translation", answering(), device=device)(TEXTS[0])
 
 
-def test_a_device_that_is_another_is_refused(tmp_path: Path) -> None:
+def test_another_device_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, check=has_code("model_on_other_device", requested=0)):
         attendo.pipeline("translation", answering(), device=0)
     answering().save(tmp_path / "model")
@@ -165,7 +172,7 @@ def test_a_device_that_is_another_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inputs", [None, 7, ("a", "b"), ["a", 7], {"text": "a"}, [{"role": "user", "content": "a"}]])
-def test_inputs_are_texts(inputs: Any) -> None:
+def test_inputs_other_than_texts_are_rejected(inputs: Any) -> None:
     with pytest.raises(UsageError, check=has_code("invalid_pipeline_input", task="translation", expected="a text")):
         attendo.pipeline("translation", answering())(inputs)
 
@@ -196,19 +203,19 @@ def test_inputs_are_texts(inputs: Any) -> None:
         ),
     ],
 )
-def test_a_model_is_asked_for_what_it_can_do(task: str, error: ErrorCheck) -> None:
+def test_a_task_that_does_not_fit_the_model_is_rejected(task: str, error: ErrorCheck) -> None:
     model = answering(task="translation", source_language="en", target_language="zh-Hans")
     with pytest.raises(UsageError, check=error):
         attendo.pipeline(task, model)
 
 
 @pytest.mark.parametrize("task", ["translation", "summarization", "text2text-generation", "conversational"])
-def test_what_goes_on_with_texts_answers_none(task: str) -> None:
+def test_decoder_only_models_are_rejected_for_other_tasks(task: str) -> None:
     with pytest.raises(UsageError, check=has_code("task_needs_encoder", task=task)):
         attendo.pipeline(task, continuing())
 
 
-def test_languages_are_checked_where_the_model_tells_them() -> None:
+def test_languages_are_checked_if_the_model_names_them() -> None:
     model = answering(task="translation", source_language="en", target_language="zh-Hans")
     for task in ("translation", "translation_en_to_zh", "text2text-generation"):
         assert attendo.pipeline(task, model)(TEXTS[0])

@@ -25,12 +25,12 @@ def test_limit_counts_control_pieces() -> None:
     assert characters.unknown("abba") == ["a", "a"]
 
 
-def test_unknown_characters_decode_to_a_sign() -> None:
+def test_unknown_characters_decode_to_a_placeholder() -> None:
     characters = Characters.build(["ab"])
     assert characters.decode([BOS, *characters.encode("axb"), EOS]) == "a⁇b"
 
 
-def test_labels_make_spaces_visible_and_name_controls() -> None:
+def test_pieces_show_spaces_and_control_ids() -> None:
     characters = Characters.build(["a \n▁"])
     ids = [BOS, *characters.encode("a \n▁?"), EOS]
     assert characters.pieces(ids) == ["<s>", "a", "␣", "\\n", "▁", "<unk>", "</s>"]
@@ -41,12 +41,12 @@ def test_a_leading_space_is_kept() -> None:
     assert characters.decode(characters.encode(" a")) == " a"
 
 
-def test_an_id_outside_the_vocabulary_is_named() -> None:
+def test_an_id_outside_the_vocabulary_raises_usage_error() -> None:
     with pytest.raises(UsageError, check=has_code("id_outside_vocabulary", token_id=5, last=4)):
         Characters.build(["a"]).decode([5])
 
 
-def test_no_text_is_an_error() -> None:
+def test_no_text_raises_data_error() -> None:
     with pytest.raises(DataError, check=has_code("vocabulary_text_empty")):
         Characters.build([])
 

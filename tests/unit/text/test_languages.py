@@ -1,4 +1,4 @@
-"""Languages by the many names that clients have for them."""
+"""Language tags as clients write them."""
 
 import pytest
 from hypothesis import given
@@ -37,19 +37,19 @@ from attendo.text.languages import ISO_639_1, language_code, language_name, lang
         ("yue", "yue"),
     ],
 )
-def test_a_tag_means_a_language(tag: str, code: str) -> None:
+def test_a_tag_maps_to_its_language_code(tag: str, code: str) -> None:
     assert language_code(tag) == code
 
 
 @pytest.mark.parametrize(
     "tag", ["", "auto", "zz", "e", "english", "en-", "-en", "en--US", "ＥＮ", "en\n-us", "x" * 99_999]
 )
-def test_what_is_no_tag_means_none(tag: str) -> None:
+def test_an_invalid_tag_maps_to_none(tag: str) -> None:
     assert language_code(tag) is None
     assert match_language(tag, ["en", "zh"]) is None
 
 
-def test_the_two_chinese_stand_for_each_other_where_one_is_missing() -> None:
+def test_simplified_and_traditional_chinese_replace_each_other() -> None:
     assert [match_language(tag, ["zh", "en"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh"] * 4
     assert [match_language(tag, ["zh", "zt"]) for tag in ("zh", "zt", "zh-Hans", "ZH-HANT")] == ["zh", "zt", "zh", "zt"]
     assert match_language("nb-NO", ["no"]) == "no"
@@ -69,12 +69,12 @@ def test_languages_have_scripts() -> None:
     assert language_script("tlh") == "latin"
 
 
-def test_whatever_a_model_may_say_of_itself_is_known() -> None:
+def test_every_iso_code_has_a_code_and_a_name() -> None:
     assert {each for each in ISO_639_1 if language_code(each) != each} == set()
     assert all(language_name(each) != each for each in ISO_639_1)
 
 
 @given(st.text())
-def test_a_code_means_itself(tag: str) -> None:
+def test_a_code_maps_to_itself(tag: str) -> None:
     code = language_code(tag)
     assert code is None or language_code(code) == code == language_code(tag.upper().lower())

@@ -1,4 +1,4 @@
-"""Texts with tags: what of them is translated, and where the tags go."""
+"""Markup: which texts are translated, and where the tags go."""
 
 import sys
 import time
@@ -47,17 +47,17 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
-def backwards(text: str) -> str:
-    """A translation into a language with the opposite order of words."""
+def reverse_words(text: str) -> str:
+    """A translation with reversed word order."""
     return " ".join(reversed(text.split()))
 
 
-def links_backwards(text: str) -> Links:
-    """Between the first letters of its words and those of its translation."""
-    return list(zip(word_places(text), reversed(word_places(backwards(text))), strict=True))
+def reversed_links(text: str) -> Links:
+    """Links from the first letters of the words to those of the translation."""
+    return list(zip(word_starts(text), reversed(word_starts(reverse_words(text))), strict=True))
 
 
-def word_places(text: str) -> list[int]:
+def word_starts(text: str) -> list[int]:
     return [at for at in range(len(text)) if text[at] != " " and (at == 0 or text[at - 1] == " ")]
 
 
@@ -94,7 +94,7 @@ def word_places(text: str) -> list[int]:
         ("xml", "<名>yes</名>", ["yes"]),
     ],
 )
-def test_a_text_is_taken_out_of_its_tags(kind: MarkupFormat, document: str, texts: list[str]) -> None:
+def test_texts_are_extracted_from_markup(kind: MarkupFormat, document: str, texts: list[str]) -> None:
     assert Markup(document, kind).texts == texts
 
 
@@ -120,7 +120,9 @@ def test_a_text_is_taken_out_of_its_tags(kind: MarkupFormat, document: str, text
         ("a <b>b <i>c</b> d</i> e", "A B C D E", "A <b>B <i>C</b> D</i> E"),
     ],
 )
-def test_tags_and_placeholders_stand_in_the_translation(document: str, translation: str, expected: str) -> None:
+def test_tags_and_placeholders_are_inserted_into_the_translation(
+    document: str, translation: str, expected: str
+) -> None:
     assert Markup(document, "html").insert_translations([translation]) == expected
 
 
@@ -130,22 +132,25 @@ def test_tags_and_placeholders_stand_in_the_translation(document: str, translati
         ("a <b>red</b> car of <a href=x>my old dad</a>", "<a href=x>dad old my</a> of car <b>red</b> a"),
         ("one %s two three", "three %s two one"),
         ("one <a href=c/>two</a>", "<a href=c/>two</a> one"),
-        ("one <i>two <b>three four</b></i>", "<i>four <b>three two</b></i> one"),  # within it in proportion
+        ("one <i>two <b>three four</b></i>", "<i>four <b>three two</b></i> one"),  # proportional inside the element
     ],
 )
 def test_with_links_tags_follow_their_words(document: str, expected: str) -> None:
     markup = Markup(document, "html")
     (text,) = markup.texts
-    assert markup.insert_translations([f"{' ' * 9}{backwards(text)} "], [shifted(links_backwards(text), 9)]) == expected
+    assert (
+        markup.insert_translations([f"{' ' * 9}{reverse_words(text)} "], [shift_links(reversed_links(text), 9)])
+        == expected
+    )
 
 
-def test_what_went_to_several_places_takes_the_longest() -> None:
+def test_an_element_with_several_spans_takes_the_longest() -> None:
     markup = Markup("x <b>one two</b> y <i>three</i>", "html")
-    links = [(2, 0), (11, 2), (2, 4), (6, 6), (13, 8)]  # b a i, of which b stands in two places
+    links = [(2, 0), (11, 2), (2, 4), (6, 6), (13, 8)]  # the words of b go to two positions
     assert markup.insert_translations(["1 y 1 2 3"], [links]) == "1 y <b>1 2</b> <i>3</i>"
 
 
-def test_what_went_nowhere_takes_a_word_that_no_other_has() -> None:
+def test_an_element_without_links_takes_a_free_word() -> None:
     markup = Markup("one <b>two</b> <i>three</i> %s four", "html")
     assert markup.texts == ["one two three four"]
     assert markup.insert_translations(["A B"], [[(0, 0), (14, 2)]]) == "<b>A</b> %s <i>B</i>"
@@ -153,28 +158,30 @@ def test_what_went_nowhere_takes_a_word_that_no_other_has() -> None:
     assert markup.insert_translations([""], [[]]) == "<b></b><i></i>%s"
 
 
-def test_a_placeholder_stays_out_of_an_element_that_it_was_not_in() -> None:
+def test_a_placeholder_stays_outside_a_foreign_element() -> None:
     markup = Markup("<b>one two</b> %s three", "html")
     assert markup.insert_translations(["TWO ONE"], [[(4, 0), (0, 4)]]) == "<b>TWO ONE</b> %s"
 
 
-def test_tags_stand_between_words_and_between_signs_of_scripts_without_spaces() -> None:
+def test_word_spans_separate_words_and_unspaced_characters() -> None:
     units = WordSpans.from_text("नमस्ते, e\u0301t\u0301e ไม่ 가나 日本x1。")
     words = [units.text[begin:end] for begin, end in zip(units.begins, units.ends, strict=True)]
     assert words == ["नमस्ते", ",", "e\u0301t\u0301e", "ไ", "ม่", "가나", "日", "本", "x1", "。"]
 
 
 @pytest.mark.parametrize("kind", ["html", "xml"])
-def test_names_that_are_ignored_are_kept_as_they_are(kind: MarkupFormat) -> None:
+def test_ignored_tags_are_kept_unchanged(kind: MarkupFormat) -> None:
     document = 'Open <x id="1">{0}</x> and <x id="2"/> now'
     markup = Markup(document, kind, ignored_tags=["x"])
     assert markup.texts == ["Open and now"]
     assert markup.insert_translations(["OPEN AND NOW"]) == 'OPEN <x id="1">{0}</x> AND <x id="2"/> NOW'
-    assert ("not" in Markup("a <X>not</X> b", kind, ["x"]).texts[0]) == (kind == "xml")  # names of HTML have no case
+    assert ("not" in Markup("a <X>not</X> b", kind, ["x"]).texts[0]) == (
+        kind == "xml"
+    )  # HTML tag names are case-insensitive
 
 
 @pytest.mark.parametrize(
-    ("document", "kind", "outline", "texts"),
+    ("document", "kind", "rules", "texts"),
     [
         ("<a>one</a><a>two</a>", "xml", TagRules(), ["one", "two"]),
         ("<a>one</a><a>two</a>", "xml", TagRules(non_splitting_tags=frozenset("a")), ["onetwo"]),
@@ -186,10 +193,8 @@ def test_names_that_are_ignored_are_kept_as_they_are(kind: MarkupFormat) -> None
         ("<p>one</p> <P>two</P>", "html", TagRules(non_splitting_tags=frozenset("p")), ["one two"]),
     ],
 )
-def test_what_is_known_of_tags_comes_first(
-    document: str, kind: MarkupFormat, outline: TagRules, texts: list[str]
-) -> None:
-    markup = Markup(document, kind, rules=outline)
+def test_tag_rules_override_the_defaults(document: str, kind: MarkupFormat, rules: TagRules, texts: list[str]) -> None:
+    markup = Markup(document, kind, rules=rules)
     assert markup.texts == texts
     assert markup.insert_translations(texts) == document
     upper = markup.insert_translations([text.upper() for text in texts])
@@ -198,17 +203,17 @@ def test_what_is_known_of_tags_comes_first(
 
 @pytest.mark.parametrize("kind", ["html", "xml"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_input_is_lost_or_read_again_and_again(name: str, kind: MarkupFormat) -> None:
-    """X11, by counting the lines that are run: twice the input, twice the lines."""
+def test_no_input_is_lost_and_run_time_is_linear(name: str, kind: MarkupFormat) -> None:
+    """X11, by counting executed lines: twice the input, twice the lines."""
     counts = []
     for size in (600, 1200):
         document = HOSTILE[name](size)
-        counts.append(lines_run(lambda document=document: there_and_back(document, kind)))
+        counts.append(count_executed_lines(lambda document=document: check_round_trip(document, kind)))
     assert counts[1] < 2.5 * counts[0] + 200
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_five_thousand_characters_of_anything_come_back(name: str) -> None:
+def test_five_thousand_characters_round_trip_unchanged(name: str) -> None:
     document = HOSTILE[name](5000)
     assert Markup(document, "html").insert_translations(Markup(document, "html").texts) == document
 
@@ -217,16 +222,16 @@ def test_five_thousand_characters_of_anything_come_back(name: str) -> None:
 @pytest.mark.parametrize("kind", ["html", "xml"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_five_thousand_characters_take_less_than_fifty_milliseconds(name: str, kind: MarkupFormat) -> None:
-    assert seconds(HOSTILE[name](5000), kind) < 0.05
+    assert min_cpu_seconds(HOSTILE[name](5000), kind) < 0.05
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_nested_tags_are_no_trouble() -> None:
+def test_a_hundred_thousand_nested_tags_are_handled() -> None:
     document = "<b>" * 10**5 + "deep" + "</b>" * 10**5
     assert Markup(document, "html").insert_translations(["DEEP"]) == document.replace("deep", "DEEP")
 
 
-def test_nothing_is_expanded() -> None:
+def test_entities_are_not_expanded() -> None:
     entities = "".join(f"<!ENTITY e{n} '{f'&e{n - 1};' * 10}'>" for n in range(1, 10))
     document = f"<!DOCTYPE r [<!ENTITY e0 SYSTEM 'file:///etc/passwd'>{entities}]><r>a &e9; b</r>"
     markup = Markup(document, "xml")
@@ -234,14 +239,14 @@ def test_nothing_is_expanded() -> None:
     assert markup.insert_translations(["A B"]) == document.replace("a &e9; b", "A &e9; B")
 
 
-def test_what_cannot_be_meant_is_told() -> None:
+def test_unknown_kind_and_wrong_translation_count_are_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("markup_kind_unknown", kind="pdf", known="html or xml")):
         Markup("x", "pdf")  # type: ignore[arg-type]
     with pytest.raises(UsageError, check=has_code("translation_count_mismatch", count=1, expected=2)):
         Markup("<p>a<p>b", "html").insert_translations(["a"])
 
 
-def there_and_back(document: str, kind: MarkupFormat) -> None:
+def check_round_trip(document: str, kind: MarkupFormat) -> None:
     markup = Markup(document, kind)
     assert markup.insert_translations(markup.texts) == document
     new = [f"y {text[::-1]}" for text in markup.texts]
@@ -253,22 +258,22 @@ def there_and_back(document: str, kind: MarkupFormat) -> None:
         assert [each.count(tag) for each in tags] == [document.count(tag)] * 2
 
 
-def seconds(document: str, kind: MarkupFormat) -> float:
-    """Of this process, there and back without links, the least of some: others may be computing too."""
-    taken = []
+def min_cpu_seconds(document: str, kind: MarkupFormat) -> float:
+    """CPU time of extraction and insertion without links: the minimum of 5 runs, since other processes run too."""
+    durations = []
     for _ in range(5):
         begin = time.process_time()
         markup = Markup(document, kind)
         markup.insert_translations(markup.texts)
-        taken.append(time.process_time() - begin)
-    return min(taken)
+        durations.append(time.process_time() - begin)
+    return min(durations)
 
 
-def shifted(links: Links, by: int) -> Links:
+def shift_links(links: Links, by: int) -> Links:
     return [(one, other + by) for one, other in links]
 
 
-def lines_run(call: Callable[[], Any]) -> int:
+def count_executed_lines(call: Callable[[], Any]) -> int:
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

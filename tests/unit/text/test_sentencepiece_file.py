@@ -1,4 +1,4 @@
-"""The file of a SentencePiece model, read without its library, says what the library says."""
+"""Our reader of SentencePiece files agrees with the sentencepiece library."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ TEXTS = ["the cat sat on the mat", "你喜欢猫吗？"] * 3
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_pieces_are_those_of_the_library(kind: Any) -> None:
+def test_pieces_equal_those_of_the_library(kind: Any) -> None:
     model = SentencePiece.train(TEXTS, 300, kind, ["<x>", "猫"]).model
     processor = SentencePieceProcessor(model_proto=model)
     rows = list(iter_pieces(model))
@@ -29,11 +29,11 @@ def test_pieces_are_those_of_the_library(kind: Any) -> None:
     assert read_model_type(model) == kind
 
 
-def test_a_model_that_says_nothing_is_unigram_as_for_the_library() -> None:
+def test_a_model_without_a_type_is_unigram() -> None:
     assert read_model_type(b"") == "unigram"
 
 
 @pytest.mark.parametrize("content", [b"\x0a\x05ab", b"\x0a", b"\x0a\xff", b"\x0b", b"\x0d\x00"])
-def test_what_is_no_model_is_named(content: bytes) -> None:
+def test_invalid_content_raises_model_error(content: bytes) -> None:
     with pytest.raises(ModelError, check=has_code("not_a_sentencepiece_model")):
         list(iter_pieces(content))

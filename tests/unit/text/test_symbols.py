@@ -1,4 +1,4 @@
-"""Symbols: one id each in every kind of tokenizer, wherever they stand, and back again."""
+"""Symbols: one id each in every kind of tokenizer, at any position, and unchanged by decode."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_a_symbol_is_one_id_after_the_control_ids(tokenizer: Tokenizer) -> None:
 
 
 @every_kind
-def test_a_symbol_is_never_cut_even_inside_a_word(tokenizer: Tokenizer) -> None:
+def test_a_symbol_inside_a_word_is_not_split(tokenizer: Tokenizer) -> None:
     for text in ("xabx", "x ab x", "ab▁ab", "the<2deab"):
         ids = tokenizer.encode(text)
         assert ids.count(6) == text.count("ab")
@@ -44,22 +44,22 @@ def test_a_unigram_model_does_not_prefer_its_pieces_to_a_symbol() -> None:
 
 
 @every_kind
-def test_the_longest_symbol_that_fits_is_taken(tokenizer: Tokenizer) -> None:
+def test_the_longest_matching_symbol_is_used(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("<2de><2<2de>") == [4, 5, 4]
 
 
 @every_kind
 @pytest.mark.parametrize("text", ["<2de> the cat", " <2de> the", "<2de>", "<2de><2de> ", "the <sep> cat", " ab", "  "])
-def test_a_text_with_symbols_comes_back_exactly(tokenizer: Tokenizer, text: str) -> None:
+def test_a_text_with_symbols_decodes_unchanged(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode([BOS, *tokenizer.encode(text), EOS]) == text
 
 
 @every_kind
-def test_a_tag_before_a_text_is_one_id_more(tokenizer: Tokenizer) -> None:
+def test_a_tag_before_a_text_adds_one_id(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("<2de> the cat")[0] == 4
     untagged = tokenizer.encode("the cat")
     tagged = tokenizer.encode("<2de> the cat")
-    spaced = isinstance(tokenizer, Characters | Bytes)  # which read no space before a text
+    spaced = isinstance(tokenizer, Characters | Bytes)  # these add no space before a text
     assert tagged[2 if spaced else 1 :] == untagged
 
 
@@ -71,7 +71,7 @@ def test_control_pieces_in_a_text_are_text(tokenizer: Tokenizer) -> None:
 
 
 @every_kind
-def test_symbols_are_kept_in_the_files(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_symbols_are_saved_in_the_files(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path, "source")
     loaded = load_tokenizer(tmp_path, "source")
     assert loaded == tokenizer
@@ -81,7 +81,7 @@ def test_symbols_are_kept_in_the_files(tokenizer: Tokenizer, tmp_path: Path) -> 
 
 
 @every_kind
-def test_many_texts_are_encoded_as_each_alone(tokenizer: Tokenizer) -> None:
+def test_encode_many_equals_encode(tokenizer: Tokenizer) -> None:
     texts = ["the cat", "", "<2de> the", "▁", "ab▁ab", "a\nb", ""]
     assert tokenizer.encode_many(texts) == [tokenizer.encode(text) for text in texts]
     assert tokenizer.encode_many([]) == []
@@ -96,7 +96,7 @@ def test_symbols_count_in_the_size() -> None:
         SentencePiece.train(TEXTS, 100, "bpe", SYMBOLS)
 
 
-def test_symbols_never_seen_have_ids_too() -> None:
+def test_unseen_symbols_have_ids() -> None:
     for tokenizer in (Words.build(["a"], symbols=["<x>"]), Characters.build(["a"], symbols=["<x>"])):
         assert tokenizer.encode("<x>") == [4]
         assert tokenizer.unknown("<x>b") == ["b"]
@@ -122,7 +122,7 @@ def test_the_characters_of_a_symbol_are_not_learnt() -> None:
         ("<x>", has_code("symbols_not_a_list", value="'<x>'")),
     ],
 )
-def test_a_symbol_that_cannot_be_is_named(symbols: list[str], error: ErrorCheck) -> None:
+def test_invalid_symbols_are_rejected(symbols: list[str], error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
         validate_special_tokens(symbols)
     with pytest.raises(UsageError, check=error):
@@ -134,12 +134,12 @@ def test_a_symbol_that_cannot_be_is_named(symbols: list[str], error: ErrorCheck)
         SentencePiece.train(["a"], 300, "bpe", symbols)
 
 
-def test_text_and_symbols_come_by_turns() -> None:
+def test_split_at_symbols_alternates_text_and_symbols() -> None:
     assert split_at_symbols("a<x><y>", ("<x>", "<y>")) == ["a", "<x>", "", "<y>", ""]
     assert split_at_symbols("", ("<x>",)) == [""]
     assert split_at_symbols("<x>", ()) == ["<x>"]
 
 
-def test_signs_of_patterns_in_symbols_are_plain_text() -> None:
+def test_regex_characters_in_symbols_are_literal() -> None:
     assert Bytes([".*", "("]).encode("(.*.") == [5, 4, 6 + 0x2E]
     assert SentencePiece.train(["a"], 300, "bpe", ["a,b", '"', "#"]).encode('"a,b#') == [5, 4, 6]

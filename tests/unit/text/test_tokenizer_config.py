@@ -1,4 +1,4 @@
-"""Settings of a tokenizer: what does nothing is refused, and what is written can be read back."""
+"""Tokenizer settings: settings without effect are rejected, and dumped settings load again."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from attendo.errors import UsageError
 from attendo.text.config import TokenizerConfig
 
 
-def test_bytes_have_no_size_to_set() -> None:
+def test_a_size_for_bytes_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("byte_vocabulary_size_fixed", size=8000)):
         TokenizerConfig(kind="bytes", size=8000)
     assert TokenizerConfig(kind="bytes").kind == "bytes"
 
 
-def test_what_is_written_down_reads_back_to_the_same() -> None:
+def test_dumped_settings_load_equal() -> None:
     for config in (TokenizerConfig(kind="bytes", symbols=("<x>",)), TokenizerConfig(), TokenizerConfig(size=300)):
         assert TokenizerConfig(**config.model_dump()) == config
         assert TokenizerConfig(**config.model_dump(mode="json")) == config
@@ -23,7 +23,7 @@ def test_what_is_written_down_reads_back_to_the_same() -> None:
     assert "size" not in TokenizerConfig(kind="bytes").model_dump(mode="json")
 
 
-def test_only_bpe_has_merges_to_refuse() -> None:
+def test_dropout_needs_bpe() -> None:
     with pytest.raises(UsageError, check=has_code("dropout_without_merges", kind="words")):
         TokenizerConfig(kind="words", dropout=0.1)
     assert TokenizerConfig(kind="bpe", dropout=0.1).dropout == 0.1
@@ -37,7 +37,7 @@ def test_symbols_are_checked() -> None:
     assert TokenizerConfig(symbols=["<2de>", "<2fr>"]).symbols == ("<2de>", "<2fr>")
 
 
-def test_the_sides_may_be_of_two_kinds_but_not_in_one_vocabulary() -> None:
+def test_a_joint_vocabulary_needs_one_kind() -> None:
     config = TokenizerConfig(kind="characters", target_kind="spaced")
     assert config.kinds == {"characters", "spaced"}
     with pytest.raises(
@@ -49,7 +49,7 @@ def test_the_sides_may_be_of_two_kinds_but_not_in_one_vocabulary() -> None:
     assert TokenizerConfig(kind="bytes", target_kind="words", size=300).size == 300
 
 
-def test_an_own_file_excludes_settings_of_learned_tokenizers() -> None:
+def test_an_own_file_excludes_training_settings() -> None:
     with pytest.raises(UsageError, check=has_code("tokenizer_file_setting_conflict", option="size")):
         TokenizerConfig(file=Path("a.model"), size=300)
     with pytest.raises(UsageError, check=has_code("target_file_without_file")):

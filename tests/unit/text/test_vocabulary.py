@@ -1,4 +1,4 @@
-"""A list of pieces: control pieces are counted, but no text finds them."""
+"""The vocabulary counts control pieces, but text never maps to them."""
 
 import pytest
 from error_codes import has_code
@@ -19,10 +19,10 @@ def test_an_entry_is_found_by_its_id() -> None:
     assert Vocabulary(("a", "b")).entry(5) == "b"
 
 
-def test_pieces_that_are_always_in_stand_first_and_once() -> None:
+def test_required_pieces_come_first_and_once() -> None:
     assert build_vocabulary(["a", "b", "b", "a", "z", "a"], max_size=None, required=("z",)).entries == ("z", "a", "b")
 
 
-def test_nothing_to_count_is_an_error() -> None:
+def test_no_pieces_raise_data_error() -> None:
     with pytest.raises(DataError, check=has_code("vocabulary_text_empty")):
         build_vocabulary([], max_size=None)

@@ -1,4 +1,4 @@
-"""Words: where a text is cut, what is kept, what a person reads."""
+"""Words: how text is split, encoded and displayed."""
 
 import pytest
 from error_codes import has_code
@@ -27,7 +27,7 @@ ENGLISH = "Do you like cats?"
         ("", []),
     ],
 )
-def test_text_is_cut_before_spaces_and_around_signs(text: str, pieces: list[str]) -> None:
+def test_text_is_split_before_spaces_and_around_punctuation(text: str, pieces: list[str]) -> None:
     assert split_pieces(text) == pieces
 
 
@@ -46,12 +46,12 @@ def test_limit_counts_control_pieces_and_keeps_the_most_frequent() -> None:
     assert words.unknown("a b c") == ["a"]
 
 
-def test_a_word_is_one_entry_wherever_it_stands() -> None:
+def test_a_word_has_one_id_at_any_position() -> None:
     words = Words.build(["cat dog"])
     assert words.encode("dog cat") == words.encode("cat dog")[::-1]
 
 
-def test_an_unknown_word_keeps_its_place() -> None:
+def test_an_unknown_word_decodes_to_a_placeholder() -> None:
     words = Words.build([ENGLISH])
     ids = words.encode("Do you like dogs?")
     assert ids[3] == UNK
@@ -59,25 +59,25 @@ def test_an_unknown_word_keeps_its_place() -> None:
     assert words.unknown("Do you like dogs or\ncats?") == ["dogs", "or", "\n", "cats"]
 
 
-def test_control_ids_are_left_out_of_text_but_named_in_labels() -> None:
+def test_control_ids_are_in_pieces_but_not_in_text() -> None:
     words = Words.build([ENGLISH])
     ids = [BOS, *words.encode(ENGLISH), EOS, PAD]
     assert words.decode(ids) == ENGLISH
     assert words.pieces(ids) == ["<s>", "Do", "you", "like", "cats", "?", "</s>", "<pad>"]
 
 
-def test_white_space_is_visible_in_labels() -> None:
+def test_white_space_is_visible_in_pieces() -> None:
     words = Words.build(["a\tb"])
     assert words.pieces(words.encode("a  \ta")) == ["a", "␣", "␣", "\\t", "<unk>"]
 
 
-def test_text_that_starts_with_a_sign_keeps_its_first_character() -> None:
+def test_decode_keeps_punctuation_at_the_start() -> None:
     words = Words.build([ENGLISH])
     assert words.decode(words.encode(ENGLISH)[-1:]) == "?"
 
 
 @pytest.mark.parametrize("wrong", [-1, 10])
-def test_an_id_outside_the_vocabulary_is_named(wrong: int) -> None:
+def test_an_id_outside_the_vocabulary_raises_usage_error(wrong: int) -> None:
     words = Words.build([ENGLISH])
     with pytest.raises(UsageError, check=has_code("id_outside_vocabulary", last=9, token_id=wrong)):
         words.decode([4, wrong])
@@ -86,18 +86,18 @@ def test_an_id_outside_the_vocabulary_is_named(wrong: int) -> None:
 
 
 @pytest.mark.parametrize("texts", [[], [""]])
-def test_no_text_is_an_error(texts: list[str]) -> None:
+def test_no_text_raises_data_error(texts: list[str]) -> None:
     with pytest.raises(DataError, check=has_code("vocabulary_text_empty")):
         Words.build(texts)
 
 
-def test_half_a_surrogate_pair_is_refused_when_building_and_unknown_when_encoding() -> None:
+def test_an_unpaired_surrogate_fails_to_build_and_encodes_to_unk() -> None:
     with pytest.raises(DataError, check=has_code("piece_unpaired_surrogate")):
         Words.build(["a \ud800"])
     assert Words.build(["a"]).encode("a \ud800") == [5, UNK]
 
 
-def test_a_limit_without_room_for_a_word_names_the_least() -> None:
+def test_a_size_without_room_for_a_word_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("vocabulary_too_small", size=5, minimum=6)):
         Words.build([ENGLISH], max_size=5)
 

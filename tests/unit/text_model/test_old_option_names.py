@@ -77,7 +77,7 @@ def test_new_names_are_declared_and_old_ones_are_not() -> None:
     assert set(RENAMED_SETTINGS.values()) <= GenerationConfig.model_fields.keys()
 
 
-def test_the_declared_presets_are_those_there_are() -> None:
+def test_every_preset_is_declared() -> None:
     (preset,) = [each for each in list_options(GenerateOptions) if each.name == "preset"]
     assert all(f"'{name}'" in str(preset.type) for name in PRESETS)
 
@@ -103,7 +103,7 @@ def test_a_folder_with_old_names_loads_silently_and_is_saved_with_new_ones(model
     assert load(tmp_path / "new", "cpu").generate(TEXTS) == loaded.generate(TEXTS)
 
 
-def test_the_backend_is_also_found_by_its_old_name(model: TextModel) -> None:
+def test_the_backend_is_available_under_its_old_name(model: TextModel) -> None:
     with pytest.warns(RenamedSettingWarning, match="runtime is now called backend"):
         assert model.runtime is model.backend
     backend = TorchBackend(model.network)

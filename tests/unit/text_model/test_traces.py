@@ -1,4 +1,4 @@
-"""A trace with its tokens: what it tells of each step, and models with some heads switched off."""
+"""Traces with their tokens and steps, and models with disabled heads."""
 
 import json
 import math
@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import torch
 from error_codes import ErrorCheck, has_code
-from lively import lively_model, sentences
+from varied_models import sentences, varied_model
 
 from attendo.errors import UsageError
 from attendo.text_model import TextModel
 
 TEXT, TARGET = "the cat sat", "猫 坐 着"
-OFF = {"decoder.1.cross": {0: 0.0, 1: 0.0}, "encoder.0.self": {1: 0.0}}
+DISABLED = {"decoder.1.cross": {0: 0.0, 1: 0.0}, "encoder.0.self": {1: 0.0}}
 
 
 def test_rows_and_columns_have_their_tokens() -> None:
-    trace = lively_model().trace(TEXT, TARGET)
+    trace = varied_model().trace(TEXT, TARGET)
     assert trace.source_pieces == ("the", "cat", "sat", "</s>")
     assert trace.read_pieces == ("<s>", "猫", "坐", "着")
     assert trace.target_pieces == ("猫", "坐", "着", "</s>")
@@ -25,7 +25,7 @@ def test_rows_and_columns_have_their_tokens() -> None:
 
 
 def test_a_trace_is_a_mapping_of_tensors() -> None:
-    trace = lively_model().trace(TEXT, TARGET)
+    trace = varied_model().trace(TEXT, TARGET)
     assert len(trace) == len(list(trace)) == len(trace.entries)
     assert torch.equal(trace["decoder.1.cross.weights"], trace.cross[1])
     assert torch.equal(trace["encoder.0.self.weights"], trace.encoder_self[0])
@@ -34,15 +34,15 @@ def test_a_trace_is_a_mapping_of_tensors() -> None:
         trace["nothing"]
 
 
-def test_the_loss_is_that_of_the_score() -> None:
-    model = lively_model()
+def test_the_loss_equals_that_of_the_score() -> None:
+    model = varied_model()
     trace, scored = model.trace(TEXT, TARGET), model.score_tokens([TEXT], [TARGET])[0]
     torch.testing.assert_close(trace.log_probabilities, torch.tensor(scored.log_probabilities))
     assert trace.loss == pytest.approx(-scored.log_probability / len(scored.pieces))
 
 
-def test_steps_tell_the_distribution() -> None:
-    trace = lively_model().trace(TEXT, TARGET)
+def test_steps_report_the_distribution() -> None:
+    trace = varied_model().trace(TEXT, TARGET)
     for t, step in enumerate(trace.steps(4)):
         row = trace.probabilities[t]
         assert (step.piece, step.id) == (trace.target_pieces[t], trace.target_ids[t])
@@ -56,8 +56,8 @@ def test_steps_tell_the_distribution() -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_sizes_are_lengths_of_vectors(norm: str) -> None:
-    trace = lively_model(norm=norm).trace(TEXT, TARGET)
+def test_sizes_are_vector_norms(norm: str) -> None:
+    trace = varied_model(norm=norm).trace(TEXT, TARGET)
     sizes = {each.place: each for each in trace.sizes()}
     assert list(sizes)[:2] == ["encoder.0.self", "encoder.0.feed_forward"]
     assert len(sizes) == 2 * 2 + 2 * 3
@@ -72,8 +72,8 @@ def test_sizes_are_lengths_of_vectors(norm: str) -> None:
     assert first.gain == pytest.approx(float(gain.mean()), rel=1e-4)
 
 
-def test_a_trace_without_a_target_is_greedy_whatever_the_model_does_by_itself() -> None:
-    model = lively_model()
+def test_a_trace_without_a_target_is_greedy_for_any_default() -> None:
+    model = varied_model()
     model.generation = model.generation.override(beam=4, beam_groups=2)
     for text in sentences(4):
         trace = model.trace(text)
@@ -81,61 +81,61 @@ def test_a_trace_without_a_target_is_greedy_whatever_the_model_does_by_itself() 
         assert not trace.given
 
 
-def test_unknown_words_are_told() -> None:
-    trace = lively_model().trace("the xylophone sat", TARGET)
+def test_unknown_words_are_reported() -> None:
+    trace = varied_model().trace("the xylophone sat", TARGET)
     assert trace.unknown == ("xylophone",)
     assert trace.source_pieces[1] == "<unk>"
 
 
-def test_one_layer_of_a_trace_has_one_map() -> None:
-    model = lively_model(num_encoder_layers=1, num_decoder_layers=3)
-    whole, part = model.trace(TEXT, TARGET), model.trace(TEXT, TARGET, layer=2)
+def test_a_trace_of_one_layer_has_one_attention_map() -> None:
+    model = varied_model(num_encoder_layers=1, num_decoder_layers=3)
+    full, part = model.trace(TEXT, TARGET), model.trace(TEXT, TARGET, layer=2)
     assert (part.encoder_layers, part.decoder_layers) == ((), (2,))
-    assert torch.equal(part.cross[0], whole.cross[2])
+    assert torch.equal(part.cross[0], full.cross[2])
     assert part.encoder_self.shape == (0, 2, 4, 4)
 
 
-def test_without_heads_generating_scoring_and_tracing_agree() -> None:
-    model = lively_model()
-    without = model.with_heads(OFF)
+def test_generate_score_and_trace_agree_with_disabled_heads() -> None:
+    model = varied_model()
+    without = model.with_heads(DISABLED)
     texts = sentences(6)
     assert [each.ids for each in without.generate(texts)] != [each.ids for each in model.generate(texts)]
     for text in texts:
         best = without.generate([text])[0].best
-        trace = model.trace(text, heads=OFF)
+        trace = model.trace(text, heads=DISABLED)
         assert trace.target_ids[: len(best.ids)] == best.ids
         assert float(trace.log_probabilities.sum()) == pytest.approx(best.log_probability, abs=1e-4)
         assert torch.equal(without.trace(text).logits, trace.logits)
     scored = without.score_tokens([TEXT], [TARGET])[0]
-    expected = model.trace(TEXT, TARGET, heads=OFF).log_probabilities
+    expected = model.trace(TEXT, TARGET, heads=DISABLED).log_probabilities
     torch.testing.assert_close(torch.tensor(scored.log_probabilities), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{"engine": "fast"}, {"engine": "cached"}, {"beam": 3}, {"precision": "fp32"}])
-def test_every_search_does_without_the_heads(options: dict[str, Any]) -> None:
-    model = lively_model()
+def test_every_search_respects_disabled_heads(options: dict[str, Any]) -> None:
+    model = varied_model()
     texts = sentences(4)
-    found = model.with_heads(OFF).generate(texts, **options)
+    found = model.with_heads(DISABLED).generate(texts, **options)
     for text, result in zip(texts, found, strict=True):
-        scores = model.with_heads(OFF).score([text], [result.text])
+        scores = model.with_heads(DISABLED).score([text], [result.text])
         if not result.cut:
             assert result.log_probability == pytest.approx(scores[0], abs=1e-4)
 
 
-def test_another_precision_does_without_the_heads_too() -> None:
-    model, texts = lively_model(), sentences(4)
-    whole = model.generate(texts, precision="bf16")
-    without = model.with_heads(OFF).generate(texts, precision="bf16")
+def test_another_precision_respects_disabled_heads() -> None:
+    model, texts = varied_model(), sentences(4)
+    unchanged = model.generate(texts, precision="bf16")
+    without = model.with_heads(DISABLED).generate(texts, precision="bf16")
     scores = [each.log_probability for each in without]
-    assert scores != pytest.approx([each.log_probability for each in whole], abs=0.1)
-    exact = model.with_heads(OFF).score(texts, [each.text for each in without])
+    assert scores != pytest.approx([each.log_probability for each in unchanged], abs=0.1)
+    exact = model.with_heads(DISABLED).score(texts, [each.text for each in without])
     assert [a for a, each in zip(scores, without, strict=True) if not each.cut] == pytest.approx(
         [b for b, each in zip(exact, without, strict=True) if not each.cut], abs=0.3
     )
 
 
-def test_heads_are_taken_away_one_after_the_other() -> None:
-    model = lively_model()
+def test_disabled_heads_accumulate() -> None:
+    model = varied_model()
     both = model.with_heads({"decoder.0.cross": {0: 0.0}}).with_heads({"decoder.0.cross": {1: 0.0}})
     expected = model.with_heads({"decoder.0.cross": {0: 0.0, 1: 0.0}})
     assert both.score([TEXT], [TARGET]) == expected.score([TEXT], [TARGET])
@@ -143,7 +143,7 @@ def test_heads_are_taken_away_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "error"),
+    ("call", "error"),
     [
         (lambda model: model.save("x"), has_code("save_with_scaled_heads")),
         (lambda model: model.generate([TEXT], alignments=True), has_code("alignments_scaled_heads_conflict")),
@@ -157,21 +157,21 @@ def test_heads_are_taken_away_one_after_the_other() -> None:
         ),
     ],
 )
-def test_what_a_model_without_heads_cannot_do_is_said(ask: Any, error: ErrorCheck) -> None:
-    model: TextModel = lively_model().with_heads(OFF)
+def test_calls_incompatible_with_disabled_heads_raise_usage_error(call: Any, error: ErrorCheck) -> None:
+    model: TextModel = varied_model().with_heads(DISABLED)
     with pytest.raises(UsageError, check=error):
-        ask(model)
+        call(model)
 
 
-def test_a_trace_as_json_is_plain_and_rounded() -> None:
-    trace = lively_model().trace(TEXT, TARGET, heads={"decoder.0.cross": {1: 0.5}})
-    told = json.loads(json.dumps(trace.as_json(), allow_nan=False))
-    assert told["source"]["pieces"] == list(trace.source_pieces)
-    assert told["predicted"] == {"pieces": list(trace.target_pieces), "ids": list(trace.target_ids)}
-    assert told["heads"] == {"decoder.0.cross": {"1": 0.5}}
-    assert told["layers"] == {"encoder": [0, 1], "decoder": [0, 1]}
-    assert len(told["steps"][0]["top"]) == 10
-    tensors = {each["name"]: each for each in told["tensors"]}
+def test_a_trace_converts_to_plain_rounded_json() -> None:
+    trace = varied_model().trace(TEXT, TARGET, heads={"decoder.0.cross": {1: 0.5}})
+    data = json.loads(json.dumps(trace.as_json(), allow_nan=False))
+    assert data["source"]["pieces"] == list(trace.source_pieces)
+    assert data["predicted"] == {"pieces": list(trace.target_pieces), "ids": list(trace.target_ids)}
+    assert data["heads"] == {"decoder.0.cross": {"1": 0.5}}
+    assert data["layers"] == {"encoder": [0, 1], "decoder": [0, 1]}
+    assert len(data["steps"][0]["top"]) == 10
+    tensors = {each["name"]: each for each in data["tensors"]}
     assert list(tensors) == list(trace)
     weights = tensors["decoder.1.cross.weights"]
     assert (weights["formula"], weights["shape"]) == ("softmax", [2, 4, 4])
