@@ -1,4 +1,4 @@
-"""Running text on the command line: a file becomes a model that continues lines."""
+"""Commands with running text: training and using a decoder-only model."""
 
 import json
 import math
@@ -18,19 +18,19 @@ QUICK = (
 )
 
 
-def test_a_file_becomes_a_model_that_continues(attendo: Command, tmp_path: Path) -> None:
+def test_a_text_file_becomes_a_model_that_continues_lines(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(some_text(2000), "utf-8")
     done = attendo("train", "--text", tmp_path / "a.txt", "--out", tmp_path / "run", *settings(*QUICK))
     assert (done.code, done.output) == (0, "")
     assert "447 windows of 16 tokens to train on, 14 to validate with\n" in done.errors
     assert "step 2: validation loss" in done.errors
     assert "  perplexity " in done.errors
-    told = attendo("generate", tmp_path / "run" / "model", "--max-length", "9", given=b"abc\n\nab \n").output
-    first, second, third, last = told.split("\n")
+    output = attendo("generate", tmp_path / "run" / "model", "--max-length", "9", given=b"abc\n\nab \n").output
+    first, second, third, last = output.split("\n")
     assert (first[:3], len(first), second, third[:3], last) == ("abc", 9, "", "ab ", "")
 
 
-def test_what_is_left_open_is_chosen_and_told(attendo: Command, tmp_path: Path) -> None:
+def test_open_settings_are_chosen_and_printed(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(some_text(2000), "utf-8")
     shown = attendo("train", "--text", tmp_path / "a.txt", "--out", tmp_path / "run", "--show")
     assert shown.code == 0
@@ -40,7 +40,7 @@ def test_what_is_left_open_is_chosen_and_told(attendo: Command, tmp_path: Path) 
     assert (config.preset, config.data.window, config.train.label_smoothing) == ("tiny", 64, 0.0)
 
 
-def test_both_kinds_of_text_are_not_one_run(attendo: Command, tmp_path: Path) -> None:
+def test_text_and_pairs_conflict(attendo: Command, tmp_path: Path) -> None:
     both = attendo("train", "--text", "a", "--source", "b", "--target", "c", "--out", tmp_path / "run")
     assert both.code == 2
     assert fragment("multiple_data_sources") in both.error
@@ -50,8 +50,8 @@ def test_both_kinds_of_text_are_not_one_run(attendo: Command, tmp_path: Path) ->
 
 def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(some_text(2000), "utf-8")
-    where = f"data.text={tmp_path / 'a.txt'}"
-    done = attendo("prepare", "--out", tmp_path / "data", *settings(where, *QUICK))
+    text_setting = f"data.text={tmp_path / 'a.txt'}"
+    done = attendo("prepare", "--out", tmp_path / "data", *settings(text_setting, *QUICK))
     assert done.code == 0, done.errors
     assert done.output.startswith("447 windows of 16 tokens, 14 to validate with, written to ")
     same = attendo("prepare", "--text", tmp_path / "a.txt", "--out", tmp_path / "same", *settings(*QUICK))
@@ -60,25 +60,25 @@ def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path)
     assert again.code == 0
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"a\n\xff\n")
-    refused = attendo("prepare", "--out", tmp_path / "other", *settings(f"data.text={bad}", *QUICK))
-    assert refused.code == 3
-    assert message("line_not_utf8", path=bad, line=2, advice="; if it is Latin-1: iconv") in refused.errors
+    failed = attendo("prepare", "--out", tmp_path / "other", *settings(f"data.text={bad}", *QUICK))
+    assert failed.code == 3
+    assert message("line_not_utf8", path=bad, line=2, advice="; if it is Latin-1: iconv") in failed.errors
 
 
-def test_an_empty_line_stays_empty_in_every_form(attendo: Command, tmp_path: Path) -> None:
+def test_an_empty_line_stays_empty(attendo: Command, tmp_path: Path) -> None:
     continuer().save(tmp_path / "model")
-    told = attendo("generate", tmp_path / "model", "--json", given=b"\n  \nab\n").output.splitlines()
-    assert [json.loads(line)["text"][:2] for line in told] == ["", "", "ab"]
+    lines = attendo("generate", tmp_path / "model", "--json", given=b"\n  \nab\n").output.splitlines()
+    assert [json.loads(line)["text"][:2] for line in lines] == ["", "", "ab"]
 
 
-def test_a_line_that_is_longer_than_its_answer_may_be_is_named(attendo: Command, tmp_path: Path) -> None:
+def test_a_prompt_longer_than_max_length_is_named(attendo: Command, tmp_path: Path) -> None:
     continuer().save(tmp_path / "model")
-    told = attendo("generate", tmp_path / "model", "--max-length", "5", given=b"ab\nabcdefg\nab\n")
-    assert (told.code, told.output[:2], told.output.count("\n")) == (3, "ab", 1)
-    assert told.errors.endswith(message("prompt_longer_than_max_length", text="line 2", tokens=7, limit=5) + "\n")
+    done = attendo("generate", tmp_path / "model", "--max-length", "5", given=b"ab\nabcdefg\nab\n")
+    assert (done.code, done.output[:2], done.output.count("\n")) == (3, "ab", 1)
+    assert done.errors.endswith(message("prompt_longer_than_max_length", text="line 2", tokens=7, limit=5) + "\n")
 
 
-def test_describe_and_score_know_such_a_model(attendo: Command, tmp_path: Path) -> None:
+def test_describe_and_score_accept_decoder_only_models(attendo: Command, tmp_path: Path) -> None:
     continuer().save(tmp_path / "model")
     assert "masked self-attention" in attendo("describe", tmp_path / "model").output
     (tmp_path / "a").write_text("ab\n")
@@ -87,34 +87,34 @@ def test_describe_and_score_know_such_a_model(attendo: Command, tmp_path: Path) 
     assert float(scored.output) == pytest.approx(continuer().score(["ab"], ["cd"])[0], abs=1e-4)
 
 
-def test_a_model_that_continues_has_no_answers_to_be_scored(attendo: Command, tmp_path: Path) -> None:
+def test_decoder_only_models_are_evaluated_by_perplexity_only(attendo: Command, tmp_path: Path) -> None:
     continuer().save(tmp_path / "model")
     (tmp_path / "a").write_text("ab\nc\n")
     (tmp_path / "b").write_text("cd\n d\n")
     files = [tmp_path / "model", "--source", tmp_path / "a", "--reference", tmp_path / "b"]
-    refused = attendo("evaluate", *files)
-    assert refused.code == 2
-    assert fragment("metric_not_for_decoder_only", metric="bleu") in refused.error
-    told = json.loads(attendo("evaluate", *files, "--metric", "perplexity", "--json").output)
+    failed = attendo("evaluate", *files)
+    assert failed.code == 2
+    assert fragment("metric_not_for_decoder_only", metric="bleu") in failed.error
+    report = json.loads(attendo("evaluate", *files, "--metric", "perplexity", "--json").output)
     expected = math.exp(-sum(continuer().score(["ab", "c"], ["cd", " d"])) / 4)
-    assert told["scores"]["perplexity"]["value"] == pytest.approx(expected, rel=1e-4)
+    assert report["scores"]["perplexity"]["value"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_model_that_continues_is_fine_tuned_with_running_text(attendo: Command, tmp_path: Path) -> None:
+def test_a_decoder_only_model_is_fine_tuned_with_running_text(attendo: Command, tmp_path: Path) -> None:
     continuer(positions="learned", max_length=16).save(tmp_path / "old")
     (tmp_path / "a.txt").write_bytes(some_text(2000).replace("\n", "\r\n").encode())
     options = ["--out", tmp_path / "run", *settings("train.steps=2", "train.batch_tokens=128", "train.samples=0")]
     done = attendo("finetune", tmp_path / "old", "--text", tmp_path / "a.txt", *options)
     assert done.code == 0, done.errors
-    assert "windows of 16 tokens to train on" in done.errors  # as far as its positions reach
+    assert "windows of 16 tokens to train on" in done.errors  # the number of learned positions
     run = tomllib.loads((tmp_path / "run" / "run.toml").read_text())
     assert (run["train"]["peak_lr"], run["train"]["label_smoothing"]) == (2e-4, 0.0)
-    told = attendo("generate", tmp_path / "run" / "model", "--max-length", "9", given=b"abc\r\n")
-    assert (told.errors.count("vocabulary"), told.output[:3]) == (0, "abc")
+    done_again = attendo("generate", tmp_path / "run" / "model", "--max-length", "9", given=b"abc\r\n")
+    assert (done_again.errors.count("vocabulary"), done_again.output[:3]) == (0, "abc")
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "why"),
+    ("model", "options", "expected"),
     [
         ("continues", ["--source", "a", "--target", "a"], fragment("running_text_required")),
         ("continues", [], fragment("running_text_required")),
@@ -122,11 +122,11 @@ def test_a_model_that_continues_is_fine_tuned_with_running_text(attendo: Command
         ("answers", ["--source", "a"], fragment("sentence_pairs_required")),
     ],
 )
-def test_text_of_the_other_kind_leaves_no_run_folder(
-    attendo: Command, tmp_path: Path, model: str, options: list[str], why: str
+def test_data_of_the_wrong_kind_leaves_no_run_folder(
+    attendo: Command, tmp_path: Path, model: str, options: list[str], expected: str
 ) -> None:
     (continuer() if model == "continues" else tiny_model()).save(tmp_path / "old")
     failed = attendo("finetune", tmp_path / "old", *options, "--out", tmp_path / "run")
     assert failed.code == 2
-    assert why in failed.error
+    assert expected in failed.error
     assert not (tmp_path / "run").exists()

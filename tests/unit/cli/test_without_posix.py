@@ -1,4 +1,4 @@
-"""What other systems do not have is not needed to start, to load a model and to generate."""
+"""Starting, loading a model and generating work without POSIX modules."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# As Python on Windows: without these modules, functions and signals.
+# Python on Windows lacks these modules, functions and signals.
 HIDE = """
 import os, signal, sys
 for name in ("fcntl", "resource", "pwd", "grp", "termios"):

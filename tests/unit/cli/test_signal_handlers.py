@@ -1,4 +1,4 @@
-"""Signals as a request to finish, or to tidy up and leave."""
+"""`defer_signals` and `cleanup_on_signal`."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ from attendo.cli.signals import cleanup_on_signal, defer_signals
 
 @pytest.fixture(autouse=True)
 def terminal() -> Iterator[None]:
-    """As one has it, also where the tests themselves are to outlive theirs (nohup)."""
+    """The default SIGHUP handler, also if the tests run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_is_remembered_and_nothing_is_torn_down(number: int, code: int) -> None:
+def test_a_deferred_signal_is_stored(number: int, code: int) -> None:
     with defer_signals() as interrupt:
         assert not interrupt
         os.kill(os.getpid(), number)
@@ -26,7 +26,7 @@ def test_a_signal_is_remembered_and_nothing_is_torn_down(number: int, code: int)
         assert interrupt.exit_code == code
 
 
-def test_work_that_is_to_outlive_its_terminal_does() -> None:
+def test_defer_signals_keeps_ignored_sighup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with defer_signals() as interrupt:
@@ -37,8 +37,8 @@ def test_work_that_is_to_outlive_its_terminal_does() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_second_signal_is_no_request() -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+def test_a_second_sigint_raises_keyboard_interrupt() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # SIGINT is ignored in background jobs
     try:
         with defer_signals() as interrupt:
             os.kill(os.getpid(), signal.SIGINT)
@@ -49,7 +49,7 @@ def test_a_second_signal_is_no_request() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_afterwards_signals_mean_what_they_did_before() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with pytest.raises(RuntimeError), defer_signals():
         raise RuntimeError
@@ -57,15 +57,15 @@ def test_afterwards_signals_mean_what_they_did_before() -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_leaves_as_ctrl_c_does(number: int, code: int) -> None:
+def test_cleanup_on_signal_raises_system_exit(number: int, code: int) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as left, cleanup_on_signal():
+    with pytest.raises(SystemExit) as exit_info, cleanup_on_signal():
         os.kill(os.getpid(), number)
-    assert left.value.code == code
+    assert exit_info.value.code == code
     assert signal.getsignal(number) is before
 
 
-def test_what_outlives_its_terminal_is_not_torn_down_either() -> None:
+def test_cleanup_on_signal_keeps_ignored_sighup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with cleanup_on_signal():

@@ -1,4 +1,4 @@
-"""Standard error that may go away."""
+"""Writing to a standard error that fails."""
 
 import errno
 import io
@@ -11,8 +11,8 @@ from attendo.cli.progress import TrainingProgress
 from attendo.train.loop import Validation
 
 
-class Breaking(io.StringIO):
-    """Takes some writes, then fails as a pipe or a disk does."""
+class FailingStream(io.StringIO):
+    """Accepts some writes, then fails like a closed pipe or a full disk."""
 
     def __init__(self, number: int, after: int = 0) -> None:
         super().__init__()
@@ -26,23 +26,23 @@ class Breaking(io.StringIO):
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
-def test_what_cannot_be_said_any_more_is_not_said(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    broken = Breaking(number, after=1)
+def test_write_errors_are_ignored(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    broken = FailingStream(number, after=1)
     monkeypatch.setattr(sys, "stderr", broken)
-    steady = BestEffortStderr()
-    assert [steady.write(text) for text in ("one", "two", "three")] == [3, 3, 5]
-    steady.flush()
+    stderr = BestEffortStderr()
+    assert [stderr.write(text) for text in ("one", "two", "three")] == [3, 3, 5]
+    stderr.flush()
     assert broken.getvalue() == "one"
 
 
-def test_the_display_of_a_training_goes_on_without_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Breaking(errno.EPIPE))
+def test_training_progress_continues_after_a_closed_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", FailingStream(errno.EPIPE))
     with TrainingProgress(10) as progress:
         progress.show(Validation(step=5, loss=1.0, scores={}, signatures={}, samples=(), old={}))
         progress.print_line("still here")
 
 
-def test_a_console_says_what_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quiet_console_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     make_stderr_console().print("here")
     make_stderr_console(quiet=True).print("not here")
     assert capsys.readouterr().err == "here\n"

@@ -1,4 +1,4 @@
-"""`attendo plot`: where the picture goes, what is said, and what is refused."""
+"""`attendo plot`: the picture file, messages and errors."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from attendo.cli.plot import plot
 from attendo.errors import DataError, UsageError
 
 
-def call(*arguments: str | Path) -> Result:
+def run_plot(*arguments: str | Path) -> Result:
     app = typer.Typer()
     app.command()(plot)
     return CliRunner().invoke(app, list(map(str, arguments)))
@@ -22,31 +22,31 @@ def call(*arguments: str | Path) -> Result:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run of two steps in the folder one stands in."""
+    """A run of two steps in the working folder."""
     monkeypatch.chdir(tmp_path)
     folder = Path("runs") / "first"
-    write(folder)
+    write_metrics(folder)
     return folder
 
 
-def write(folder: Path) -> None:
+def write_metrics(folder: Path) -> None:
     folder.mkdir(parents=True)
     lines = [{"kind": "step", "step": n, "loss": 9.0 - n, "lr": 1e-3, "tokens": 9, "seconds": n} for n in (1, 2)]
     lines.append({"kind": "validation", "step": 2, "loss": 8.0, "scores": {"bleu": 3.0}, "best": True})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 
 
-def test_one_run_gets_its_picture_into_its_folder(run: Path) -> None:
-    done = call(run)
+def test_the_picture_of_one_run_goes_into_its_folder(run: Path) -> None:
+    done = run_plot(run)
     assert (done.exit_code, done.stdout) == (0, "runs/first/curves.png\n")
     assert done.stderr == "learning curves of first written to runs/first/curves.png\n"
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert call(run / "metrics.jsonl", "--metric", "lr").stdout == "runs/first/curves.png\n"
+    assert run_plot(run / "metrics.jsonl", "--metric", "lr").stdout == "runs/first/curves.png\n"
 
 
-def test_several_runs_get_theirs_where_one_stands(run: Path) -> None:
-    write(Path("runs/second"))
-    done = call(run, "runs/second", "--metric", "lr")
+def test_the_picture_of_several_runs_goes_into_the_working_folder(run: Path) -> None:
+    write_metrics(Path("runs/second"))
+    done = run_plot(run, "runs/second", "--metric", "lr")
     assert (done.exit_code, done.stdout) == (0, "curves.png\n")
     assert done.stderr == "learning curves of 2 runs written to curves.png\n"
     assert Path("curves.png").is_file()
@@ -54,33 +54,33 @@ def test_several_runs_get_theirs_where_one_stands(run: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("new/folder/a.PDF", b"%PDF"), ("b.png", b"\x89PNG")])
-def test_the_name_of_the_file_decides_what_it_is(run: Path, name: str, start: bytes) -> None:
-    done = call(run, "-o", name, "--metric", "bleu", "--x", "tokens")
+def test_the_file_suffix_sets_the_picture_format(run: Path, name: str, start: bytes) -> None:
+    done = run_plot(run, "-o", name, "--metric", "bleu", "--x", "tokens")
     assert (done.exit_code, done.stdout) == (0, f"{name}\n")
     assert Path(name).read_bytes().startswith(start)
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "png", "a.png.txt"])
-def test_a_file_of_another_kind_is_refused_before_anything_is_read(run: Path, name: str) -> None:
+def test_an_unknown_format_is_rejected_before_reading(run: Path, name: str) -> None:
     with pytest.raises(UsageError, check=has_code("unknown_picture_format")):
         plot([run / "missing"], Path(name))
     assert not Path(name).exists()
 
 
-def test_mistakes_leave_no_file(run: Path) -> None:
+def test_errors_leave_no_file(run: Path) -> None:
     with pytest.raises(UsageError, check=has_code("unknown_run_metric", metric="chrf")):
         plot([run], Path("a.png"), ["chrf"])
     with pytest.raises(DataError, check=has_code("metrics_file_unreadable")):
         plot([run, Path("missing")], Path("a.png"))
-    refused = call(run, "-o", "a.png", "--x", "epochs")
-    assert refused.exit_code == 2
-    assert "epochs" in refused.stderr
-    assert call().exit_code == 2
+    failed = run_plot(run, "-o", "a.png", "--x", "epochs")
+    assert failed.exit_code == 2
+    assert "epochs" in failed.stderr
+    assert run_plot().exit_code == 2
     assert not Path("a.png").exists()
 
 
 @pytest.mark.slow
-def test_plotting_needs_no_torch(run: Path) -> None:
+def test_plot_does_not_import_torch(run: Path) -> None:
     code = "import sys; from pathlib import Path; from attendo.cli.plot import plot; plot([Path(sys.argv[1])])"
     code += "; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code, run], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""`attendo doctor`: what is wrong with a run, before it trains."""
+"""`attendo doctor`: checks of a run before training."""
 
 import json
 import random
@@ -14,43 +14,43 @@ SMALL = ("preset=tiny", "tokenizer.kind=words", "model.d_model=16", "model.num_h
 
 
 @pytest.fixture(autouse=True)
-def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda learner, shape: None)
+def _quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda updater, shape: None)
     monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 40),))
 
 
 @pytest.fixture
 def run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run on text that is sound, in a folder with nothing else in it."""
+    """A run file with clean text, in an otherwise empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    write(120)
+    write_text(120)
     Path("mine.toml").write_text('[data]\nsource = "a.source"\ntarget = "a.target"\n[train]\nbatch_tokens = 256\n')
     return Path("mine.toml")
 
 
-def write(count: int, slipped: slice = slice(0)) -> None:
-    dice = random.Random(0)
-    lengths = [dice.randint(3, 20) for _ in range(count)]
-    sources = [" ".join(dice.choice("abcdefghijk") for _ in range(length)) for length in lengths]
-    targets = [" ".join(dice.choice("uvwxyz") for _ in range(length)) for length in lengths]
-    moved = targets[slipped]
-    targets[slipped] = moved[1:] + moved[:1]
+def write_text(count: int, misaligned: slice = slice(0)) -> None:
+    generator = random.Random(0)
+    lengths = [generator.randint(3, 20) for _ in range(count)]
+    sources = [" ".join(generator.choice("abcdefghijk") for _ in range(length)) for length in lengths]
+    targets = [" ".join(generator.choice("uvwxyz") for _ in range(length)) for length in lengths]
+    moved = targets[misaligned]
+    targets[misaligned] = moved[1:] + moved[:1]
     Path("a.source").write_text("".join(f"{line}\n" for line in sources))
     Path("a.target").write_text("".join(f"{line}\n" for line in targets))
 
 
-def test_a_sound_run_gets_a_table_and_exit_code_0(attendo: Command, run_file: Path) -> None:
+def test_a_clean_run_prints_a_table_and_exits_with_code_0(attendo: Command, run_file: Path) -> None:
     done = attendo("doctor", run_file, *settings(*SMALL))
     assert done.code == 0
     for check in ("bad lines", "causal leak", "overfitting one batch", "misaligned lines", "unused pieces"):
         assert check in done.output
     assert "fault" not in done.output
     assert done.errors.splitlines()[-1] == "ok       characters a token"
-    assert sorted(path.name for path in Path().iterdir()) == ["a.source", "a.target", "mine.toml"], "nothing is left"
+    assert sorted(path.name for path in Path().iterdir()) == ["a.source", "a.target", "mine.toml"], "no file remains"
 
 
-def test_the_quick_part_is_what_train_asks(attendo: Command, run_file: Path) -> None:
+def test_quick_skips_overfitting(attendo: Command, run_file: Path) -> None:
     done = attendo("doctor", run_file, "--quick", *settings(*SMALL))
     assert done.code == 0
     assert "memory" in done.output
@@ -58,7 +58,7 @@ def test_the_quick_part_is_what_train_asks(attendo: Command, run_file: Path) -> 
     assert "overfitting" not in done.output
 
 
-def test_json_is_one_object_a_line_and_nothing_else(attendo: Command, run_file: Path) -> None:
+def test_json_is_one_object_per_line(attendo: Command, run_file: Path) -> None:
     done = attendo("doctor", run_file, "--quick", "--json", *settings(*SMALL))
     findings = [json.loads(line) for line in done.output.splitlines()]
     assert [finding["check"] for finding in findings][:3] == ["bad lines", "warm-up", "tying"]
@@ -70,9 +70,9 @@ def test_json_is_one_object_a_line_and_nothing_else(attendo: Command, run_file: 
 
 
 @pytest.mark.slow
-def test_a_test_set_among_the_training_text_is_a_fault(attendo: Command, run_file: Path) -> None:
-    given = ("--test-source", "a.source", "--test-target", "a.target")
-    done = attendo("doctor", run_file, *given, "--json", *settings(*SMALL))
+def test_test_text_in_the_training_text_is_a_fault(attendo: Command, run_file: Path) -> None:
+    options = ("--test-source", "a.source", "--test-target", "a.target")
+    done = attendo("doctor", run_file, *options, "--json", *settings(*SMALL))
     assert done.code == 3
     leak = next(each for each in map(json.loads, done.output.splitlines()) if each["check"] == "test leak")
     assert (leak["level"], leak["values"]["test"]) == ("fault", 120)
@@ -80,10 +80,10 @@ def test_a_test_set_among_the_training_text_is_a_fault(attendo: Command, run_fil
 
 
 @pytest.mark.slow
-def test_the_tests_of_a_recipe_are_looked_for_too(attendo: Command, run_file: Path) -> None:
+def test_test_files_of_a_recipe_are_checked(attendo: Command, run_file: Path) -> None:
     test = 'name = "last"\nsource = "t.source"\ntarget = "t.target"\nmetric = "bleu"\n'
-    told = f'[reproduce]\nabout = "x"\n[[reproduce.test]]\n{test}'
-    run_file.write_text(run_file.read_text() + told)
+    table = f'[reproduce]\nabout = "x"\n[[reproduce.test]]\n{test}'
+    run_file.write_text(run_file.read_text() + table)
     for side in ("source", "target"):
         Path(f"t.{side}").write_text("".join(Path(f"a.{side}").read_text().splitlines(keepends=True)[:3]) + "u v w\n")
     done = attendo("doctor", run_file, "--json", *settings(*SMALL))
@@ -96,19 +96,21 @@ def test_the_tests_of_a_recipe_are_looked_for_too(attendo: Command, run_file: Pa
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "expected"),
     [
         (("--test-source", "a.source"), message("test_pair_incomplete")),
         (("--test-source", "a.source", "--test-target", "a.target", "--quick"), fragment("quick_with_test_text")),
     ],
 )
-def test_half_a_test_set_is_refused(attendo: Command, run_file: Path, given: tuple[str, ...], said: str) -> None:
-    done = attendo("doctor", run_file, *given, *settings(*SMALL))
+def test_an_incomplete_test_set_is_a_usage_error(
+    attendo: Command, run_file: Path, options: tuple[str, ...], expected: str
+) -> None:
+    done = attendo("doctor", run_file, *options, *settings(*SMALL))
     assert done.code == 2
-    assert said in done.error
+    assert expected in done.error
 
 
-def test_the_files_may_be_in_another_folder(attendo: Command, run_file: Path) -> None:
+def test_data_sets_the_folder_of_the_files(attendo: Command, run_file: Path) -> None:
     Path("text").mkdir()
     for side in ("a.source", "a.target"):
         Path(side).rename(Path("text") / side)
@@ -116,7 +118,7 @@ def test_the_files_may_be_in_another_folder(attendo: Command, run_file: Path) ->
     assert attendo("doctor", run_file, "--data", "text", *settings(*SMALL), "--quick").code == 0
 
 
-def test_chosen_settings_come_last_and_only_when_asked_for(attendo: Command, run_file: Path) -> None:
+def test_chosen_settings_are_printed_only_with_show(attendo: Command, run_file: Path) -> None:
     plain = attendo("doctor", run_file, "--quick", *settings(*SMALL))
     assert "train.steps = " not in plain.errors
     shown = attendo("doctor", run_file, "--quick", "--show", *settings(*SMALL))
@@ -124,13 +126,13 @@ def test_chosen_settings_come_last_and_only_when_asked_for(attendo: Command, run
     assert "train.steps = " in shown.errors
 
 
-def test_two_files_are_enough(attendo: Command, run_file: Path) -> None:
+def test_source_and_target_options_are_enough(attendo: Command, run_file: Path) -> None:
     done = attendo("doctor", "--source", "a.source", "--target", "a.target", "--quick", *settings(*SMALL))
     assert (done.code, "first loss" in done.output) == (0, True)
 
 
-def test_a_fault_of_the_data_is_exit_code_3(attendo: Command, run_file: Path) -> None:
-    write(800, slice(400, 550))
+def test_a_data_fault_exits_with_code_3(attendo: Command, run_file: Path) -> None:
+    write_text(800, slice(400, 550))
     done = attendo("doctor", run_file, "--json", *settings(*SMALL))
     assert done.code == 3
     (fault,) = (json.loads(line) for line in done.output.splitlines() if '"fault"' in line)
@@ -138,9 +140,7 @@ def test_a_fault_of_the_data_is_exit_code_3(attendo: Command, run_file: Path) ->
     assert fault["examples"][0].startswith(("lines 39", "lines 40"))
 
 
-def test_a_fault_of_the_network_is_exit_code_4(
-    attendo: Command, run_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_fault_exits_with_code_4(attendo: Command, run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.model.transformer.padding_mask", lambda is_token: Mask())
     done = attendo("doctor", run_file, "--quick", *settings(*SMALL))
     assert done.code == 4
@@ -148,7 +148,7 @@ def test_a_fault_of_the_network_is_exit_code_4(
     assert "fault    padding\n" in done.errors
 
 
-def test_too_many_bad_lines_are_a_finding_with_examples(attendo: Command, run_file: Path) -> None:
+def test_too_many_bad_lines_are_a_fault_with_examples(attendo: Command, run_file: Path) -> None:
     with Path("a.source").open("a") as source, Path("a.target").open("a") as target:
         source.write("\n" * 20)
         target.write("[red]x\n" * 20)
@@ -160,7 +160,7 @@ def test_too_many_bad_lines_are_a_finding_with_examples(attendo: Command, run_fi
 
 
 @pytest.mark.slow
-def test_text_that_looks_like_markup_is_shown_as_it_is(attendo: Command, run_file: Path) -> None:
+def test_text_that_looks_like_markup_is_shown_unchanged(attendo: Command, run_file: Path) -> None:
     for name in ("a.source", "a.target"):
         with Path(name).open("a") as file:
             file.write("[red]same[/nothing]\n" * 10)
@@ -178,7 +178,7 @@ def test_text_that_looks_like_markup_is_shown_as_it_is(attendo: Command, run_fil
         (["mine.toml", "--set", "train.setps=1"], "did you mean steps?"),
     ],
 )
-def test_a_mistake_of_use_is_one_line_and_exit_code_2(
+def test_a_usage_error_is_one_line_with_exit_code_2(
     attendo: Command, run_file: Path, arguments: list[str], message: str
 ) -> None:
     failed = attendo("doctor", *arguments)
