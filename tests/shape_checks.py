@@ -20,7 +20,7 @@ from beartype.roar import BeartypeDecorHintPep673Exception
 PARTS = ("nn", "model", "data", "decode", "train", "text_model")
 NEAR = (
     *("golden/", "unit/nn/", "unit/model/test_transformer.py", "unit/model/test_trace_network.py"),
-    *("unit/data/test_batch.py", "unit/train/test_learner.py", "unit/train/test_loss.py"),
+    *("unit/data/test_batch.py", "unit/train/test_update.py", "unit/train/test_loss.py"),
 )
 TESTS = Path(__file__).parent
 WISH = os.environ.get("ATTENDO_SHAPES", "near")

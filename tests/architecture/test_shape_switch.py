@@ -20,7 +20,7 @@ def as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.skipif(shape_checks.WISH == "off", reason="shapes are not checked at all")
-@pytest.mark.parametrize("place", ["unit/nn/test_masks.py", "unit/train/test_learner.py", "golden/test_shift.py"])
+@pytest.mark.parametrize("place", ["unit/nn/test_masks.py", "unit/train/test_update.py", "golden/test_shift.py"])
 def test_beside_the_network_a_wrong_shape_is_an_error(place: str) -> None:
     shape_checks.switch(shape_checks.TESTS / place)
     with pytest.raises(jaxtyping.TypeCheckError, match="padding_mask"):

@@ -18,7 +18,7 @@ SAVED = ("train.steps=6", "train.save_every=1", "train.validate_every=6")
 
 @pytest.fixture
 def run(attendo: Command, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of six checkpoints the last three are kept; the last one is the best. Trained once, copied for each test."""
+    """A run with six saved checkpoints: the last three remain, and the last one is the best. Copied for each test."""
     folder = tmp_path_factory.getbasetemp() / "run-to-average"
     if not folder.exists():
         folder.mkdir()
@@ -30,7 +30,7 @@ def run(attendo: Command, tmp_path: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def mean(run: Path, *steps: int) -> dict[str, torch.Tensor]:
-    """Of the weights in these checkpoints, computed here."""
+    """The mean weights of these checkpoints, computed independently."""
     stored = [load_file(run / "checkpoints" / f"step-{step:08d}" / "model.safetensors") for step in steps]
     return {name: torch.stack([each[name].double() for each in stored]).mean(0).float() for name in stored[0]}
 
@@ -53,27 +53,33 @@ def test_weights_are_the_mean_of_the_last_checkpoints(
         assert torch.equal(weight, expected[name]), name
 
 
-def test_the_rest_is_as_in_the_run(attendo: Command, run: Path, tmp_path: Path) -> None:
+def test_other_model_files_are_those_of_the_run(attendo: Command, run: Path, tmp_path: Path) -> None:
     attendo("average", run, "--out", tmp_path / "mean")
     averaged, trained = load_model(tmp_path / "mean"), load_model(run / "model")
     assert averaged.network.config == trained.network.config
     assert averaged.sample == trained.sample != []
-    assert averaged.scores == {}  # those of one checkpoint do not hold for the mean
+    assert averaged.scores == {}  # scores of one checkpoint are not valid for the mean
     assert averaged.source_tokenizer.encode(SOURCES[0]) == trained.source_tokenizer.encode(SOURCES[0])
     assert len(load(tmp_path / "mean", "cpu").generate(SOURCES)) == len(SOURCES)
 
 
 @pytest.mark.slow
-def test_it_answers_as_the_trained_model_does(attendo: Command, tmp_path: Path) -> None:
-    """By the settings that the run file has, and those that follow from its data."""
+def test_generation_settings_are_those_of_the_run(attendo: Command, tmp_path: Path) -> None:
+    """Settings from the run file and settings derived from the data."""
     source, target = write_pairs(tmp_path)
-    own = ("generation.beam=3", "generation.length_penalty=0.5", "data.cut_source=2", "train.final=last")
+    overrides = ("generation.beam=3", "generation.length_penalty=0.5", "data.cut_source=2", "train.final=last")
     options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
-    assert attendo("train", *options, *settings(*QUICK_RUN, "train.steps=1", *own)).code == 0
+    assert attendo("train", *options, *settings(*QUICK_RUN, "train.steps=1", *overrides)).code == 0
     (tmp_path / "a.txt").write_text(some_text(1000), "utf-8")
     text = ["--text", tmp_path / "a.txt", "--out", tmp_path / "text"]
-    small = ("preset=tiny", "model.num_encoder_layers=0", "data.window=16", "train.batch_tokens=64", "train.samples=0")
-    assert attendo("train", *text, *settings(*small, "tokenizer.kind=characters", "train.steps=1")).code == 0
+    decoder_only = (
+        "preset=tiny",
+        "model.num_encoder_layers=0",
+        "data.window=16",
+        "train.batch_tokens=64",
+        "train.samples=0",
+    )
+    assert attendo("train", *text, *settings(*decoder_only, "tokenizer.kind=characters", "train.steps=1")).code == 0
     for run in ("run", "text"):
         assert attendo("average", tmp_path / run, "--out", tmp_path / f"{run}-mean").code == 0
         averaged, trained = load_model(tmp_path / f"{run}-mean"), load_model(tmp_path / run / "model")
@@ -84,7 +90,7 @@ def test_it_answers_as_the_trained_model_does(attendo: Command, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_run_that_fine_tuned_a_model_can_be_averaged(attendo: Command, tmp_path: Path) -> None:
+def test_a_fine_tuned_run_can_be_averaged(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     tiny_model(joint=True).save(tmp_path / "old")
     options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
@@ -96,14 +102,14 @@ def test_a_run_that_fine_tuned_a_model_can_be_averaged(attendo: Command, tmp_pat
         assert torch.equal(weights[name], weight)
 
 
-def test_fewer_checkpoints_than_asked_for_are_told(attendo: Command, run: Path, tmp_path: Path) -> None:
+def test_too_few_checkpoints_are_a_usage_error(attendo: Command, run: Path, tmp_path: Path) -> None:
     failed = attendo("average", run, "--out", tmp_path / "mean", "--last", "4")
     assert failed.code == 2
     assert fragment("too_few_checkpoints", count=3, last=4) in failed.error
     assert not (tmp_path / "mean").exists()
 
 
-def test_a_folder_without_a_run_is_told(attendo: Command, tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_a_usage_error(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("average", tmp_path, "--out", tmp_path / "mean")
     assert failed.code == 2
     assert fragment("run_not_found", folder=tmp_path) in failed.error
@@ -116,7 +122,7 @@ def test_the_run_itself_is_not_overwritten(attendo: Command, run: Path) -> None:
     assert (run / "run.toml").is_file()
 
 
-def test_another_model_is_replaced_only_when_that_is_said(attendo: Command, run: Path, tmp_path: Path) -> None:
+def test_an_existing_model_needs_overwrite(attendo: Command, run: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     tiny_model().save(other)
     before = (other / "manifest.json").read_bytes()
@@ -127,7 +133,7 @@ def test_another_model_is_replaced_only_when_that_is_said(attendo: Command, run:
     assert (other / "manifest.json").read_bytes() != before
 
 
-def test_a_damaged_checkpoint_is_exit_code_4(attendo: Command, run: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_exits_with_code_4(attendo: Command, run: Path, tmp_path: Path) -> None:
     damaged = run / "checkpoints" / "step-00000005" / "model.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1])
     failed = attendo("average", run, "--out", tmp_path / "mean")

@@ -1,4 +1,4 @@
-"""`attendo bench generate`: what it prints, whom it leaves out, and what it refuses."""
+"""`attendo bench generate`: its output, skipped systems and usage errors."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ SMALL = ("--preset", "tiny", "--vocabulary", "40", "--source-length", "4", "--st
 QUICK = (*SMALL, "--batch", "2", "--device", "cpu")
 
 
-def test_it_says_on_what_and_with_what_and_prints_a_row_a_system(attendo: Command) -> None:
+def test_output_has_hardware_task_and_a_row_per_system(attendo: Command) -> None:
     done = attendo("bench", "generate", *QUICK, "--beam", "1,2", "--rivals", "ctranslate2")
     assert done.code == 0
     hardware, task, header, *rows = done.output.splitlines()
@@ -26,7 +26,7 @@ def test_it_says_on_what_and_with_what_and_prints_a_row_a_system(attendo: Comman
     assert "beam 2, batch 2: round 1 of 1" in done.errors
 
 
-def test_a_rival_has_a_ratio_and_a_share(attendo: Command) -> None:
+def test_a_baseline_row_has_ratio_and_token_agreement(attendo: Command) -> None:
     pytest.importorskip("ctranslate2")
     done = attendo("bench", "generate", *QUICK, "--beam", "2", "--rivals", "ctranslate2")
     row = done.output.splitlines()[-1].split()
@@ -35,7 +35,7 @@ def test_a_rival_has_a_ratio_and_a_share(attendo: Command) -> None:
     assert row[6] == "100.0%"
 
 
-def test_json_is_one_object_a_line(attendo: Command) -> None:
+def test_json_is_one_object_per_line(attendo: Command) -> None:
     pytest.importorskip("ctranslate2")
     done = attendo("bench", "generate", *QUICK, "--beam", "1", "--rivals", "ctranslate2:int8", "--json")
     first, *rest = [json.loads(line) for line in done.output.splitlines()]
@@ -48,7 +48,7 @@ def test_json_is_one_object_a_line(attendo: Command) -> None:
     assert rest[1]["tokens_per_second"] == pytest.approx(6 / rest[1]["seconds"][0])
 
 
-def test_whom_it_leaves_out_it_names(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_systems_are_reported_with_a_reason(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systems, "find_spec", lambda name: None)
     done = attendo("bench", "generate", *QUICK, "--beam", "1")
     assert done.code == 0
@@ -62,9 +62,7 @@ def test_whom_it_leaves_out_it_names(attendo: Command, monkeypatch: pytest.Monke
     } in lines
 
 
-def test_a_model_folder_is_taken_as_it_is_on_lengths_as_they_come(
-    attendo: Command, model_folder: Path, tmp_path: Path
-) -> None:
+def test_a_model_folder_is_measured_on_natural_lengths(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "lines").write_text("I love NLP\n\nthe cat sat\n", "utf-8")
     options = ("--natural", tmp_path / "lines", "--beam", "1", "--batch", "2", "--rounds", "1", "--device", "cpu")
@@ -78,9 +76,7 @@ def test_a_model_folder_is_taken_as_it_is_on_lengths_as_they_come(
     assert f"left out: transformers fp32: {reason}" in done.output
 
 
-def test_with_references_the_table_and_the_json_have_each_systems_bleu(
-    attendo: Command, model_folder: Path, tmp_path: Path
-) -> None:
+def test_references_add_bleu_to_table_and_json(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("sacrebleu")
     pytest.importorskip("ctranslate2")
     (tmp_path / "lines").write_text("I love NLP\n\nthe cat sat\n", "utf-8")
@@ -89,18 +85,20 @@ def test_with_references_the_table_and_the_json_have_each_systems_bleu(
     options = (*files, "--beam", "1", "--batch", "2", "--rounds", "1", "--device", "cpu", "--rivals", "ctranslate2")
     done = attendo("bench", "generate", model_folder, *options)
     assert done.code == 0
-    signature, header, ours, rival = done.output.splitlines()[-4:]
+    signature, header, attendo_row, baseline_row = done.output.splitlines()[-4:]
     assert signature.startswith("BLEU nrefs:1|case:mixed|")
     assert header.endswith("same tokens    BLEU")
-    assert len(ours) == len(rival) == len(header)
+    assert len(attendo_row) == len(baseline_row) == len(header)
     objects = [
         json.loads(line) for line in attendo("bench", "generate", model_folder, *options, "--json").output.splitlines()
     ]
     assert f"BLEU {objects[0]['facts']['bleu']}" == signature
-    assert [f"{each['bleu']:.2f}" for each in objects[1:]] == [row.split()[-1] for row in (ours, rival)]
+    assert [f"{each['bleu']:.2f}" for each in objects[1:]] == [row.split()[-1] for row in (attendo_row, baseline_row)]
 
 
-def test_references_of_another_number_are_exit_code_3(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_a_reference_line_count_mismatch_exits_with_code_3(
+    attendo: Command, model_folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "lines").write_text("I love NLP\nthe cat sat\n", "utf-8")
     (tmp_path / "right").write_text("我 爱 NLP\n", "utf-8")
     failed = attendo(
@@ -128,13 +126,13 @@ def test_references_of_another_number_are_exit_code_3(attendo: Command, model_fo
         (["--device", "tpu"], fragment("unknown_device", name="tpu")),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
+def test_a_usage_error_is_one_line_with_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
     failed = attendo("bench", "generate", *arguments)
     assert failed.code == 2
     assert message in failed.error
 
 
-def test_a_folder_that_is_no_model_is_exit_code_4(attendo: Command, tmp_path: Path) -> None:
+def test_a_missing_model_folder_exits_with_code_4(attendo: Command, tmp_path: Path) -> None:
     assert attendo("bench", "generate", tmp_path / "none").code == 4
 
 

@@ -1,4 +1,4 @@
-"""`attendo bench serve`: what it prints, and what it refuses."""
+"""`attendo bench serve`: its output and usage errors."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from attendo.bench.load_test import ServerError, start_server
 QUICK = ("--seconds", "0.2", "--warm-up", "0")
 
 
-def test_it_prints_a_row_a_load_with_what_became_of_the_requests(attendo: Command) -> None:
+def test_output_has_a_row_per_load(attendo: Command) -> None:
     with listening(StandIn(delay=0.02)) as url:
         done = attendo("bench", "serve", url, *QUICK, "--clients", "1,4", "--rate", "50")
     assert done.code == 0
@@ -30,7 +30,7 @@ def test_it_prints_a_row_a_load_with_what_became_of_the_requests(attendo: Comman
 
 
 @pytest.mark.slow
-def test_a_column_comes_with_what_is_in_it(attendo: Command) -> None:
+def test_empty_outcome_columns_are_not_shown(attendo: Command) -> None:
     with listening(StandIn(delay=0.1, most=1)) as url:
         done = attendo("bench", "serve", url, *QUICK, "--rate", "100", "--leave", "0.5", "--leave-within", "0.03")
     header, row = done.output.splitlines()[1:]
@@ -42,7 +42,7 @@ def test_a_column_comes_with_what_is_in_it(attendo: Command) -> None:
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize("more", [(), ("--json",)])
-def test_where_nothing_is_answered_it_says_why_and_fails(attendo: Command, more: tuple[str, ...]) -> None:
+def test_no_answered_request_exits_with_code_1(attendo: Command, more: tuple[str, ...]) -> None:
     with listening(StandIn(status=400)) as url:
         done = attendo("bench", "serve", url, *QUICK, "--clients", "2", *more)
     assert done.code == 1
@@ -52,27 +52,27 @@ def test_where_nothing_is_answered_it_says_why_and_fails(attendo: Command, more:
 
 
 @pytest.mark.slow
-def test_where_all_have_left_nothing_is_wrong(attendo: Command) -> None:
+def test_cancelled_requests_are_not_an_error(attendo: Command) -> None:
     with listening(StandIn(delay=0.5)) as url:
         done = attendo("bench", "serve", url, *QUICK, "--rate", "50", "--leave", "1", "--leave-within", "0.01")
     assert (done.code, "rejected" in done.errors) == (0, False)
 
 
 @pytest.mark.slow
-def test_a_stream_has_tokens_and_a_first_one(attendo: Command) -> None:
+def test_a_stream_reports_tokens_and_first_token_time(attendo: Command) -> None:
     with listening(stand_in := StandIn()) as url:
         done = attendo("bench", "serve", url, *QUICK, "--clients", "2", "--api", "openai", "--key", "secret", "--json")
-    (told,) = [json.loads(line) for line in done.output.splitlines()]
-    assert told["summary"]["tokens_per_second"] > 0
-    assert told["summary"]["first_token"]["p50"] < told["summary"]["latency"]["p50"]
-    assert told["load"] == "2 clients"
-    assert len(told["rounds"]) == 1
+    (row,) = [json.loads(line) for line in done.output.splitlines()]
+    assert row["summary"]["tokens_per_second"] > 0
+    assert row["summary"]["first_token"]["p50"] < row["summary"]["latency"]["p50"]
+    assert row["load"] == "2 clients"
+    assert len(row["rounds"]) == 1
     assert stand_in.headers[-1]["authorization"] == "Bearer secret"
     assert "secret" not in done.output + done.errors
 
 
 @pytest.mark.slow
-def test_texts_and_fields_are_those_given(attendo: Command, tmp_path: Path) -> None:
+def test_given_texts_and_body_fields_are_sent(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("one\ntwo\n", "utf-8")
     with listening(stand_in := StandIn()) as url:
         options = ("--texts", tmp_path / "lines", "--clients", "1", "--body", '{"target": "de", "alternatives": 2}')
@@ -83,7 +83,7 @@ def test_texts_and_fields_are_those_given(attendo: Command, tmp_path: Path) -> N
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize(("wrong", "code"), [(False, 0), (True, 1)])
-def test_S12_texts_that_differ_under_load_are_an_exit_code(attendo: Command, wrong: bool, code: int) -> None:
+def test_S12_texts_that_differ_under_load_exit_with_code_1(attendo: Command, wrong: bool, code: int) -> None:
     with listening(StandIn(delay=0.005, wrong_when_busy=wrong)) as url:
         done = attendo("bench", "serve", url, "--check-equal", "--count", "20", "--clients", "4")
         as_json = attendo("bench", "serve", url, "--check-equal", "--count", "20", "--clients", "4", "--json")
@@ -108,13 +108,13 @@ def test_S12_texts_that_differ_under_load_are_an_exit_code(attendo: Command, wro
         ((":1", *QUICK), "127.0.0.1:1 cannot be reached: "),
     ],
 )
-def test_what_cannot_be_done_is_one_line(attendo: Command, arguments: tuple[str, ...], message: str) -> None:
+def test_usage_errors_are_one_line(attendo: Command, arguments: tuple[str, ...], message: str) -> None:
     done = attendo("bench", "serve", *arguments)
     assert done.code == 2
     assert done.error.startswith(message)
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_server_that_fails_to_start_raises_server_error(tmp_path: Path) -> None:
     with (
         pytest.raises(ServerError, check=has_code("server_start_failed")),
         start_server([tmp_path / "nothing-here"]),
@@ -122,16 +122,14 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
         pass
 
 
-def test_what_lies_in_the_folder_is_not_taken_for_a_part_of_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_in_the_working_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "html.py").write_text("raise SystemExit(3)\n", "utf-8")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ServerError, check=has_code("server_start_failed")), start_server([Path("nothing-here")]):
         pass
 
 
-def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_failure_reports_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os._exit(7)\n", "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with (
@@ -144,7 +142,7 @@ def test_a_server_that_says_nothing_has_an_exit_code(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_rival_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+def test_a_failed_baseline_export_raises_an_error(tmp_path: Path) -> None:
     with (
         pytest.raises(Exception, match="nothing-here cannot be exported to onnx: "),
         load_test.export_temporarily(tmp_path / "nothing-here", "onnx"),

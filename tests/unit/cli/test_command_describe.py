@@ -12,7 +12,7 @@ from tiny import Command, tiny_model, without_source
 from attendo.text_model import TextModel
 
 
-def test_a_preset_is_shown_with_its_numbers(attendo: Command) -> None:
+def test_a_preset_shows_its_parameter_counts(attendo: Command) -> None:
     shown = attendo("describe", "base", "--vocab-size", "37000", "--set", "tie=all", "--source-length", "15")
     assert (shown.code, shown.errors) == (0, "")
     assert shown.output.startswith("base: 63,")
@@ -21,7 +21,7 @@ def test_a_preset_is_shown_with_its_numbers(attendo: Command) -> None:
 
 
 @pytest.mark.parametrize("name", ["model", "m[b]", "m[", "[", "[red]x[", "m" * 120])
-def test_a_model_folder_of_any_name_is_shown(attendo: Command, tmp_path: Path, name: str) -> None:
+def test_any_folder_name_is_shown(attendo: Command, tmp_path: Path, name: str) -> None:
     model = tiny_model()
     model.save(tmp_path / name)
     shown = attendo("describe", tmp_path / name)
@@ -30,7 +30,7 @@ def test_a_model_folder_of_any_name_is_shown(attendo: Command, tmp_path: Path, n
     assert shown.output.startswith(f"{tmp_path / name}: {parameters:,} parameters\n")
 
 
-def test_a_folder_whose_name_closes_a_tag_is_shown(attendo: Command, tmp_path: Path) -> None:
+def test_a_folder_name_that_closes_a_tag_is_shown(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "q[").mkdir()
     tiny_model().save(tmp_path / "q[" / "b]")
     assert attendo("describe", tmp_path / "q[" / "b]").output.startswith(f"{tmp_path / 'q[' / 'b]'}: ")
@@ -46,7 +46,7 @@ def test_a_decoder_only_model_has_no_source_tokens(attendo: Command, tmp_path: P
     assert "--source-length" in failed.error
 
 
-def test_lengths_of_the_training_sources_are_shown(attendo: Command, tmp_path: Path) -> None:
+def test_training_source_lengths_are_shown(attendo: Command, tmp_path: Path) -> None:
     measured = {"counted": 50, "with_end": 1.0, "several_sentences": 0.02, "tokens": {"50": 7, "100": 31}}
     TextModel(replace(tiny_model().stored_model, about={"trained_on": measured})).save(tmp_path / "model")
     shown = attendo("describe", tmp_path / "model").output
@@ -54,8 +54,8 @@ def test_lengths_of_the_training_sources_are_shown(attendo: Command, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_description_needs_no_compiler() -> None:
-    """Importing torch._dynamo takes seconds."""
+def test_describe_does_not_import_the_compiler() -> None:
+    """Importing `torch._dynamo` takes seconds."""
     program = (
         "import sys; from attendo.explore.describe import describe; from attendo.model.config import ModelConfig; "
         "describe(ModelConfig.preset('tiny', vocab_size=50)); sys.exit('torch._dynamo' in sys.modules)"
@@ -63,7 +63,7 @@ def test_a_description_needs_no_compiler() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_a_model_folder_cannot_be_changed(attendo: Command, model_folder: Path) -> None:
+def test_preset_options_with_a_model_are_a_usage_error(attendo: Command, model_folder: Path) -> None:
     failed = attendo("describe", model_folder, "--set", "d_model=8")
     assert failed.code == 2
     assert fragment("preset_options_with_model") in failed.error

@@ -26,15 +26,15 @@ def files(tmp_path: Path) -> tuple[str | Path, ...]:
     return ("--source", source, "--reference", reference)
 
 
-def answers(folder: Path, **settings: float) -> list[str]:
+def generate_texts(folder: Path, **settings: float) -> list[str]:
     return [result.text for result in load(folder, "cpu").generate(LINES, **settings)]
 
 
-def test_a_score_is_a_line_with_its_name_value_and_signature(
+def test_a_score_line_has_name_value_and_signature(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...]
 ) -> None:
     done = attendo("evaluate", model_folder, *files)
-    texts = answers(model_folder)
+    texts = generate_texts(model_folder)
     bleu = sacrebleu.corpus_bleu(texts, [REFERENCES], tokenize="zh", force=True).score
     chrf = sacrebleu.corpus_chrf(texts, [REFERENCES]).score
     assert done.code == 0
@@ -47,64 +47,67 @@ def test_a_score_is_a_line_with_its_name_value_and_signature(
     assert "answers were cut at the length limit" in done.errors
 
 
-def test_metrics_are_those_asked_for_each_once_and_in_order(
+def test_metrics_are_deduplicated_in_the_order_given(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...]
 ) -> None:
     done = attendo("evaluate", model_folder, *files, "--metric", "word_error_rate, exact_match,word_error_rate")
     assert [line.split()[0] for line in done.output.splitlines()] == ["word_error_rate", "exact_match"]
-    assert done.output.splitlines()[1].split()[1] == "11.11"  # the empty line alone is right
+    assert done.output.splitlines()[1].split()[1] == "11.11"  # only the empty line is correct
 
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("settings", [{}, {"beam": 3}, {"beam": 3, "length_penalty": 0.0}, {"preset": "marian"}])
-def test_the_translations_are_those_of_the_library_in_order(
+def test_translations_match_the_library_in_order(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path, settings: dict[str, float]
 ) -> None:
     options = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     done = attendo("evaluate", model_folder, *files, *options, "--output", tmp_path / "out.zh")
     assert done.code == 0
     assert (tmp_path / "out.zh").read_text("utf-8") == "".join(
-        f"{text}\n" for text in answers(model_folder, **settings)
+        f"{text}\n" for text in generate_texts(model_folder, **settings)
     )
 
 
-def test_order_is_kept_when_lines_are_taken_in_parts(
+def test_block_size_does_not_change_the_order(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attendo.cli.evaluate.LINES_AT_ONCE", 2)
     attendo("evaluate", model_folder, *files, "--output", tmp_path / "out.zh")
-    assert (tmp_path / "out.zh").read_text("utf-8").splitlines() == answers(model_folder)
+    assert (tmp_path / "out.zh").read_text("utf-8").splitlines() == generate_texts(model_folder)
 
 
-def test_json_is_one_object_with_everything(attendo: Command, tmp_path: Path, files: tuple[str | Path, ...]) -> None:
+def test_json_is_one_object_with_all_results(attendo: Command, tmp_path: Path, files: tuple[str | Path, ...]) -> None:
     stored = tiny_model().stored_model
     stored.generation.update(beam=2, length_penalty=0.5)
     save_model(tmp_path / "model", stored)
-    told = json.loads(attendo("evaluate", tmp_path / "model", *files, "--metric", "chrf", "--json").output)
-    chrf = sacrebleu.corpus_chrf(answers(tmp_path / "model"), [REFERENCES])
-    assert told["scores"]["chrf"]["value"] == chrf.score
-    assert told["scores"]["chrf"]["higher_is_better"] is True
-    assert "nc:6" in told["scores"]["chrf"]["signature"]
-    assert (told["lines"], told["beam"], told["length_penalty"]) == (9, 2, 0.5)
-    assert told["cut"] == sum(result.cut for result in load(tmp_path / "model", "cpu").generate(LINES))
+    report = json.loads(attendo("evaluate", tmp_path / "model", *files, "--metric", "chrf", "--json").output)
+    chrf = sacrebleu.corpus_chrf(generate_texts(tmp_path / "model"), [REFERENCES])
+    assert report["scores"]["chrf"]["value"] == chrf.score
+    assert report["scores"]["chrf"]["higher_is_better"] is True
+    assert "nc:6" in report["scores"]["chrf"]["signature"]
+    assert (report["lines"], report["beam"], report["length_penalty"]) == (9, 2, 0.5)
+    assert report["cut"] == sum(result.cut for result in load(tmp_path / "model", "cpu").generate(LINES))
 
 
-def test_packed_files_are_read(attendo: Command, model_folder: Path, files: tuple[str | Path, ...]) -> None:
-    packed = []
+def test_compressed_files_are_read(attendo: Command, model_folder: Path, files: tuple[str | Path, ...]) -> None:
+    compressed = []
     for path in files[1::2]:
-        packed.append(Path(f"{path}.gz"))
-        packed[-1].write_bytes(gzip.compress(Path(path).read_bytes()))
+        compressed.append(Path(f"{path}.gz"))
+        compressed[-1].write_bytes(gzip.compress(Path(path).read_bytes()))
     plain = attendo("evaluate", model_folder, *files)
-    assert attendo("evaluate", model_folder, "--source", packed[0], "--reference", packed[1]).output == plain.output
+    assert (
+        attendo("evaluate", model_folder, "--source", compressed[0], "--reference", compressed[1]).output
+        == plain.output
+    )
 
 
-def test_unknown_words_are_counted(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_lines_with_unknown_words_are_counted(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("the zebra\nthe cat\na yak\n")
     done = attendo("evaluate", model_folder, "--source", tmp_path / "a", "--reference", tmp_path / "a")
     assert "2 of 3 lines have words that the vocabulary does not have\n" in done.errors
 
 
-def test_files_of_different_length_are_exit_code_3(
+def test_a_line_count_mismatch_exits_with_code_3(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "short").write_text("one\n")
@@ -131,7 +134,7 @@ def test_files_of_different_length_are_exit_code_3(
         (["--metric", "WER"], fragment("unknown_metric", name="WER", suggestion=" (did you mean word_error_rate?)")),
     ],
 )
-def test_mistakes_are_told_before_the_model_is_read(
+def test_usage_errors_are_raised_before_the_model_is_loaded(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path, options: list[str], message: str
 ) -> None:
     failed = attendo("evaluate", tmp_path / "no model", *files, *options)
@@ -139,7 +142,7 @@ def test_mistakes_are_told_before_the_model_is_read(
     assert message in failed.error
 
 
-def test_what_is_missing_is_told_before_the_model_is_read(
+def test_a_missing_package_is_reported_before_the_model_is_loaded(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
@@ -148,7 +151,7 @@ def test_what_is_missing_is_told_before_the_model_is_read(
     assert failed.error == message("package_missing", purpose="BLEU", package="sacrebleu", extra="eval")
 
 
-def test_an_output_that_cannot_be_written_is_told_before_the_work(
+def test_an_unwritable_output_is_reported_before_generation(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     failed = attendo("evaluate", tmp_path / "no model", *files, "--output", tmp_path / "nowhere" / "out")
@@ -156,12 +159,12 @@ def test_an_output_that_cannot_be_written_is_told_before_the_work(
     assert str(tmp_path / "nowhere" / "out") in failed.error
 
 
-@pytest.mark.parametrize("place", [1, 3])
-def test_the_output_never_replaces_what_is_read(
-    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], place: int
+@pytest.mark.parametrize("index", [1, 3])
+def test_the_output_never_overwrites_an_input(
+    attendo: Command, model_folder: Path, files: tuple[str | Path, ...], index: int
 ) -> None:
-    before = Path(files[place]).read_bytes()
-    failed = attendo("evaluate", model_folder, *files, "--output", files[place])
+    before = Path(files[index]).read_bytes()
+    failed = attendo("evaluate", model_folder, *files, "--output", files[index])
     assert failed.code == 2
-    assert message("output_overwrites_input", output=files[place], path=files[place]) in failed.error
-    assert Path(files[place]).read_bytes() == before
+    assert message("output_overwrites_input", output=files[index], path=files[index]) in failed.error
+    assert Path(files[index]).read_bytes() == before

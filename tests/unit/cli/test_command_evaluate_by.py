@@ -1,4 +1,4 @@
-"""`attendo evaluate` by label, with several references, and with scores that are of the model itself."""
+"""`attendo evaluate` with labels, several references and perplexity."""
 
 import gzip
 import json
@@ -17,7 +17,12 @@ LABELS = ["short", "short", "long", "long"]
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str | Path, ...]:
     """The options that name a source and its references."""
-    return ("--source", written(tmp_path / "test.en", SOURCES), "--reference", written(tmp_path / "test.zh", TARGETS))
+    return (
+        "--source",
+        write_lines(tmp_path / "test.en", SOURCES),
+        "--reference",
+        write_lines(tmp_path / "test.zh", TARGETS),
+    )
 
 
 @pytest.fixture
@@ -30,12 +35,12 @@ def texts(model: TextModel) -> list[str]:
     return [result.text for result in model.generate(SOURCES)]
 
 
-def written(path: Path, lines: tuple[str, ...] | list[str]) -> Path:
+def write_lines(path: Path, lines: tuple[str, ...] | list[str]) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return path
 
 
-def test_labels_have_a_table_below_the_scores_of_all(
+def test_labels_add_a_table_after_the_overall_scores(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], texts: list[str], tmp_path: Path
 ) -> None:
     labels = tmp_path / "labels.gz"
@@ -54,40 +59,40 @@ def test_labels_have_a_table_below_the_scores_of_all(
 def test_json_has_the_scores_of_each_label(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], texts: list[str], tmp_path: Path
 ) -> None:
-    labels = written(tmp_path / "labels", ["名词", "", "名词", "名词"])
-    told = json.loads(attendo("evaluate", model_folder, *files, "--metric", "chrf", "--by", labels, "--json").output)
-    assert told["by"].keys() == {"名词", ""}
-    assert told["by"][""] == {"lines": 1, "scores": {"chrf": score("chrf", texts[1:2], TARGETS[1:2]).value}}
-    assert told["by"]["名词"]["lines"] == 3
+    labels = write_lines(tmp_path / "labels", ["名词", "", "名词", "名词"])
+    report = json.loads(attendo("evaluate", model_folder, *files, "--metric", "chrf", "--by", labels, "--json").output)
+    assert report["by"].keys() == {"名词", ""}
+    assert report["by"][""] == {"lines": 1, "scores": {"chrf": score("chrf", texts[1:2], TARGETS[1:2]).value}}
+    assert report["by"]["名词"]["lines"] == 3
     shown = attendo("evaluate", model_folder, *files, "--metric", "chrf", "--by", labels).output.splitlines()
     assert shown[-1].startswith("(none) ")
 
 
-def test_any_of_several_references_is_right(
+def test_any_of_several_references_counts_as_correct(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], texts: list[str], tmp_path: Path
 ) -> None:
-    """An empty line in another file says that there is no further reference."""
-    more = written(tmp_path / "more.zh", [texts[0], "", texts[2], "x"])
+    """An empty line in a second file means that there is no further reference."""
+    more = write_lines(tmp_path / "more.zh", [texts[0], "", texts[2], "x"])
     done = attendo("evaluate", model_folder, *files, "--reference", more, "--metric", "exact_match,error_rate,bleu")
     right, wrong, bleu = done.output.splitlines()
     assert right.startswith("exact_match 50.00 exact|nrefs:var|")
     assert wrong.startswith("error_rate 50.00 error|nrefs:var|")
-    ways = [(TARGETS[0], texts[0]), (TARGETS[1],), (TARGETS[2], texts[2]), (TARGETS[3], "x")]
-    expected = score("bleu", texts, ways)
+    references = [(TARGETS[0], texts[0]), (TARGETS[1],), (TARGETS[2], texts[2]), (TARGETS[3], "x")]
+    expected = score("bleu", texts, references)
     assert bleu == f"bleu {expected.value:.2f} {expected.signature}"
 
 
-def test_where_all_references_are_empty_the_right_answer_is_empty(
+def test_if_all_references_are_empty_the_empty_answer_is_correct(
     attendo: Command, model_folder: Path, tmp_path: Path
 ) -> None:
-    source = written(tmp_path / "a", ["", "the cat sat"])
-    first, second = written(tmp_path / "b", ["", ""]), written(tmp_path / "c", ["", "x"])
+    source = write_lines(tmp_path / "a", ["", "the cat sat"])
+    first, second = write_lines(tmp_path / "b", ["", ""]), write_lines(tmp_path / "c", ["", "x"])
     references = ("--reference", first, "--reference", second)
     done = attendo("evaluate", model_folder, "--source", source, *references, "--metric", "exact_match")
     assert done.output.startswith("exact_match 50.00 ")
 
 
-def test_perplexity_is_of_the_references_and_translates_nothing(
+def test_perplexity_scores_references_without_generating(
     attendo: Command,
     model_folder: Path,
     files: tuple[str | Path, ...],
@@ -102,11 +107,13 @@ def test_perplexity_is_of_the_references_and_translates_nothing(
     done = attendo("evaluate", model_folder, *files, "--metric", ",".join(names))
     assert done.output.splitlines() == [f"{each.name} {each.value:.2f} {each.signature}" for each in expected]
     assert done.errors == ""
-    labels = written(tmp_path / "labels", LABELS)
-    told = json.loads(attendo("evaluate", model_folder, *files, "--metric", names[0], "--by", labels, "--json").output)
-    assert told["scores"][names[0]]["value"] == expected[0].value
-    assert told["by"]["long"]["scores"][names[0]] == perplexity(names[0], found).score_by_label(LABELS)["long"].value
-    assert told.keys() == {"model", "lines", "scores", "by"}
+    labels = write_lines(tmp_path / "labels", LABELS)
+    report = json.loads(
+        attendo("evaluate", model_folder, *files, "--metric", names[0], "--by", labels, "--json").output
+    )
+    assert report["scores"][names[0]]["value"] == expected[0].value
+    assert report["by"]["long"]["scores"][names[0]] == perplexity(names[0], found).score_by_label(LABELS)["long"].value
+    assert report.keys() == {"model", "lines", "scores", "by"}
 
 
 def test_perplexities_of_two_models_are_compared(
@@ -115,12 +122,12 @@ def test_perplexities_of_two_models_are_compared(
     other = tiny_model(5)
     other.save(tmp_path / "other")
     options = ("--metric", "chrf,perplexity", "--compare", tmp_path / "other", "--json")
-    told = json.loads(attendo("evaluate", model_folder, *files, *options).output)
+    report = json.loads(attendo("evaluate", model_folder, *files, *options).output)
     values = [
         perplexity("perplexity", compute_likelihoods(each, SOURCES, TARGETS)).score.value for each in (model, other)
     ]
-    assert told["scores"]["perplexity"]["value"] == values[0]
-    assert told["comparisons"]["perplexity"]["other"] == values[1]
+    assert report["scores"]["perplexity"]["value"] == values[0]
+    assert report["comparisons"]["perplexity"]["other"] == values[1]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,7 @@ def test_perplexities_of_two_models_are_compared(
         (("--metric", "perplexty"), "unknown metric perplexty"),
     ],
 )
-def test_what_cannot_be_met_is_told_before_the_model_is_read(
+def test_usage_errors_are_raised_before_the_model_is_loaded(
     attendo: Command,
     files: tuple[str | Path, ...],
     tmp_path: Path,
@@ -151,17 +158,17 @@ def test_what_cannot_be_met_is_told_before_the_model_is_read(
     options: tuple[str, ...],
     message: str,
 ) -> None:
-    written(tmp_path / "own", TARGETS)
+    write_lines(tmp_path / "own", TARGETS)
     monkeypatch.chdir(tmp_path)
     failed = attendo("evaluate", "no model", *files, *options)
     assert failed.code == 2
     assert message in failed.error
 
 
-def test_labels_and_references_are_as_many_as_the_lines(
+def test_label_and_reference_files_need_one_line_per_source(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
-    short = written(tmp_path / "short", ["a"])
+    short = write_lines(tmp_path / "short", ["a"])
     for option in ("--by", "--reference"):
         failed = attendo("evaluate", tmp_path / "no model", *files, option, short)
         assert failed.code == 3
@@ -170,10 +177,10 @@ def test_labels_and_references_are_as_many_as_the_lines(
         )
 
 
-def test_the_output_replaces_neither_labels_nor_references(
+def test_the_output_overwrites_neither_labels_nor_references(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
-    more = written(tmp_path / "more", TARGETS)
+    more = write_lines(tmp_path / "more", TARGETS)
     for option in ("--by", "--reference"):
         failed = attendo("evaluate", tmp_path / "no model", *files, option, more, "--output", more)
         assert fragment("output_overwrites_input", path=more) in failed.error

@@ -1,4 +1,4 @@
-"""`attendo evaluate --compare`: two translations of the same lines, and whether one is better."""
+"""`attendo evaluate --compare`: significance of the difference between two systems."""
 
 import gzip
 import json
@@ -20,25 +20,30 @@ EVERY = ("--metric", ",".join(NAMES))
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str | Path, ...]:
     """The options that name a source and its references."""
-    return ("--source", written(tmp_path / "test.en", LINES), "--reference", written(tmp_path / "test.zh", REFERENCES))
+    return (
+        "--source",
+        write_lines(tmp_path / "test.en", LINES),
+        "--reference",
+        write_lines(tmp_path / "test.zh", REFERENCES),
+    )
 
 
 @pytest.fixture
 def right(tmp_path: Path) -> Path:
-    """A file of outputs that are better than those of an untrained model."""
-    return written(tmp_path / "right.zh", REFERENCES)
+    """A file of outputs that score better than an untrained model."""
+    return write_lines(tmp_path / "right.zh", REFERENCES)
 
 
-def written(path: Path, lines: list[str]) -> Path:
+def write_lines(path: Path, lines: list[str]) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return path
 
 
-def answers(folder: Path, **settings: int) -> list[str]:
+def generate_texts(folder: Path, **settings: int) -> list[str]:
     return [result.text for result in load(folder, "cpu").generate(LINES, **settings)]
 
 
-def test_the_table_has_both_scores_their_difference_its_interval_and_p(
+def test_the_table_has_scores_difference_interval_and_p_value(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path
 ) -> None:
     done = attendo("evaluate", model_folder, *files, "--metric", "chrf,ter", "--compare", right)
@@ -47,7 +52,7 @@ def test_the_table_has_both_scores_their_difference_its_interval_and_p(
     assert header.split() == ["score", "model", "other", "difference", "95%", "interval", "p"]
     assert len({len(line) for line in (header, *rows[:2])}) == 1
     for name, row in zip(("chrf", "ter"), rows, strict=False):
-        found = compare(name, answers(model_folder), REFERENCES, REFERENCES)
+        found = compare(name, generate_texts(model_folder), REFERENCES, REFERENCES)
         low, high = found.interval
         assert row.split() == [
             *(name, f"{found.one.value:.2f}", f"{found.other.value:.2f}", f"{found.difference:+.2f}"),
@@ -56,18 +61,18 @@ def test_the_table_has_both_scores_their_difference_its_interval_and_p(
         assert f"{name} {found.signature}" in rows
 
 
-def test_the_better_one_is_named_whichever_way_the_score_goes(
+def test_the_better_system_is_named_for_any_score_direction(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path, tmp_path: Path
 ) -> None:
     worse = attendo("evaluate", model_folder, *files, "--metric", "chrf,ter", "--compare", right).output.splitlines()
     assert f"chrf: {right} is better than {model_folder}, significant at 0.05" in worse
     assert f"ter: {right} is better than {model_folder}, significant at 0.05" in worse
-    empty = written(tmp_path / "empty.zh", [""] * len(LINES))
+    empty = write_lines(tmp_path / "empty.zh", [""] * len(LINES))
     better = attendo("evaluate", model_folder, *files, "--metric", "chrf", "--compare", empty).output.splitlines()
     assert f"chrf: {model_folder} is better than {empty}, significant at 0.05" in better
 
 
-def test_outputs_that_are_the_same_are_not_significantly_different(
+def test_equal_outputs_are_not_significantly_different(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     own = tmp_path / "own.zh"
@@ -78,7 +83,7 @@ def test_outputs_that_are_the_same_are_not_significantly_different(
     assert done.output.splitlines()[1].split()[3:] == ["+0.00", "+0.00", "to", "+0.00", "1.000"]
 
 
-def test_a_low_p_with_0_in_the_interval_is_told(
+def test_a_low_p_value_with_0_in_the_interval_is_not_significant(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attendo.metrics.significance.p_value", lambda differences, real: 0.04)
@@ -90,21 +95,21 @@ def test_a_low_p_with_0_in_the_interval_is_told(
 
 
 @pytest.mark.slow
-def test_the_other_may_be_a_model_with_the_same_options(
+def test_another_model_is_decoded_with_the_same_options(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     tiny_model(seed=5).save(other)
     done = attendo("evaluate", model_folder, *files, *EVERY, "--compare", other, "--beam", "2", "--json")
-    told = json.loads(done.output)
-    texts, others = answers(model_folder, beam=2), answers(other, beam=2)
+    report = json.loads(done.output)
+    texts, others = generate_texts(model_folder, beam=2), generate_texts(other, beam=2)
     assert texts != others
-    assert told["scores"].keys() == told["comparisons"].keys() == set(NAMES)
+    assert report["scores"].keys() == report["comparisons"].keys() == set(NAMES)
     for name in NAMES:
         found = compare(name, texts, others, REFERENCES)
-        assert told["scores"][name]["value"] == found.one.value
-        assert told["scores"][name]["signature"] == found.one.signature
-        assert told["comparisons"][name] == {
+        assert report["scores"][name]["value"] == found.one.value
+        assert report["scores"][name]["signature"] == found.one.signature
+        assert report["comparisons"][name] == {
             "other": found.other.value,
             "difference": found.difference,
             "interval": list(found.interval),
@@ -112,44 +117,47 @@ def test_the_other_may_be_a_model_with_the_same_options(
             "significant": found.significant,
             "signature": found.signature,
         }
-    assert (told["model"], told["other"]) == (str(model_folder), str(other))
+    assert (report["model"], report["other"]) == (str(model_folder), str(other))
     assert f"{model_folder}: " in done.errors
     assert f"{other}: " in done.errors
 
 
 @pytest.mark.slow
-def test_the_other_model_keeps_its_own_way_of_decoding(
+def test_the_other_model_keeps_its_own_generation_settings(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     model = tiny_model()
     model.stored_model.generation.update(beam=4, length_penalty=0.0)
     model.save(tmp_path / "other")
-    assert answers(tmp_path / "other") != answers(model_folder)
+    assert generate_texts(tmp_path / "other") != generate_texts(model_folder)
     done = attendo("evaluate", model_folder, *files, "--metric", "chrf", "--compare", tmp_path / "other", "--json")
-    found = compare("chrf", answers(model_folder), answers(tmp_path / "other"), REFERENCES)
+    found = compare("chrf", generate_texts(model_folder), generate_texts(tmp_path / "other"), REFERENCES)
     assert json.loads(done.output)["comparisons"]["chrf"]["difference"] == found.difference
 
 
-def test_a_packed_file_of_outputs_is_read(
+def test_a_compressed_output_file_is_read(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path, tmp_path: Path
 ) -> None:
-    packed = tmp_path / "right.zh.gz"
-    packed.write_bytes(gzip.compress(right.read_bytes()))
+    compressed = tmp_path / "right.zh.gz"
+    compressed.write_bytes(gzip.compress(right.read_bytes()))
     options = (*files, "--json", "--compare")
     plain = json.loads(attendo("evaluate", model_folder, *options, right).output)
-    assert json.loads(attendo("evaluate", model_folder, *options, packed).output) == {**plain, "other": str(packed)}
+    assert json.loads(attendo("evaluate", model_folder, *options, compressed).output) == {
+        **plain,
+        "other": str(compressed),
+    }
 
 
-def test_a_file_of_another_length_names_both_counts_before_the_model_is_read(
+def test_a_line_count_mismatch_names_both_counts(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
-    short = written(tmp_path / "short", ["one"])
+    short = write_lines(tmp_path / "short", ["one"])
     failed = attendo("evaluate", tmp_path / "no model", *files, "--compare", short)
     assert failed.code == 3
     assert failed.error == message("source_line_count_mismatch", source=files[1], source_lines=27, path=short, lines=1)
 
 
-def test_an_other_that_is_not_there_is_told_before_the_model_is_read(
+def test_a_missing_comparison_path_is_a_usage_error(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     failed = attendo("evaluate", tmp_path / "no model", *files, "--compare", tmp_path / "none")
@@ -157,7 +165,7 @@ def test_an_other_that_is_not_there_is_told_before_the_model_is_read(
     assert failed.error == message("comparison_not_found", path=tmp_path / "none")
 
 
-def test_a_folder_without_a_model_is_told_before_the_work(
+def test_a_folder_without_a_model_is_reported_before_generation(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "nothing").mkdir()
@@ -167,7 +175,7 @@ def test_a_folder_without_a_model_is_told_before_the_work(
     assert str(tmp_path / "nothing") in failed.error
 
 
-def test_the_output_never_replaces_what_is_compared_with(
+def test_the_output_never_overwrites_the_compared_file(
     attendo: Command, model_folder: Path, files: tuple[str | Path, ...], right: Path
 ) -> None:
     before = right.read_bytes()

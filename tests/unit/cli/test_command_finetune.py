@@ -1,4 +1,4 @@
-"""`attendo finetune`: a model goes on learning, and what it forgets is told."""
+"""`attendo finetune`: continued training, with scores on the old validation pairs."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ OLD_PAIRS = [("the cat sat", "猫 坐 着"), ("I love NLP", "我 爱 NLP")]
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A model that remembers what it was validated with."""
+    """A model that stores its validation pairs."""
     stored = tiny_model(seed=5).stored_model
     stored.sample.extend(OLD_PAIRS)
     save_model(tmp_path / "old", stored)
@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> list[str | Path]:
     return ["--source", source, "--target", target]
 
 
-def test_a_model_goes_on_from_its_own_weights_with_its_own_tokenizers(
+def test_fine_tuning_starts_from_the_models_weights_and_tokenizers(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK, *settings("train.peak_lr=1e-9"))
@@ -47,7 +47,7 @@ def test_a_model_goes_on_from_its_own_weights_with_its_own_tokenizers(
     assert len(load(tmp_path / "run" / "model", "cpu").generate(SOURCES)) == len(SOURCES)
 
 
-def test_scores_are_shown_before_the_first_step(
+def test_scores_are_printed_before_the_first_step(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK)
@@ -58,7 +58,7 @@ def test_scores_are_shown_before_the_first_step(
 
 
 @pytest.mark.slow
-def test_it_learns_in_small_steps_unless_told_otherwise(
+def test_the_default_learning_rate_is_small(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK, *settings("train.warmup=2"))
@@ -69,7 +69,7 @@ def test_it_learns_in_small_steps_unless_told_otherwise(
 
 
 @pytest.mark.slow
-def test_how_long_follows_from_the_data_and_is_told(
+def test_batch_size_is_chosen_from_the_data_and_printed(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     done = attendo("finetune", old, *files, "--out", tmp_path / "run", *settings("train.steps=2"))
@@ -79,13 +79,13 @@ def test_how_long_follows_from_the_data_and_is_told(
 
 
 @pytest.mark.slow
-def test_every_validation_tells_the_scores_on_the_old_pairs_beside_the_new(
+def test_every_validation_reports_old_and_new_scores(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK)
-    (told,) = [line for line in done.errors.splitlines() if line.startswith("step 3: validation loss")]
-    assert "  old loss " in told
-    assert "  old chrF " in told
+    (validation_line,) = [line for line in done.errors.splitlines() if line.startswith("step 3: validation loss")]
+    assert "  old loss " in validation_line
+    assert "  old chrF " in validation_line
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     (validation,) = [line for line in lines if line["kind"] == "validation"]
     assert validation["old"].keys() == {"loss", "bleu", "chrf"}
@@ -93,7 +93,7 @@ def test_every_validation_tells_the_scores_on_the_old_pairs_beside_the_new(
 
 
 @pytest.mark.slow
-def test_a_model_without_such_pairs_tells_the_new_scores_only(
+def test_without_stored_pairs_only_new_scores_are_reported(
     attendo: Command, files: list[str | Path], tmp_path: Path
 ) -> None:
     tiny_model().save(tmp_path / "bare")
@@ -103,7 +103,7 @@ def test_a_model_without_such_pairs_tells_the_new_scores_only(
 
 
 @pytest.mark.slow
-def test_only_dropout_of_the_network_can_be_changed(
+def test_only_the_dropout_of_the_network_can_be_changed(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     done = attendo("finetune", old, *files, "--out", tmp_path / "run", *QUICK, *settings("model.dropout=0.3"))
@@ -114,9 +114,7 @@ def test_only_dropout_of_the_network_can_be_changed(
     assert fragment("start_from_network_fixed", setting="d_model") in failed.error
 
 
-def test_a_model_that_is_not_there_leaves_no_run_folder(
-    attendo: Command, files: list[str | Path], tmp_path: Path
-) -> None:
+def test_a_missing_model_leaves_no_run_folder(attendo: Command, files: list[str | Path], tmp_path: Path) -> None:
     failed = attendo("finetune", tmp_path / "missing", *files, "--out", tmp_path / "run", *QUICK)
     assert failed.code == 4
     assert str(tmp_path / "missing") in failed.error
@@ -124,9 +122,7 @@ def test_a_model_that_is_not_there_leaves_no_run_folder(
 
 
 @pytest.mark.slow
-def test_a_run_is_replaced_only_when_told_to(
-    attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
-) -> None:
+def test_an_existing_run_needs_overwrite(attendo: Command, old: Path, files: list[str | Path], tmp_path: Path) -> None:
     options = [old, *files, "--out", tmp_path / "run", *QUICK]
     assert attendo("finetune", *options).code == 0
     failed = attendo("finetune", *options)
@@ -146,7 +142,7 @@ def test_a_model_folder_may_have_any_name(
     assert tomllib.loads(Path("run/run.toml").read_text())["start_from"] == str(tmp_path / name)
 
 
-def test_a_frozen_encoder_is_that_of_the_old_model_also_when_the_run_is_resumed(
+def test_a_frozen_encoder_keeps_its_weights_after_resume(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -167,7 +163,7 @@ def test_a_frozen_encoder_is_that_of_the_old_model_also_when_the_run_is_resumed(
     assert "encoder" not in changed
 
 
-def test_a_part_that_does_not_exist_is_refused_with_those_that_do(
+def test_an_unknown_part_to_freeze_is_a_usage_error(
     attendo: Command, old: Path, files: list[str | Path], tmp_path: Path
 ) -> None:
     done = attendo("finetune", old, *files, "--out", tmp_path / "run", "--freeze", "head")

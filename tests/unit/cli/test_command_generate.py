@@ -1,4 +1,4 @@
-"""`attendo generate`: one line out for one line in, whatever the line."""
+"""`attendo generate`: one output line for each input line."""
 
 import json
 import os
@@ -44,12 +44,12 @@ LINES = [
 ]
 
 
-def text(lines: list[str]) -> bytes:
+def join_lines(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def test_there_is_one_line_out_for_one_line_in(attendo: Command, model_folder: Path) -> None:
-    done = attendo("generate", model_folder, given=text(LINES))
+def test_each_input_line_gives_one_output_line(attendo: Command, model_folder: Path) -> None:
+    done = attendo("generate", model_folder, given=join_lines(LINES))
     assert done.code == 0
     assert done.output.endswith("\n")
     output = done.output.removesuffix("\n").split("\n")
@@ -57,11 +57,11 @@ def test_there_is_one_line_out_for_one_line_in(attendo: Command, model_folder: P
     assert [answer == "" for answer, line in zip(output, LINES, strict=True) if not line] == [True, True]
 
 
-def test_answers_are_those_of_the_library_in_order(attendo: Command, model_folder: Path) -> None:
+def test_outputs_match_the_library_in_order(attendo: Command, model_folder: Path) -> None:
     expected = [result.text for result in tiny_model().generate(SOURCES)]
-    done = attendo("generate", model_folder, given=text(list(SOURCES)))
+    done = attendo("generate", model_folder, given=join_lines(list(SOURCES)))
     assert done.output.splitlines() == expected
-    assert attendo("translate", model_folder, given=text(list(SOURCES))).output == done.output
+    assert attendo("translate", model_folder, given=join_lines(list(SOURCES))).output == done.output
 
 
 @pytest.mark.short(2)
@@ -74,55 +74,59 @@ def test_answers_are_those_of_the_library_in_order(attendo: Command, model_folde
         (["--beam", "1"], {}),
     ],
 )
-def test_a_beam_is_that_of_the_library(
+def test_beam_options_match_the_library(
     attendo: Command, model_folder: Path, options: list[str], settings: dict[str, Any]
 ) -> None:
     lines = [*SOURCES, *SOURCES[::-1]]
     expected = [result.text for result in tiny_model().generate(lines, **settings)]
-    assert attendo("generate", model_folder, *options, given=text(lines)).output.splitlines() == expected
+    assert attendo("generate", model_folder, *options, given=join_lines(lines)).output.splitlines() == expected
 
 
-def test_unless_given_the_beam_is_that_of_the_model(attendo: Command, tmp_path: Path) -> None:
+def test_the_default_beam_is_that_of_the_model(attendo: Command, tmp_path: Path) -> None:
     stored = tiny_model().stored_model
     stored.generation.update(beam=4)
     save_model(tmp_path / "model", stored)
-    done = attendo("generate", tmp_path / "model", given=text(list(SOURCES)))
+    done = attendo("generate", tmp_path / "model", given=join_lines(list(SOURCES)))
     wide = [result.text for result in tiny_model().generate(SOURCES, beam=4)]
     greedy = [result.text for result in tiny_model().generate(SOURCES)]
     assert done.output.splitlines() == wide != greedy
 
 
-def test_subwords_keep_one_line_out_for_one_line_in(attendo: Command, tmp_path: Path) -> None:
+def test_subword_models_give_one_output_line_per_input_line(attendo: Command, tmp_path: Path) -> None:
     pieces = SentencePiece.train([*SOURCES, *TARGETS] * 4, 330)
     network = Transformer(ModelConfig(**SIZES, vocab_size=pieces.vocab_size), torch.Generator().manual_seed(1))
     TextModel(StoredModel(network, pieces, pieces)).save(tmp_path / "model")
     lines = [line for line in LINES if len(line) < 100]
-    done = attendo("generate", tmp_path / "model", "--max-length", "30", given=text(lines))
+    done = attendo("generate", tmp_path / "model", "--max-length", "30", given=join_lines(lines))
     assert done.code == 0
     assert done.output.count("\n") == len(lines)
 
 
-def test_the_last_line_needs_no_line_feed_and_no_lines_give_no_lines(attendo: Command, model_folder: Path) -> None:
+def test_a_final_line_feed_is_optional(attendo: Command, model_folder: Path) -> None:
     assert attendo("generate", model_folder, given=b"the cat\nthe cat").output.count("\n") == 2
     assert attendo("generate", model_folder, given=b"").output == ""
     assert attendo("generate", model_folder, given=b"\n\n").output == "\n\n"
     assert attendo("generate", model_folder, given=b"\r\n").output == "\n"
 
 
-def test_more_lines_than_are_read_at_once_stay_in_order(
+def test_block_size_does_not_change_the_output(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [*SOURCES, "", *SOURCES[::-1]]
-    whole = attendo("generate", model_folder, given=text(lines))
+    complete = attendo("generate", model_folder, given=join_lines(lines))
     monkeypatch.setattr("attendo.cli.stdin.FIRST_LINES", 2)
     monkeypatch.setattr("attendo.cli.stdin.LINES_AT_ONCE", 4)
-    assert attendo("generate", model_folder, given=text(lines)).output == whole.output
-    samples = attendo("generate", model_folder, "--sample", given=text(lines))
+    assert attendo("generate", model_folder, given=join_lines(lines)).output == complete.output
+    samples = attendo("generate", model_folder, "--sample", given=join_lines(lines))
     monkeypatch.setattr("attendo.cli.stdin.LINES_AT_ONCE", 5)
-    assert attendo("generate", model_folder, "--sample", given=text(lines)).output == samples.output != whole.output
+    assert (
+        attendo("generate", model_folder, "--sample", given=join_lines(lines)).output
+        == samples.output
+        != complete.output
+    )
 
 
-def test_unknown_words_and_cut_answers_are_told_with_their_line(attendo: Command, model_folder: Path) -> None:
+def test_warnings_name_the_line(attendo: Command, model_folder: Path) -> None:
     done = attendo("generate", model_folder, "--max-length", "2", given=b"the cat\n\na zebra sat\n")
     assert "line 3: not in the vocabulary: 'zebra'\n" in done.errors
     assert "line 1: not" not in done.errors
@@ -130,7 +134,7 @@ def test_unknown_words_and_cut_answers_are_told_with_their_line(attendo: Command
     assert "line 2" not in done.errors
 
 
-def test_a_line_that_is_not_utf_8_is_named(attendo: Command, model_folder: Path) -> None:
+def test_an_invalid_utf8_line_is_named(attendo: Command, model_folder: Path) -> None:
     failed = attendo("generate", model_folder, given=b"the cat\nGr\xfc\xdfe\n")
     assert failed.code == 3
     assert "attendo: " + fragment("stdin_line_not_utf8", line=2) in failed.errors
@@ -138,10 +142,10 @@ def test_a_line_that_is_not_utf_8_is_named(attendo: Command, model_folder: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
-def test_answers_are_utf_8_in_every_locale(model_folder: Path, encoding: str) -> None:
+def test_output_is_utf_8_in_every_locale(model_folder: Path, encoding: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "generate", str(model_folder)],
-        input=text(list(SOURCES)),
+        input=join_lines(list(SOURCES)),
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": encoding},
         check=False,
@@ -151,8 +155,8 @@ def test_answers_are_utf_8_in_every_locale(model_folder: Path, encoding: str) ->
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_quietly_with_exit_code_130(model_folder: Path, tmp_path: Path) -> None:
-    """Its messages go to a file: a pipe that nobody reads meanwhile may be full before the first answer."""
+def test_an_interrupt_exits_with_code_130(model_folder: Path, tmp_path: Path) -> None:
+    """Standard error goes to a file, because an unread pipe may fill up before the first answer."""
     with (
         (tmp_path / "errors").open("wb") as messages,
         subprocess.Popen(
@@ -160,18 +164,18 @@ def test_an_interrupt_ends_quietly_with_exit_code_130(model_folder: Path, tmp_pa
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=messages,
-        ) as running,
+        ) as process,
     ):
-        assert running.stdin is not None
-        assert running.stdout is not None
-        running.stdin.write(text(["the cat"] * 2000))
-        running.stdin.flush()
-        running.stdout.readline()  # it has answered, and now waits for a block of lines to be full
-        running.send_signal(signal.SIGINT)
-        running.stdin.close()
-        running.stdout.read()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(join_lines(["the cat"] * 2000))
+        process.stdin.flush()
+        process.stdout.readline()  # the first block is answered; it waits for the next block
+        process.send_signal(signal.SIGINT)
+        process.stdin.close()
+        process.stdout.read()
     errors = [line for line in (tmp_path / "errors").read_text("utf-8").splitlines() if "cut at" not in line]
-    assert running.returncode == 130
+    assert process.returncode == 130
     assert errors in ([], ["attendo: interrupted"])
 
 
@@ -220,14 +224,14 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
 
 @pytest.mark.short(4)
 @pytest.mark.parametrize(("options", "settings"), OPTIONS, ids=lambda each: " ".join(map(str, each)))
-def test_every_option_is_that_of_the_library(
+def test_every_option_matches_the_library(
     attendo: Command, model_folder: Path, options: list[str], settings: dict[str, Any]
 ) -> None:
     lines = [SOURCES[0], "the cat. a dog."]
     if not {"min_length", "max_length_factor", "min_length_factor"} & settings.keys():
         options, settings = [*options, "--max-length", "6"], {**settings, "max_length": 6}
     expected = [result.text for result in tiny_model().generate(lines, **settings)]
-    done = attendo("generate", model_folder, *options, given=text(lines))
+    done = attendo("generate", model_folder, *options, given=join_lines(lines))
     assert done.code == 0, done.errors
     assert done.output.splitlines() == expected
 
@@ -245,10 +249,10 @@ def test_old_options_work_with_one_warning(
     attendo: Command, model_folder: Path, old: list[str], new: list[str], warning: str
 ) -> None:
     with pytest.warns(RenamedSettingWarning, match=warning) as seen:
-        done = attendo("generate", model_folder, *old, given=text(SOURCES[:2]))
+        done = attendo("generate", model_folder, *old, given=join_lines(SOURCES[:2]))
     assert len(seen) == 1
     assert done.code == 0, done.errors
-    assert done.output == attendo("generate", model_folder, *new, given=text(SOURCES[:2])).output
+    assert done.output == attendo("generate", model_folder, *new, given=join_lines(SOURCES[:2])).output
     assert old[0] == "--at-limit" or old[-2] not in attendo("generate", "--help").output.split()
 
 
@@ -258,7 +262,7 @@ def test_both_names_of_an_option_are_a_usage_error(attendo: Command, model_folde
     assert done.error == AttendoError("setting_given_by_both_names", old="--like", new="--preset").text("en")
 
 
-def test_every_setting_has_its_option() -> None:
+def test_every_generation_setting_has_an_option() -> None:
     from inspect import signature
 
     from attendo.cli.generate import generate
@@ -267,8 +271,8 @@ def test_every_setting_has_its_option() -> None:
     assert set(GenerationConfig.model_fields) - set(signature(generate).parameters) == set()
 
 
-def test_n_best_is_written_as_marian_writes_it(attendo: Command, model_folder: Path) -> None:
-    done = attendo("generate", model_folder, "--beam", "3", "--n-best", "2", given=text(["the cat", "", "a dog"]))
+def test_n_best_uses_the_marian_format(attendo: Command, model_folder: Path) -> None:
+    done = attendo("generate", model_folder, "--beam", "3", "--n-best", "2", given=join_lines(["the cat", "", "a dog"]))
     expected = tiny_model().generate(["the cat", "", "a dog"], beam=3, n_best=2)
     lines = done.output.splitlines()
     assert len(lines) == 5
@@ -289,7 +293,7 @@ def test_texts_can_be_given_as_arguments(attendo: Command, model_folder: Path) -
     assert attendo("translate", model_folder, SOURCES[0], "--beam", "1", given=b"").output.splitlines() == expected[:1]
 
 
-def test_an_output_file_is_replaced_when_all_is_done(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_an_output_file_is_replaced_only_on_success(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "out.txt"
     file.write_text("before\n", "utf-8")
     failed = attendo("generate", model_folder, "-o", file, given=b"the cat\n\xff\n")
@@ -303,7 +307,7 @@ def test_an_output_file_is_replaced_when_all_is_done(attendo: Command, model_fol
     assert fragment("output_file_not_writable") in failed.error
 
 
-def test_lines_that_were_split_are_counted(attendo: Command, model_folder: Path) -> None:
+def test_split_lines_are_counted(attendo: Command, model_folder: Path) -> None:
     done = attendo("generate", model_folder, "--split", "--json", given=b"the cat. a dog.\nthe cat\n")
     assert "1 of 2 lines split into 2 sentences\n" in done.errors
     first, second = (json.loads(line) for line in done.output.splitlines())
@@ -311,7 +315,7 @@ def test_lines_that_were_split_are_counted(attendo: Command, model_folder: Path)
     assert "sentences" not in second
 
 
-def test_alignments_are_of_the_words_that_the_text_shows(attendo: Command, tmp_path: Path) -> None:
+def test_alignments_refer_to_words_of_the_output_text(attendo: Command, tmp_path: Path) -> None:
     pieces = SentencePiece.train([*SOURCES, *TARGETS] * 4, 330)
     network = Transformer(ModelConfig(**SIZES, vocab_size=pieces.vocab_size), torch.Generator().manual_seed(1))
     model = TextModel(StoredModel(network, pieces, pieces))
@@ -319,35 +323,35 @@ def test_alignments_are_of_the_words_that_the_text_shows(attendo: Command, tmp_p
     line, options = "the small cat ran home", {"max_length": 12, "alignments": True}
     (expected,) = model.generate([line], **options)
     assert expected.alignment is not None
-    shown, links = _told(attendo("generate", tmp_path / "model", "--alignments", "--max-length", "12", line))
+    shown, links = parse_alignments(attendo("generate", tmp_path / "model", "--alignments", "--max-length", "12", line))
     assert len(expected.pieces) > len(shown.split())  # words are cut into pieces
     assert links == [*expected.alignment.word_links]
     assert all(source < len(line.split()) and target < len(shown.split()) for source, target in links)
-    options_of_pieces = ("--alignments-of", "pieces", "--max-length", "12")
-    _, links = _told(attendo("generate", tmp_path / "model", *options_of_pieces, line))
+    piece_options = ("--alignments-of", "pieces", "--max-length", "12")
+    _, links = parse_alignments(attendo("generate", tmp_path / "model", *piece_options, line))
     assert links == [*expected.alignment.links]
-    found = json.loads(attendo("generate", tmp_path / "model", "--json", *options_of_pieces, line).output)
+    found = json.loads(attendo("generate", tmp_path / "model", "--json", *piece_options, line).output)
     assert "".join(found["source_pieces"]) == line.replace(" ", "")
     assert found["word_alignments"] == [list(each) for each in expected.alignment.word_links]
 
 
-def _told(done: Outcome) -> tuple[str, list[tuple[int, int]]]:
+def parse_alignments(done: Outcome) -> tuple[str, list[tuple[int, int]]]:
     shown, links = done.output.rstrip("\n").split(" ||| ")
     pairs = [each.split("-") for each in links.split()]
     return shown, [(int(source), int(target)) for source, target in pairs]
 
 
-def test_alignments_stand_behind_the_text(attendo: Command, model_folder: Path) -> None:
+def test_alignments_follow_the_text(attendo: Command, model_folder: Path) -> None:
     expected = tiny_model().generate(["the cat", ""], alignments=True)
-    plain = attendo("generate", model_folder, "--alignments", given=text(["the cat", ""]))
+    plain = attendo("generate", model_folder, "--alignments", given=join_lines(["the cat", ""]))
     assert plain.output.splitlines() == [f"{expected[0].text} ||| {expected[0].alignment}", ""]
-    listed = attendo("generate", model_folder, "--alignments", "--n-best", "1", given=text(["the cat", ""]))
+    listed = attendo("generate", model_folder, "--alignments", "--n-best", "1", given=join_lines(["the cat", ""]))
     assert [line.split(" ||| ")[2] for line in listed.output.splitlines()] == [str(each.alignment) for each in expected]
 
 
-def test_json_has_everything(attendo: Command, model_folder: Path) -> None:
+def test_json_has_all_fields(attendo: Command, model_folder: Path) -> None:
     options = ["--json", "--beam", "3", "--n-best", "3", "--alignments", "--constraint", "猫"]
-    done = attendo("generate", model_folder, *options, given=text(["the zebra", ""]))
+    done = attendo("generate", model_folder, *options, given=join_lines(["the zebra", ""]))
     first, second = (json.loads(line) for line in done.output.splitlines())
     (expected, _) = tiny_model().generate(["the zebra", ""], beam=3, n_best=3, alignments=True, constraints=["猫"])
     assert (first["line"], first["text"], first["cut"]) == (1, expected.text, expected.cut)
@@ -355,8 +359,8 @@ def test_json_has_everything(attendo: Command, model_folder: Path) -> None:
     assert first["pieces"] == list(expected.pieces)
     assert first["score"] == pytest.approx(expected.score)
     parts = first["parts"]
-    told = (parts["log_probability"] + parts["penalty"]) / parts["divisor"] + parts["reward"] + parts["coverage"]
-    assert told == pytest.approx(first["score"])
+    total = (parts["log_probability"] + parts["penalty"]) / parts["divisor"] + parts["reward"] + parts["coverage"]
+    assert total == pytest.approx(first["score"])
     assert first["unknown"] == ["zebra"]
     assert first["constraints"] == [True]
     assert len(first["attention"]) == len(first["ids"])
@@ -365,22 +369,22 @@ def test_json_has_everything(attendo: Command, model_folder: Path) -> None:
     assert "hypotheses" not in json.loads(attendo("generate", model_folder, "--json", given=b"the cat\n").output)
 
 
-def test_an_ensemble_is_named_by_its_folders(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_ensemble_loads_several_models(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     tiny_model(5).save(tmp_path / "other")
-    done = attendo("generate", model_folder, "--ensemble", tmp_path / "other", given=text(list(SOURCES)))
+    done = attendo("generate", model_folder, "--ensemble", tmp_path / "other", given=join_lines(list(SOURCES)))
     expected = tiny_model().ensemble([tiny_model(5)]).generate(SOURCES)
     assert done.output.splitlines() == [result.text for result in expected]
 
 
-def test_a_line_that_is_too_long_is_named_after_the_lines_above_it(attendo: Command, model_folder: Path) -> None:
-    given = text(["the cat"] * 20 + ["I saw the small cat"])
+def test_a_too_long_line_is_named_after_earlier_lines_are_answered(attendo: Command, model_folder: Path) -> None:
+    given = join_lines(["the cat"] * 20 + ["I saw the small cat"])
     failed = attendo("generate", model_folder, "--max-source", "4", given=given)
     assert failed.code == 3
     assert failed.output.count("\n") == 20
     assert "attendo: line 21 has 5 tokens; the model reads at most 4" in failed.errors
 
 
-def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, model_folder: Path) -> None:
+def test_an_unmet_constraint_is_reported_with_its_line(attendo: Command, model_folder: Path) -> None:
     options = ["--beam", "2", "--constraint", "看见 小 猫", "--max-length", "1"]
     done = attendo("generate", model_folder, *options, given=b"the cat\n")
     assert "line 1: 1 of 1 constraints not met" in done.errors
@@ -404,7 +408,7 @@ def test_a_constraint_that_is_not_met_is_told_with_its_line(attendo: Command, mo
         ),
     ],
 )
-def test_what_cannot_be_meant_is_one_line_and_exit_code_2(
+def test_incompatible_options_are_usage_errors(
     attendo: Command, model_folder: Path, options: list[str], message: str
 ) -> None:
     failed = attendo("generate", model_folder, *options, given=b"the cat\n")
@@ -412,7 +416,7 @@ def test_what_cannot_be_meant_is_one_line_and_exit_code_2(
     assert message in failed.error
 
 
-def test_nothing_that_ends_a_line_is_written_inside_one() -> None:
+def test_line_separators_in_an_output_are_replaced() -> None:
     text = "a\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h\x1ci\x1dj\x1ek"
     result = Result((Hypothesis(text, (), (), HypothesisScore(0.0), False),))
     assert output.format_plain(result) == "a b c d e f g h i j k"
@@ -421,8 +425,6 @@ def test_nothing_that_ends_a_line_is_written_inside_one() -> None:
     assert output.format_json(0, result, all_hypotheses=True).count("\n") == 0
 
 
-def test_no_name_of_an_option_is_cut_in_the_help_of_a_narrow_terminal(
-    attendo: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_shows_complete_option_names_at_80_columns(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert "…" not in attendo("generate", "--help").output

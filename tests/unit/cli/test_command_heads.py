@@ -1,4 +1,4 @@
-"""`attendo heads`: the table, the JSON, the picture, and what it keeps in the model folder."""
+"""`attendo heads`: the table, the JSON, the picture and the stored alignment head."""
 
 import json
 import re
@@ -45,17 +45,17 @@ def test_the_table_is_ranked_and_fits_a_terminal(attendo: Command, model_folder:
     assert "--store" in done.errors
 
 
-def test_json_has_everything_unrounded(attendo: Command, model_folder: Path, files: list[Path]) -> None:
+def test_json_has_unrounded_values(attendo: Command, model_folder: Path, files: list[Path]) -> None:
     done = attendo("heads", model_folder, files[0], "--json")
-    told = json.loads(done.output)
-    assert (done.code, len(told["heads"]), told["sorted_by"]) == (0, 12, "agreement")
-    best = told["best_alignment_head"]
-    assert (best["layer"], best["head"]) == (told["heads"][0]["layer"], told["heads"][0]["head"])
-    assert told["heads"][-1]["agreement"] is None
-    assert told["sentences"] == 4
+    report = json.loads(done.output)
+    assert (done.code, len(report["heads"]), report["sorted_by"]) == (0, 12, "agreement")
+    best = report["best_alignment_head"]
+    assert (best["layer"], best["head"]) == (report["heads"][0]["layer"], report["heads"][0]["head"])
+    assert report["heads"][-1]["agreement"] is None
+    assert report["sentences"] == 4
 
 
-def test_the_best_head_is_kept_only_when_asked(attendo: Command, model_folder: Path, files: list[Path]) -> None:
+def test_the_best_head_is_stored_only_with_store(attendo: Command, model_folder: Path, files: list[Path]) -> None:
     attendo("heads", model_folder, files[0])
     assert "alignment_head" not in load(model_folder, "cpu").scores
     done = attendo("heads", model_folder, files[0], "--json", "--store")
@@ -65,21 +65,21 @@ def test_the_best_head_is_kept_only_when_asked(attendo: Command, model_folder: P
     assert "warning: chosen by agreement" in done.errors
 
 
-def test_a_head_that_aligns_no_better_than_the_last_layer_is_kept_with_a_warning(
+def test_a_head_no_better_than_the_last_layer_gives_a_warning(
     attendo: Command, model_folder: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ["heads", model_folder, files[0], "--target", files[1], "--gold", files[2], "--store"]
-    done = attendo(*asked)
+    arguments = ["heads", model_folder, files[0], "--target", files[1], "--gold", files[2], "--store"]
+    done = attendo(*arguments)
     best, mean = (float(line.split("error rate ")[1][:5]) for line in done.output.splitlines()[-2:])
     assert ("aligns no better" in done.errors) == (best >= mean)
     assert "chosen by agreement" not in done.errors
     monkeypatch.setattr("attendo.explore.head_stats.AttentionStats.last_layer_error_rate", best - 0.1)
-    assert f"aligns no better than the mean of the last layer did (error rate {best:.3f}" in attendo(*asked).errors
+    assert f"aligns no better than the mean of the last layer did (error rate {best:.3f}" in attendo(*arguments).errors
     monkeypatch.setattr("attendo.explore.head_stats.AttentionStats.last_layer_error_rate", best + 0.1)
-    assert "warning" not in attendo(*asked).errors
+    assert "warning" not in attendo(*arguments).errors
 
 
-def test_the_picture_is_written(attendo: Command, model_folder: Path, files: list[Path], tmp_path: Path) -> None:
+def test_a_picture_is_written(attendo: Command, model_folder: Path, files: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     done = attendo("heads", model_folder, files[0], "-o", tmp_path / "new" / "heads.svg", "--sort", "distance")
     assert done.code == 0
@@ -87,7 +87,9 @@ def test_the_picture_is_written(attendo: Command, model_folder: Path, files: lis
     assert "mean distance (tokens)" in (tmp_path / "new" / "heads.svg").read_text("utf-8")
 
 
-def test_links_may_count_tokens(attendo: Command, model_folder: Path, files: list[Path]) -> None:
+def test_gold_links_that_do_not_fit_suggest_links_tokens(
+    attendo: Command, model_folder: Path, files: list[Path]
+) -> None:
     files[1].write_text("".join(f"{line.replace(' ', '')}\n" for line in TARGETS), "utf-8")
     done = attendo("heads", model_folder, files[0], "--target", files[1], "--gold", files[2])
     assert done.code == 3
@@ -95,7 +97,7 @@ def test_links_may_count_tokens(attendo: Command, model_folder: Path, files: lis
     assert "--links tokens" in done.error
 
 
-def test_the_built_in_task_has_gold_of_its_own(
+def test_the_built_in_task_brings_its_gold_links(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("attendo.cli.heads.BUILTIN_PAIRS", 20)
@@ -115,7 +117,7 @@ def test_the_built_in_task_has_gold_of_its_own(
         (["dev.en", "--sort", "beauty"], 2, "beauty"),
     ],
 )
-def test_mistakes_are_one_line(
+def test_usage_errors_are_one_line(
     attendo: Command,
     model_folder: Path,
     files: list[Path],
@@ -129,7 +131,7 @@ def test_mistakes_are_one_line(
     assert (done.code, words in done.error) == (code, True)
 
 
-def test_a_picture_needs_matplotlib_and_nothing_else_does(
+def test_only_the_picture_needs_matplotlib(
     attendo: Command, model_folder: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
@@ -140,12 +142,12 @@ def test_a_picture_needs_matplotlib_and_nothing_else_does(
     assert (done.code, done.error) == (2, message("matplotlib_missing", command="attendo heads --output"))
 
 
-def test_table_picture_and_messages_are_in_chinese(
+def test_output_and_messages_are_translated_to_chinese(
     attendo: Command, model_folder: Path, files: list[Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    asked = ["heads", model_folder, files[0], "--target", files[1], "--gold", files[2], "--lang", "zh"]
-    done = attendo(*asked, "-o", tmp_path / "heads.svg", "--store")
+    arguments = ["heads", model_folder, files[0], "--target", files[1], "--gold", files[2], "--lang", "zh"]
+    done = attendo(*arguments, "-o", tmp_path / "heads.svg", "--store")
     assert done.code == 0
     heading, *rows = done.output.split("\n\n")[0].splitlines()
     assert heading.split() == [*("位置", "头", "熵", "相对熵", "距离", "对角", "特殊词元", "最大", "错误率", "一致")]
@@ -173,7 +175,7 @@ def test_table_picture_and_messages_are_in_chinese(
         ),
     ],
 )
-def test_mistakes_are_told_in_chinese(
+def test_usage_errors_are_translated_to_chinese(
     attendo: Command,
     model_folder: Path,
     files: list[Path],

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, version, mistakes, exit codes."""
+"""Options of all commands: help, version, usage errors, exit codes."""
 
 import os
 import subprocess
@@ -30,12 +30,12 @@ def test_every_command_has_help(attendo: Command, command: str) -> None:
     assert shown.errors == ""
 
 
-def test_the_version_is_that_of_the_package(attendo: Command) -> None:
+def test_version_prints_the_package_version(attendo: Command) -> None:
     shown = attendo("--version")
     assert (shown.code, shown.output, shown.errors) == (0, f"attendo {__version__}\n", "")
 
 
-def test_without_a_command_the_help_is_shown_and_nothing_else(attendo: Command) -> None:
+def test_without_a_command_only_help_is_shown(attendo: Command) -> None:
     shown = attendo()
     assert shown.code == 2
     assert "Usage" in shown.output + shown.errors
@@ -45,7 +45,7 @@ def test_without_a_command_the_help_is_shown_and_nothing_else(attendo: Command) 
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["train", "--help"], ["train", "missing.toml"], ["trian"]]
 )
-def test_help_and_mistakes_are_answered_without_torch(arguments: list[str], tmp_path: Path) -> None:
+def test_help_and_usage_errors_do_not_import_torch(arguments: list[str], tmp_path: Path) -> None:
     code = f"import sys\ntry:\n    {PROGRAM}\nfinally:\n    assert 'torch' not in sys.modules"
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
@@ -82,26 +82,26 @@ def test_help_and_mistakes_are_answered_without_torch(arguments: list[str], tmp_
         (["describe", "base", "--vocab-size", "0"], "--vocab-size"),
     ],
 )
-def test_a_mistake_of_use_is_one_line_and_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
+def test_a_usage_error_is_one_line_with_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
     failed = attendo(*arguments)
     assert failed.code == 2
     assert message in failed.error
 
 
-def test_a_missing_data_file_is_exit_code_3(attendo: Command, tmp_path: Path) -> None:
+def test_a_missing_data_file_exits_with_code_3(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("train", "--source", tmp_path / "a", "--target", tmp_path / "b", "--out", tmp_path / "run")
     assert failed.code == 3
     assert str(tmp_path / "a") in failed.error
 
 
-def test_a_missing_model_is_exit_code_4(attendo: Command, tmp_path: Path) -> None:
+def test_a_missing_model_exits_with_code_4(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("generate", tmp_path / "model")
     assert failed.code == 4
     assert str(tmp_path / "model") in failed.error
 
 
 @pytest.mark.parametrize("command", ["generate", "describe"])
-def test_a_damaged_model_is_exit_code_4(attendo: Command, model_folder: Path, command: str) -> None:
+def test_a_damaged_model_exits_with_code_4(attendo: Command, model_folder: Path, command: str) -> None:
     with (model_folder / "weights.safetensors").open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"!")
@@ -111,13 +111,13 @@ def test_a_damaged_model_is_exit_code_4(attendo: Command, model_folder: Path, co
 
 
 @pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
-def test_a_device_that_is_not_there_is_exit_code_2(attendo: Command, model_folder: Path, device: str) -> None:
+def test_an_unavailable_device_exits_with_code_2(attendo: Command, model_folder: Path, device: str) -> None:
     failed = attendo("generate", model_folder, "--device", device)
     assert failed.code == 2
     assert device in failed.error
 
 
-def test_a_place_that_cannot_be_written_is_one_line(attendo: Command, tmp_path: Path) -> None:
+def test_an_unwritable_output_folder_is_a_one_line_error(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     (tmp_path / "file").write_text("text")
     for out in (tmp_path / "file", tmp_path / "file" / "run"):
@@ -127,7 +127,7 @@ def test_a_place_that_cannot_be_written_is_one_line(attendo: Command, tmp_path: 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_an_output_that_cannot_be_written_is_one_line_and_exit_code_1() -> None:
+def test_a_full_output_device_exits_with_code_1() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
@@ -144,9 +144,7 @@ def test_an_output_that_cannot_be_written_is_one_line_and_exit_code_1() -> None:
         ["train", "run.toml", "--show"],
     ],
 )
-def test_an_output_that_nobody_reads_any_more_ends_quietly(
-    model_folder: Path, tmp_path: Path, arguments: list[str]
-) -> None:
+def test_a_closed_output_pipe_ends_quietly(model_folder: Path, tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "run.toml").write_text('preset = "tiny"\n[data]\ntask = "builtin"\n')
     reading, writing = os.pipe()
     os.close(reading)

@@ -1,4 +1,4 @@
-"""`attendo plot-attention`: which maps are drawn, where the picture goes, what is refused."""
+"""`attendo plot-attention`: the maps, the picture file and usage errors."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ TEXT, TARGET = "the cat sat", "猫 坐 着"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -26,7 +26,7 @@ def texts(path: str) -> list[str]:
     return ["".join(each.itertext()).strip() for each in ElementTree.parse(path).iter() if each.tag.endswith("text")]
 
 
-def test_rows_are_the_tokens_predicted_and_columns_those_of_the_source(attendo: Command, model_folder: Path) -> None:
+def test_rows_are_predicted_tokens_and_columns_source_tokens(attendo: Command, model_folder: Path) -> None:
     done = attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "-o", "new/x.svg")
     assert (done.code, done.output) == (0, "new/x.svg\n")
     assert done.errors == "decoder.1.cross, mean of heads written to new/x.svg\n"
@@ -34,7 +34,7 @@ def test_rows_are_the_tokens_predicted_and_columns_those_of_the_source(attendo: 
     assert tokens == ["the", "cat", "sat", "</s>", "猫", "坐", "着", "</s>"]
 
 
-def test_the_decoder_looks_at_what_it_read(attendo: Command, model_folder: Path) -> None:
+def test_decoder_maps_have_input_tokens_as_columns(attendo: Command, model_folder: Path) -> None:
     attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "--site", "decoder", "-o", "x.svg")
     tokens = [each for each in texts("x.svg") if each in ("猫", "坐", "着", "</s>", "<s>")]
     assert tokens == ["<s>", "猫", "坐", "着", "猫", "坐", "着", "</s>"]
@@ -42,15 +42,15 @@ def test_the_decoder_looks_at_what_it_read(attendo: Command, model_folder: Path)
     assert texts("x.svg").count("cat") == 2
 
 
-def test_a_model_without_a_source_looks_at_what_it_read(attendo: Command, tmp_path: Path) -> None:
+def test_a_decoder_only_model_plots_self_attention(attendo: Command, tmp_path: Path) -> None:
     without_source().save(tmp_path / "alone")
     done = attendo("plot-attention", tmp_path / "alone", "the cat", "--target", " sat", "-o", "x.svg")
     assert done.errors == "decoder.1.self, mean of heads written to x.svg\n"
     tokens = [each for each in texts("x.svg") if each in ("the", "cat", "sat", "<s>", "</s>")]
     assert tokens == ["<s>", "the", "cat", "the", "cat", "sat"]
-    refused = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross")
-    told = message("site_needs_encoder", site="cross")
-    assert (refused.code, refused.error) == (2, told)
+    failed = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross")
+    expected = message("site_needs_encoder", site="cross")
+    assert (failed.code, failed.error) == (2, expected)
     zh = attendo("plot-attention", tmp_path / "alone", "the cat", "--site", "cross", "--lang", "zh")
     assert zh.error == "--site cross：只有解码器的模型不读源文；请选 decoder，或不写"
 
@@ -67,7 +67,9 @@ def test_a_model_without_a_source_looks_at_what_it_read(attendo: Command, tmp_pa
         ),
     ],
 )
-def test_several_heads_are_a_grid(attendo: Command, model_folder: Path, options: list[str], titles: list[str]) -> None:
+def test_several_heads_are_drawn_as_a_grid(
+    attendo: Command, model_folder: Path, options: list[str], titles: list[str]
+) -> None:
     done = attendo("plot-attention", model_folder, TEXT, *options, "-o", "x.svg")
     assert done.code == 0
     assert [each for each in texts("x.svg") if "head " in each] == titles
@@ -75,7 +77,7 @@ def test_several_heads_are_a_grid(attendo: Command, model_folder: Path, options:
 
 
 @pytest.mark.slow
-def test_the_stored_alignment_head_is_drawn_unless_another_is_named(attendo: Command, tmp_path: Path) -> None:
+def test_the_stored_alignment_head_is_the_default(attendo: Command, tmp_path: Path) -> None:
     model = tiny_model()
     model.scores["alignment_head"] = {"layer": 0, "head": 1}
     model.save(tmp_path / "m")
@@ -85,7 +87,7 @@ def test_the_stored_alignment_head_is_drawn_unless_another_is_named(attendo: Com
     assert "encoder.1.self, mean" in attendo("plot-attention", "m", TEXT, "--site", "encoder", "-o", "x.svg").errors
 
 
-def test_the_map_is_that_of_the_trace(model_folder: Path) -> None:
+def test_maps_match_the_trace(model_folder: Path) -> None:
     from attendo.explore.heatmaps import MapSelection
 
     model = load(model_folder, "cpu")
@@ -96,7 +98,9 @@ def test_the_map_is_that_of_the_trace(model_folder: Path) -> None:
     assert mean.weights == pytest.approx(trace.decoder_self[1].mean(0).numpy())
 
 
-def test_letters_without_a_font_are_told(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_without_a_font_give_a_warning(
+    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
     done = attendo("plot-attention", model_folder, TEXT, "--target", TARGET, "-o", "x.png")
     assert done.code == 0
@@ -115,12 +119,12 @@ def test_letters_without_a_font_are_told(attendo: Command, model_folder: Path, m
         ([" "], "TEXT is empty"),
     ],
 )
-def test_mistakes_are_one_line(attendo: Command, model_folder: Path, arguments: list[str], words: str) -> None:
+def test_usage_errors_are_one_line(attendo: Command, model_folder: Path, arguments: list[str], words: str) -> None:
     done = attendo("plot-attention", model_folder, *arguments)
     assert (done.code, words in done.error) == (2, True)
 
 
-def test_without_matplotlib_it_is_said_how_to_get_it(
+def test_without_matplotlib_the_error_names_it(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
@@ -130,7 +134,7 @@ def test_without_matplotlib_it_is_said_how_to_get_it(
     assert done.error == message("matplotlib_missing", command="attendo plot-attention")
 
 
-def test_the_picture_and_its_message_are_in_chinese(attendo: Command, model_folder: Path) -> None:
+def test_picture_and_message_are_translated_to_chinese(attendo: Command, model_folder: Path) -> None:
     done = attendo("plot-attention", model_folder, TEXT, "--head", "0,1", "--lang", "zh", "-o", "x.svg")
     assert done.errors == "2 张图（decoder.1.cross，头 0 到 decoder.1.cross，头 1）：已写入 x.svg\n"
     found = texts("x.svg")
@@ -138,15 +142,15 @@ def test_the_picture_and_its_message_are_in_chinese(attendo: Command, model_fold
     assert {"token being predicted", "source token", "attention weight"}.isdisjoint(found)
 
 
-def test_without_a_chinese_font_the_words_are_english_and_it_is_said(
+def test_without_a_chinese_font_labels_are_english_with_a_warning(
     attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figure_style, "choose_fonts", lambda text: ["DejaVu Sans"])
-    asked = ["plot-attention", model_folder, "the cat", "--target", "NLP", "--lang", "zh"]
-    done = attendo(*asked, "-o", "x.png")
+    arguments = ["plot-attention", model_folder, "the cat", "--target", "NLP", "--lang", "zh"]
+    done = attendo(*arguments, "-o", "x.png")
     assert "警告：本机没有中文字体：图中的说明改用英文" in done.errors
-    assert "编码" not in done.errors  # no word of the picture is a row of codes
-    assert "警告" not in attendo(*asked, "-o", "x.svg").errors
+    assert "编码" not in done.errors  # no label is printed as code points
+    assert "警告" not in attendo(*arguments, "-o", "x.svg").errors
     assert "正在预测的词元" in texts("x.svg")
 
 
@@ -159,12 +163,14 @@ def test_without_a_chinese_font_the_words_are_english_and_it_is_said(
         ([" "], "TEXT 是空的：请给出一句话"),
     ],
 )
-def test_mistakes_are_told_in_chinese(attendo: Command, model_folder: Path, arguments: list[str], message: str) -> None:
+def test_usage_errors_are_translated_to_chinese(
+    attendo: Command, model_folder: Path, arguments: list[str], message: str
+) -> None:
     done = attendo("plot-attention", model_folder, *arguments, "--lang", "zh")
     assert (done.code, done.error) == (2, message)
 
 
-def test_a_text_that_outgrows_learned_positions_is_refused(attendo: Command) -> None:
+def test_a_text_longer_than_learned_positions_is_rejected(attendo: Command) -> None:
     tiny_model(positions="learned", max_length=6).save(Path("m"))
     for more in ([], ["--target", "猫"]):
         failed = attendo("plot-attention", "m", "the cat sat " * 3, *more)

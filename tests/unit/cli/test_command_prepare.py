@@ -1,4 +1,4 @@
-"""`attendo prepare`: text to data that any number of runs can use."""
+"""`attendo prepare`: converts text to data that several runs can share."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_two_files_become_prepared_data(attendo: Command, tmp_path: Path) -> Non
     ]
 
 
-def test_choices_about_the_text_are_told_and_those_about_training_are_not(attendo: Command, tmp_path: Path) -> None:
+def test_only_choices_about_the_text_are_printed(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     done = attendo("prepare", "--source", source, "--target", target, "--out", tmp_path / "data", *WORDS)
     assert "tokenizer.joint = false  # " in done.errors
@@ -44,7 +44,7 @@ def test_choices_about_the_text_are_told_and_those_about_training_are_not(attend
     assert "preset" not in done.errors
 
 
-def test_a_run_file_says_what_to_prepare(attendo: Command, tmp_path: Path) -> None:
+def test_a_run_file_configures_prepare(attendo: Command, tmp_path: Path) -> None:
     write_pairs(tmp_path)
     run_file = tmp_path / "run.toml"
     run_file.write_text('[data]\nsource = "train.source"\ntarget = "train.target"\n[tokenizer]\nkind = "characters"\n')
@@ -53,7 +53,7 @@ def test_a_run_file_says_what_to_prepare(attendo: Command, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_runs_use_it_as_it_is(attendo: Command, prepared: Path, tmp_path: Path) -> None:
+def test_runs_do_not_change_prepared_data(attendo: Command, prepared: Path, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in prepared.iterdir()}
     for name in ("a", "b"):
         done = attendo("train", "--out", tmp_path / name, *settings(*QUICK_RUN[2:], f"data.prepared={prepared}"))
@@ -64,10 +64,10 @@ def test_runs_use_it_as_it_is(attendo: Command, prepared: Path, tmp_path: Path) 
     assert {path.name: path.read_bytes() for path in prepared.iterdir()} == before
 
 
-def test_verify_looks_at_every_byte(attendo: Command, prepared: Path) -> None:
-    whole = attendo("prepare", "--verify", prepared)
-    assert (whole.code, whole.errors) == (0, "")
-    assert whole.output.startswith(f"{prepared} is whole: ")
+def test_verify_detects_a_changed_byte(attendo: Command, prepared: Path) -> None:
+    intact = attendo("prepare", "--verify", prepared)
+    assert (intact.code, intact.errors) == (0, "")
+    assert intact.output.startswith(f"{prepared} is whole: ")
     (shard,) = prepared.glob("*.shard")
     content = bytearray(shard.read_bytes())
     content[-1] ^= 1
@@ -77,16 +77,16 @@ def test_verify_looks_at_every_byte(attendo: Command, prepared: Path) -> None:
     assert str(shard) in failed.error
 
 
-def test_verify_is_not_content_with_a_sample(attendo: Command, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
+def test_verify_reads_the_complete_data(attendo: Command, prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verify_values: list[bool] = []
 
-    def opened(folder: Path, verify: bool = False) -> PreparedData:
-        asked.append(verify)
+    def record_open(folder: Path, verify: bool = False) -> PreparedData:
+        verify_values.append(verify)
         return open_prepared(folder, verify)
 
-    monkeypatch.setattr("attendo.data.prepared.open_prepared", opened)
+    monkeypatch.setattr("attendo.data.prepared.open_prepared", record_open)
     assert attendo("prepare", "--verify", prepared).code == 0
-    assert asked == [True]
+    assert verify_values == [True]
 
 
 def test_bad_lines_are_counted_by_reason_and_listed(attendo: Command, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_bad_lines_are_counted_by_reason_and_listed(attendo: Command, tmp_path: 
     ]
 
 
-def test_too_many_bad_lines_are_exit_code_3_and_still_listed(attendo: Command, tmp_path: Path) -> None:
+def test_too_many_bad_lines_exit_with_code_3_and_are_listed(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     source.write_text(source.read_text("utf-8") + "\n" * 5, "utf-8")
     target.write_text(target.read_text("utf-8") + "猫\n" * 5, "utf-8")
@@ -116,7 +116,7 @@ def test_too_many_bad_lines_are_exit_code_3_and_still_listed(attendo: Command, t
     assert not (tmp_path / "data").exists()
 
 
-def test_a_model_that_goes_on_learning_cuts_text_its_own_way(attendo: Command, tmp_path: Path) -> None:
+def test_start_from_uses_the_tokenizers_of_the_model(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     model = tiny_model()
     model.save(tmp_path / "model")
@@ -127,7 +127,7 @@ def test_a_model_that_goes_on_learning_cuts_text_its_own_way(attendo: Command, t
     assert data.target_tokenizer.encode(TARGETS[0]) == model.target_tokenizer.encode(TARGETS[0])
 
 
-def test_what_is_prepared_is_not_prepared_again(attendo: Command, tmp_path: Path) -> None:
+def test_prepared_data_cannot_be_prepared_again(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     options = ["--source", source, "--target", target, "--out", tmp_path / "data", *settings("tokenizer.kind=words")]
     assert attendo("prepare", *options).code == 0
@@ -152,13 +152,13 @@ def test_what_is_prepared_is_not_prepared_again(attendo: Command, tmp_path: Path
         ),
     ],
 )
-def test_a_mistake_is_one_line(attendo: Command, arguments: list[str], code: int, message: str) -> None:
+def test_errors_are_one_line(attendo: Command, arguments: list[str], code: int, message: str) -> None:
     failed = attendo("prepare", *arguments)
     assert failed.code == code
     assert message in failed.error
 
 
-def test_more_bad_lines_may_be_allowed(attendo: Command, tmp_path: Path) -> None:
+def test_max_bad_ratio_allows_more_bad_lines(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     source.write_text(source.read_text("utf-8") + "\n", "utf-8")
     target.write_text(target.read_text("utf-8") + "猫\n", "utf-8")

@@ -1,4 +1,4 @@
-"""`attendo reproduce`: from a recipe to a verdict, on four sentences that nothing is learned from in three steps."""
+"""`attendo reproduce`: from a recipe to a verdict, with four sentences and three training steps."""
 
 import hashlib
 import json
@@ -107,7 +107,7 @@ Recipe = Callable[[str], Path]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runs of both seeds of `PLAIN`."""
+    """Finished runs for both seeds of `PLAIN`."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "mine.toml").write_text(NETWORK + PLAIN, "utf-8")
     found = read_recipe(folder / "mine.toml")
@@ -122,7 +122,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(trained: Path, tmp_path: Path) -> Path:
-    """The same, for one test alone."""
+    """A copy of the trained runs for one test."""
     shutil.copytree(trained, tmp_path / "out")
     return tmp_path / "out"
 
@@ -154,12 +154,12 @@ def write_data(folder: Path) -> Path:
     return folder
 
 
-def results(folder: Path, name: str = "results.json") -> dict[str, Any]:
+def read_results(folder: Path, name: str = "results.json") -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / name).read_text("utf-8"))
     return content
 
 
-def test_a_recipe_that_comes_out_as_expected_passes(attendo: Command, data: Path, recipe: Recipe) -> None:
+def test_a_recipe_that_matches_expectations_passes(attendo: Command, data: Path, recipe: Recipe) -> None:
     done = attendo("reproduce", recipe(PLAIN + LOSS), "--device", "cpu")
     assert done.code == 0, done.errors
     lines = done.output.splitlines()
@@ -174,61 +174,64 @@ def test_a_recipe_that_comes_out_as_expected_passes(attendo: Command, data: Path
     assert "scoring held-out: seed 2\n" in done.errors
     assert "seed 2: 4 of 4 answers to held-out were cut at the length limit\n" in done.errors
     assert "written to runs/reproduce/mine/results.json\n" in done.errors
-    learned, *_ = [run["learned_from"] for run in results(Path("runs/reproduce/mine"))["runs"]]
+    learned, *_ = [run["learned_from"] for run in read_results(Path("runs/reproduce/mine"))["runs"]]
     assert learned.keys() == {"train.source", "train.target", "test.source", "test.target"}
     assert learned["train.source"] == hashlib.sha256((data / "train.source").read_bytes()).hexdigest()
 
 
 @pytest.mark.slow
-def test_what_was_measured_is_written_down(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+def test_all_measurements_are_written_to_results(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     assert attendo("reproduce", recipe(PLAIN + LOSS), "--out", out, "--device", "cpu").code == 0
-    told = results(out)
-    assert (told["recipe"], told["passed"], told["decoding"]["beam"]) == ("mine", True, 2)
-    assert told["date"].startswith("20")
-    assert told["scored_with"].keys() == {*("hardware", "device", "threads", "cores", "python", "torch", "attendo")}
-    test, loss = told["tests"]
+    report = read_results(out)
+    assert (report["recipe"], report["passed"], report["decoding"]["beam"]) == ("mine", True, 2)
+    assert report["date"].startswith("20")
+    assert report["scored_with"].keys() == {*("hardware", "device", "threads", "cores", "python", "torch", "attendo")}
+    test, loss = report["tests"]
     assert (test["name"], test["metric"], test["value"]) == ("held-out", "error_rate", 100.0)
     assert (test["seeds"], test["lines"], test["passed"]) == ({"1": 100.0, "2": 100.0}, 4, True)
     assert (test["reference_source"], test["higher_is_better"], len(test["signatures"])) == ("someone 1999", False, 1)
     reports = [json.loads(line) for line in (out / "seed-1" / "metrics.jsonl").read_text().splitlines()]
     assert loss["seeds"]["1"] == min(each["loss"] for each in reports if each["kind"] == "validation")
-    assert [(run["seed"], run["folder"], run["steps"]) for run in told["runs"]] == [(1, "seed-1", 3), (2, "seed-2", 3)]
+    assert [(run["seed"], run["folder"], run["steps"]) for run in report["runs"]] == [
+        (1, "seed-1", 3),
+        (2, "seed-2", 3),
+    ]
     last = max(each["seconds"] for each in reports if each["kind"] == "step")
-    assert told["runs"][0]["training_seconds"] == round(last, 1)
-    assert told["training_seconds"] == pytest.approx(sum(run["training_seconds"] for run in told["runs"]), abs=0.06)
+    assert report["runs"][0]["training_seconds"] == round(last, 1)
+    assert report["training_seconds"] == pytest.approx(sum(run["training_seconds"] for run in report["runs"]), abs=0.06)
     assert (out / "seed-1" / "tests" / "held-out.txt").read_text("utf-8").count("\n") == len(SOURCES)
-    assert told["data"] == "data"
-    assert told["tested_on"] == {
+    assert report["data"] == "data"
+    assert report["tested_on"] == {
         name: hashlib.sha256((data / name).read_bytes()).hexdigest() for name in ("test.source", "test.target")
     }
 
 
-def test_a_recipe_that_comes_out_worse_fails(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
-    """What is expected may change while the runs stay: nothing is trained again."""
+def test_a_recipe_below_expectations_fails(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    """A changed expectation does not train the runs again."""
     path = recipe(PLAIN.replace("expected = 99.5", "expected = 12.0"))
     done = attendo("reproduce", path, "--seeds", "2", "--out", out, "--device", "cpu")
     assert done.code == 1
     assert done.output.splitlines()[-1] == "fail: worse than expected"
     assert done.output.splitlines()[2].endswith("fail")
-    some = results(out, "results-partial.json")
+    some = read_results(out, "results-partial.json")
     assert (some["passed"], list(some["tests"][0]["seeds"])) == (False, ["2"])
-    assert not (out / "results.json").exists(), "what all seeds came to is not known, or stays as it was"
+    assert not (out / "results.json").exists(), "results of all seeds are not written for a subset"
     assert "seed 2: complete, in" in done.errors
 
 
 @pytest.mark.slow
-def test_without_files_the_tests_are_of_the_validation_pairs(
+def test_without_files_the_validation_pairs_are_scored(
     attendo: Command, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpora, "BUILTIN_VALID_PAIRS", 7)
     done = attendo("reproduce", recipe(BUILTIN), "--device", "cpu")
     assert done.code == 1, done.errors
-    chrf, perplexity = results(Path("runs/reproduce/mine"))["tests"]
+    chrf, perplexity = read_results(Path("runs/reproduce/mine"))["tests"]
     assert (chrf["lines"], chrf["passed"], perplexity["passed"]) == (7, False, True)
     assert perplexity["value"] > 1
 
 
-def test_missing_data_is_named_before_anything_is_trained(attendo: Command, recipe: Recipe) -> None:
+def test_missing_files_are_named_before_training(attendo: Command, recipe: Recipe) -> None:
     failed = attendo("reproduce", recipe(PLAIN), "--device", "cpu")
     assert failed.code == 3
     assert fragment("recipe_files_missing", recipe="mine") in failed.error
@@ -237,7 +240,7 @@ def test_missing_data_is_named_before_anything_is_trained(attendo: Command, reci
 
 
 @pytest.mark.parametrize(("name", "given"), [("elsewhere", "elsewhere"), ("sentences", ".")])
-def test_data_may_have_been_moved_or_be_in_the_folder_of_its_name(
+def test_data_is_found_in_a_given_folder_or_by_dataset_name(
     attendo: Command, data: Path, out: Path, recipe: Recipe, name: str, given: str
 ) -> None:
     path = recipe(PLAIN)
@@ -248,19 +251,17 @@ def test_data_may_have_been_moved_or_be_in_the_folder_of_its_name(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_interrupted_goes_on_and_is_then_taken_as_it_is(
-    attendo: Command, data: Path, recipe: Recipe
-) -> None:
+def test_an_interrupted_run_is_resumed_and_then_reused(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(PLAIN)
-    begun = ("--data", data, "--out", "out/seed-1", "--set", "seed=1", "--stop-at", "2", "--device", "cpu")
-    assert attendo("train", path, *begun).code == 0
-    asked = ("reproduce", path, "--out", "out", "--seeds", "1", "--device", "cpu")
-    first = attendo(*asked)
+    options = ("--data", data, "--out", "out/seed-1", "--set", "seed=1", "--stop-at", "2", "--device", "cpu")
+    assert attendo("train", path, *options).code == 0
+    arguments = ("reproduce", path, "--out", "out", "--seeds", "1", "--device", "cpu")
+    first = attendo(*arguments)
     assert "seed 1: training 1 of 1" in first.errors
     assert "going on from step 2\n" in first.errors
     weights = Path("out/seed-1/model/weights.safetensors")
     before = weights.stat().st_mtime_ns
-    second = attendo(*asked)
+    second = attendo(*arguments)
     assert (second.code, second.output) == (first.code, first.output)
     assert "seed 1: complete, in out/seed-1\n" in second.errors
     assert "training" not in second.errors
@@ -268,17 +269,19 @@ def test_a_run_that_was_interrupted_goes_on_and_is_then_taken_as_it_is(
 
 
 @pytest.mark.slow
-def test_a_run_that_ended_early_for_patience_is_complete(attendo: Command, data: Path, recipe: Recipe) -> None:
+def test_a_run_stopped_by_patience_is_complete(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(PLAIN)
-    never = "steps = 9\npatience = 1\npeak_lr = 1e-30\nvalidate_every = 1\n"
-    path.write_text(path.read_text("utf-8").replace("validate_every = 2\n", "").replace("steps = 3\n", never), "utf-8")
-    asked = ("reproduce", path, "--out", "out", "--seeds", "1", "--device", "cpu")
-    assert attendo(*asked).code == 0
-    assert results(Path("out"), "results-partial.json")["runs"][0]["steps"] < 9
-    assert "seed 1: complete" in attendo(*asked).errors
+    no_improvement = "steps = 9\npatience = 1\npeak_lr = 1e-30\nvalidate_every = 1\n"
+    path.write_text(
+        path.read_text("utf-8").replace("validate_every = 2\n", "").replace("steps = 3\n", no_improvement), "utf-8"
+    )
+    arguments = ("reproduce", path, "--out", "out", "--seeds", "1", "--device", "cpu")
+    assert attendo(*arguments).code == 0
+    assert read_results(Path("out"), "results-partial.json")["runs"][0]["steps"] < 9
+    assert "seed 1: complete" in attendo(*arguments).errors
 
 
-def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, recipe: Recipe) -> None:
+def test_run_state_is_read_from_the_run_folder(data: Path, out: Path, recipe: Recipe) -> None:
     config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
     assert read_run_state(out / "seed-3", config, {}) == "new"
     assert read_run_state(run, config, {}) == "complete"
@@ -286,11 +289,11 @@ def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, rec
         read_run_state(run, config.replace(seed=5), {})
     smaller = config.train.replace(
         batch_tokens=32, accumulate=2
-    )  # updates of the same size, as is advised where memory is short
+    )  # updates of the same size, as advised when memory is short
     assert read_run_state(run, config.replace(train=smaller), {}) == "complete"
     for name in ("data", "checkpoints"):
         shutil.rmtree(run / name)
-    assert read_run_state(run, config, {}) == "complete", "the model and what was told of it are enough to score it"
+    assert read_run_state(run, config, {}) == "complete", "the model and its reports are enough to score it"
     shutil.rmtree(run / "model")
     assert read_run_state(run, config, {}) == "new"
     shutil.rmtree(out / "seed-2" / "model")
@@ -298,10 +301,8 @@ def test_how_far_a_run_is_can_be_told_from_its_folder(data: Path, out: Path, rec
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_from_a_model_named_from_here_is_known_again(
-    data: Path, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run itself keeps the whole path, so that it may be resumed from anywhere."""
+def test_a_relative_start_from_path_is_recognised(data: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run stores the absolute path, so it can be resumed from any folder."""
     monkeypatch.chdir(out.parent)
     pairs = {f"{valid}{side}": f"data/test.{side}" for valid in ("", "valid_") for side in ("source", "target")}
     config = RunConfig(start_from="out/seed-1/model", data=pairs, train={"steps": 2, "warmup": 1, "workers": 0})
@@ -314,31 +315,29 @@ def test_a_run_that_goes_on_from_a_model_named_from_here_is_known_again(
         read_run_state(Path("on"), config.replace(start_from=Path("out/seed-2/model")), {})
 
 
-def test_a_run_that_learned_from_other_text_is_not_taken(
-    attendo: Command, data: Path, out: Path, recipe: Recipe
-) -> None:
+def test_a_run_trained_on_other_text_is_rejected(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     config, run = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1"
     texts = compute_checksums(list_training_files(config.data))
     write_text_checksums(run, texts)
-    asked = ("reproduce", "mine.toml", "--seeds", "1", "--out", out, "--device", "cpu", "--data")
+    arguments = ("reproduce", "mine.toml", "--seeds", "1", "--out", out, "--device", "cpu", "--data")
     moved = data.rename(data.with_name("moved"))
-    assert attendo(*asked, moved).code == 0, "wherever it lies"
+    assert attendo(*arguments, moved).code == 0, "the folder of the text does not matter"
     (moved / "train.target").write_text("other\n" * 40, "utf-8")
-    failed = attendo(*asked, moved)
+    failed = attendo(*arguments, moved)
     assert failed.code == 2
     new = moved / "train.target"
-    was, now = texts["train.target"], compute_checksums({"train.target": new})["train.target"]
-    told = fragment("training_text_changed", old_sha256=was, new_path=new, new_sha256=now)
-    assert told in failed.error
+    old_sha256, new_sha256 = texts["train.target"], compute_checksums({"train.target": new})["train.target"]
+    expected = fragment("training_text_changed", old_sha256=old_sha256, new_path=new, new_sha256=new_sha256)
+    assert expected in failed.error
     assert str(run) in failed.error
     shutil.rmtree(run / "model")
-    assert attendo(*asked, moved).code == 2, "nor does it go on"
+    assert attendo(*arguments, moved).code == 2, "an unfinished run is not resumed either"
 
 
 @pytest.mark.parametrize(
     ("name", "content"), [("run.json", "{"), ("run.json", "[1]"), ("run.json", None), ("texts.json", "{")]
 )
-def test_a_damaged_file_of_a_complete_run_is_told_at_once(
+def test_a_damaged_file_of_a_complete_run_is_a_model_error(
     data: Path, out: Path, recipe: Recipe, name: str, content: str | None
 ) -> None:
     config, path = read_recipe(recipe(PLAIN)).config(None, data), out / "seed-1" / name
@@ -348,27 +347,25 @@ def test_a_damaged_file_of_a_complete_run_is_told_at_once(
 
 
 @pytest.mark.parametrize("content", ["[1]", "{", '{"step": "3"}'])
-def test_a_run_with_damaged_scores_is_not_complete(data: Path, out: Path, recipe: Recipe, content: str) -> None:
+def test_a_run_with_damaged_scores_is_incomplete(data: Path, out: Path, recipe: Recipe, content: str) -> None:
     config = read_recipe(recipe(PLAIN)).config(None, data)
     (out / "seed-1" / "model" / "scores.json").write_text(content, "utf-8")
     assert read_run_state(out / "seed-1", config, {}) == "begun"
 
 
-def test_damaged_reports_of_a_run_that_ended_early_are_told(data: Path, out: Path, recipe: Recipe) -> None:
+def test_damaged_metrics_lines_are_a_data_error(data: Path, out: Path, recipe: Recipe) -> None:
     config = read_recipe(recipe(PLAIN)).config(None, data)
     (out / "seed-1" / "run.toml").write_text(to_toml(longer := config.replace(train=config.train.replace(steps=9))))
     with (out / "seed-1" / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "stopped", "step": 3}\n{"kind": "stopped", "st')
-    assert read_run_state(out / "seed-1", longer, {}) == "complete", "a last line may be cut"
+    assert read_run_state(out / "seed-1", longer, {}) == "complete", "an incomplete last line is allowed"
     with (out / "seed-1" / "metrics.jsonl").open("a") as file:
         file.write("\n")
     with pytest.raises(DataError, check=has_code("metrics_line_invalid", file="metrics.jsonl")):
         read_run_state(out / "seed-1", longer, {})
 
 
-def test_bad_tests_and_devices_are_told_before_anything_is_trained(
-    attendo: Command, data: Path, recipe: Recipe
-) -> None:
+def test_bad_test_files_and_devices_fail_before_training(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(PLAIN)
     failed = attendo("reproduce", path, "--device", "foo")
     assert (failed.code, "foo" in failed.error) == (2, True)
@@ -378,7 +375,7 @@ def test_bad_tests_and_devices_are_told_before_anything_is_trained(
     assert not Path("runs").exists()
 
 
-def test_what_was_scored_is_printed_even_where_it_cannot_be_written(
+def test_scores_are_printed_even_if_they_cannot_be_written(
     attendo: Command, data: Path, out: Path, recipe: Recipe
 ) -> None:
     (out / "results.json").mkdir()
@@ -389,9 +386,7 @@ def test_what_was_scored_is_printed_even_where_it_cannot_be_written(
     assert not (out / ".tmp-results.json").exists()
 
 
-def test_on_a_full_disk_scores_are_printed_and_the_files_named_with_their_bytes(
-    attendo: Command, data: Path, out: Path, recipe: Recipe
-) -> None:
+def test_a_full_disk_prints_scores_and_names_the_files(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     path = recipe(PLAIN)
     with room_for(1):
         failed = attendo("reproduce", path, "--out", out, "--device", "cpu")
@@ -402,15 +397,15 @@ def test_on_a_full_disk_scores_are_printed_and_the_files_named_with_their_bytes(
     assert failed.errors.splitlines()[-1].startswith("attendo: " + fragment("disk_full", path=out / "results.json"))
 
 
-def test_answers_that_could_not_be_kept_are_a_failure(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+def test_unsaved_outputs_exit_with_code_1(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     (out / "seed-1" / "tests").touch()
     failed = attendo("reproduce", recipe(PLAIN), "--out", out, "--device", "cpu")
     assert failed.code == 1
     assert fragment("reproduce_file_not_writable", path=out / "seed-1" / "tests" / "held-out.txt") in failed.errors
-    assert results(out)["passed"] is True
+    assert read_results(out)["passed"] is True
 
 
-def test_who_comes_second_is_told_what_reproduce_can_do(data: Path, out: Path, recipe: Recipe) -> None:
+def test_a_run_of_another_process_is_a_usage_error(data: Path, out: Path, recipe: Recipe) -> None:
     found = read_recipe(recipe(PLAIN))
     run, config = found.plan(out)[0], found.config(None, data)
     with pytest.raises(UsageError, check=has_code("run_started_by_another_process")):
@@ -418,13 +413,13 @@ def test_who_comes_second_is_told_what_reproduce_can_do(data: Path, out: Path, r
 
 
 @pytest.mark.slow
-def test_models_of_all_seeds_answer_together(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+def test_an_ensemble_of_all_seeds_is_scored(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     path = recipe(PLAIN.replace("seeds =", "ensemble = true\nseeds ="))
     done = attendo("reproduce", path, "--out", out, "--device", "cpu")
     assert done.code == 0, done.errors
     assert "scoring held-out: together\n" in done.errors
     assert done.output.splitlines()[1].split()[-4:] == ["together", "expected", "published", "verdict"]
-    assert results(out)["tests"][0]["together"] == 100.0
+    assert read_results(out)["tests"][0]["together"] == 100.0
     assert (out / "tests" / "held-out.txt").is_file()
     path = recipe(path.read_text("utf-8").removeprefix(NETWORK).replace("expected = 99.5", "expected = 1.0"))
     alone = attendo("reproduce", path, "--seeds", "2", "--out", out, "--device", "cpu")
@@ -433,14 +428,14 @@ def test_models_of_all_seeds_answer_together(attendo: Command, data: Path, out: 
 
 
 @pytest.mark.slow
-def test_each_variant_is_trained_on_files_of_its_own(attendo: Command, data: Path, recipe: Recipe) -> None:
+def test_each_variant_is_trained_on_its_own_files(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(VARIED)
     done = attendo("reproduce", path, "--out", "out", "--device", "cpu")
     assert done.code == 0, done.errors
-    told = results(Path("out"))
-    assert [run["folder"] for run in told["runs"]] == ["left/seed-1", "right/seed-1"]
-    assert told["tests"][0]["variants"] == {"left": {"1": 0.0}, "right": {"1": 0.0}}
-    assert told["tests"][0]["lines"] == 2 * len(SOURCES)
+    report = read_results(Path("out"))
+    assert [run["folder"] for run in report["runs"]] == ["left/seed-1", "right/seed-1"]
+    assert report["tests"][0]["variants"] == {"left": {"1": 0.0}, "right": {"1": 0.0}}
+    assert report["tests"][0]["lines"] == 2 * len(SOURCES)
     assert [" ".join(line.split()) for line in done.output.splitlines()[4:7]] == [
         "test score variant seed 1",
         "test exact_match left 0.00",
@@ -450,13 +445,13 @@ def test_each_variant_is_trained_on_files_of_its_own(attendo: Command, data: Pat
         assert f'file = "{variant}.tsv"' in Path(f"out/{variant}/seed-1/run.toml").read_text("utf-8")
     some = attendo("reproduce", recipe(VARIED.replace("expected = 0.0", "expected = 99.0")), "--out", "out",
                    "--variants", "right", "--device", "cpu")  # fmt: skip
-    assert some.code == 0, "a mean of some variants is not what is expected of all"
+    assert some.code == 0, "a mean of some variants is not judged"
     assert some.output.splitlines()[-1] == "not judged: what is expected is the mean of 2 variants"
-    assert results(Path("out"), "results-partial.json")["passed"] is None
-    assert results(Path("out")) == told, "that of all variants stays"
+    assert read_results(Path("out"), "results-partial.json")["passed"] is None
+    assert read_results(Path("out")) == report, "results of all variants are kept"
 
 
-def test_the_parts_of_a_test_are_told_one_by_one(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+def test_test_parts_are_reported_separately(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
     files = 'file = "{part}.tsv"\nparts = ["left", "right"]'
     path = recipe(PLAIN.replace('source = "test.source"\ntarget = "test.target"\nmetric', f"{files}\nmetric"))
     done = attendo("reproduce", path, "--seeds", "1", "--out", out, "--device", "cpu")
@@ -469,17 +464,17 @@ def test_the_parts_of_a_test_are_told_one_by_one(attendo: Command, data: Path, o
     ]
 
 
-def test_a_variant_of_a_recipe_is_trained_like_any_run_file(attendo: Command, data: Path, recipe: Recipe) -> None:
+def test_a_variant_can_be_trained_like_a_run_file(attendo: Command, data: Path, recipe: Recipe) -> None:
     path = recipe(VARIED)
-    refused = attendo("train", path, "--data", data)
-    assert (refused.code, "--set variant=left: left, right" in refused.error) == (2, True)
+    failed = attendo("train", path, "--data", data)
+    assert (failed.code, "--set variant=left: left, right" in failed.error) == (2, True)
     shown = attendo("train", path, "--data", data, "--set", "variant=left", "--show")
     assert 'file = "left.tsv"\n' in shown.output
 
 
 @pytest.mark.slow
-def test_trainings_at_once_are_processes_with_logs(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
-    """One real one; what is done with several is tested with the jobs."""
+def test_parallel_trainings_are_processes_with_logs(attendo: Command, data: Path, out: Path, recipe: Recipe) -> None:
+    """One real process; `test_reproduce_jobs.py` tests several."""
     shutil.rmtree(out / "seed-1")
     done = attendo("reproduce", recipe(PLAIN), "--jobs", "2", "--out", out, "--device", "cpu")
     assert done.code == 0, done.errors
@@ -487,10 +482,10 @@ def test_trainings_at_once_are_processes_with_logs(attendo: Command, data: Path,
     assert "seed 1: done after " in done.errors
     assert "seed 2: complete, in " in done.errors
     assert f"model written to {out / 'seed-1' / 'model'}" in (out / "seed-1.log").read_text("utf-8")
-    assert results(out / "seed-1", "texts.json").keys() >= {"train.source", "train.target"}
+    assert read_results(out / "seed-1", "texts.json").keys() >= {"train.source", "train.target"}
 
 
-def test_what_a_process_is_asked_is_what_would_be_trained_here(data: Path, recipe: Recipe) -> None:
+def test_job_arguments_match_the_run(data: Path, recipe: Recipe) -> None:
     found = read_recipe(recipe(VARIED))
     run = found.plan(Path("out"))[1]
     new = command._make_job(found, run, data, "cpu", resumes=False)
@@ -499,9 +494,9 @@ def test_what_a_process_is_asked_is_what_would_be_trained_here(data: Path, recip
         *("--set", "seed=1", "--set", 'variant="right"', "--device", "cpu"),
     ]
     assert new.log == Path("out/right/seed-1.log")
-    begun = command._make_job(found, run, data, "cpu", resumes=True)
-    assert begun.arguments == ["train", "--resume", "out/right/seed-1", "--device", "cpu"]
-    assert isinstance(begun, TrainingJob)
+    resumed = command._make_job(found, run, data, "cpu", resumes=True)
+    assert resumed.arguments == ["train", "--resume", "out/right/seed-1", "--device", "cpu"]
+    assert isinstance(resumed, TrainingJob)
 
 
 def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:
@@ -510,11 +505,11 @@ def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:
     lines = done.output.splitlines()
     assert lines[0].split() == ["recipe", "test", "expected", "published", "data"]
     assert max(map(len, lines)) <= 100
-    place = next(number for number, line in enumerate(lines) if line.startswith("multi30k_en_de"))
-    assert lines[place].split() == ["multi30k_en_de", "test_2016", "bleu", "41.7", "±", "0.7", "41.02", "multi30k"]
-    assert lines[place + 1].split() == ["test_2017", "bleu", "34.1", "±", "0.7", "33.36"]
-    assert lines[place + 2] == "  Translation of image captions, English to German (Multi30k); 3 trainings"
-    assert (lines[place - 1], lines[place + 3]) == ("", "")
+    start = next(number for number, line in enumerate(lines) if line.startswith("multi30k_en_de"))
+    assert lines[start].split() == ["multi30k_en_de", "test_2016", "bleu", "41.7", "±", "0.7", "41.02", "multi30k"]
+    assert lines[start + 1].split() == ["test_2017", "bleu", "34.1", "±", "0.7", "33.36"]
+    assert lines[start + 2] == "  Translation of image captions, English to German (Multi30k); 3 trainings"
+    assert (lines[start - 1], lines[start + 3]) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -534,7 +529,7 @@ def test_all_recipes_are_listed_with_their_numbers(attendo: Command) -> None:
         (["scan_simple", "--jobs", "0"], "--jobs"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
+def test_a_usage_error_is_one_line_with_exit_code_2(attendo: Command, arguments: list[str], message: str) -> None:
     failed = attendo("reproduce", *arguments)
     assert failed.code == 2
     assert message in failed.error

@@ -18,15 +18,15 @@ def test_each_line_is_the_log_probability_of_its_pair(attendo: Command, model_fo
     )
 
 
-def test_it_can_be_divided_by_the_tokens_and_taken_apart(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_scores_can_be_normalised_and_listed_per_word(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path, times=1)
     files = ["--source", source, "--target", target]
     scored = tiny_model().score_tokens(SOURCES, TARGETS)
     means = [float(line) for line in attendo("score", model_folder, *files, "--normalise").output.splitlines()]
     assert means == pytest.approx([each.log_probability / len(each.pieces) for each in scored], abs=1e-5)
     for line, each in zip(attendo("score", model_folder, *files, "--words").output.splitlines(), scored, strict=True):
-        whole, words = line.split(" ||| WordScores= ")
-        assert float(whole) == pytest.approx(each.log_probability, abs=1e-5)
+        total, words = line.split(" ||| WordScores= ")
+        assert float(total) == pytest.approx(each.log_probability, abs=1e-5)
         assert [float(word) for word in words.split()] == pytest.approx(list(each.log_probabilities), abs=1e-5)
     for line, each in zip(attendo("score", model_folder, *files, "--json").output.splitlines(), scored, strict=True):
         content = json.loads(line)
@@ -34,18 +34,18 @@ def test_it_can_be_divided_by_the_tokens_and_taken_apart(attendo: Command, model
         assert content["score"] == pytest.approx(sum(content["log_probabilities"]))
 
 
-def test_blocks_and_packed_files_change_nothing(
+def test_blocks_and_compression_do_not_change_scores(
     attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = write_pairs(tmp_path, times=3)
-    whole = attendo("score", model_folder, "--source", source, "--target", target).output
-    packed = tmp_path / "packed.gz"
-    packed.write_bytes(gzip.compress(source.read_bytes()))
+    expected = attendo("score", model_folder, "--source", source, "--target", target).output
+    compressed = tmp_path / "packed.gz"
+    compressed.write_bytes(gzip.compress(source.read_bytes()))
     monkeypatch.setattr("attendo.cli.score.PAIRS_AT_ONCE", 5)
-    assert attendo("score", model_folder, "--source", packed, "--target", target).output == whole
+    assert attendo("score", model_folder, "--source", compressed, "--target", target).output == expected
 
 
-def test_unknown_words_are_told_with_their_file_and_line(
+def test_unknown_words_are_reported_with_file_and_line(
     attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = write_pairs(tmp_path, times=1)
@@ -61,7 +61,7 @@ def test_unknown_words_are_told_with_their_file_and_line(
     assert done.errors.splitlines() == [zebra, both]
 
 
-def test_mistakes_are_named(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_bad_files_and_options_are_errors(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path, times=1)
     target.write_bytes(target.read_bytes() + b"more\n")
     failed = attendo("score", model_folder, "--source", source, "--target", target)

@@ -1,4 +1,4 @@
-"""`attendo trace`: the walk, its parts, JSON, a page, and what is refused."""
+"""`attendo trace`: the terminal view, JSON, the HTML page and usage errors."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tiny import Command, tiny_model, without_source
 from attendo.cli import trace as command
 
 
-def test_the_walk_is_printed(attendo: Command, model_folder: Path) -> None:
+def test_the_trace_is_printed(attendo: Command, model_folder: Path) -> None:
     shown = attendo("trace", model_folder, "the cat sat")
     assert (shown.code, shown.errors) == (0, "")
     assert shown.output.startswith("source  the cat sat </s>  [4]\n")
@@ -24,31 +24,31 @@ def test_a_given_target_is_traced(attendo: Command, model_folder: Path) -> None:
     assert "目标句由用户给定" in shown.output
 
 
-def test_json_has_everything(attendo: Command, model_folder: Path) -> None:
+def test_json_has_all_tensors(attendo: Command, model_folder: Path) -> None:
     shown = attendo("trace", model_folder, "the cat sat", "--target", "猫 坐", "--json")
-    told = json.loads(shown.output)
+    report = json.loads(shown.output)
     trace = tiny_model().trace("the cat sat", "猫 坐")
-    assert {name: told[name] for name in trace.as_json() if name != "tensors"} == {
+    assert {name: report[name] for name in trace.as_json() if name != "tensors"} == {
         name: value for name, value in trace.as_json().items() if name != "tensors"
     }
-    assert [each["name"] for each in told["tensors"]] == list(trace)
-    assert {each["formula"] for each in told["tensors"]} <= set(told["formulas"])
-    assert told["tensors"][-1]["bound"].endswith(f"→ {list(trace.probabilities.shape)}")
+    assert [each["name"] for each in report["tensors"]] == list(trace)
+    assert {each["formula"] for each in report["tensors"]} <= set(report["formulas"])
+    assert report["tensors"][-1]["bound"].endswith(f"→ {list(trace.probabilities.shape)}")
 
 
-def test_one_layer_as_json_is_smaller(attendo: Command, model_folder: Path) -> None:
-    told = json.loads(attendo("trace", model_folder, "the cat sat", "--layer", "1", "--json").output)
-    assert told["layers"] == {"encoder": [1], "decoder": [1]}
+def test_layer_selects_one_layer_of_the_json(attendo: Command, model_folder: Path) -> None:
+    report = json.loads(attendo("trace", model_folder, "the cat sat", "--layer", "1", "--json").output)
+    assert report["layers"] == {"encoder": [1], "decoder": [1]}
 
 
-def test_a_page_is_written(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+def test_an_html_page_is_written(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     shown = attendo("trace", model_folder, "the cat sat", "--html", tmp_path / "a.html", "--lang", "zh")
     assert (shown.code, shown.output) == (0, "")
     assert shown.errors == f"已写入 {tmp_path / 'a.html'}\n"
     assert (tmp_path / "a.html").read_text("utf-8").startswith('<!doctype html>\n<html lang="zh"')
 
 
-def test_the_mask_can_be_left_out(attendo: Command, model_folder: Path) -> None:
+def test_no_mask_disables_the_causal_mask(attendo: Command, model_folder: Path) -> None:
     shown = attendo("trace", model_folder, "the cat sat", "--target", "猫 坐", "--no-mask")
     assert "the decoder's mask is off" in shown.output
     assert "M[i, j] = 0 (j ≤ i)" not in shown.output
@@ -66,24 +66,20 @@ def test_the_mask_can_be_left_out(attendo: Command, model_folder: Path) -> None:
         (["cat", "--lang", "fr"], "'fr' is not one of"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(
-    attendo: Command, model_folder: Path, arguments: list[str], message: str
-) -> None:
+def test_usage_errors_are_one_line(attendo: Command, model_folder: Path, arguments: list[str], message: str) -> None:
     failed = attendo("trace", model_folder, *arguments)
     assert failed.code == 2
     assert message in failed.error
 
 
-def test_too_many_numbers_ask_for_a_layer(
-    attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_json_suggests_layer(attendo: Command, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "MAX_NUMBERS", 1000)
     failed = attendo("trace", model_folder, "the cat sat", "--target", "猫", "--json")
     assert failed.code == 2
     assert "choose one with --layer" in failed.error
 
 
-def test_a_source_that_outgrows_learned_positions_is_refused(attendo: Command, tmp_path: Path) -> None:
+def test_a_source_longer_than_learned_positions_is_rejected(attendo: Command, tmp_path: Path) -> None:
     tiny_model(positions="learned", max_length=6).save(tmp_path / "model")
     for more in ([], ["--target", "猫"]):
         failed = attendo("trace", tmp_path / "model", "the cat sat " * 3, *more)
@@ -105,20 +101,20 @@ def test_a_source_that_outgrows_learned_positions_is_refused(attendo: Command, t
         (["cat", "--html", "none/a.html"], 1, "none/a.html: 没有这个文件或文件夹"),
     ],
 )
-def test_mistakes_are_told_in_chinese(
+def test_usage_errors_are_translated_to_chinese(
     attendo: Command, model_folder: Path, arguments: list[str], code: int, message: str
 ) -> None:
     failed = attendo("trace", model_folder, *arguments, "--lang", "zh")
     assert (failed.code, failed.error) == (code, message)
 
 
-def test_a_folder_that_is_none_is_told_in_chinese(attendo: Command, tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_in_chinese(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("trace", tmp_path / "none", "cat", "--lang", "zh")
-    told = f"{tmp_path / 'none'} 不是文件夹：请给出含有 manifest.json 的文件夹，例如 runs/demo/model"
-    assert (failed.code, failed.error) == (4, told)
+    expected = f"{tmp_path / 'none'} 不是文件夹：请给出含有 manifest.json 的文件夹，例如 runs/demo/model"
+    assert (failed.code, failed.error) == (4, expected)
 
 
-def test_a_model_that_reads_no_source_is_traced_without_one(attendo: Command, tmp_path: Path) -> None:
+def test_a_decoder_only_model_is_traced_without_a_source(attendo: Command, tmp_path: Path) -> None:
     without_source().save(tmp_path / "model")
     shown = attendo("trace", tmp_path / "model", "the cat", "--target", " sat")
     assert (shown.code, shown.errors) == (0, "")
@@ -132,12 +128,12 @@ def test_a_model_that_reads_no_source_is_traced_without_one(attendo: Command, tm
     page = attendo("trace", tmp_path / "model", "the cat", "--html", tmp_path / "page.html")
     assert page.code == 0
     assert "decoder.1.self" in (tmp_path / "page.html").read_text("utf-8")
-    told = json.loads(attendo("trace", tmp_path / "model", "the cat", "--target", "", "--json").output)
-    assert (told["predicted"]["pieces"], told["source"]["pieces"]) == (["the", "cat"], [])
-    assert told["layers"] == {"encoder": [], "decoder": [0, 1]}
+    report = json.loads(attendo("trace", tmp_path / "model", "the cat", "--target", "", "--json").output)
+    assert (report["predicted"]["pieces"], report["source"]["pieces"]) == (["the", "cat"], [])
+    assert report["layers"] == {"encoder": [], "decoder": [0, 1]}
 
 
-def test_heads_are_scored_by_a_source(attendo: Command, tmp_path: Path) -> None:
+def test_heads_needs_an_encoder(attendo: Command, tmp_path: Path) -> None:
     without_source().save(tmp_path / "model")
     (tmp_path / "text").write_text("the cat\n", "utf-8")
     failed = attendo("heads", tmp_path / "model", tmp_path / "text")

@@ -1,4 +1,4 @@
-"""`attendo train`: text files to a model folder, and runs that go on. What signals and kills do: tests/reliability."""
+"""`attendo train`: new and resumed runs. Signals and kills are tested in tests/reliability."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ from attendo.runs.config import RunConfig
 from attendo.text_model import load
 
 
-def test_two_files_become_a_model_that_answers(attendo: Command, tmp_path: Path) -> None:
+def test_two_text_files_become_a_model(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     out = tmp_path / "runs" / ("x" * 100)
     done = attendo("train", "--source", source, "--target", target, "--out", out, *settings(*QUICK_RUN))
@@ -25,7 +25,7 @@ def test_two_files_become_a_model_that_answers(attendo: Command, tmp_path: Path)
     assert attendo("generate", out / "model", given=b"the cat\n").output.count("\n") == 1
 
 
-def test_a_run_file_names_its_run_folder(attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_file_names_the_run_folder(attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pairs(tmp_path)
     monkeypatch.chdir(tmp_path)
     Path("mine.toml").write_text('[data]\nsource = "train.source"\ntarget = "train.target"\n')
@@ -35,20 +35,20 @@ def test_a_run_file_names_its_run_folder(attendo: Command, tmp_path: Path, monke
     assert load("other/model", "cpu").generate(["the cat"])
 
 
-def test_lines_left_out_are_counted_by_reason(attendo: Command, tmp_path: Path) -> None:
+def test_skipped_lines_are_counted_by_reason(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     source.write_text(source.read_text("utf-8") + "\n\n", "utf-8")
     target.write_text(target.read_text("utf-8") + "猫\n\n", "utf-8")
     files = ("--source", source, "--target", target, "--out", tmp_path / "run")
-    refused = attendo("train", *files, *settings(*QUICK_RUN))
-    assert refused.code == 3
-    assert "data.max_bad_ratio" in refused.errors
+    failed = attendo("train", *files, *settings(*QUICK_RUN))
+    assert failed.code == 3
+    assert "data.max_bad_ratio" in failed.errors
     done = attendo("train", *files, "--overwrite", "--max-bad-ratio", "0.1", *settings(*QUICK_RUN))
     assert done.code == 0
     assert f"lines left out: 2 empty (listed in {tmp_path / 'run' / 'data' / 'bad-lines.tsv'})\n" in done.errors
 
 
-def test_what_show_prints_reads_back_to_the_same_settings(attendo: Command, tmp_path: Path) -> None:
+def test_show_prints_a_run_file_with_the_same_settings(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text('preset = "base"\n[data]\nsource = "a"\ntarget = "b"\n[train]\nsteps = 7\n')
     shown = attendo("train", tmp_path / "run.toml", "--show", *settings("model.norm=post", "train.peak_lr=3e-4"))
     assert (shown.code, shown.errors) == (0, "")
@@ -62,7 +62,7 @@ def test_what_show_prints_reads_back_to_the_same_settings(attendo: Command, tmp_
 
 
 @pytest.mark.parametrize("name", ["2024", "true", "1e5", "2024-01-01", " a ", '"a"', "[a]", "a=b", "{}", "a # b"])
-def test_any_file_name_may_be_given_with_or_without_a_run_file(
+def test_any_file_name_can_be_given(
     attendo: Command, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -92,9 +92,7 @@ def test_any_file_name_may_be_given_with_or_without_a_run_file(
         ),
     ],
 )
-def test_a_mistake_in_a_run_file_is_one_line_and_exit_code_2(
-    attendo: Command, tmp_path: Path, content: bytes, message: str
-) -> None:
+def test_an_invalid_run_file_is_a_usage_error(attendo: Command, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "run.toml").write_bytes(content)
     for more in ([], ["--source", "a"], ["--show"]):
         failed = attendo("train", tmp_path / "run.toml", *more)
@@ -103,7 +101,7 @@ def test_a_mistake_in_a_run_file_is_one_line_and_exit_code_2(
             assert message in failed.error
 
 
-def test_bad_data_is_exit_code_3(attendo: Command, tmp_path: Path) -> None:
+def test_bad_data_exits_with_code_3(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     target.write_bytes(target.read_bytes() + b"one more\n")
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run")
@@ -111,83 +109,83 @@ def test_bad_data_is_exit_code_3(attendo: Command, tmp_path: Path) -> None:
     assert fragment("file_line_counts_differ", short=source, short_lines=40) in failed.error
 
 
-def test_a_run_stopped_at_a_step_goes_on_with_resume(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path, "--stop-at", "2")
-    assert steps(run) == [1, 2]
+def test_a_run_stopped_at_a_step_can_be_resumed(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path, "--stop-at", "2")
+    assert list_steps(run) == [1, 2]
     resumed = attendo("train", "--resume", run)
     assert (resumed.code, resumed.output) == (0, "")
     assert "going on from step 2\n" in resumed.errors
-    assert steps(run) == [1, 2, 3]
+    assert list_steps(run) == [1, 2, 3]
     shown = tomllib.loads(attendo("train", "--resume", run, "--show").output)
     stored = tomllib.loads((run / "run.toml").read_text("utf-8"))
     assert {**shown, "generation": {}} == stored
 
 
-def test_a_step_that_is_past_is_no_place_to_stop(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path, "--stop-at", "2")
+def test_stop_at_a_past_step_does_nothing(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path, "--stop-at", "2")
     done = attendo("train", "--resume", run, "--stop-at", "2")
     assert (done.code, done.errors) == (0, "the run stands at step 2 already: nothing to do up to step 2\n")
-    assert steps(run) == [1, 2]
+    assert list_steps(run) == [1, 2]
 
 
-def test_a_run_that_is_done_is_told_again_and_stays_as_it_is(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path)
+def test_resuming_a_finished_run_changes_nothing(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path)
     before = (run / "model" / "weights.safetensors").read_bytes()
     assert attendo("train", "--resume", run).code == 0
     assert (run / "model" / "weights.safetensors").read_bytes() == before
-    assert steps(run) == [1, 2, 3]
+    assert list_steps(run) == [1, 2, 3]
 
 
-def test_other_settings_are_refused_by_name_unless_they_are_meant(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path, "--stop-at", "2")
-    refused = attendo("train", "--resume", run, *settings("train.steps=5", "train.ema=0.5"))
-    assert refused.code == 2
-    assert message("resume_settings_differ", folder=run, settings="train.steps = 5, train.ema = 0.5") == refused.error
+def test_changed_settings_need_override(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path, "--stop-at", "2")
+    failed = attendo("train", "--resume", run, *settings("train.steps=5", "train.ema=0.5"))
+    assert failed.code == 2
+    assert message("resume_settings_differ", folder=run, settings="train.steps = 5, train.ema = 0.5") == failed.error
     assert attendo("train", "--resume", run, "--override", *settings("train.steps=5")).code == 0
-    assert steps(run) == [1, 2, 3, 4, 5]
+    assert list_steps(run) == [1, 2, 3, 4, 5]
     assert tomllib.loads((run / "run.toml").read_text("utf-8"))["train"]["steps"] == 5
-    assert attendo("train", "--resume", run).code == 0, "from now on these are its settings"
+    assert attendo("train", "--resume", run).code == 0, "the override is stored"
 
 
-def test_a_setting_that_is_the_runs_own_needs_no_override(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path, "--stop-at", "2")
+def test_an_unchanged_setting_needs_no_override(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path, "--stop-at", "2")
     assert attendo("train", "--resume", run, *settings("train.steps=3")).code == 0
 
 
-def test_weights_that_do_not_fit_overriding_settings_are_told(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path, "--stop-at", "2")
+def test_weights_that_do_not_fit_an_override_are_a_model_error(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path, "--stop-at", "2")
     failed = attendo("train", "--resume", run, "--override", *settings("model.d_ff=32"))
     assert failed.code == 4
     assert fragment("checkpoint_does_not_fit", file="model.safetensors") in failed.error
 
 
-def test_settings_edited_by_hand_and_data_exchanged_are_refused(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path, "--stop-at", "2")
+def test_edited_settings_and_replaced_data_are_rejected(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path, "--stop-at", "2")
     path = run / "run.toml"
-    kept = path.read_text("utf-8")
-    path.write_text(kept.replace("steps = 3\n", "steps = 4\n"), "utf-8")
-    refused = attendo("train", "--resume", run)
-    assert (refused.code, str(path) in refused.error, "--override" in refused.error) == (2, True, True)
-    path.write_text(kept, "utf-8")
+    original = path.read_text("utf-8")
+    path.write_text(original.replace("steps = 3\n", "steps = 4\n"), "utf-8")
+    failed = attendo("train", "--resume", run)
+    assert (failed.code, str(path) in failed.error, "--override" in failed.error) == (2, True, True)
+    path.write_text(original, "utf-8")
     shutil.rmtree(run / "data")
     source = tmp_path / "train.source"
     source.write_text(source.read_text("utf-8").replace("cat", "cow"), "utf-8")
-    refused = attendo("train", "--resume", run)
-    assert refused.code == 4
-    assert fragment("checkpoint_data_mismatch", folder=run / "data") in refused.errors
+    failed = attendo("train", "--resume", run)
+    assert failed.code == 4
+    assert fragment("checkpoint_data_mismatch", folder=run / "data") in failed.errors
 
 
-def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Command, tmp_path: Path) -> None:
-    run = begun(attendo, tmp_path)
+def test_an_existing_run_folder_needs_overwrite(attendo: Command, tmp_path: Path) -> None:
+    run = start_run(attendo, tmp_path)
     files = ("--source", tmp_path / "train.source", "--target", tmp_path / "train.target", "--out", run)
-    refused = attendo("train", *files, *settings(*QUICK_RUN))
-    assert refused.code == 2
-    assert fragment("run_folder_in_use", folder=run) in refused.error
+    failed = attendo("train", *files, *settings(*QUICK_RUN))
+    assert failed.code == 2
+    assert fragment("run_folder_in_use", folder=run) in failed.error
     missing = attendo("train", "--source", "none", "--target", "none", "--out", run)
-    assert missing.error == refused.error, "before any text is read"
-    assert attendo("finetune", tmp_path, "--source", "none", "--target", "none", "--out", run).error == refused.error
+    assert missing.error == failed.error, "the error comes before any text is read"
+    assert attendo("finetune", tmp_path, "--source", "none", "--target", "none", "--out", run).error == failed.error
     assert attendo("train", *files, "--overwrite", *settings(*QUICK_RUN, "train.steps=2")).code == 0
-    assert steps(run) == [1, 2]
+    assert list_steps(run) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +198,7 @@ def test_a_folder_with_a_run_is_not_taken_for_another_unless_told_to(attendo: Co
         (["--resume", "{folder}", "--stop-at", "0"], "--stop-at"),
     ],
 )
-def test_what_cannot_be_resumed_is_one_line_and_exit_code_2(
+def test_invalid_resume_options_are_usage_errors(
     attendo: Command, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     failed = attendo("train", *(word.format(folder=tmp_path) for word in arguments))
@@ -208,8 +206,8 @@ def test_what_cannot_be_resumed_is_one_line_and_exit_code_2(
     assert message in failed.error
 
 
-def begun(attendo: Command, folder: Path, *more: str) -> Path:
-    """A run of three steps on the tiny sentences."""
+def start_run(attendo: Command, folder: Path, *more: str) -> Path:
+    """Train three steps on the tiny sentences."""
     source, target = write_pairs(folder)
     files = ("--source", source, "--target", target, "--out", folder / "run")
     done = attendo("train", *files, *more, *settings(*QUICK_RUN))
@@ -217,7 +215,7 @@ def begun(attendo: Command, folder: Path, *more: str) -> Path:
     return folder / "run"
 
 
-def steps(run: Path) -> list[int]:
+def list_steps(run: Path) -> list[int]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
     return [line["step"] for line in lines if line["kind"] == "step"]
 
@@ -231,21 +229,19 @@ def steps(run: Path) -> list[int]:
         (["--set", "train.metrics=['bleu']", "--set", "preset=auto"], "attendo[eval]"),
     ],
 )
-def test_what_is_not_there_is_told_before_text_is_read(
+def test_missing_packages_and_devices_fail_before_text_is_read(
     attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], named: str
 ) -> None:
     missing = {"tensorboard", "sacrebleu"}
-    there = importlib.util.find_spec
-    monkeypatch.setattr("attendo.errors.find_spec", lambda name: None if name in missing else there(name))
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr("attendo.errors.find_spec", lambda name: None if name in missing else find_spec(name))
     monkeypatch.setattr("attendo.runs.corpora.measure_data", lambda *_: pytest.fail("text was read"))
     source, target = write_pairs(tmp_path)
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *options)
     assert (failed.code, named in failed.error) == (2, True)
 
 
-def test_source_and_target_of_the_same_file_are_refused_unless_copying_is_the_task(
-    attendo: Command, tmp_path: Path
-) -> None:
+def test_the_same_source_and_target_file_needs_allow_copies(attendo: Command, tmp_path: Path) -> None:
     source, _ = write_pairs(tmp_path)
     same = ["train", "--source", source, "--target", source, "--out", tmp_path / "run", *settings(*QUICK_RUN)]
     failed = attendo(*same)
@@ -253,7 +249,7 @@ def test_source_and_target_of_the_same_file_are_refused_unless_copying_is_the_ta
     assert attendo(*same, *settings("data.allow_copies=true")).code == 0
 
 
-def test_copies_in_two_files_are_refused_before_the_first_step(attendo: Command, tmp_path: Path) -> None:
+def test_copied_sources_are_rejected_before_the_first_step(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     target.write_bytes(source.read_bytes())
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *settings(*QUICK_RUN))
@@ -262,10 +258,10 @@ def test_copies_in_two_files_are_refused_before_the_first_step(attendo: Command,
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_the_length_of_a_run_is_told_before_it_begins(attendo: Command, tmp_path: Path) -> None:
+def test_the_length_of_a_run_is_printed_first(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     options = ["--source", source, "--target", target, "--out", tmp_path / "run"]
     changes = ("train.steps=12", "train.validate_every=2", "train.patience=3", "train.best=loss", "train.metrics=[]")
     done = attendo("train", *options, *settings(*QUICK_RUN, *changes))
-    told = "12 steps, about 5 epochs; a validation every 2 steps; stops early after 3 validations without a better loss"
-    assert told in done.errors
+    plan = "12 steps, about 5 epochs; a validation every 2 steps; stops early after 3 validations without a better loss"
+    assert plan in done.errors

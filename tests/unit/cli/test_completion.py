@@ -36,20 +36,20 @@ def test_words_are_completed_to_commands_options_and_choices(words: list[str], f
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_bash_completes_by_the_script(attendo: Command, tmp_path: Path) -> None:
+def test_bash_completes_with_the_script(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "attendo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m attendo "$@"\n')
     (tmp_path / "attendo").chmod(0o755)
     (tmp_path / "script").write_text(attendo("completion", "bash").output)
-    ask = 'source ./script; COMP_WORDS=(attendo train --ten); COMP_CWORD=2; _attendo ./attendo; echo "${COMPREPLY[*]}"'
+    code = 'source ./script; COMP_WORDS=(attendo train --ten); COMP_CWORD=2; _attendo ./attendo; echo "${COMPREPLY[*]}"'
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(
-        ["bash", "--norc", "-c", ask], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ["bash", "--norc", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "--tensorboard\n"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_get_a_line_of_help_beside_each_word(attendo: Command, shell: str) -> None:
+def test_zsh_and_fish_show_help_for_each_word(attendo: Command, shell: str) -> None:
     assert "completion" in attendo("completion", shell).output
     shown = attendo("completion", shell, "--words", "--", "train", "--ten")
     separator = {"zsh": ":", "fish": "\t"}[shell]
@@ -61,12 +61,12 @@ def test_an_unknown_shell_is_a_usage_error(attendo: Command) -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["bench"], ["bench", "serve"]])
-def test_help_of_a_command_is_that_of_its_option(attendo: Command, command: list[str]) -> None:
+def test_help_of_a_command_equals_its_help_option(attendo: Command, command: list[str]) -> None:
     shown = attendo("help", *command)
     assert shown.code == 0
     assert shown.output == attendo(*command, "--help").output == attendo(*command, "-h").output
 
 
 @pytest.mark.parametrize("command", [["trian"], ["train", "more"], ["bench", "x"]])
-def test_help_of_what_is_no_command_is_a_usage_error(attendo: Command, command: list[str]) -> None:
+def test_help_of_an_unknown_command_is_a_usage_error(attendo: Command, command: list[str]) -> None:
     assert attendo("help", *command).code == 2

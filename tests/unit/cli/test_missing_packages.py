@@ -1,4 +1,4 @@
-"""With the core dependencies alone, commands work or name the extra that they need."""
+"""Without the extras, commands work or name the extra that they need."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 from tiny import QUICK_RUN, SOURCES, TARGETS, tiny_model
 
 ROOT = Path(__file__).resolve().parents[3]
-# Runs the commands of its second argument, one after the other, without the packages of its first.
+# Runs the commands of its second argument in order, without the packages of its first argument.
 CHILD = """
 import contextlib, io, json, sys
 sys.modules |= dict.fromkeys(json.loads(sys.argv[1]))
@@ -28,7 +28,7 @@ for words in json.loads(sys.argv[2]):
 """
 TRAIN = ("train", "--source", "none.en", "--target", "none.de", "--out", "run")
 
-# The texts do not exist and the model is damaged: the package must be missed before any of them is read.
+# The texts do not exist and the model is damaged: the missing package must be reported first.
 REFUSED = {
     "eval": [
         ("evaluate", "damaged", "--source", "none.en", "--reference", "none.de"),
@@ -79,7 +79,7 @@ COMMANDS = [*(words for each in REFUSED.values() for words in each), *CORE]
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], tuple[int, str, str]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], tuple[int, str, str]]:
     """By command: exit code, standard output, standard error."""
     folder = tmp_path_factory.mktemp("core")
     tiny_model().save(folder / "model")
@@ -91,44 +91,44 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
         (folder / f"for_{engine}").mkdir()
         manifest = {"format": "attendo.export", "facts": {"to": engine}}
         (folder / f"for_{engine}" / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    child = [sys.executable, "-c", CHILD, json.dumps(packages_of_extras()), json.dumps(COMMANDS)]
+    child = [sys.executable, "-c", CHILD, json.dumps(list_extra_packages()), json.dumps(COMMANDS)]
     done = subprocess.run(child, cwd=folder, check=False, capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     found = [tuple(json.loads(line)) for line in done.stdout.splitlines()]
     return dict(zip(COMMANDS, found, strict=True))
 
 
-def packages_of_extras() -> list[str]:
-    """The names that the packages of all extras are imported by, with those that a server imports beside them."""
+def list_extra_packages() -> list[str]:
+    """The import names of the packages of all extras, and of packages that a server imports as well."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     named = {re.split(r"[^\w-]", each)[0] for extra, wanted in extras.items() if extra != "dev" for each in wanted}
     return sorted({each.replace("-", "_") for each in named - {"attendo"}} | {"starlette", "h11", "PIL"})
 
 
-def test_what_is_hidden_is_what_the_extras_bring() -> None:
-    assert {"sacrebleu", "python_multipart", "onnxruntime", "transformers", "ray"} <= set(packages_of_extras())
-    assert {"torch", "numpy", "pydantic", "typer", "rich"}.isdisjoint(packages_of_extras())
+def test_hidden_packages_are_those_of_the_extras() -> None:
+    assert {"sacrebleu", "python_multipart", "onnxruntime", "transformers", "ray"} <= set(list_extra_packages())
+    assert {"torch", "numpy", "pydantic", "typer", "rich"}.isdisjoint(list_extra_packages())
 
 
 @pytest.mark.parametrize(("extra", "words"), [(extra, each) for extra, all_ in REFUSED.items() for each in all_])
-def test_a_command_names_its_extra_before_it_reads_anything(
-    answers: dict[tuple[str, ...], tuple[int, str, str]], extra: str, words: tuple[str, ...]
+def test_a_missing_extra_is_reported_before_files_are_read(
+    results: dict[tuple[str, ...], tuple[int, str, str]], extra: str, words: tuple[str, ...]
 ) -> None:
-    code, output, errors = answers[words]
+    code, output, errors = results[words]
     assert code == 2
     assert output == ""
     assert re.fullmatch(rf"attendo: .+ needs [\w ]+: pip install 'attendo\[{extra}\]'\n", errors), errors
 
 
 @pytest.mark.parametrize("words", CORE, ids=[words[0] for words in CORE])
-def test_a_command_of_the_core_needs_no_extra(
-    answers: dict[tuple[str, ...], tuple[int, str, str]], words: tuple[str, ...]
+def test_core_commands_need_no_extra(
+    results: dict[tuple[str, ...], tuple[int, str, str]], words: tuple[str, ...]
 ) -> None:
-    code, _, errors = answers[words]
+    code, _, errors = results[words]
     assert code == 0, errors
 
 
-def test_all_has_every_extra_of_users_but_ray() -> None:
+def test_extra_all_includes_every_user_extra_except_ray() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     (named,) = extras["all"]
     assert set(re.findall(r"\w+", named)) - {"attendo"} == extras.keys() - {"all", "dev", "ray"}

@@ -9,15 +9,15 @@ from attendo.cli.entry import main
 from attendo.text_model.text_model import MissingTagWarning
 
 
-def test_a_warning_of_ours_is_one_line_and_others_stay_as_they_are(
+def test_attendo_warnings_are_one_line_and_others_unchanged(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def warned() -> None:
+    def emit_warnings() -> None:
         warnings.warn("a tag is missing", MissingTagWarning, stacklevel=1)
         warnings.warn("of another library", UserWarning, stacklevel=1)
 
-    monkeypatch.setattr(commands, "main", warned)
-    with warnings.catch_warnings(record=True) as others:  # puts the way they are shown back, too
+    monkeypatch.setattr(commands, "main", emit_warnings)
+    with warnings.catch_warnings(record=True) as others:  # also restores `showwarning`
         warnings.simplefilter("always")
         main()
     assert capsys.readouterr().err == "attendo: a tag is missing\n"

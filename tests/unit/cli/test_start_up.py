@@ -1,4 +1,4 @@
-"""What is imported before a command does its work."""
+"""Modules imported before a command runs."""
 
 import inspect
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from attendo.cli.main import BENCH, COMMANDS
 
-# Runs `attendo` with each list of arguments and prints what was imported for all of them together.
+# Runs `attendo` with each list of arguments and prints all imported modules.
 PROGRAM = """
 import sys
 before = set(sys.modules)
@@ -33,18 +33,18 @@ OURS = ["attendo", "attendo.cli", *(f"attendo.cli.{name}" for name in CLI), "att
 
 
 def run(commands: list[list[str]], folder: Path) -> tuple[list[int], list[str]]:
-    """The exit codes, and the modules that were imported."""
+    """The exit codes and the imported modules."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=folder, check=True).stdout)
     return found["codes"], found["modules"]
 
 
-def names() -> list[list[str]]:
+def list_commands() -> list[list[str]]:
     top = [[name] for section in COMMANDS.values() for name in section]
     return [*top, *(["bench", name] for section in BENCH.values() for name in section)]
 
 
-def test_help_imports_these_modules_and_no_others(tmp_path: Path) -> None:
+def test_help_imports_only_these_modules(tmp_path: Path) -> None:
     codes, modules = run([["--help"]], tmp_path)
     assert codes == [0]
     assert [name for name in modules if name.split(".")[0] == "attendo"] == OURS
@@ -52,13 +52,15 @@ def test_help_imports_these_modules_and_no_others(tmp_path: Path) -> None:
     assert others == {"annotated_doc", "shellingham", "typer"}
 
 
-def test_the_help_of_a_command_imports_nothing_slow(tmp_path: Path) -> None:
-    codes, modules = run([*([*name, "--help"] for name in names()), *([*name, "-h"] for name in names())], tmp_path)
+def test_command_help_imports_no_slow_module(tmp_path: Path) -> None:
+    codes, modules = run(
+        [*([*name, "--help"] for name in list_commands()), *([*name, "-h"] for name in list_commands())], tmp_path
+    )
     assert set(codes) == {0}
     assert SLOW & set(modules) == set()
 
 
-def test_mistakes_of_use_import_nothing_slow(tmp_path: Path) -> None:
+def test_usage_errors_import_no_slow_module(tmp_path: Path) -> None:
     mistakes = [["trian"], ["train", "--sorce", "a"], ["generate"], ["generate", "m", "--beam", "x"], ["bench", "x"]]
     missing = [["generate", "m"], ["serve", "m"], ["train", "missing.toml"], ["doctor", "missing.toml"]]
     codes, modules = run([*mistakes, *missing], tmp_path)
@@ -67,10 +69,10 @@ def test_mistakes_of_use_import_nothing_slow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", [COMMANDS, BENCH])
-def test_the_line_of_a_command_is_the_first_of_its_docstring(table: dict[str, dict[str, tuple[str, str]]]) -> None:
+def test_command_summaries_match_their_docstrings(table: dict[str, dict[str, tuple[str, str]]]) -> None:
     for section in table.values():
-        for name, (place, line) in section.items():
-            module, function = place.split(":")
+        for name, (location, line) in section.items():
+            module, function = location.split(":")
             if name not in ("translate", "bench"):
                 found = getattr(import_module(f"attendo.cli.{module}"), function)
                 assert line == (inspect.getdoc(found) or "").splitlines()[0], name

@@ -1,4 +1,4 @@
-"""`attendo train` and `prepare` from text files of several kinds, named by options."""
+"""`attendo train` and `prepare` with several file formats and repeated options."""
 
 import json
 import tomllib
@@ -17,8 +17,8 @@ WORDS = settings("preset=tiny", "tokenizer.kind=words")
 QUICK = settings(*(each for each in QUICK_RUN if not each.startswith("train.steps")))
 
 
-def two_parts(folder: Path) -> list[str | Path]:
-    """The same pairs twice, in two pairs of files, named by repeated options."""
+def write_two_parts(folder: Path) -> list[str | Path]:
+    """Write the same pairs into two pairs of files and return their options."""
     named: list[str | Path] = []
     for part in ("a", "b"):
         (folder / part).mkdir()
@@ -27,21 +27,21 @@ def two_parts(folder: Path) -> list[str | Path]:
     return named
 
 
-def test_repeated_files_add_up_in_their_order(attendo: Command, tmp_path: Path) -> None:
-    done = attendo("prepare", *two_parts(tmp_path), "--out", tmp_path / "data", *WORDS)
+def test_repeated_files_are_concatenated_in_order(attendo: Command, tmp_path: Path) -> None:
+    done = attendo("prepare", *write_two_parts(tmp_path), "--out", tmp_path / "data", *WORDS)
     assert done.code == 0, done.errors
     data = open_prepared(tmp_path / "data")
     assert data.pairs + len(data.valid) == 2 * 10 * len(SOURCES)
     names = [f"{tmp_path / part / 'train.source'} + {tmp_path / part / 'train.target'}" for part in ("a", "b")]
     assert [corpus.name for corpus in data.corpora] == names
-    shown = attendo("train", *two_files(tmp_path), "--show", *WORDS)
+    shown = attendo("train", *two_part_options(tmp_path), "--show", *WORDS)
     stored = tomllib.loads(shown.output)["data"]
     assert stored["source"] == [str(tmp_path / part / "train.source") for part in ("a", "b")]
     (tmp_path / "again.toml").write_text(shown.output, "utf-8")
     assert attendo("train", tmp_path / "again.toml", "--show").output == shown.output
 
 
-def test_the_doctor_and_finetune_take_repeated_files_too(attendo: Command, tmp_path: Path) -> None:
+def test_doctor_and_finetune_accept_repeated_files(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("doctor", "--source", "a", "--source", "b", "--target", "c")
     assert failed.code == 2
     assert fragment("source_target_file_count_mismatch", prefix="", sources=2, targets=1) in failed.error
@@ -52,7 +52,7 @@ def test_the_doctor_and_finetune_take_repeated_files_too(attendo: Command, tmp_p
     assert fragment("source_target_file_count_mismatch", prefix="", sources=2, targets=1) in failed.error
 
 
-def two_files(folder: Path) -> list[str | Path]:
+def two_part_options(folder: Path) -> list[str | Path]:
     return [
         word
         for part in ("a", "b")
@@ -61,7 +61,7 @@ def two_files(folder: Path) -> list[str | Path]:
     ]
 
 
-def test_as_many_sources_as_targets_are_needed(attendo: Command, tmp_path: Path) -> None:
+def test_source_and_target_file_counts_must_match(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("train", "--source", "a", "--source", "b", "--target", "c", "--out", tmp_path / "run")
     assert failed.code == 2
     assert fragment("source_target_file_count_mismatch", prefix="", sources=2, targets=1) in failed.error
@@ -69,14 +69,14 @@ def test_as_many_sources_as_targets_are_needed(attendo: Command, tmp_path: Path)
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("name", ["words.tsv", "words.csv", "words.jsonl"])
-def test_a_file_with_both_sides_may_stand_in_place_of_a_run_file(
+def test_a_table_file_can_replace_the_run_file(
     attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    form = {".tsv": "{0}\t{1}", ".csv": '"{0}","{1}"', ".jsonl": '{{"source": "{0}", "target": "{1}"}}'}[
+    row_format = {".tsv": "{0}\t{1}", ".csv": '"{0}","{1}"', ".jsonl": '{{"source": "{0}", "target": "{1}"}}'}[
         Path(name).suffix
     ]
-    lines = [form.format(source, target) for source, target in zip(SOURCES * 10, TARGETS * 10, strict=True)]
+    lines = [row_format.format(source, target) for source, target in zip(SOURCES * 10, TARGETS * 10, strict=True)]
     Path(name).write_text("\n".join(lines), "utf-8")
     done = attendo("train", name, "--steps", "2", *QUICK)
     assert done.code == 0, done.errors
@@ -85,7 +85,7 @@ def test_a_file_with_both_sides_may_stand_in_place_of_a_run_file(
     assert load_run_config(Path("runs/words")).train.steps == 2
 
 
-def test_fields_and_columns_may_be_named(attendo: Command, tmp_path: Path) -> None:
+def test_fields_and_columns_can_be_named(attendo: Command, tmp_path: Path) -> None:
     rows = [{"id": "1", "en": source, "zh": target} for source, target in zip(SOURCES, TARGETS, strict=True)] * 10
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     (tmp_path / "b.csv").write_text("id,en,zh\n" + "\n".join(",".join(row.values()) for row in rows), "utf-8")
@@ -99,7 +99,7 @@ def test_fields_and_columns_may_be_named(attendo: Command, tmp_path: Path) -> No
     assert fragment("jsonl_field_not_found", field="source", fields="id, en, zh", option="source_field") in failed.error
 
 
-def test_options_are_the_settings_of_the_same_name(attendo: Command, tmp_path: Path) -> None:
+def test_options_set_the_settings_of_the_same_name(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     files = ("--source", source, "--target", target, "--valid-source", source, "--valid-target", target)
     shown = attendo("train", *files, "--preset", "tiny", "--steps", "7", "--show")
@@ -109,7 +109,7 @@ def test_options_are_the_settings_of_the_same_name(attendo: Command, tmp_path: P
     assert (values["data"]["valid_source"], values["data"]["valid_target"]) == (str(source), str(target))
 
 
-def test_epochs_become_as_many_steps_as_they_have(attendo: Command, tmp_path: Path) -> None:
+def test_epochs_are_converted_to_steps(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     files = ("--source", source, "--target", target, "--out", tmp_path / "run")
     shown = attendo("train", *files, "--epochs", "2", "--show", *QUICK)
@@ -140,13 +140,13 @@ def test_epochs_become_as_many_steps_as_they_have(attendo: Command, tmp_path: Pa
         (["--resume", "run"], fragment("options_with_resume", options="--source, --target")),
     ],
 )
-def test_options_that_exclude_each_other_are_named(attendo: Command, options: list[str], message: str) -> None:
+def test_conflicting_options_are_named(attendo: Command, options: list[str], message: str) -> None:
     failed = attendo("train", "--source", "a", "--target", "b", "--show", *options)
     assert failed.code == 2
     assert message in failed.error
 
 
-def test_the_file_that_is_not_utf8_is_named_with_the_command_that_converts_it(attendo: Command, tmp_path: Path) -> None:
+def test_a_non_utf8_file_gets_a_conversion_command(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     target.write_bytes("où\n".encode("latin-1") * 10 * len(SOURCES))
     failed = attendo("train", "--source", source, "--target", target, "--out", tmp_path / "run", *WORDS)
@@ -164,7 +164,7 @@ def test_the_file_that_is_not_utf8_is_named_with_the_command_that_converts_it(at
     )
 
 
-def test_text_may_be_several_files_and_documents_of_a_field(attendo: Command, tmp_path: Path) -> None:
+def test_text_can_be_several_files_and_jsonl_documents(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("to be or not to be\n" * 40, "utf-8")
     (tmp_path / "b.jsonl").write_text((json.dumps({"body": "that is the question"}) + "\n") * 20, "utf-8")
     named = ("--text", tmp_path / "a.txt", "--text", tmp_path / "b.jsonl", "--out", tmp_path / "data")
@@ -177,7 +177,7 @@ def test_text_may_be_several_files_and_documents_of_a_field(attendo: Command, tm
     assert " windows of 16 tokens" in done.output
 
 
-def test_an_own_sentencepiece_model_is_used_as_it_is(attendo: Command, tmp_path: Path) -> None:
+def test_a_given_sentencepiece_model_is_used_unchanged(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     own = SentencePiece.train([*SOURCES, *TARGETS], 300)
     (tmp_path / "own.model").write_bytes(own.model)

@@ -1,4 +1,4 @@
-"""Sentences laid side by side."""
+"""Batches: padding, masks, counts and shards."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD
 
 
-def test_short_rows_are_filled_on_the_right_and_the_mask_tells_tokens_from_padding() -> None:
+def test_rows_are_padded_right_and_the_mask_marks_tokens() -> None:
     batch = collate([Example([7, 8, 9], [5]), Example([6], [5, 4])])
     assert batch.source_ids.tolist() == [[7, 8, 9, EOS], [6, EOS, PAD, PAD]]
     assert batch.source_mask is not None
@@ -20,7 +20,7 @@ def test_short_rows_are_filled_on_the_right_and_the_mask_tells_tokens_from_paddi
     assert batch.labels.tolist() == [[5, EOS, PAD], [5, 4, EOS]]
 
 
-def test_there_is_no_mask_where_no_source_is_short() -> None:
+def test_sources_of_equal_length_have_no_mask() -> None:
     batch = collate([Example([7, 8], [5]), Example([6, 6], [5, 4, 9])])
     assert batch.source_mask is None
 
@@ -31,7 +31,7 @@ def test_an_id_that_equals_pad_inside_a_sentence_stays_visible() -> None:
     assert mask.tolist() == [[True, True, True, True], [True, True, False, False]]
 
 
-def test_sources_alone_are_laid_out_as_in_a_whole_batch() -> None:
+def test_collate_sources_matches_collate() -> None:
     examples = [Example([7, 8, 9], [5]), Example([6], [5, 4])]
     batch = collate(examples)
     ids, mask = collate_sources([example.source for example in examples])
@@ -41,7 +41,7 @@ def test_sources_alone_are_laid_out_as_in_a_whole_batch() -> None:
     assert torch.equal(mask, batch.source_mask)
 
 
-def test_tokens_count_labels_and_positions_count_all() -> None:
+def test_tokens_count_labels_and_positions_count_padding() -> None:
     batch = collate([Example([7, 8, 9], [5]), Example([6], [5, 4])])
     assert batch.tokens == 5
     assert batch.positions == 2 * 4 + 2 * 3
@@ -52,18 +52,18 @@ def test_an_empty_sentence_is_its_control_tokens() -> None:
     assert (batch.source_ids.tolist(), batch.target_ids.tolist(), batch.labels.tolist()) == ([[EOS]], [[BOS]], [[EOS]])
 
 
-def test_a_batch_of_nothing_is_refused() -> None:
+def test_an_empty_batch_is_a_usage_error() -> None:
     with pytest.raises(UsageError, check=has_code("empty_batch")):
         collate([])
 
 
-def test_the_length_of_an_example_is_that_of_its_longer_side_in_a_batch() -> None:
+def test_example_length_is_the_longer_padded_side() -> None:
     example = Example([7, 8, 9], [5])
     assert example.length == collate([example]).source_ids.size(1)
     assert Example([7], [5, 5]).length == 3
 
 
-def test_a_batch_moves_whole_with_or_without_a_mask() -> None:
+def test_to_moves_all_tensors() -> None:
     for examples in ([Example([7], [5])], [Example([7], [5]), Example([7, 8], [5])]):
         batch = collate(examples).to("meta")
         assert {batch.source_ids.device.type, batch.target_ids.device.type, batch.labels.device.type} == {"meta"}
@@ -75,21 +75,21 @@ pairs_of_ids = st.lists(st.tuples(ids, ids), min_size=1, max_size=9)
 
 
 @given(pairs_of_ids)
-def test_a_batch_is_what_filling_row_by_row_would_give(pairs: list[tuple[list[int], list[int]]]) -> None:
+def test_collate_matches_row_by_row_padding(pairs: list[tuple[list[int], list[int]]]) -> None:
     examples = [Example(*pair) for pair in pairs]
     batch = collate(examples)
     sources = [[*example.source, EOS] for example in examples]
-    assert batch.source_ids.tolist() == filled(sources)
-    assert batch.target_ids.tolist() == filled([[BOS, *example.target] for example in examples])
-    assert batch.labels.tolist() == filled([[*example.target, EOS] for example in examples])
+    assert batch.source_ids.tolist() == pad_rows(sources)
+    assert batch.target_ids.tolist() == pad_rows([[BOS, *example.target] for example in examples])
+    assert batch.labels.tolist() == pad_rows([[*example.target, EOS] for example in examples])
     equal = len({len(row) for row in sources}) == 1
     assert (batch.source_mask is None) == equal
     if batch.source_mask is not None:
-        assert batch.source_mask.tolist() == [[bool(each) for each in row] for row in filled(sources)]
+        assert batch.source_mask.tolist() == [[bool(each) for each in row] for row in pad_rows(sources)]
 
 
 @given(pairs_of_ids)
-def test_tokens_and_padding_add_up_to_the_positions(pairs: list[tuple[list[int], list[int]]]) -> None:
+def test_tokens_and_padding_sum_to_the_positions(pairs: list[tuple[list[int], list[int]]]) -> None:
     examples = [Example(*pair) for pair in pairs]
     batch = collate(examples)
     assert batch.tokens == int((batch.labels != PAD).sum())
@@ -97,22 +97,22 @@ def test_tokens_and_padding_add_up_to_the_positions(pairs: list[tuple[list[int],
     assert (batch.padding, batch.source_tokens) == (padding, batch.positions - padding - batch.tokens)
 
 
-def test_a_batch_made_by_hand_counts_itself() -> None:
+def test_a_batch_made_directly_counts_its_tokens() -> None:
     batch = collate([Example([7, 8, 9], [5]), Example([6], [5, 4])])
     again = Batch(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
     assert (again.tokens, again.padding, again.numbers) == (batch.tokens, batch.padding, ())
 
 
-def test_counts_and_numbers_travel_with_a_batch_and_are_not_counted_again() -> None:
+def test_moving_a_batch_keeps_counts_and_numbers() -> None:
     batch = collate_sequences(
         RaggedArray.from_lists([[7, 8], [9]]), RaggedArray.from_lists([[5], [5]]), numbers=(40, 2)
     )
-    moved = batch.to("meta")  # where nothing could be counted
+    moved = batch.to("meta")  # a meta tensor cannot be counted
     assert (moved.tokens, moved.padding, moved.numbers) == (4, 1, (40, 2))
 
 
 @given(pairs_of_ids, st.integers(1, 12))
-def test_the_shares_of_several_processes_are_the_batch(pairs: list[tuple[list[int], list[int]]], world: int) -> None:
+def test_shards_of_all_processes_form_the_batch(pairs: list[tuple[list[int], list[int]]], world: int) -> None:
     sides = (
         RaggedArray.from_lists([source for source, _ in pairs]),
         RaggedArray.from_lists([target for _, target in pairs]),
@@ -134,6 +134,6 @@ def test_the_shares_of_several_processes_are_the_batch(pairs: list[tuple[list[in
             assert (share.source_ids.size(0), share.tokens) == (1, 0)
 
 
-def filled(rows: list[list[int]]) -> list[list[int]]:
+def pad_rows(rows: list[list[int]]) -> list[list[int]]:
     width = max(map(len, rows))
     return [[*row, *[PAD] * (width - len(row))] for row in rows]

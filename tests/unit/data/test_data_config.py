@@ -1,4 +1,4 @@
-"""Which text a run learns from, and settings that cannot be meant."""
+"""Data settings and their usage errors."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def test_two_files_are_one_corpus_of_weight_one() -> None:
     ("name", "form"),
     [("a.tsv", "tsv"), ("a.tsv.gz", "tsv"), ("a.b.jsonl.xz", "jsonl"), ("a.json", "jsonl"), ("a.gz.tsv", "tsv")],
 )
-def test_the_name_of_a_file_tells_its_form(name: str, form: str) -> None:
+def test_the_file_suffix_sets_the_format(name: str, form: str) -> None:
     fields = {"source_field": "s", "target_field": "t"} if form == "jsonl" else {}
     assert CorpusConfig(file=name, **fields).format == form
 
@@ -36,7 +36,7 @@ def test_validation_files_share_fields_and_tag_with_the_training_file() -> None:
     assert valid.tag == "<2fr>"
 
 
-def test_validation_of_several_corpora_may_name_fields() -> None:
+def test_validation_of_several_corpora_can_name_fields() -> None:
     corpora = (CorpusConfig(**TEXT),)
     config = DataConfig(corpora=corpora, valid_file="b.jsonl", source_field="s", target_field="t")
     (valid,) = config.validation
@@ -44,7 +44,7 @@ def test_validation_of_several_corpora_may_name_fields() -> None:
     assert config.training == corpora
 
 
-def test_each_pair_of_several_files_is_a_corpus_in_the_order_given() -> None:
+def test_several_file_pairs_are_corpora_in_order() -> None:
     several = DataConfig(source=["a.en", "b.en"], target=["a.de", "b.de"], tag="<2de>", folder="d")
     assert [corpus.name for corpus in several.training] == ["d/a.en + d/a.de", "d/b.en + d/b.de"]
     assert {(corpus.weight, corpus.tag) for corpus in several.training} == {(1.0, "<2de>")}
@@ -53,7 +53,7 @@ def test_each_pair_of_several_files_is_a_corpus_in_the_order_given() -> None:
     assert [corpus.name for corpus in DataConfig(file=["a.tsv", "b.csv"]).training] == ["a.tsv", "b.csv"]
 
 
-def test_a_list_of_one_file_is_the_file() -> None:
+def test_a_list_of_one_file_equals_the_file() -> None:
     assert DataConfig(source=["a.en"], target=["a.de"]) == DataConfig(**TEXT)
 
 
@@ -107,20 +107,18 @@ def test_a_list_of_one_file_is_the_file() -> None:
         ({**TEXT, "max_bad_ratio": 1.5}, "max_bad_ratio"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_when_it_is_made(values: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_usage_errors(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         DataConfig(**values)
 
 
-def test_a_column_may_be_given_as_a_number() -> None:
+def test_a_column_can_be_a_number() -> None:
     config = DataConfig(file="a.tsv", source_field=2, target_field=1, features_field=3)
     assert config.training[0].source_field == "2"
     assert config.training[0].features_field == "3"
 
 
-def test_files_are_found_from_any_folder_once_their_names_are_anchored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resolved_paths_do_not_depend_on_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     relative = [DataConfig(**TEXT), DataConfig(text="a"), DataConfig(**TEXT, folder="x"), DataConfig(corpora=(TEXT,))]
     assert [each.resolve_paths().folder for each in relative] == [tmp_path, tmp_path, tmp_path / "x", tmp_path]

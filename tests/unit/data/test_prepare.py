@@ -1,4 +1,4 @@
-"""From text to a folder of ids, or to nothing at all."""
+"""Preparing text as a folder of ids; failures leave no folder."""
 
 import errno
 import os
@@ -22,39 +22,39 @@ BUILTIN = DataConfig(task="builtin")
 
 
 @pytest.mark.slow
-def test_every_pair_becomes_ids_or_is_kept_back(tmp_path: Path) -> None:
+def test_every_pair_is_training_or_held_out(tmp_path: Path) -> None:
     pairs = sentences(2500)
     prepared = prepare_all(tmp_path / "data", ListCorpus(pairs))
-    learnt = decoded(prepared)
-    assert sorted(learnt + prepared.valid) == sorted(pairs)
-    assert learnt == [pair for pair in pairs if pair in set(learnt)], "in the order of the text"
+    training = decode_pairs(prepared)
+    assert sorted(training + prepared.valid) == sorted(pairs)
+    assert training == [pair for pair in pairs if pair in set(training)], "the order of the text is kept"
     assert (prepared.pairs, len(prepared.valid)) == (2375, 125)
-    assert prepared.source_tokens == sum(len(source.split()) for source, _ in learnt)
-    assert prepared.target_tokens == sum(len(target.split()) for _, target in learnt)
+    assert prepared.source_tokens == sum(len(source.split()) for source, _ in training)
+    assert prepared.target_tokens == sum(len(target.split()) for _, target in training)
 
 
-def test_equal_sources_are_never_on_both_sides(tmp_path: Path) -> None:
+def test_equal_sources_are_in_one_split(tmp_path: Path) -> None:
     pairs = [(f"s{n % 60}", f"t{n}") for n in range(1000)]
     prepared = prepare_all(tmp_path / "data", ListCorpus(pairs[:500], "one"), ListCorpus(pairs[500:], "two"))
-    kept = {source for source, _ in prepared.valid}
-    assert kept
-    assert not kept & {source for source, _ in decoded(prepared)}
+    held_out = {source for source, _ in prepared.valid}
+    assert held_out
+    assert not held_out & {source for source, _ in decode_pairs(prepared)}
     assert len(prepared.valid) + prepared.pairs == 1000
 
 
-def test_the_vocabulary_is_learnt_without_what_is_kept_back(tmp_path: Path) -> None:
+def test_the_vocabulary_excludes_held_out_pairs(tmp_path: Path) -> None:
     prepared = prepare_all(tmp_path / "data", ListCorpus(sentences(200)))
     assert prepared.source_tokenizer.unknown(prepared.valid[0][0]) == prepared.valid[0][0].split()[:1]
-    assert all(not prepared.source_tokenizer.unknown(source) for source, _ in decoded(prepared))
+    assert all(not prepared.source_tokenizer.unknown(source) for source, _ in decode_pairs(prepared))
 
 
-def test_validation_text_of_its_own_keeps_all_training_pairs(tmp_path: Path) -> None:
+def test_with_validation_text_all_pairs_are_training(tmp_path: Path) -> None:
     pairs, valid = sentences(50), [("s1 a", "t1"), ("new", "neu")]
     prepared = prepare_all(tmp_path / "data", ListCorpus(pairs), valid=ListCorpus(valid, "valid"))
-    assert (decoded(prepared), prepared.valid) == (pairs, valid)
+    assert (decode_pairs(prepared), prepared.valid) == (pairs, valid)
 
 
-def test_several_corpora_stay_apart_with_their_weights(tmp_path: Path) -> None:
+def test_several_corpora_keep_their_weights(tmp_path: Path) -> None:
     first, second = sentences(30), [(f"x{n}", f"y{n}") for n in range(20)]
     corpora = (ListCorpus(first, "one", 0.5), ListCorpus(second, "two", 3.0))
     prepared = prepare_all(tmp_path / "data", *corpora, valid=ListCorpus(first[:1]))
@@ -62,10 +62,10 @@ def test_several_corpora_stay_apart_with_their_weights(tmp_path: Path) -> None:
         ("one", 0.5, 30),
         ("two", 3.0, 20),
     ]
-    assert decoded(prepared) == first + second
+    assert decode_pairs(prepared) == first + second
 
 
-def test_reports_tell_each_stage_and_how_far_it_is(tmp_path: Path) -> None:
+def test_reports_have_stage_and_progress(tmp_path: Path) -> None:
     reports = list(prepare([ListCorpus(sentences(2500))], None, BUILTIN, WORDS, 1, tmp_path / "data"))
     assert reports == [
         Preparing("reading", 1000, None),
@@ -78,11 +78,11 @@ def test_reports_tell_each_stage_and_how_far_it_is(tmp_path: Path) -> None:
     ]
 
 
-def test_the_same_text_settings_and_seed_give_the_same_files(tmp_path: Path) -> None:
+def test_equal_text_settings_and_seed_give_equal_files(tmp_path: Path) -> None:
     tokenizer = TokenizerConfig(kind="bpe", size=320, joint=True)
     for name in ("one", "two"):
         prepare_all(tmp_path / name, ListCorpus(sentences(300)), tokenizer=tokenizer)
-    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert read_files(tmp_path / "one") == read_files(tmp_path / "two")
     other = prepare_all(tmp_path / "other", ListCorpus(sentences(300)), tokenizer=tokenizer, seed=2)
     assert other.valid != open_prepared(tmp_path / "one").valid
     assert other.fingerprint != open_prepared(tmp_path / "one").fingerprint
@@ -94,7 +94,7 @@ def test_a_joint_vocabulary_is_one_object(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "joint.tokenizer.json").is_file()
 
 
-def test_ready_tokenizers_are_used_as_they_are(tmp_path: Path) -> None:
+def test_given_tokenizers_are_used_unchanged(tmp_path: Path) -> None:
     first = prepare_all(tmp_path / "first", ListCorpus(sentences(50)))
     given = (first.source_tokenizer, first.target_tokenizer)
     second = prepare_all(tmp_path / "second", ListCorpus([("s1 a", "t2 u"), ("a", "u")] * 5), tokenizer=given)
@@ -102,7 +102,7 @@ def test_ready_tokenizers_are_used_as_they_are(tmp_path: Path) -> None:
     assert second.settings_hash == settings_hash(BUILTIN, given, 1) != first.settings_hash
 
 
-def test_R7_bad_lines_are_left_out_counted_and_listed(tmp_path: Path) -> None:
+def test_R7_bad_lines_are_skipped_counted_and_listed(tmp_path: Path) -> None:
     pairs = sentences(1500)
     pairs[2] = ("", "t2")
     pairs[1200] = ("s1200 " + "a " * 200, "t1200")
@@ -115,7 +115,7 @@ def test_R7_bad_lines_are_left_out_counted_and_listed(tmp_path: Path) -> None:
         "mine\t3\tempty\nmine\t1001\tNUL\nmine\t1201\ttoo long\nmine\t1301\tlength ratio\n"
     )
     assert prepared.pairs == 1496
-    assert names(tmp_path) == ["data"]
+    assert list_names(tmp_path) == ["data"]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -128,29 +128,29 @@ def test_R7_too_many_bad_lines_leave_only_their_list(tmp_path: Path, late: bool)
     assert str(tmp_path / "data.bad-lines.tsv") in str(caught.value)
     reason = "too long" if late else "empty"
     assert (tmp_path / "data.bad-lines.tsv").read_text() == f"mine\t5\t{reason}\nmine\t10\t{reason}\n"
-    assert names(tmp_path) == ["data.bad-lines.tsv"]
+    assert list_names(tmp_path) == ["data.bad-lines.tsv"]
     prepared = prepare_all(tmp_path / "data", ListCorpus(pairs, "mine"), max_length=40, max_bad_ratio=0.02)
     assert prepared.pairs + len(prepared.valid) == 98
-    assert names(tmp_path) == ["data"], "the list has moved into the folder"
+    assert list_names(tmp_path) == ["data"], "the list is moved into the folder"
 
 
-def test_R7_bad_validation_text_is_refused_too(tmp_path: Path) -> None:
+def test_R7_bad_validation_text_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, check=has_code("too_many_bad_lines", corpus="held out", bad=1, lines=2)):
         prepare_all(tmp_path / "data", ListCorpus(sentences(9)), valid=ListCorpus([("a", "u"), ("", "u")], "held out"))
 
 
-def test_text_without_a_good_pair_is_refused(tmp_path: Path) -> None:
+def test_text_without_a_good_pair_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         prepare_all(tmp_path / "data", ListCorpus([("a", "")] * 5), max_bad_ratio=1.0)
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
 
 
-def test_tags_are_symbols_of_the_vocabulary(tmp_path: Path) -> None:
+def test_tags_become_vocabulary_symbols(tmp_path: Path) -> None:
     (tmp_path / "text.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in sentences(60)))
     corpora = [CorpusConfig(file=tmp_path / "text.tsv", tag=tag) for tag in ("<2de>", "<2fr>", "<2de>")]
     settings = DataConfig(corpora=tuple(corpora))
     tokenizer = TokenizerConfig(size=400, symbols=("<sep>",))
-    run(settings, tokenizer, tmp_path / "data")
+    prepare_files(settings, tokenizer, tmp_path / "data")
     prepared = open_prepared(tmp_path / "data")
     assert prepared.source_tokenizer.symbols == ("<sep>", "<2de>", "<2fr>")
     assert [corpus.shards.example(0).source[0] for corpus in prepared.corpora] == [5, 6, 5]
@@ -158,7 +158,7 @@ def test_tags_are_symbols_of_the_vocabulary(tmp_path: Path) -> None:
     assert prepared.settings_hash == settings_hash(settings, tokenizer, 1)
 
 
-def test_features_and_turns_are_symbols_of_the_vocabulary(tmp_path: Path) -> None:
+def test_features_and_turns_become_vocabulary_symbols(tmp_path: Path) -> None:
     (tmp_path / "forms.tsv").write_text("go\twent\tV;PST\ngo\tgoing\tV;V.PTCP\n" * 30, encoding="utf-8")
     (tmp_path / "talk.jsonl").write_text('{"turns": ["go", "went", "going"]}\n' * 30, encoding="utf-8")
     corpora = (
@@ -180,7 +180,7 @@ def test_features_and_turns_are_symbols_of_the_vocabulary(tmp_path: Path) -> Non
     assert prepared.settings_hash == settings_hash(settings, characters, 1)
 
 
-def test_sources_that_are_cut_are_counted(tmp_path: Path) -> None:
+def test_truncated_sources_are_counted(tmp_path: Path) -> None:
     pairs = [(f"a b c {number}", "x") for number in range(30)] + [(f"a {number}", "y") for number in range(30)]
     prepared = prepare_all(tmp_path / "data", ListCorpus(pairs), cut_source=3)
     (corpus,) = prepared.corpora
@@ -190,14 +190,14 @@ def test_sources_that_are_cut_are_counted(tmp_path: Path) -> None:
     assert corpus.cut == lengths.count(3)
 
 
-def test_a_tag_that_ready_tokenizers_do_not_know_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    ready = prepare_all(tmp_path / "ready", ListCorpus(sentences(20)))
+def test_a_tag_missing_in_given_tokenizers_is_rejected_first(tmp_path: Path) -> None:
+    given = prepare_all(tmp_path / "ready", ListCorpus(sentences(20)))
     settings = DataConfig(file=tmp_path / "missing.tsv", tag="<2de>")
     with pytest.raises(UsageError, check=has_code("symbol_not_in_tokenizer", symbol="<2de>")):
-        run(settings, (ready.source_tokenizer, ready.target_tokenizer), tmp_path / "data")
+        prepare_files(settings, (given.source_tokenizer, given.target_tokenizer), tmp_path / "data")
 
 
-def test_a_file_that_changes_between_the_readings_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_changes_while_reading_is_rejected(tmp_path: Path) -> None:
     @dataclass
     class Growing:
         name: str = "growing"
@@ -212,45 +212,45 @@ def test_a_file_that_changes_between_the_readings_is_refused(tmp_path: Path) -> 
         DataError, check=has_code("corpus_changed_while_reading", corpus="growing", before=11, after=12)
     ):
         prepare_all(tmp_path / "data", Growing())
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
 
 
-def test_an_earlier_folder_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+def test_an_existing_folder_is_replaced_only_on_success(tmp_path: Path) -> None:
     prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
-    before = content(tmp_path / "data")
+    before = read_files(tmp_path / "data")
     with pytest.raises(DataError):
         prepare_all(tmp_path / "data", ListCorpus([("a", "u"), ("", "")]))
-    assert content(tmp_path / "data") == before
+    assert read_files(tmp_path / "data") == before
     assert prepare_all(tmp_path / "data", ListCorpus(sentences(60))).pairs == 57
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "diary.txt").write_text("mine")
     with pytest.raises(UsageError, check=has_code("folder_not_prepared_data")):
         prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
-    assert names(tmp_path / "data") == ["diary.txt"]
+    assert list_names(tmp_path / "data") == ["diary.txt"]
 
 
 @pytest.mark.parametrize("reports", range(1, 8))
-def test_whoever_stops_listening_leaves_nothing_behind(tmp_path: Path, reports: int) -> None:
+def test_closing_the_generator_leaves_no_files(tmp_path: Path, reports: int) -> None:
     preparing = prepare([ListCorpus(sentences(2500))], None, BUILTIN, WORDS, 1, tmp_path / "data")
     for _ in range(reports):
         next(preparing)
     preparing.close()  # type: ignore[attr-defined]
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
 
 
-def test_what_a_killed_preparation_left_is_swept_by_the_next(tmp_path: Path) -> None:
+def test_files_of_a_killed_preparation_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".tmp-data").mkdir()
     (tmp_path / ".tmp-data" / "train-09-0000.shard").write_text("half")
     (tmp_path / "data.bad-lines.tsv").write_text("old")
     prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
-    assert names(tmp_path) == ["data"]
-    assert "train-09-0000.shard" not in names(tmp_path / "data")
+    assert list_names(tmp_path) == ["data"]
+    assert "train-09-0000.shard" not in list_names(tmp_path / "data")
 
 
-def test_R5_a_disk_that_is_too_small_leaves_nothing_and_tells_what_is_needed(tmp_path: Path) -> None:
+def test_R5_too_little_disk_space_leaves_no_files(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     pairs = [(f"s{n} " + "a " * 20, f"t{n} " + "u " * 20) for n in range(1000)]
     resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
@@ -264,44 +264,44 @@ def test_R5_a_disk_that_is_too_small_leaves_nothing_and_tells_what_is_needed(tmp
         fragment("prepared_data_write_failed", folder=tmp_path / "data", reason="File too large")
     )
     needed = int(str(caught.value).split("about ")[1].split()[0])
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
     prepare_all(tmp_path / "data", ListCorpus(pairs), valid=ListCorpus(pairs[:1]))
     assert needed == pytest.approx((tmp_path / "data" / "train-00-0000.shard").stat().st_size, rel=0.01)
 
 
 @pytest.mark.parametrize("call", range(9))
-def test_R5_a_disk_that_fills_up_at_any_moment_leaves_what_was_there(
+def test_R5_a_disk_full_at_any_call_keeps_the_old_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
     calls, real = [], os.fsync
 
-    def full(handle: int) -> None:
+    def fail_when_full(handle: int) -> None:
         calls.append(handle)
         if len(calls) > call:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(handle)
 
     prepare_all(tmp_path / "data", ListCorpus(sentences(30)))
-    before = content(tmp_path / "data")
-    monkeypatch.setattr(os, "fsync", full)
+    before = read_files(tmp_path / "data")
+    monkeypatch.setattr(os, "fsync", fail_when_full)
     with pytest.raises(AttendoError, check=has_code("prepared_data_write_failed", reason="No space left on device")):
         prepare_all(tmp_path / "data", ListCorpus(sentences(60)))
-    # The last call is for the folder above, when the new data is already in place but may not be durable.
-    assert names(tmp_path) == (["data"] if call < 8 else [".old-data", "data"])
-    assert (content(tmp_path / "data") == before) == (call < 8)
+    # The last call syncs the parent folder, when the new data is already in place but may not be durable.
+    assert list_names(tmp_path) == (["data"] if call < 8 else [".old-data", "data"])
+    assert (read_files(tmp_path / "data") == before) == (call < 8)
     assert open_prepared(tmp_path / "data", verify=True).pairs == (29 if call < 8 else 57)
 
 
-def test_R7_two_files_of_different_length_leave_nothing(tmp_path: Path) -> None:
+def test_R7_unequal_line_counts_leave_no_files(tmp_path: Path) -> None:
     (tmp_path / "source").write_text("a\nb\n")
     (tmp_path / "target").write_text("u\n")
     settings = DataConfig(source=tmp_path / "source", target=tmp_path / "target")
     with pytest.raises(DataError, check=has_code("file_line_counts_differ", short_lines=1)):
-        run(settings, WORDS, tmp_path / "data")
-    assert names(tmp_path) == ["source", "target"]
+        prepare_files(settings, WORDS, tmp_path / "data")
+    assert list_names(tmp_path) == ["source", "target"]
 
 
-def test_the_settings_hash_follows_what_decides_the_files() -> None:
+def test_the_settings_hash_covers_text_tokenizer_and_seed() -> None:
     first = settings_hash(BUILTIN, WORDS, 1)
     assert settings_hash(BUILTIN, WORDS, 1) == first
     assert settings_hash(BUILTIN, WORDS, 2) != first
@@ -310,21 +310,21 @@ def test_the_settings_hash_follows_what_decides_the_files() -> None:
     assert settings_hash(BUILTIN, bpe, 1) == settings_hash(BUILTIN, TokenizerConfig(dropout=0.1), 1)
 
 
-def run(settings: DataConfig, tokenizer: object, folder: Path) -> None:
+def prepare_files(settings: DataConfig, tokenizer: object, folder: Path) -> None:
     for _ in prepare([FileCorpus(each) for each in settings.training], None, settings, tokenizer, 1, folder):  # type: ignore[arg-type]
         pass
 
 
-def decoded(prepared: PreparedData) -> list[tuple[str, str]]:
-    """The training pairs as text again."""
+def decode_pairs(prepared: PreparedData) -> list[tuple[str, str]]:
+    """The training pairs decoded to text."""
     examples = [corpus.shards.example(n) for corpus in prepared.corpora for n in range(len(corpus.shards))]
     source, target = prepared.source_tokenizer, prepared.target_tokenizer
     return [(source.decode(example.source), target.decode(example.target)) for example in examples]
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())

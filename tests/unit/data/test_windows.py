@@ -1,4 +1,4 @@
-"""Windows of running text: cut from a stream of ids however it comes in pieces."""
+"""Windows of running text, from a stream of ids in arbitrary chunks."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from attendo.data.lm_text import contiguous_windows, strided_windows
 from attendo.text import BOS, PAD
 
 
-def rows(parts: list[RaggedArray]) -> list[list[int]]:
+def list_rows(parts: list[RaggedArray]) -> list[list[int]]:
     return [part[number] for part in parts for number in range(len(part))]
 
 
-def in_pieces(length: int, cuts: list[int]) -> list[np.ndarray]:
+def split_ids(length: int, cuts: list[int]) -> list[np.ndarray]:
     ids = np.arange(100, 100 + length, dtype=np.int32)
     return np.split(ids, sorted(cut % (length + 1) for cut in cuts))
 
@@ -25,11 +25,11 @@ cuts = st.lists(st.integers(0, 100), max_size=5)
 
 
 @given(lengths, cuts, st.integers(2, 9), st.integers(1, 9))
-def test_windows_begin_every_stride_and_the_last_ends_with_the_text(
+def test_windows_start_every_stride_and_the_last_ends_with_the_text(
     length: int, cuts: list[int], window: int, stride: int
 ) -> None:
     stride = min(stride, window)
-    found = rows(list(strided_windows(in_pieces(length, cuts), window, stride)))
+    found = list_rows(list(strided_windows(split_ids(length, cuts), window, stride)))
     begins = list(range(0, length - window + 1, stride))
     if begins and begins[-1] + window < length:
         begins.append(length - window)
@@ -37,14 +37,14 @@ def test_windows_begin_every_stride_and_the_last_ends_with_the_text(
 
 
 @given(lengths, cuts, st.integers(2, 9))
-def test_side_by_side_each_token_but_the_first_is_predicted_once(length: int, cuts: list[int], window: int) -> None:
-    found = rows(list(contiguous_windows(in_pieces(length, cuts), window)))
+def test_contiguous_windows_predict_each_token_once(length: int, cuts: list[int], window: int) -> None:
+    found = list_rows(list(contiguous_windows(split_ids(length, cuts), window)))
     assert [token for row in found for token in row[1:]] == list(range(101, 100 + length))
     assert all(len(row) == window for row in found[:-1])
     assert all(row == list(range(row[0], row[0] + len(row))) and 2 <= len(row) <= window for row in found)
 
 
-def test_labels_are_the_window_and_inputs_the_same_behind_bos() -> None:
+def test_labels_are_the_window_and_inputs_are_shifted_by_bos() -> None:
     batch = collate_windows(RaggedArray.from_lists([[5, 6, 7], [8, 9]]), (3, 4))
     assert batch.source_ids.shape == (2, 0)
     assert batch.source_mask is None
@@ -54,7 +54,7 @@ def test_labels_are_the_window_and_inputs_the_same_behind_bos() -> None:
     assert batch.numbers == (3, 4)
 
 
-def test_a_first_token_that_is_given_is_not_predicted() -> None:
+def test_a_given_first_token_is_not_predicted() -> None:
     batch = collate_windows(RaggedArray.from_lists([[5, 6, 7], [8, 9]]), first_is_given=True)
     assert batch.target_ids.tolist() == [[BOS, 5, 6], [BOS, 8, PAD]]
     assert batch.labels.tolist() == [[PAD, 6, 7], [PAD, 9, PAD]]
@@ -62,7 +62,7 @@ def test_a_first_token_that_is_given_is_not_predicted() -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-def test_windows_are_shared_among_processes(world: int) -> None:
+def test_shards_of_windows_have_all_tokens(world: int) -> None:
     batch = collate_windows(RaggedArray.from_lists([[5, 6, 7], [8, 9, 10]]), (0, 1))
     parts = [batch.shard(rank, world) for rank in range(world)]
     assert sum(part.tokens for part in parts) == batch.tokens

@@ -1,4 +1,4 @@
-"""Small runs for the doctor to look at: text whose sides fit each other, prepared and built."""
+"""Small prepared and built runs on aligned text, for tests of the doctor."""
 
 import random
 from collections.abc import Sequence
@@ -15,34 +15,34 @@ TextPair = tuple[str, str]
 
 
 def parallel_text(count: int, seed: int = 0) -> list[TextPair]:
-    """Sentences of 3 to 20 words; a target has about as many as its source."""
-    dice = random.Random(seed)
+    """Sentences of 3 to 20 words; target and source lengths differ by at most 1 word."""
+    generator = random.Random(seed)
     pairs = []
     for _ in range(count):
-        words = dice.randint(3, 20)
-        other = max(1, words + dice.choice((-1, 0, 0, 0, 1)))
-        pairs.append((_sentence("abcdefghijklmnop", words, dice), _sentence("qrstuvwxyz", other, dice)))
+        words = generator.randint(3, 20)
+        other = max(1, words + generator.choice((-1, 0, 0, 0, 1)))
+        pairs.append((_sentence("abcdefghijklmnop", words, generator), _sentence("qrstuvwxyz", other, generator)))
     return pairs
 
 
 def write_text(folder: Path, pairs: Sequence[TextPair], name: str = "train") -> dict[str, Path]:
-    """As two files, named as a run file names them."""
+    """Write the pairs as two files and return their paths by setting name."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {side: folder / f"{name}.{side}" for side in ("source", "target")}
-    for place, path in enumerate(paths.values()):
-        path.write_text("".join(f"{pair[place]}\n" for pair in pairs), "utf-8")
+    for index, path in enumerate(paths.values()):
+        path.write_text("".join(f"{pair[index]}\n" for pair in pairs), "utf-8")
     return paths
 
 
 def built_run(folder: Path, pairs: Sequence[TextPair], valid: Sequence[TextPair] = (), **changes: Any) -> Run:
-    """Ready to train, in a folder of its own."""
+    """A run that is ready to train."""
     run = prepared_run(folder, pairs, valid, **changes)
     run.build()
     return run
 
 
 def prepared_run(folder: Path, pairs: Sequence[TextPair], valid: Sequence[TextPair] = (), **changes: Any) -> Run:
-    """With its data, but without a network."""
+    """A run with data but without a network."""
     data: dict[str, Any] = {**write_text(folder, pairs), "max_bad_ratio": 0.05, **changes.pop("data", {})}
     if valid:
         data |= {f"valid_{side}": path for side, path in write_text(folder, valid, "valid").items()}
@@ -66,11 +66,11 @@ def prepared_run(folder: Path, pairs: Sequence[TextPair], valid: Sequence[TextPa
     return run
 
 
-def named(findings: Sequence[Finding], check: str) -> Finding:
-    """The one finding of that check."""
+def find_check(findings: Sequence[Finding], check: str) -> Finding:
+    """The only finding of this check."""
     (found,) = (finding for finding in findings if finding.check == check)
     return found
 
 
-def _sentence(letters: str, words: int, dice: random.Random) -> str:
-    return " ".join(dice.choice(letters) + dice.choice(letters) for _ in range(words))
+def _sentence(letters: str, words: int, generator: random.Random) -> str:
+    return " ".join(generator.choice(letters) + generator.choice(letters) for _ in range(words))

@@ -1,4 +1,4 @@
-"""What the doctor finds in the data: each fault is put into clean text by hand, and clean text is left in peace."""
+"""Data checks of the doctor: each fault is put into clean text, and clean text gives no finding."""
 
 import random
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_runs import TextPair, named, parallel_text, prepared_run, write_text
+from doctor_runs import TextPair, find_check, parallel_text, prepared_run, write_text
 from prepared_data import from_lengths
 
 from attendo.data.batch import Example
@@ -25,19 +25,19 @@ VALID = parallel_text(40, seed=1)
 BPE = {"kind": "bpe", "size": 340}
 
 
-def findings_on(
+def findings_for_text(
     folder: Path, pairs: Sequence[TextPair], valid: Sequence[TextPair] = VALID, **changes: Any
 ) -> list[Finding]:
-    return findings_of(prepared_run(folder, pairs, valid, **changes))
+    return findings_for_run(prepared_run(folder, pairs, valid, **changes))
 
 
-def findings_of(run: Run) -> list[Finding]:
+def findings_for_run(run: Run) -> list[Finding]:
     return list(examine_data(run))
 
 
 @pytest.mark.parametrize("tokenizer", [{}, BPE, {"kind": "bpe", "size": 500, "joint": True}, {"kind": "characters"}])
-def test_nothing_is_found_in_clean_text(tmp_path: Path, tokenizer: dict[str, Any]) -> None:
-    findings = findings_on(tmp_path, CLEAN, tokenizer=tokenizer)
+def test_clean_text_gives_no_finding(tmp_path: Path, tokenizer: dict[str, Any]) -> None:
+    findings = findings_for_text(tmp_path, CLEAN, tokenizer=tokenizer)
     assert [finding.check for finding in findings] == [
         *("misaligned lines", "length ratio", "long sentences"),
         *("repeated pairs", "several targets", "copied sources", "validation leak"),
@@ -47,10 +47,10 @@ def test_nothing_is_found_in_clean_text(tmp_path: Path, tokenizer: dict[str, Any
     assert {finding.about for finding in findings} == {"data"}
 
 
-# Lines left out, and the way back from a pair to its line
+# Skipped lines, and the line number of a pair
 
 
-def spoilt_lines(pairs: Sequence[TextPair]) -> list[TextPair]:
+def with_empty_lines(pairs: Sequence[TextPair]) -> list[TextPair]:
     lines = list(pairs)
     for number in (0, 7, 8, 200, len(lines) - 1):
         lines[number] = (lines[number][0], " ")
@@ -58,7 +58,7 @@ def spoilt_lines(pairs: Sequence[TextPair]) -> list[TextPair]:
 
 
 def test_bad_lines_are_counted_by_reason(tmp_path: Path) -> None:
-    run = prepared_run(tmp_path, spoilt_lines(CLEAN), VALID)
+    run = prepared_run(tmp_path, with_empty_lines(CLEAN), VALID)
     found = check_bad_lines(run.data)
     assert (found.level, found.values["bad"], found.values["empty"], found.values["lines"]) == ("warning", 5, 5, 360)
     assert [example.rsplit("line ")[-1] for example in found.examples] == ["1: empty", "8: empty", "9: empty"]
@@ -70,7 +70,7 @@ def test_a_few_bad_lines_are_a_note(tmp_path: Path) -> None:
     assert check_bad_lines(run.data).level == "note"
 
 
-def test_too_many_bad_lines_are_told_from_their_list(tmp_path: Path) -> None:
+def test_too_many_bad_lines_are_summarised_from_their_list(tmp_path: Path) -> None:
     listing = tmp_path / "data.bad-lines.tsv"
     listing.write_text("a + b\t3\tempty\na + b\t5\tnot UTF-8\na + b\t9\tempty\na + b\t10\tempty\n")
     found = report_too_many_bad_lines(listing, 0.01)
@@ -82,23 +82,23 @@ def test_too_many_bad_lines_are_told_from_their_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("valid", [(), VALID])
 @pytest.mark.parametrize("tag", [None, "<2x>"])
-def test_every_pair_is_led_back_to_its_line(tmp_path: Path, valid: Sequence[TextPair], tag: str | None) -> None:
-    """With bad lines in between, and with validation pairs kept back from in between."""
-    lines = spoilt_lines(CLEAN)
+def test_every_pair_is_mapped_to_its_line(tmp_path: Path, valid: Sequence[TextPair], tag: str | None) -> None:
+    """With bad lines and held-out validation pairs between the training pairs."""
+    lines = with_empty_lines(CLEAN)
     run = prepared_run(tmp_path, lines, valid, data={} if tag is None else {"tag": tag})
-    places, shards = LineLocator(run.data), run.data.corpora[0].shards
+    locator, shards = LineLocator(run.data), run.data.corpora[0].shards
     assert len(shards) == (315 if valid else 315 - len(run.data.valid))
     for pair in range(len(shards)):
-        line = places.find_line(0, pair)
+        line = locator.find_line(0, pair)
         assert line is not None
         text = run.data.source_tokenizer.decode(shards.example(pair).source)
         assert text == (f"{tag} " if tag else "") + lines[line - 1][0]
-    assert places.quote(0, 0).startswith(f"line {places.find_line(0, 0)}: {'' if tag is None else tag}")
-    assert " → " in places.quote(0, 0)
-    assert places.describe_span(0, 1, 3) == f"lines {places.find_line(0, 1)} to {places.find_line(0, 3)}"
+    assert locator.quote(0, 0).startswith(f"line {locator.find_line(0, 0)}: {'' if tag is None else tag}")
+    assert " → " in locator.quote(0, 0)
+    assert locator.describe_span(0, 1, 3) == f"lines {locator.find_line(0, 1)} to {locator.find_line(0, 3)}"
 
 
-def test_where_the_text_is_gone_or_changed_pairs_have_their_numbers(tmp_path: Path) -> None:
+def test_without_the_text_pairs_are_named_by_number(tmp_path: Path) -> None:
     run = prepared_run(tmp_path, CLEAN)
     write_text(tmp_path, CLEAN[:-100])
     assert LineLocator(run.data).describe(0, 6) == "pair 7"
@@ -107,7 +107,7 @@ def test_where_the_text_is_gone_or_changed_pairs_have_their_numbers(tmp_path: Pa
     assert LineLocator(run.data).describe_span(0, 6, 9) == "pairs 7 to 10"
 
 
-def test_of_several_corpora_each_place_names_its_own(tmp_path: Path) -> None:
+def test_locations_name_their_corpus(tmp_path: Path) -> None:
     corpora = [write_text(tmp_path, parallel_text(50, seed), f"c{seed}") for seed in (3, 4)]
     run = prepared_run(tmp_path, CLEAN, VALID, data={"source": None, "target": None, "corpora": corpora})
     assert LineLocator(run.data).describe(1, 4) == f"{corpora[1]['source']} + {corpora[1]['target']} line 5"
@@ -116,12 +116,12 @@ def test_of_several_corpora_each_place_names_its_own(tmp_path: Path) -> None:
 # Lengths
 
 
-def test_a_slipped_block_is_found_with_its_lines_in_spite_of_bad_ones(tmp_path: Path) -> None:
+def test_a_misaligned_block_is_found_despite_bad_lines(tmp_path: Path) -> None:
     pairs = parallel_text(1500)
     targets = [target for _, target in pairs]
     targets[1000:1100] = [*targets[1001:1100], targets[1000]]
-    lines = spoilt_lines([(source, target) for (source, _), target in zip(pairs, targets, strict=True)])
-    found = named(findings_on(tmp_path, lines, valid=()), "misaligned lines")
+    lines = with_empty_lines([(source, target) for (source, _), target in zip(pairs, targets, strict=True)])
+    found = find_check(findings_for_text(tmp_path, lines, valid=()), "misaligned lines")
     assert (found.level, found.about, found.values["spans"]) == ("fault", "data", 1)
     (example,) = found.examples
     first, last = (int(each.replace(",", "")) for each in example.split(":")[0].removeprefix("lines ").split(" to "))
@@ -130,72 +130,73 @@ def test_a_slipped_block_is_found_with_its_lines_in_spite_of_bad_ones(tmp_path: 
     assert example.endswith("the targets fit when moved 1 line down")
 
 
-def test_few_slipped_lines_of_many_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_misaligned_lines_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.lengths.MISALIGNED_FAULT_SHARE", 0.1)
     pairs = parallel_text(1000)
     targets = [target for _, target in pairs]
     targets[500:580] = [targets[579], *targets[500:579]]
     lines = [(source, target) for (source, _), target in zip(pairs, targets, strict=True)]
-    found = named(findings_on(tmp_path, lines), "misaligned lines")
+    found = find_check(findings_for_text(tmp_path, lines), "misaligned lines")
     assert (found.level, found.values["spans"]) == ("warning", 1)
     assert found.examples[0].endswith("1 line up")
 
 
-def test_files_in_different_order_are_a_warning_unless_the_task_is_like_that(tmp_path: Path) -> None:
-    dice = random.Random(0)
-    shuffled = dice.sample([target for _, target in CLEAN], len(CLEAN))
+def test_shuffled_targets_are_a_warning_except_for_summarization(tmp_path: Path) -> None:
+    generator = random.Random(0)
+    shuffled = generator.sample([target for _, target in CLEAN], len(CLEAN))
     lines = [(source, target) for (source, _), target in zip(CLEAN, shuffled, strict=True)]
-    found = named(findings_on(tmp_path, lines), "misaligned lines")
+    found = find_check(findings_for_text(tmp_path, lines), "misaligned lines")
     assert (found.level, len(found.examples)) == ("warning", 3)
-    summaries = findings_on(tmp_path / "summaries", lines, about={"task": "summarization"})
-    assert named(summaries, "misaligned lines").level == "ok"
-    assert named(findings_on(tmp_path / "few", lines[:50]), "misaligned lines").level == "ok"
+    summaries = findings_for_text(tmp_path / "summaries", lines, about={"task": "summarization"})
+    assert find_check(summaries, "misaligned lines").level == "ok"
+    assert find_check(findings_for_text(tmp_path / "few", lines[:50]), "misaligned lines").level == "ok"
 
 
-def test_targets_of_one_length_tell_nothing(tmp_path: Path) -> None:
-    found = named(findings_on(tmp_path, [(source, "qq") for source, _ in CLEAN]), "misaligned lines")
+def test_targets_of_equal_length_give_no_finding(tmp_path: Path) -> None:
+    found = find_check(findings_for_text(tmp_path, [(source, "qq") for source, _ in CLEAN]), "misaligned lines")
     assert found.level == "ok"
 
 
-def test_lopsided_pairs_are_shown_the_worst_first(tmp_path: Path) -> None:
+def test_lopsided_pairs_are_listed_by_ratio(tmp_path: Path) -> None:
     lines = list(CLEAN)
     lines[99] = ("ab " * 15, "qr")
     lines[200] = ("ab", "qr " * 18)
-    found = named(findings_on(tmp_path, lines), "length ratio")
+    found = find_check(findings_for_text(tmp_path, lines), "length ratio")
     assert (found.level, found.values["lopsided"]) == ("note", 2)
     assert [example.split(":")[0] for example in found.examples] == ["line 201", "line 100"]
     assert "data.max_length_ratio" in found.advice
 
 
-def test_short_pairs_may_be_lopsided(tmp_path: Path) -> None:
-    found = named(
-        findings_on(tmp_path, [*CLEAN, *[("ab", "qr qs qt qu qv"), ("ab ac ad ae af ag", "qr")] * 9]), "length ratio"
+def test_short_pairs_are_not_lopsided(tmp_path: Path) -> None:
+    found = find_check(
+        findings_for_text(tmp_path, [*CLEAN, *[("ab", "qr qs qt qu qv"), ("ab ac ad ae af ag", "qr")] * 9]),
+        "length ratio",
     )
     assert (found.level, found.values["lopsided"]) == ("ok", 0)
 
 
-def test_what_was_read_in_parts_is_joined_where_it_belongs_together(tmp_path: Path) -> None:
-    """A block that has slipped may lie across the border between two stretches."""
+def test_adjacent_blocks_are_joined(tmp_path: Path) -> None:
+    """A misaligned span may cross the border between two blocks."""
     data = from_lengths(tmp_path, [[(1 + n, 2) for n in range(70)], [(1, 1)] * 9])
     lengths = PairLengths()
-    for stretch in read_blocks(data, block_pairs=32):
-        lengths.add(stretch)
+    for block in read_blocks(data, block_pairs=32):
+        lengths.add(block)
     assert [(part.corpus, part.first, len(part)) for part in lengths.contiguous_blocks] == [(0, 0, 70), (1, 0, 9)]
     assert lengths.contiguous_blocks[0].source.tolist() == list(range(1, 71))
     assert [lengths.locate(number) for number in (0, 33, 69, 70, 78)] == [(0, 0), (0, 33), (0, 69), (1, 0), (1, 8)]
     apart = PairLengths()
-    for stretch in [*read_blocks(data, block_pairs=32)][::2]:
-        apart.add(stretch)
+    for block in [*read_blocks(data, block_pairs=32)][::2]:
+        apart.add(block)
     assert [(part.corpus, part.first, len(part)) for part in apart.contiguous_blocks] == [(0, 0, 32), (0, 64, 6)]
 
 
 def test_many_lopsided_pairs_are_a_warning(tmp_path: Path) -> None:
-    found = named(findings_on(tmp_path, [*CLEAN, *[("ab " * 12, "qr")] * 10]), "length ratio")
+    found = find_check(findings_for_text(tmp_path, [*CLEAN, *[("ab " * 12, "qr")] * 10]), "length ratio")
     assert (found.level, len(found.examples)) == ("warning", 3)
 
 
-def test_pairs_that_fit_no_batch_are_a_warning(tmp_path: Path) -> None:
-    found = named(findings_on(tmp_path, CLEAN, train={"batch_tokens": 20}), "long sentences")
+def test_pairs_longer_than_batch_tokens_are_a_warning(tmp_path: Path) -> None:
+    found = find_check(findings_for_text(tmp_path, CLEAN, train={"batch_tokens": 20}), "long sentences")
     assert found.level == "warning"
     assert found.values["above_batch_tokens"] > 0
     assert found.values["longest"] == 1 + max(len(side.split()) for pair in CLEAN for side in pair)
@@ -205,54 +206,58 @@ def test_pairs_that_fit_no_batch_are_a_warning(tmp_path: Path) -> None:
 # Repeats
 
 
-def test_repeated_pairs_are_counted_and_the_most_frequent_shown(tmp_path: Path) -> None:
-    findings = findings_on(tmp_path, [*CLEAN, *CLEAN[5:8], *[CLEAN[9]] * 2])
-    found = named(findings, "repeated pairs")
+def test_repeated_pairs_are_counted_and_the_most_frequent_listed(tmp_path: Path) -> None:
+    findings = findings_for_text(tmp_path, [*CLEAN, *CLEAN[5:8], *[CLEAN[9]] * 2])
+    found = find_check(findings, "repeated pairs")
     assert (found.level, found.values["repeated"]) == ("note", 5)
     assert found.examples[0].startswith("3 times: line 10: ")
-    assert named(findings, "several targets").level == "ok"
-    assert named(findings_on(tmp_path / "twice", [*CLEAN, *CLEAN]), "repeated pairs").level == "warning"
+    assert find_check(findings, "several targets").level == "ok"
+    assert find_check(findings_for_text(tmp_path / "twice", [*CLEAN, *CLEAN]), "repeated pairs").level == "warning"
 
 
-def test_a_pair_that_occurs_once_is_no_example_of_repeated_ones(tmp_path: Path) -> None:
-    found = named(findings_on(tmp_path, [*CLEAN, *[CLEAN[9]] * 6]), "repeated pairs")
+def test_a_unique_pair_is_not_an_example_of_repeats(tmp_path: Path) -> None:
+    found = find_check(findings_for_text(tmp_path, [*CLEAN, *[CLEAN[9]] * 6]), "repeated pairs")
     assert [example.split(":")[0] for example in found.examples] == ["7 times"]
 
 
 def test_a_source_with_several_targets_is_a_note(tmp_path: Path) -> None:
-    findings = findings_on(tmp_path, [*CLEAN, *((source, "qq rr ss") for source, _ in CLEAN[:10])])
-    found = named(findings, "several targets")
+    findings = findings_for_text(tmp_path, [*CLEAN, *((source, "qq rr ss") for source, _ in CLEAN[:10])])
+    found = find_check(findings, "several targets")
     assert (found.level, found.values["with_several_targets"]) == ("note", 10)
-    assert named(findings, "repeated pairs").level == "ok"
+    assert find_check(findings, "repeated pairs").level == "ok"
 
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_targets_that_copy_their_source_are_found(tmp_path: Path, joint: bool) -> None:
     copies = [(source, source) for source, _ in VALID[:9]]
-    found = named(findings_on(tmp_path, [*CLEAN, *copies], tokenizer={"joint": joint}), "copied sources")
+    found = find_check(findings_for_text(tmp_path, [*CLEAN, *copies], tokenizer={"joint": joint}), "copied sources")
     assert (found.level, found.values["copied"]) == ("warning", 9)
     assert found.examples[0].startswith("line 321: ")
-    fewer = named(findings_on(tmp_path / "fewer", [*CLEAN, *copies[:2]], tokenizer={"joint": joint}), "copied sources")
+    fewer = find_check(
+        findings_for_text(tmp_path / "fewer", [*CLEAN, *copies[:2]], tokenizer={"joint": joint}), "copied sources"
+    )
     assert (fewer.level, fewer.values["copied"]) == ("note", 2)
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_copies_alone_are_a_fault_unless_they_are_the_task(tmp_path: Path, joint: bool) -> None:
+def test_only_copies_are_a_fault_unless_allowed(tmp_path: Path, joint: bool) -> None:
     copies = [(source, source) for source, _ in CLEAN]
-    found = named(findings_on(tmp_path, copies, tokenizer={"joint": joint}), "copied sources")
+    found = find_check(findings_for_text(tmp_path, copies, tokenizer={"joint": joint}), "copied sources")
     assert (found.level, found.stops, "data.allow_copies" in found.advice) == ("fault", True, True)
-    meant = findings_on(tmp_path / "meant", copies, tokenizer={"joint": joint}, data={"allow_copies": True})
-    assert named(meant, "copied sources").level == "ok"
+    allowed = findings_for_text(tmp_path / "meant", copies, tokenizer={"joint": joint}, data={"allow_copies": True})
+    assert find_check(allowed, "copied sources").level == "ok"
 
 
-def test_parts_of_a_piece_are_used_where_merges_are_dropped(tmp_path: Path) -> None:
-    """A word that is always whole leaves the pieces that it was merged from unused, unless BPE-dropout cuts it."""
-    dice = random.Random(0)
+def test_subpieces_count_as_used_with_bpe_dropout(tmp_path: Path) -> None:
+    """A word that is always one piece leaves its subpieces unused, unless BPE-dropout splits it."""
+    generator = random.Random(0)
     names = ["abcdefghij", "klmnopqrst", "bdfhjlnprt"]
-    lines = [(" ".join(dice.choices(names, k=dice.randint(3, 9))),) * 2 for _ in range(300)]
+    lines = [(" ".join(generator.choices(names, k=generator.randint(3, 9))),) * 2 for _ in range(300)]
     plain, dropped = (
-        named(
-            findings_on(tmp_path / str(dropout), lines, tokenizer={"kind": "bpe", "size": 400, "dropout": dropout}),
+        find_check(
+            findings_for_text(
+                tmp_path / str(dropout), lines, tokenizer={"kind": "bpe", "size": 400, "dropout": dropout}
+            ),
             "unused pieces",
         )
         for dropout in (0.0, 0.1)
@@ -260,51 +265,53 @@ def test_parts_of_a_piece_are_used_where_merges_are_dropped(tmp_path: Path) -> N
     assert (plain.level, dropped.level) == ("warning", "ok")
 
 
-def test_validation_text_among_the_training_text_is_found(tmp_path: Path) -> None:
+def test_validation_text_in_the_training_text_is_found(tmp_path: Path) -> None:
     valid = [*VALID, CLEAN[123], (CLEAN[77][0], "zz zz zz")]
-    found = named(findings_on(tmp_path, CLEAN, valid), "validation leak")
+    found = find_check(findings_for_text(tmp_path, CLEAN, valid), "validation leak")
     assert (found.level, found.values["sources"], found.values["pairs"]) == ("warning", 2, 1)
     assert found.examples[0].startswith("validation pair 41 is line 124: ")
 
 
-def test_one_leak_in_many_is_a_note_and_most_of_them_a_fault(tmp_path: Path) -> None:
+def test_leak_level_depends_on_the_share(tmp_path: Path) -> None:
     valid = parallel_text(200, seed=2)
-    assert named(findings_on(tmp_path, CLEAN, [*valid, CLEAN[0]]), "validation leak").level == "note"
-    found = named(findings_on(tmp_path / "all", CLEAN, CLEAN[100:150]), "validation leak")
+    assert find_check(findings_for_text(tmp_path, CLEAN, [*valid, CLEAN[0]]), "validation leak").level == "note"
+    found = find_check(findings_for_text(tmp_path / "all", CLEAN, CLEAN[100:150]), "validation leak")
     assert (found.level, found.about, found.values["pairs"]) == ("fault", "data", 50)
 
 
-def test_pairs_kept_back_do_not_leak(tmp_path: Path) -> None:
-    found = named(findings_on(tmp_path, [*CLEAN, *CLEAN[:50]], valid=()), "validation leak")
+def test_held_out_pairs_do_not_leak(tmp_path: Path) -> None:
+    found = find_check(findings_for_text(tmp_path, [*CLEAN, *CLEAN[:50]], valid=()), "validation leak")
     assert (found.level, found.values["sources"]) == ("ok", 0)
     assert found.values["validation"] > 10
 
 
-def test_sources_that_are_the_same_only_by_unknown_words_do_not_leak(tmp_path: Path) -> None:
+def test_sources_equal_only_by_unknown_words_do_not_leak(tmp_path: Path) -> None:
     lines = [*CLEAN, ("rare1 rare2", "qq rr")]
-    size = {"size": 200}  # fewer than there are words
-    found = named(findings_on(tmp_path, lines, [("other1 other2", "qq rr")], tokenizer=size), "validation leak")
+    size = {"size": 200}  # fewer than the number of words
+    found = find_check(
+        findings_for_text(tmp_path, lines, [("other1 other2", "qq rr")], tokenizer=size), "validation leak"
+    )
     assert (found.level, found.values["sources"], found.values["not_compared"]) == ("note", 0, 1)
     assert "1 with unknown tokens cannot be compared" in found.found
     assert "tokenizer.size" in found.advice
 
 
-def test_a_leak_is_a_share_of_the_sources_that_can_be_compared(tmp_path: Path) -> None:
+def test_the_leak_share_excludes_sources_with_unknown_tokens(tmp_path: Path) -> None:
     unknown = [("newword ab", "qr"), ("ab newword", "qr")]
-    found = named(findings_on(tmp_path, CLEAN, [*VALID[:8], *CLEAN[:2], *unknown]), "validation leak")
+    found = find_check(findings_for_text(tmp_path, CLEAN, [*VALID[:8], *CLEAN[:2], *unknown]), "validation leak")
     assert found.found.startswith("2 of 10 validation sources (20%) are in the training data, 2 of them with the same")
     assert found.found.endswith("; 2 with unknown tokens cannot be compared")
     assert found.values["validation"] == 12
-    alone = named(findings_on(tmp_path / "alone", CLEAN, [CLEAN[0], *unknown]), "validation leak")
-    assert alone.level == "warning", "one pair of three is not most of them"
+    alone = find_check(findings_for_text(tmp_path / "alone", CLEAN, [CLEAN[0], *unknown]), "validation leak")
+    assert alone.level == "warning", "one of three pairs is below the fault threshold"
 
 
 # Vocabulary
 
 
-def test_unknown_words_are_counted_on_both_sides_and_shown(tmp_path: Path) -> None:
+def test_unknown_words_are_counted_per_side_with_examples(tmp_path: Path) -> None:
     valid = [*VALID, *[("newword ab", "qr")] * 3]
-    found = named(findings_on(tmp_path, CLEAN, valid), "unknown tokens")
+    found = find_check(findings_for_text(tmp_path, CLEAN, valid), "unknown tokens")
     tokens = sum(len(source.split()) for source, _ in valid)
     assert (found.level, found.values["source_training"], found.values["target_validation"]) == ("note", 0.0, 0.0)
     assert found.values["source_validation"] == pytest.approx(3 / tokens)
@@ -312,18 +319,18 @@ def test_unknown_words_are_counted_on_both_sides_and_shown(tmp_path: Path) -> No
 
 
 def test_many_unknown_words_in_training_are_a_warning(tmp_path: Path) -> None:
-    found = named(findings_on(tmp_path, CLEAN, tokenizer={"size": 60}), "unknown tokens")
+    found = find_check(findings_for_text(tmp_path, CLEAN, tokenizer={"size": 60}), "unknown tokens")
     assert (found.level, found.values["target_training"] > 0.1) == ("warning", True)
     assert "tokenizer.size" in found.advice
 
 
 @pytest.mark.parametrize(("symbols", "level"), [(10, "ok"), (60, "note"), (400, "warning")])
-def test_pieces_that_training_never_uses_are_counted(tmp_path: Path, symbols: int, level: str) -> None:
+def test_unused_pieces_are_counted(tmp_path: Path, symbols: int, level: str) -> None:
     tokenizer = {"symbols": [f"<symbol{n}>" for n in range(symbols)]}
     run = prepared_run(tmp_path, CLEAN, VALID, tokenizer=tokenizer)
-    found = named(findings_of(run), "unused pieces")
+    found = find_check(findings_for_run(run), "unused pieces")
     assert found.level == level
-    unused = symbols + 1  # the space, which in these texts never stands alone
+    unused = symbols + 1  # the space is never a piece of its own in these texts
     assert found.values["source_unused"] == pytest.approx(unused / (run.data.source_tokenizer.vocab_size - 4))
     assert f"source: {unused:,} of " in found.found
     if level != "ok":
@@ -331,16 +338,16 @@ def test_pieces_that_training_never_uses_are_counted(tmp_path: Path, symbols: in
         assert found.examples[0] == "'<symbol0>' is never used"
 
 
-def test_pieces_of_single_letters_are_a_note(tmp_path: Path) -> None:
-    dice = random.Random(0)
+def test_pieces_of_one_character_are_a_note(tmp_path: Path) -> None:
+    generator = random.Random(0)
     letters = [chr(0x4E00 + n) for n in range(150)]
 
-    def strange() -> str:
-        return "".join(dice.sample(letters, 12))
+    def random_text() -> str:
+        return "".join(generator.sample(letters, 12))
 
-    lines = [(strange(), strange()) for _ in range(300)]
-    found = named(
-        findings_on(tmp_path, lines, lines[:10], tokenizer={"kind": "bpe", "size": 500}), "characters a token"
+    lines = [(random_text(), random_text()) for _ in range(300)]
+    found = find_check(
+        findings_for_text(tmp_path, lines, lines[:10], tokenizer={"kind": "bpe", "size": 500}), "characters a token"
     )
     assert (found.level, found.values["source"] < 1.2) == ("note", True)
 
@@ -348,13 +355,13 @@ def test_pieces_of_single_letters_are_a_note(tmp_path: Path) -> None:
 # Reading
 
 
-def test_all_pairs_are_read_in_order_where_they_are_not_too_many(tmp_path: Path) -> None:
+def test_all_pairs_are_read_in_order_below_the_limit(tmp_path: Path) -> None:
     data = from_lengths(tmp_path, [[(1 + n % 3, 2) for n in range(70)], [(1, 1)] * 9])
     read = [(part.corpus, part.first, len(part)) for part in read_blocks(data, max_pairs=1000, block_pairs=32)]
     assert read == [(0, 0, 32), (0, 32, 32), (0, 64, 6), (1, 0, 9)]
 
 
-def test_of_too_many_pairs_some_are_read_from_all_over(tmp_path: Path) -> None:
+def test_above_the_limit_blocks_are_spread_evenly(tmp_path: Path) -> None:
     data = from_lengths(tmp_path, [[(1, 1)] * 1000])
     read = [part.first for part in read_blocks(data, max_pairs=200, block_pairs=20)]
     assert len(read) == 10
@@ -362,7 +369,7 @@ def test_of_too_many_pairs_some_are_read_from_all_over(tmp_path: Path) -> None:
     assert max(after - before for before, after in pairwise(read)) <= 120
 
 
-def test_a_pair_is_found_by_its_number_through_all_corpora(tmp_path: Path) -> None:
+def test_a_pair_is_read_by_its_global_number(tmp_path: Path) -> None:
     data = from_lengths(tmp_path, [[(1, 2)] * 5, [(3, 1)] * 5])
     assert read_pair(data, 6) == Example([10] * 3, [10])
     some = take_middle(data, 3)
@@ -371,7 +378,7 @@ def test_a_pair_is_found_by_its_number_through_all_corpora(tmp_path: Path) -> No
         read_pair(data, 10)
 
 
-def test_numbers_are_told_as_people_say_them() -> None:
+def test_counts_and_shares_are_formatted() -> None:
     assert (format_count(1, "pairs"), format_count(2000, "pairs")) == ("1 pair", "2,000 pairs")
     assert [format_share(part) for part in (0, 0.00012, 0.034, 0.5)] == ["0%", "0.012%", "3.4%", "50%"]
     assert cut_line("a\tb " * 30) == cut_line("a b " * 30) == ("a b " * 30)[:59] + "…"

@@ -1,4 +1,4 @@
-"""The memory that the widest batch will need is told before it is missing."""
+"""Memory estimates for the largest batch."""
 
 import re
 from dataclasses import replace
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 WIDE = TrainingBatchShape(48, 24, 24)
 
 
-def learner(**train: object) -> Updater:
+def make_updater(**train: object) -> Updater:
     config = ModelConfig.preset("tiny", vocab_size=4000)
     return Updater(Transformer(config, torch.Generator().manual_seed(0)), TrainConfig(**train))
 
@@ -43,64 +43,66 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.mark.slow
-def test_the_estimate_is_near_what_one_update_takes() -> None:
-    """In a process of its own; the estimate was within 7% for networks of 500 MB and more."""
-    taken = measure_memory(learner(), WIDE)
-    assert taken is not None
-    assert estimate_memory(learner(), WIDE).total == pytest.approx(taken, rel=0.25)
+def test_the_estimate_is_close_to_one_measured_update() -> None:
+    """Measured in a subprocess. The estimate was within 7% for networks of 500 MB and more."""
+    measured = measure_memory(make_updater(), WIDE)
+    assert measured is not None
+    assert estimate_memory(make_updater(), WIDE).total == pytest.approx(measured, rel=0.25)
 
 
-def test_counting_what_is_kept_keeps_nothing() -> None:
-    """Recording passes on a GPU fails where autograd still holds on to weights."""
-    looked_at = learner()
-    estimate_memory(looked_at, TrainingBatchShape(4, 5, 6))
-    for name, weight in looked_at.network.named_parameters():
-        accumulates(weight).metadata["marked"] = True
-        assert "marked" not in accumulates(weight).metadata, f"{name} is still part of a graph"
+def test_the_estimate_keeps_no_graph() -> None:
+    """CUDA graph capture fails if autograd still references weights."""
+    updater = make_updater()
+    estimate_memory(updater, TrainingBatchShape(4, 5, 6))
+    for name, weight in updater.network.named_parameters():
+        gradient_accumulator(weight).metadata["marked"] = True
+        assert "marked" not in gradient_accumulator(weight).metadata, f"{name} is still part of a graph"
 
 
-def accumulates(weight: torch.Tensor) -> Any:
-    """The node of the graph that sums a weight's gradients; autograd makes a new one where the last was let go."""
+def gradient_accumulator(weight: torch.Tensor) -> Any:
+    """The graph node that accumulates a weight's gradient; autograd makes a new one after the last is freed."""
     return weight.expand_as(weight).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
-def test_a_wider_batch_and_more_to_remember_take_more() -> None:
-    plain = estimate_memory(learner(), WIDE)
-    twice = estimate_memory(learner(), replace(WIDE, rows=2 * WIDE.rows))
+def test_wider_batches_ema_and_r_drop_need_more_memory() -> None:
+    plain = estimate_memory(make_updater(), WIDE)
+    twice = estimate_memory(make_updater(), replace(WIDE, rows=2 * WIDE.rows))
     assert twice.activations == pytest.approx(2 * plain.activations, rel=0.01)
     assert twice.peak_gradients == pytest.approx(2 * plain.peak_gradients, rel=0.01)
     assert twice.weights == plain.weights
-    weights = sum(weight.numel() for weight in learner().network.parameters())
+    weights = sum(weight.numel() for weight in make_updater().network.parameters())
     assert plain.weights == 4 * 4 * weights
-    assert estimate_memory(learner(ema=0.9), WIDE).weights == 5 * 4 * weights
-    assert estimate_memory(learner(r_drop=1.0), WIDE).activations > 1.9 * plain.activations
-    assert estimate_memory(learner(r_drop=1.0), WIDE).peak_gradients == 2 * plain.peak_gradients
+    assert estimate_memory(make_updater(ema=0.9), WIDE).weights == 5 * 4 * weights
+    assert estimate_memory(make_updater(r_drop=1.0), WIDE).activations > 1.9 * plain.activations
+    assert estimate_memory(make_updater(r_drop=1.0), WIDE).peak_gradients == 2 * plain.peak_gradients
 
 
-def test_half_precision_takes_less_although_it_keeps_a_second_copy_of_the_weights() -> None:
-    plain, half = estimate_memory(learner(), WIDE), estimate_memory(learner(precision="bf16"), WIDE)
+def test_half_precision_needs_less_memory_despite_a_weight_copy() -> None:
+    plain, half = estimate_memory(make_updater(), WIDE), estimate_memory(make_updater(precision="bf16"), WIDE)
     assert 0.5 * plain.activations < half.activations < 0.95 * plain.activations
-    two_rows = estimate_memory(learner(precision="bf16"), replace(WIDE, rows=2))
-    assert two_rows.activations > half.activations / WIDE.rows + sum(w.numel() for w in learner().network.parameters())
+    two_rows = estimate_memory(make_updater(precision="bf16"), replace(WIDE, rows=2))
+    assert two_rows.activations > half.activations / WIDE.rows + sum(
+        w.numel() for w in make_updater().network.parameters()
+    )
 
 
-def test_processes_share_the_rows() -> None:
-    alone, half = learner(), learner()
+def test_processes_divide_the_rows() -> None:
+    alone, half = make_updater(), make_updater()
     half.world = Distributed(0, 2)
     assert estimate_memory(half, WIDE).activations == pytest.approx(
         estimate_memory(alone, WIDE).activations / 2, rel=0.01
     )
 
 
-def test_the_widest_batch_is_one_that_the_budget_allows(run: Run) -> None:
+def test_the_widest_batch_respects_the_token_budget(run: Run) -> None:
     shapes = find_widest_shapes(run.data, 256)
     assert all(shape.rows * max(shape.source, shape.target) <= 256 for shape in shapes)
     assert max(shape.rows * (shape.source + shape.target) for shape in shapes) > 400
-    assert max(max(shape.source, shape.target) for shape in shapes) in (21, 22), "with the control token"
+    assert max(max(shape.source, shape.target) for shape in shapes) in (21, 22), "including the control token"
 
 
-def test_what_does_not_fit_is_warned_of_and_the_advice_helps(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_warns_with_advice_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = check_memory(run.trainer.updater, run.data).values["estimate"]
     monkeypatch.setattr("attendo.doctor.memory.free_memory", lambda device: int(needed))
     monkeypatch.setattr("attendo.doctor.memory.measure_memory", pytest.fail)
@@ -114,14 +116,14 @@ def test_what_does_not_fit_is_warned_of_and_the_advice_helps(run: Run, monkeypat
     assert check_memory(Updater(run.model.network, changed), run.data).level == "ok"
 
 
-def test_weights_that_do_not_fit_ask_for_a_smaller_network(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_do_not_fit_advise_a_smaller_network(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.memory.free_memory", lambda device: 1000)
     assert "smaller preset" in check_memory(run.trainer.updater, run.data).advice
 
 
-def test_what_fits_is_fine_and_all_numbers_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enough_memory_is_ok_with_all_numbers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.memory.free_memory", lambda device: 8_000_000_000)
-    monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda learner, shape: 2_000_000)
+    monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda updater, shape: 2_000_000)
     found = check_memory(run.trainer.updater, run.data, measure=True)
     assert found.level == "ok"
     assert "8 GB free" in found.found
@@ -130,13 +132,13 @@ def test_what_fits_is_fine_and_all_numbers_are_told(run: Run, monkeypatch: pytes
     assert "measured" not in check_memory(run.trainer.updater, run.data).values
 
 
-def test_where_nobody_tells_what_is_free_there_is_no_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_free_memory_gives_no_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.memory.free_memory", lambda device: None)
     found = check_memory(run.trainer.updater, run.data)
     assert (found.level, "not known" in found.found) == ("ok", True)
 
 
-def test_a_container_may_allow_less_than_the_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cgroup_limit_reduces_free_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_read_available_memory", lambda: 10_000)
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     assert free_memory(CPU) == 10_000
@@ -149,20 +151,20 @@ def test_a_container_may_allow_less_than_the_machine_has(tmp_path: Path, monkeyp
     assert free_memory(CPU) is None
 
 
-def test_a_measurement_that_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_measurement_returns_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "sys", SimpleNamespace(executable="/bin/false"))
-    assert measure_memory(learner(), WIDE) is None
+    assert measure_memory(make_updater(), WIDE) is None
 
 
-def test_the_process_that_measures_answers_in_bytes() -> None:
-    asked = '{"model": {"vocab_size": 9}, "train": {}, "shape": {"rows": 1, "source": 2, "target": 2}, "threads": 1}'
-    asked = asked.replace('"vocab_size": 9', '"vocab_size": 9, "d_model": 16, "num_heads": 2, "d_ff": 16')
-    assert re.fullmatch(r'\{"bytes": -?\d+\}', measure_update(asked))
+def test_measure_update_returns_json_bytes() -> None:
+    request = '{"model": {"vocab_size": 9}, "train": {}, "shape": {"rows": 1, "source": 2, "target": 2}, "threads": 1}'
+    request = request.replace('"vocab_size": 9', '"vocab_size": 9, "d_model": 16, "num_heads": 2, "d_ff": 16')
+    assert re.fullmatch(r'\{"bytes": -?\d+\}', measure_update(request))
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (12_345, "12.3 kB"), (5e6, "5 MB"), (1.5e9, "1.5 GB"), (2e12, "2 TB")],
 )
-def test_bytes_are_told_as_people_say_them(count: float, said: str) -> None:
-    assert format_bytes(count) == said
+def test_bytes_are_formatted_with_units(count: float, text: str) -> None:
+    assert format_bytes(count) == text

@@ -1,4 +1,4 @@
-"""Several commands at once, each a process of its own with a log file."""
+"""Parallel jobs, each a process with a log file."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ esac
 
 
 @pytest.fixture(autouse=True)
-def _stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fake_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     program = tmp_path / "python"
     program.write_text(SLEEPER)
     program.chmod(0o755)
@@ -40,20 +40,20 @@ def job(folder: Path, name: str, *arguments: str) -> TrainingJob:
     return TrainingJob(name, arguments or ("done",), folder / "deep" / f"{name}.log")
 
 
-def test_all_are_run_in_order_with_a_log_each(tmp_path: Path) -> None:
+def test_jobs_start_in_order_with_a_log_each(tmp_path: Path) -> None:
     wanted = [job(tmp_path, name, "train", name) for name in ("a", "b", "c")]
-    told = [
+    events = [
         (type(each), each.job.name)
         for each in run_jobs(wanted, 2)
         if isinstance(each, TrainingJobStarted | TrainingJobFinished)
     ]
-    assert [name for kind, name in told if kind is TrainingJobStarted] == ["a", "b", "c"]
-    assert sorted(name for kind, name in told if kind is TrainingJobFinished) == ["a", "b", "c"]
+    assert [name for kind, name in events if kind is TrainingJobStarted] == ["a", "b", "c"]
+    assert sorted(name for kind, name in events if kind is TrainingJobFinished) == ["a", "b", "c"]
     threads = max(1, (os.cpu_count() or 1) // 2)
     assert (tmp_path / "deep" / "b.log").read_text() == f"train b threads {threads}\n"
 
 
-def test_no_more_run_at_once_than_wanted(tmp_path: Path) -> None:
+def test_at_most_the_given_number_of_jobs_run_at_once(tmp_path: Path) -> None:
     now = most = 0
     for report in run_jobs([job(tmp_path, str(number)) for number in range(5)], 2):
         now += isinstance(report, TrainingJobStarted) - isinstance(report, TrainingJobFinished)
@@ -61,7 +61,7 @@ def test_no_more_run_at_once_than_wanted(tmp_path: Path) -> None:
     assert (now, most) == (0, 2)
 
 
-def test_a_failure_is_told_with_its_last_line_and_ends_the_others(tmp_path: Path) -> None:
+def test_a_failed_job_reports_its_last_line_and_stops_the_others(tmp_path: Path) -> None:
     good = job(tmp_path, "good", "wait")
     wanted = [good, job(tmp_path, "bad", "fail", str(good.log)), job(tmp_path, "never")]
     with pytest.raises(JobError, check=has_code("training_job_failed", job="bad", reason="no such file")) as failed:
@@ -71,7 +71,7 @@ def test_a_failure_is_told_with_its_last_line_and_ends_the_others(tmp_path: Path
     assert good.log.read_text().endswith("saved\n")
 
 
-def test_whoever_stops_listening_stops_them_saved(tmp_path: Path) -> None:
+def test_closing_the_iterator_stops_the_jobs(tmp_path: Path) -> None:
     log = tmp_path / "deep" / "a.log"
     with closing(run_jobs([job(tmp_path, "a", "wait")], 1)) as reports:
         for _ in reports:
@@ -81,8 +81,8 @@ def test_whoever_stops_listening_stops_them_saved(tmp_path: Path) -> None:
     assert log.read_text().endswith("saved\n")
 
 
-def test_a_signal_to_us_does_not_reach_them_a_second_time(tmp_path: Path) -> None:
-    """Ctrl-C goes to the whole group of a terminal: they are in groups of their own."""
+def test_jobs_run_in_their_own_process_group(tmp_path: Path) -> None:
+    """Ctrl-C reaches the process group of the terminal, so each job has its own group."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = children.read_text().split()  # servers of other tests
     with closing(run_jobs([job(tmp_path, "a", "wait")], 1)) as reports:

@@ -1,4 +1,4 @@
-"""Recipes: where they are found, which trainings they ask for, which files they need."""
+"""Recipes: lookup, planned runs and required files."""
 
 import gzip
 import hashlib
@@ -45,14 +45,14 @@ metric = "error_rate"
 """
 
 
-def written(folder: Path, text: str) -> Path:
+def write_recipe(folder: Path, text: str) -> Path:
     path = folder / "mine.toml"
     path.write_text(text, "utf-8")
     return path
 
 
-def test_every_recipe_that_comes_along_is_whole() -> None:
-    """Its settings are those of a run, its tests are scores there are, and it says what it is."""
+def test_every_built_in_recipe_is_valid() -> None:
+    """It has a valid run config, known metrics and a description."""
     names = list(list_recipes())
     assert len(names) >= 20
     assert "multi30k_en_de" in names
@@ -62,8 +62,8 @@ def test_every_recipe_that_comes_along_is_whole() -> None:
         assert [recipe.config(variant) for variant in recipe.variants or (None,)], name
 
 
-def test_a_recipe_is_found_by_its_path_or_by_its_name(tmp_path: Path) -> None:
-    assert find_recipe(str(written(tmp_path, PLAIN))).name == "mine"
+def test_a_recipe_is_found_by_path_or_name(tmp_path: Path) -> None:
+    assert find_recipe(str(write_recipe(tmp_path, PLAIN))).name == "mine"
     assert find_recipe("scan_simple").path.name == "scan_simple.toml"
     with pytest.raises(
         UsageError, check=has_code("unknown_recipe", name="scan_simpel", suggestion=" (did you mean scan_simple?)")
@@ -103,23 +103,23 @@ def test_a_recipe_is_found_by_its_path_or_by_its_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_a_recipe_is_told_with_its_file(tmp_path: Path, text: str, error: ErrorCheck) -> None:
+def test_an_invalid_recipe_is_a_usage_error(tmp_path: Path, text: str, error: ErrorCheck) -> None:
     with pytest.raises(UsageError, check=error):
-        read_recipe(written(tmp_path, text))
+        read_recipe(write_recipe(tmp_path, text))
 
 
-def test_there_is_a_training_for_each_variant_and_seed(tmp_path: Path) -> None:
-    recipe = read_recipe(written(tmp_path, VARIED))
+def test_there_is_a_run_for_each_variant_and_seed(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, VARIED))
     runs = recipe.plan(Path("out"))
     assert [(run.variant, run.seed) for run in runs] == [("bul", 1), ("bul", 2), ("dut", 1), ("dut", 2)]
     assert (runs[1].folder, runs[1].name) == (Path("out/bul/seed-2"), "bul, seed 2")
     assert runs[1].changes == ["seed=2", 'variant="bul"']
-    (alone,) = read_recipe(written(tmp_path, PLAIN)).select(seeds=[7]).plan(Path("out"))
+    (alone,) = read_recipe(write_recipe(tmp_path, PLAIN)).select(seeds=[7]).plan(Path("out"))
     assert (alone.folder, alone.name, alone.changes) == (Path("out/seed-7"), "seed 7", ["seed=7"])
 
 
-def test_some_seeds_and_variants_can_be_chosen(tmp_path: Path) -> None:
-    recipe = read_recipe(written(tmp_path, VARIED))
+def test_seeds_and_variants_can_be_selected(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, VARIED))
     some = recipe.select(seeds=[2], variants=["dut"])
     assert [(run.variant, run.seed) for run in some.plan(Path("out"))] == [("dut", 2)]
     assert (recipe.expected_scope, some.expected_scope) == (None, "the mean of 2 variants")
@@ -127,16 +127,16 @@ def test_some_seeds_and_variants_can_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(UsageError, check=has_code("unknown_variant", name="fre", known="bul, dut")):
         recipe.select(variants=["fre"])
     with pytest.raises(UsageError, check=has_code("no_variants", name="fre", owner="mine")):
-        read_recipe(written(tmp_path, PLAIN)).select(variants=["fre"])
+        read_recipe(write_recipe(tmp_path, PLAIN)).select(variants=["fre"])
 
 
-def test_the_files_of_a_test_are_read_as_those_of_validation(tmp_path: Path) -> None:
-    config = read_recipe(written(tmp_path, VARIED)).config("dut", Path("texts"))
+def test_test_files_use_the_data_settings(tmp_path: Path) -> None:
+    config = read_recipe(write_recipe(tmp_path, VARIED)).config("dut", Path("texts"))
     assert config.reproduce is not None
     corpus = make_test_corpus(config.reproduce.test[0], config.data)
     assert corpus is not None
     assert (corpus.file, corpus.source_field, corpus.target_field) == (Path("texts/dut.test.tsv"), "2", "1")
-    plain = read_recipe(written(tmp_path, PLAIN)).config(None)
+    plain = read_recipe(write_recipe(tmp_path, PLAIN)).config(None)
     assert plain.reproduce is not None
     test = plain.reproduce.test[0]
     for tag, expected in ((None, "<2de>"), ("<2fr>", "<2fr>")):
@@ -145,8 +145,8 @@ def test_the_files_of_a_test_are_read_as_those_of_validation(tmp_path: Path) -> 
         assert found.tag == expected
 
 
-def test_missing_files_are_named_with_the_way_to_them(tmp_path: Path) -> None:
-    recipe = read_recipe(written(tmp_path, VARIED))
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, VARIED))
     (tmp_path / "bul.train.tsv").touch()
     with pytest.raises(DataError) as failed:
         recipe.check_files(tmp_path)
@@ -166,8 +166,8 @@ def test_missing_files_are_named_with_the_way_to_them(tmp_path: Path) -> None:
         (b"a\n", has_code("test_row_invalid", row=1, fault="no such column")),
     ],
 )
-def test_tests_are_read_before_anything_is_trained(tmp_path: Path, content: bytes, error: ErrorCheck) -> None:
-    recipe = read_recipe(written(tmp_path, VARIED))
+def test_test_files_are_checked_before_training(tmp_path: Path, content: bytes, error: ErrorCheck) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, VARIED))
     for name in ("bul.train", "bul.test", "dut.train", "dut.test"):
         (tmp_path / f"{name}.tsv").write_bytes(content if name == "dut.test" else b"a\tb\n")
     with pytest.raises(DataError, check=error):
@@ -175,23 +175,23 @@ def test_tests_are_read_before_anything_is_trained(tmp_path: Path, content: byte
     recipe.select(variants=["bul"]).check_files(tmp_path)
 
 
-def test_sides_of_a_test_are_as_long_and_a_compressed_one_is_whole(tmp_path: Path) -> None:
-    recipe = read_recipe(written(tmp_path, PLAIN))
+def test_test_files_need_equal_line_counts_and_valid_gzip(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, PLAIN))
     for name in ("train.en", "train.de", "test.en", "test.de"):
         (tmp_path / name).write_text("one\ntwo\n" if name == "test.en" else "one\n", "utf-8")
     with pytest.raises(DataError, check=has_code("file_line_counts_differ", short_lines=1, long_lines=2)):
         recipe.check_files(tmp_path)
-    recipe = read_recipe(written(tmp_path, PLAIN.replace("test.en", "test.en.gz")))
+    recipe = read_recipe(write_recipe(tmp_path, PLAIN.replace("test.en", "test.en.gz")))
     (tmp_path / "test.en.gz").write_bytes(gzip.compress(b"one\n")[:-4])
     with pytest.raises(DataError, check=has_code("file_read_failed")):
         recipe.check_files(tmp_path)
 
 
-def test_files_are_known_by_their_names_in_the_run_file_wherever_they_lie(tmp_path: Path) -> None:
+def test_checksums_do_not_depend_on_the_data_folder(tmp_path: Path) -> None:
     (one := tmp_path / "one").mkdir()
     for name in ("train.en", "train.de", "test.en", "test.de"):
         (one / name).write_text(name, "utf-8")
-    recipe = read_recipe(written(tmp_path, PLAIN))
+    recipe = read_recipe(write_recipe(tmp_path, PLAIN))
     config = recipe.config(None, one)
     assert list_training_files(config.data) == {"train.en": one / "train.en", "train.de": one / "train.de"}
     assert list_test_files(config) == {"test.en": one / "test.en", "test.de": one / "test.de"}
@@ -200,21 +200,23 @@ def test_files_are_known_by_their_names_in_the_run_file_wherever_they_lie(tmp_pa
     two = one.rename(tmp_path / "two")
     assert compute_checksums(list_test_files(recipe.config(None, two))) == sums
     assert list_training_files(DataConfig(prepared="ids")) == {"ids/index.json": Path("ids/index.json")}, (
-        "and so all of it"
+        "the index identifies all files"
     )
 
 
-def test_fewer_networks_than_were_measured_together_are_not_judged(tmp_path: Path) -> None:
+def test_a_smaller_ensemble_is_not_judged(tmp_path: Path) -> None:
     valid = VARIED.replace("source_field", 'valid_file = "{variant}.dev.tsv"\nsource_field')
-    recipe = read_recipe(written(tmp_path, valid.replace("seeds", "ensemble = true\nseeds")))
+    recipe = read_recipe(write_recipe(tmp_path, valid.replace("seeds", "ensemble = true\nseeds")))
     assert recipe.expected_scope is None
     assert recipe.select(seeds=[2]).expected_scope == "that of 2 networks together"
     assert recipe.select(seeds=[3, 4]).expected_scope is None
-    assert read_recipe(written(tmp_path, VARIED)).select(seeds=[2]).expected_scope is None, "a mean is of any seeds"
+    assert read_recipe(write_recipe(tmp_path, VARIED)).select(seeds=[2]).expected_scope is None, (
+        "a mean can be of any seeds"
+    )
 
 
-def test_what_leaves_out_some_of_a_recipe_is_partial(tmp_path: Path) -> None:
-    recipe = read_recipe(written(tmp_path, VARIED))
+def test_a_subset_of_seeds_or_variants_is_partial(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, VARIED))
     assert not recipe.is_partial
     assert [recipe.select(seeds=seeds).is_partial for seeds in ([1], [2, 3], [2, 1], [1, 2, 3])] == [
         True,
@@ -225,9 +227,9 @@ def test_what_leaves_out_some_of_a_recipe_is_partial(tmp_path: Path) -> None:
     assert recipe.select(variants=["dut"]).is_partial
 
 
-def test_of_very_many_missing_files_some_are_named(tmp_path: Path) -> None:
+def test_only_some_of_many_missing_files_are_named(tmp_path: Path) -> None:
     names = ", ".join(f'"v{number}"' for number in range(6))
-    recipe = read_recipe(written(tmp_path, VARIED.replace('"bul", "dut"', names)))
+    recipe = read_recipe(write_recipe(tmp_path, VARIED.replace('"bul", "dut"', names)))
     with pytest.raises(DataError, check=has_code("recipe_files_missing", more=" and 4 more")):
         recipe.check_files(tmp_path)
     recipe.select(variants=["v1"])
@@ -235,31 +237,31 @@ def test_of_very_many_missing_files_some_are_named(tmp_path: Path) -> None:
         recipe.select(variants=["v1"]).check_files(tmp_path)
 
 
-def test_running_text_is_a_file_too(tmp_path: Path) -> None:
+def test_running_text_is_a_required_file(tmp_path: Path) -> None:
     text = """
     model.num_encoder_layers = 0
     data.text = "all.txt"
     reproduce.about = "text"
     reproduce.test = [{name = "valid", metric = "loss"}]
     """
-    recipe = read_recipe(written(tmp_path, text))
+    recipe = read_recipe(write_recipe(tmp_path, text))
     with pytest.raises(DataError, check=has_code("recipe_files_missing")):
         recipe.check_files(tmp_path)
 
 
-def test_data_is_the_folder_of_the_files_or_what_holds_it(tmp_path: Path) -> None:
-    recipe = read_recipe(written(tmp_path, PLAIN))
+def test_the_data_folder_may_contain_the_dataset_folder(tmp_path: Path) -> None:
+    recipe = read_recipe(write_recipe(tmp_path, PLAIN))
     assert recipe.data_folder(tmp_path) == tmp_path
     (tmp_path / "pairs").mkdir()
     assert recipe.data_folder(tmp_path) == tmp_path / "pairs"
     assert recipe.data_folder(tmp_path / "pairs") == tmp_path / "pairs"
     assert recipe.data_folder(None) == Path("data")
-    own = read_recipe(written(tmp_path, PLAIN.replace("[data]", "[data]\nfolder = 'mine'")))
+    own = read_recipe(write_recipe(tmp_path, PLAIN.replace("[data]", "[data]\nfolder = 'mine'")))
     assert own.data_folder(None) is None
     assert own.data_folder(tmp_path) == tmp_path / "pairs"
 
 
-def test_a_test_is_read_as_the_validation_files_are() -> None:
+def test_a_test_uses_the_validation_corpus_settings() -> None:
     corpora = [{"file": "de.tsv", "features_field": 3, "tag": "<de>"}, {"file": "ru.tsv", "features_field": 3}]
     data = DataConfig(corpora=corpora, valid_corpora=corpora[:1], folder="here")
     test = Expectation(name="test", file="{part}.tsv", tag="<{part}>", parts=["de", "ru"], metric="exact_match")

@@ -1,4 +1,4 @@
-"""Where the pairs of a run come from, and how much of them there is."""
+"""The corpora of a run and their measured size."""
 
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ def texts(corpus: Corpus) -> list[tuple[str, str]]:
     return [(row.source, row.target) for row in corpus.rows() if row.fault is None]
 
 
-def test_the_builtin_task_makes_as_many_pairs_as_asked_for_and_the_same_each_time() -> None:
+def test_the_built_in_task_gives_the_same_pairs_each_time() -> None:
     (corpus,), _ = make_corpora(DataConfig(task="builtin", pairs=300), seed=1)
     rows = list(corpus.rows())
     assert [row.number for row in rows] == list(range(1, 301))
@@ -31,16 +31,16 @@ def test_the_builtin_task_makes_as_many_pairs_as_asked_for_and_the_same_each_tim
 
 
 @pytest.mark.slow
-def test_what_the_builtin_task_validates_with_is_never_learned_from() -> None:
-    (learned,), valid = make_corpora(DataConfig(task="builtin", pairs=3000), seed=1)
+def test_built_in_validation_pairs_are_not_in_training() -> None:
+    (training,), valid = make_corpora(DataConfig(task="builtin", pairs=3000), seed=1)
     assert valid is not None
     held_out = texts(valid)
     assert len(held_out) == BUILTIN_VALID_PAIRS
-    assert not {source for source, _ in texts(learned)} & {source for source, _ in held_out}
-    assert valid.name != learned.name
+    assert not {source for source, _ in texts(training)} & {source for source, _ in held_out}
+    assert valid.name != training.name
 
 
-def test_both_sides_of_the_builtin_task_are_corpora() -> None:
+def test_built_in_corpora_implement_the_corpus_interface() -> None:
     for heldout in (False, True):
         corpus = BuiltinCorpus(1, 5, heldout)
         assert isinstance(corpus, Corpus)
@@ -64,12 +64,12 @@ def test_files_become_corpora_with_their_weights_and_tags(tmp_path: Path) -> Non
     assert texts(second) == texts(valid) == [("<2zh> a dog", "狗")]
 
 
-def test_without_validation_files_there_is_no_corpus_for_them(tmp_path: Path) -> None:
+def test_without_validation_files_there_is_no_validation_corpus(tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     assert make_corpora(DataConfig(source=source, target=target), seed=1)[1] is None
 
 
-def test_all_good_lines_of_all_corpora_are_measured(tmp_path: Path) -> None:
+def test_good_lines_of_all_corpora_are_measured(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_bytes(b"a dog\tein Hund\nno second column\nbroken \xff\tx\nthe cat\tdie Katze\n")
     (tmp_path / "b.tsv").write_text("the house\tdas Haus\n")
     found = measure_data(DataConfig(corpora=({"file": tmp_path / "a.tsv"}, {"file": tmp_path / "b.tsv"})), seed=1)
@@ -78,7 +78,7 @@ def test_all_good_lines_of_all_corpora_are_measured(tmp_path: Path) -> None:
     assert 0.5 < found.alphabets_overlap < 1
 
 
-def test_the_amount_of_the_builtin_task_is_that_of_its_pairs() -> None:
+def test_the_built_in_task_is_measured() -> None:
     found = measure_data(DataConfig(task="builtin", pairs=200), seed=1)
     assert found.pairs == 200
     assert found.alphabets_overlap < 0.1
@@ -87,12 +87,12 @@ def test_the_amount_of_the_builtin_task_is_that_of_its_pairs() -> None:
 @pytest.mark.parametrize(
     ("tokenizer", "overlap", "kind"),
     [
-        ({"kind": "words", "size": 20}, 0.0, "words"),  # two vocabularies of one size are still two
+        ({"kind": "words", "size": 20}, 0.0, "words"),  # equal size does not make two vocabularies one
         ({"kind": "words", "joint": True}, 1.0, "words"),
         ({"kind": "bpe", "size": 300, "joint": True}, 1.0, "bpe"),
     ],
 )
-def test_prepared_data_is_measured_by_its_index(
+def test_prepared_data_is_measured_from_its_index(
     tmp_path: Path, tokenizer: dict[str, Any], overlap: float, kind: str
 ) -> None:
     made = prepare_all(tmp_path / "data", ListCorpus(sentences(100)), tokenizer=TokenizerConfig(**tokenizer))
@@ -101,7 +101,7 @@ def test_prepared_data_is_measured_by_its_index(
     assert (found.alphabets_overlap, found.kind) == (overlap, kind)
 
 
-def test_real_languages_are_told_alike_or_unlike(shared: Path) -> None:
+def test_alphabet_overlap_of_real_languages(shared: Path) -> None:
     german = DataConfig(folder=shared / "data/multi30k", source="val.en.gz", target="val.de.gz")
     chinese = DataConfig(folder=shared / "data/tatoeba_en_zh", source="valid.en.gz", target="valid.zh.gz")
     assert measure_data(german, seed=1).alphabets_overlap > 0.9

@@ -1,4 +1,4 @@
-"""The demonstration, with a network that has learnt next to nothing."""
+"""The demo, with a network trained for two steps."""
 
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from attendo.text_model import TextModel
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
-    """Few sentences, to validate with too, a narrow network, two steps."""
+    """Few sentences, few validation pairs, a narrow network, two steps."""
     config = demo_config().replace(
         data={"task": "builtin", "pairs": 2000},
         model={**demo_config().model, "d_model": 16, "d_ff": 16},
@@ -47,7 +47,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
 
 
 @pytest.mark.slow
-def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() -> None:
+def test_every_word_of_the_task_is_one_token() -> None:
     task = BuiltinTask(1)
     pairs = [*islice(task.train(), 2000), *task.heldout(300)]
     source, target = build_tokenizers(
@@ -61,11 +61,11 @@ def test_every_word_of_the_task_is_one_token_so_that_alignments_fit_attention() 
 
 
 @pytest.mark.slow
-def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs() -> None:
+def test_the_vocabulary_covers_the_held_out_pairs() -> None:
     config = demo_config()
     (training,), valid = make_corpora(config.data, config.seed)
     assert valid is not None
-    rows = list(islice(training.rows(), 10_000))  # their words are among those of all rows
+    rows = list(islice(training.rows(), 10_000))  # a subset of all rows is enough
     source, target = build_tokenizers([row.source for row in rows], [row.target for row in rows], config.tokenizer)
     held_out = list(valid.rows())
     assert len(held_out) == 1000
@@ -75,7 +75,7 @@ def test_the_vocabulary_of_the_demo_has_every_word_of_the_held_out_pairs() -> No
 
 
 @pytest.mark.slow
-def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> None:
+def test_scores_count_exact_matches_and_list_every_head(model: TextModel) -> None:
     scores = evaluate(model, BuiltinTask(1), count=40)
     assert len(scores.translations) == 40
     assert scores.num_correct == sum(each.text == each.pair.target for each in scores.translations)
@@ -87,12 +87,12 @@ def test_scores_count_exact_answers_and_name_every_head(model: TextModel) -> Non
 
 
 @pytest.mark.slow
-def test_heads_score_the_same_whatever_the_batch(model: TextModel) -> None:
+def test_head_scores_do_not_depend_on_the_batch_size(model: TextModel) -> None:
     pairs = BuiltinTask(1).heldout(30)
     assert score_heads(model, pairs, rows=1).scores() == score_heads(model, pairs, rows=30).scores()
 
 
-def test_the_sentences_shown_begin_with_those_of_the_study_texts() -> None:
+def test_examples_begin_with_the_study_sentences() -> None:
     pairs = [*BuiltinTask(1).heldout(50), *STUDY_SENTENCES]
     scores = DemoScores(tuple(DemoTranslation(pair, pair.target) for pair in pairs), ())
     shown = scores.select_examples(9)
@@ -102,14 +102,14 @@ def test_the_sentences_shown_begin_with_those_of_the_study_texts() -> None:
 
 
 @pytest.mark.slow
-def test_maps_are_in_order_of_layer_and_head_with_rows_named_by_the_tokens_predicted(model: TextModel) -> None:
+def test_maps_are_ordered_by_layer_and_head(model: TextModel) -> None:
     trace = model.trace(EXAMPLE_SENTENCE)
     maps = make_attention_maps(trace)
     assert [each.title for each in maps] == [
         f"decoder layer {layer}, head {head}" for layer in (0, 1) for head in (0, 1)
     ]
     chosen = select_best_map(trace, HeadScore(layer=1, head=0, right=1, counted=1))
-    assert chosen.title == "decoder layer 1, head 0", "counted as everywhere"
+    assert chosen.title == "decoder layer 1, head 0", "layers and heads count from 0"
     assert tuple(chosen.rows) == trace.target_pieces
     assert tuple(chosen.columns) == trace.source_pieces == ("I", "love", "natural", "language", "processing", "</s>")
     assert torch.equal(torch.tensor(chosen.weights), trace.cross[1, 0])
@@ -124,10 +124,12 @@ def test_pictures_are_written_and_named(model: TextModel, tmp_path: Path) -> Non
     assert '<th scope="row">exact match</th><td>1%</td>' in page
     for layer in (0, 1):
         assert f'data-site="decoder.{layer}.cross" data-first="{1 - layer}"' in page
-    (opened,) = (section for section in page.split("<details")[1:] if section.startswith(" open") and "maps" in section)
-    assert 'data-site="decoder.0.cross" data-first="1"' in opened
+    (open_section,) = (
+        section for section in page.split("<details")[1:] if section.startswith(" open") and "maps" in section
+    )
+    assert 'data-site="decoder.0.cross" data-first="1"' in open_section
 
 
-def test_another_seed_draws_other_sentences() -> None:
+def test_another_seed_gives_other_sentences() -> None:
     assert demo_config(2).seed == 2
     assert BuiltinTask(1).heldout(20) != BuiltinTask(2).heldout(20)

@@ -1,4 +1,4 @@
-"""The settings of a run, as a run file holds them."""
+"""The settings of a run and their TOML form."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ CORPORA = (
     ],
 )
 def test_settings_written_as_toml_read_back_the_same(config: RunConfig, tmp_path: Path) -> None:
-    """The preset and ModelConfig are spelled out, so that other defaults in another version cannot change the run."""
+    """The preset and ModelConfig are written in full, so that new defaults cannot change the run."""
     (tmp_path / "run.toml").write_text(to_toml(config), "utf-8")
     again = RunConfig(**read_run_file(tmp_path / "run.toml"))
     for name in ("seed", "preset", "start_from", "data", "tokenizer"):
@@ -65,7 +65,7 @@ def test_settings_written_as_toml_read_back_the_same(config: RunConfig, tmp_path
     assert to_toml(again) == to_toml(config)
 
 
-def test_every_setting_is_written_down() -> None:
+def test_every_setting_is_written() -> None:
     written = tomllib.loads(to_toml(RunConfig(preset="small", data=FILES)))
     assert written["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
     assert written["train"]["peak_lr"] == 1e-3
@@ -74,15 +74,15 @@ def test_every_setting_is_written_down() -> None:
     assert written["model"]["d_model"] == 256
 
 
-def test_a_run_that_starts_from_a_model_leaves_its_network_and_tokenizer_to_it() -> None:
+def test_start_from_writes_no_network_and_tokenizer_settings() -> None:
     written = tomllib.loads(to_toml(RunConfig(start_from="old", data=FILES)))
     assert written.keys() == {"seed", "start_from", "data", "model", "train", "generation"}
     assert written["model"] == {}
 
 
-def test_how_the_model_answers_is_checked_and_written_down() -> None:
-    asked = RunConfig(preset="small", data=FILES, generation={"max_length_factor": 3.0, "beam": 4})
-    assert tomllib.loads(to_toml(asked))["generation"] == {"max_length_factor": 3.0, "beam": 4}
+def test_generation_settings_are_checked_and_written() -> None:
+    config = RunConfig(preset="small", data=FILES, generation={"max_length_factor": 3.0, "beam": 4})
+    assert tomllib.loads(to_toml(config))["generation"] == {"max_length_factor": 3.0, "beam": 4}
     with pytest.raises(UsageError, check=has_code("run_generation_settings_invalid")):
         RunConfig(preset="small", data=FILES, generation={"beem": 4})
 
@@ -129,18 +129,18 @@ def test_a_change_is_a_toml_value_or_else_a_string(changes: list[str], expected:
     assert apply_changes({}, changes) == expected
 
 
-def test_a_change_is_laid_over_what_stands_in_the_file() -> None:
+def test_a_change_is_merged_into_the_file_values() -> None:
     values = {"seed": 1, "train": {"steps": 5, "warmup": 2}}
     assert apply_changes(values, ["train.steps=7"]) == {"seed": 1, "train": {"steps": 7, "warmup": 2}}
 
 
 @pytest.mark.parametrize("change", ["steps", "=5", ""])
-def test_a_change_without_a_name_or_a_value_is_refused(change: str) -> None:
+def test_a_change_without_name_or_value_is_rejected(change: str) -> None:
     with pytest.raises(UsageError, check=has_code("set_option_without_value")):
         apply_changes({}, [change])
 
 
-def test_a_change_inside_a_value_is_refused() -> None:
+def test_a_change_inside_a_value_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("set_option_not_section", name="seed")):
         apply_changes({"seed": 1}, ["seed.x=5"])
 
@@ -193,14 +193,14 @@ def test_a_change_inside_a_value_is_refused() -> None:
         ({"data": FILES, "train": 5}, "train: "),
     ],
 )
-def test_a_mistake_is_one_line_that_names_it(values: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_one_line_usage_errors(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         RunConfig(**values)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_tables_may_be_shared_where_the_vocabulary_is_still_to_be_chosen_or_is_there() -> None:
+def test_tie_all_is_allowed_if_the_vocabulary_is_open_or_prepared() -> None:
     assert RunConfig(data=FILES, model={"tie": "all"}).preset == "auto"
     assert RunConfig(data={"prepared": "data"}, preset="tiny", model={"tie": "all"}).model == {"tie": "all"}
 
@@ -217,13 +217,13 @@ def test_tables_may_be_shared_where_the_vocabulary_is_still_to_be_chosen_or_is_t
         ([1, 2], "[1, 2]"),
     ],
 )
-def test_a_value_is_spelled_as_toml_reads_it(value: Any, literal: str) -> None:
+def test_a_value_has_a_toml_literal(value: Any, literal: str) -> None:
     assert toml_literal(value) == literal
     read = tomllib.loads(f"value = {literal}")["value"]
     assert read == (list(value) if isinstance(value, tuple) else value)
 
 
-def test_the_network_gets_its_vocabularies_from_the_tokenizers() -> None:
+def test_vocabulary_sizes_come_from_the_tokenizers() -> None:
     network = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.3}).make_model_config(11, 12)
     assert (network.source_vocab_size, network.target_vocab_size) == (11, 12)
     assert (network.d_model, network.dropout) == (128, 0.3)
@@ -242,7 +242,7 @@ def test_a_run_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             read_run_file(path)
 
 
-def test_a_mistake_names_the_file_it_is_in(attendo: Command, tmp_path: Path) -> None:
+def test_errors_name_the_run_file(attendo: Command, tmp_path: Path) -> None:
     file, good = tmp_path / "mine.toml", '[data]\nsource = "a"\ntarget = "b"\n'
     file.write_text(f"{good}[train]\nstepz = 3\n", "utf-8")
     for command in (["train", file], ["prepare", file, "--out", "x"], ["doctor", file]):
@@ -254,16 +254,16 @@ def test_a_mistake_names_the_file_it_is_in(attendo: Command, tmp_path: Path) -> 
     assert attendo("train", "--set", "data.task=x", "--out", "y").error.startswith("data.task: ")
 
 
-def test_a_mistake_in_the_settings_of_a_run_names_them(attendo: Command, tmp_path: Path) -> None:
+def test_errors_in_a_stored_config_name_its_file(attendo: Command, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text('[data]\ntask = "builtin"\ntasks = 1\n', "utf-8")
-    told = f"{tmp_path / 'run.toml'}: unknown setting data.tasks (did you mean task?)"
-    assert attendo("train", "--resume", tmp_path).error == told
+    expected = f"{tmp_path / 'run.toml'}: unknown setting data.tasks (did you mean task?)"
+    assert attendo("train", "--resume", tmp_path).error == expected
     with pytest.raises(UsageError, check=has_code("run_file_invalid")):
         load_run_config(tmp_path)
 
 
-def test_what_differs_is_told_with_its_table() -> None:
-    """By its table: tokenizer.dropout and model.dropout are written alike."""
+def test_differences_are_listed_with_their_table() -> None:
+    """`tokenizer.dropout` and `model.dropout` have the same short name."""
     one = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.1}, tokenizer={"dropout": 0.2})
     other = RunConfig(data=FILES, preset="tiny", model={"dropout": 0.2}, tokenizer={"dropout": 0.1})
     assert list_differences(one, other) == ["tokenizer.dropout = 0.1", "model.dropout = 0.2"]
@@ -275,14 +275,14 @@ def test_what_differs_is_told_with_its_table() -> None:
     )
 
 
-def test_prepared_data_brings_its_tokenizer() -> None:
+def test_prepared_data_fixes_the_tokenizer() -> None:
     for name, value in (("kind", "words"), ("size", 500), ("joint", True), ("symbols", ["<a>"])):
         with pytest.raises(UsageError, check=has_code("prepared_tokenizer_fixed", setting=name)):
             RunConfig(data={"prepared": "data"}, tokenizer={name: value})
     assert RunConfig(data={"prepared": "data"}, tokenizer={"dropout": 0.1}).tokenizer.dropout == 0.1
 
 
-def test_checking_a_run_needs_no_torch() -> None:
+def test_checking_a_config_does_not_import_torch() -> None:
     code = (
         "import sys; from attendo.runs.config import RunConfig;"
         "RunConfig(data={'task': 'builtin'}); assert 'torch' not in sys.modules"
@@ -290,7 +290,7 @@ def test_checking_a_run_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_preset_that_shares_its_table_makes_one_vocabulary() -> None:
+def test_a_preset_with_tied_embeddings_uses_a_joint_vocabulary() -> None:
     assert RunConfig(preset="paper", data=FILES).tokenizer.joint
     assert not RunConfig(preset="paper", data=FILES, model={"tie": "output"}).tokenizer.joint
     assert not RunConfig(preset="base", data=FILES).tokenizer.joint
@@ -300,7 +300,7 @@ def test_a_preset_that_shares_its_table_makes_one_vocabulary() -> None:
         RunConfig(preset="paper", data=FILES, tokenizer={"joint": False})
 
 
-def test_a_run_file_is_laid_over_its_base(tmp_path: Path) -> None:
+def test_a_run_file_extends_its_base(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "first.toml").write_text(
         'seed = 3\n[data]\nsource = "a"\ntarget = "b"\n[train]\nsteps = 5\nema = 0.5\n'
@@ -326,7 +326,7 @@ def test_a_run_file_is_laid_over_its_base(tmp_path: Path) -> None:
         ("3", has_code("base_not_file_name", value="3")),
     ],
 )
-def test_a_base_that_cannot_be_one_is_refused(tmp_path: Path, base: str, error: ErrorCheck) -> None:
+def test_an_invalid_base_is_a_usage_error(tmp_path: Path, base: str, error: ErrorCheck) -> None:
     (tmp_path / "a.toml").write_text(f"base = {base}\n")
     (tmp_path / "b.toml").write_text('base = "./a.toml"\n')
     with pytest.raises(UsageError, check=error):

@@ -1,4 +1,4 @@
-"""`attendo.train`: a run as a loop over its reports."""
+"""`attendo.train`: a run as an iterator of reports."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ SMALL: dict[str, Any] = {
 PAIRS = list(zip(SOURCES, TARGETS, strict=True)) * 10
 
 
-def test_a_loop_over_the_reports_trains_a_model(tmp_path: Path) -> None:
+def test_iterating_over_reports_trains_a_model(tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     training = attendo.train(source=source, target=str(target), out=tmp_path / "run", steps=3, **SMALL)
     assert "step 0 of 3; loop over it, or call run()" in repr(training)
@@ -40,27 +40,27 @@ def test_a_loop_over_the_reports_trains_a_model(tmp_path: Path) -> None:
     assert training.step == 3
 
 
-def test_pairs_in_memory_are_kept_so_that_the_run_can_go_on(tmp_path: Path) -> None:
-    def share_of_empty(outputs: Sequence[str], references: Sequence[str]) -> float:
+def test_pairs_in_memory_are_stored_for_resume(tmp_path: Path) -> None:
+    def empty_ratio(outputs: Sequence[str], references: Sequence[str]) -> float:
         assert len(outputs) == len(references) == len(SOURCES)
         return sum(not text for text in outputs) / len(outputs)
 
     folder = tmp_path / "run"
-    more = {"valid_pairs": PAIRS[: len(SOURCES)], "metrics": {"empty": share_of_empty}}
+    more = {"valid_pairs": PAIRS[: len(SOURCES)], "metrics": {"empty": empty_ratio}}
     for report in attendo.train(pairs=PAIRS, out=folder, **{**SMALL, **more, "train.steps": 4}):
         if isinstance(report, Step) and report.step == 2:
             break
-    resumed = attendo.train(resume=folder, device="cpu", metrics={"empty": share_of_empty})
+    resumed = attendo.train(resume=folder, device="cpu", metrics={"empty": empty_ratio})
     reports = list(resumed)
     assert [each.step for each in reports if isinstance(each, Step)] == [3, 4]
     (validation,) = [each for each in reports if isinstance(each, Validation)]
     assert 0 <= validation.scores["empty"] <= 1
-    whole = attendo.train(pairs=PAIRS, out=tmp_path / "whole", **{**SMALL, **more, "train.steps": 4}).run()
-    for one, other in zip(resumed.model.network.parameters(), whole.network.parameters(), strict=True):
+    uninterrupted = attendo.train(pairs=PAIRS, out=tmp_path / "whole", **{**SMALL, **more, "train.steps": 4}).run()
+    for one, other in zip(resumed.model.network.parameters(), uninterrupted.network.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-def test_settings_may_be_given_by_table_or_by_dotted_name(tmp_path: Path) -> None:
+def test_settings_can_be_tables_or_dotted_names(tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     (tmp_path / "run.toml").write_text(
         f'[data]\nsource = "{source}"\ntarget = "{target}"\n[train]\nsteps = 5\nema = 0.5\n'
@@ -100,7 +100,7 @@ def test_settings_may_be_given_by_table_or_by_dotted_name(tmp_path: Path) -> Non
         ({"out": "run"}, has_code("setting_missing", name="data")),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(
+def test_invalid_arguments_are_usage_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], error: ErrorCheck
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -109,7 +109,7 @@ def test_what_cannot_be_meant_is_a_usage_error(
 
 
 @pytest.mark.slow
-def test_texts_in_memory_train_a_model_that_continues(tmp_path: Path) -> None:
+def test_texts_in_memory_train_a_decoder_only_model(tmp_path: Path) -> None:
     settings = {**SMALL, "model": {**SMALL["model"], "num_encoder_layers": 0}, "tokenizer": {"kind": "characters"}}
     texts = ["to be or not to be, that is the question. " * 4] * 10
     model = attendo.train(texts=texts, out=tmp_path / "run", steps=1, **settings, **{"data.window": 16}).run()
@@ -117,7 +117,7 @@ def test_texts_in_memory_train_a_model_that_continues(tmp_path: Path) -> None:
     assert load_run_config(tmp_path / "run").data.text == (tmp_path / "run" / "texts.jsonl")
 
 
-def test_a_network_of_ones_own_becomes_a_model_folder(tmp_path: Path) -> None:
+def test_a_custom_network_can_be_saved_and_loaded(tmp_path: Path) -> None:
     source, target = Words.build(SOURCES), Words.build(TARGETS)
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
     config = attendo.ModelConfig.preset("tiny", d_model=16, num_heads=2, d_ff=24, **sizes)
@@ -137,6 +137,6 @@ def test_a_network_of_ones_own_becomes_a_model_folder(tmp_path: Path) -> None:
         attendo.TextModel(model.stored_model, (source, target))
 
 
-def test_the_package_that_is_called_needs_no_torch_before() -> None:
+def test_attendo_train_is_callable_without_importing_torch() -> None:
     code = "import attendo, sys; attendo.train; assert 'torch' not in sys.modules; import attendo.train.config"
     subprocess.run([sys.executable, "-c", f"{code}; assert callable(attendo.train)"], check=True)

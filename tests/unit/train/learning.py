@@ -1,4 +1,4 @@
-"""Small batches, a learner of a small network, and a stream of batches for tests of training."""
+"""Small batches, an updater of a small network and a stream of batches for training tests."""
 
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -27,15 +27,15 @@ SHORT = [Example([5, 6, 7], [7, 6, 5]), Example([8, 9], [9, 8])]
 LONG = [Example([10, 5, 11, 6, 12], [5, 10, 11, 12, 13, 14])]
 
 
-def batch(*examples: Example) -> Batch:
-    """With numbers, as those of training data have them: the first id of each source."""
+def make_batch(*examples: Example) -> Batch:
+    """A batch with pair numbers, as in training data: the first id of each source."""
     made = collate(examples)
     return Batch(
         made.source_ids, made.source_mask, made.target_ids, made.labels, tuple(int(each.source[0]) for each in examples)
     )
 
 
-BATCH, OTHER, BOTH = batch(*SHORT), batch(*LONG), batch(*SHORT, *LONG)
+BATCH, OTHER, BOTH = make_batch(*SHORT), make_batch(*LONG), make_batch(*SHORT, *LONG)
 
 
 def config(**changes: Any) -> TrainConfig:
@@ -43,14 +43,14 @@ def config(**changes: Any) -> TrainConfig:
     return TrainConfig(**{**usual, **changes})
 
 
-def learner(settings: TrainConfig | None = None, world: Distributed | None = None, **sizes: Any) -> Updater:
-    """Always with the same first weights."""
+def make_updater(settings: TrainConfig | None = None, world: Distributed | None = None, **sizes: Any) -> Updater:
+    """An updater that always has the same initial weights."""
     network = Transformer(ModelConfig(**{**SIZES, **sizes}), torch.Generator().manual_seed(0))
     return Updater(network, settings or config(), world or Distributed())
 
 
 class ListStream(BatchStream):
-    """The same batches again and again; an epoch is one time through."""
+    """Repeats the same batches; one pass is an epoch."""
 
     def __init__(self, batches: Sequence[Batch] = (BATCH, OTHER)) -> None:
         self.list = batches
@@ -60,14 +60,14 @@ class ListStream(BatchStream):
     def batches(
         self, position: Position = START_POSITION, workers: int = 0, pin: bool = False
     ) -> Generator[BatchWithPosition, None, None]:
-        epoch, place = position.epoch, position.batch
+        epoch, index = position.epoch, position.batch
         try:
             while True:
                 self.taken += 1
-                here = self.list[place]
-                place += 1
-                if place == len(self.list):
-                    epoch, place = epoch + 1, 0
-                yield BatchWithPosition(here, Position(epoch, 0, place))
+                batch = self.list[index]
+                index += 1
+                if index == len(self.list):
+                    epoch, index = epoch + 1, 0
+                yield BatchWithPosition(batch, Position(epoch, 0, index))
         finally:
             self.closed = True

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: whole or not there, found by looking, pruned only behind a durable one."""
+"""Checkpoints on disk: atomic saves, finding the newest one, pruning after a durable save."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ def checkpoints(tmp_path: Path) -> Checkpoints:
     return Checkpoints(tmp_path / "run" / "checkpoints")
 
 
-def test_what_was_saved_is_loaded(checkpoints: Checkpoints) -> None:
+def test_a_saved_checkpoint_can_be_loaded(checkpoints: Checkpoints) -> None:
     folder = checkpoints.save(snapshot(7))
     assert folder == checkpoints.folder / "step-00000007"
     loaded = checkpoints.load(7)
@@ -34,12 +34,12 @@ def test_what_was_saved_is_loaded(checkpoints: Checkpoints) -> None:
         assert torch.equal(getattr(loaded, part)["x"], torch.full((3,), 7.0))
 
 
-def test_nothing_is_found_where_nothing_was_saved(checkpoints: Checkpoints) -> None:
+def test_an_empty_folder_has_no_checkpoints(checkpoints: Checkpoints) -> None:
     assert checkpoints.steps() == []
     assert checkpoints.load_newest() is None
 
 
-def test_the_newest_is_the_highest_step_and_other_names_are_none(checkpoints: Checkpoints) -> None:
+def test_the_newest_checkpoint_has_the_highest_step(checkpoints: Checkpoints) -> None:
     for step in (9, 100_000_000, 10):
         checkpoints.save(snapshot(step))
     for name in ("step-7", "step-00000011.bak", ".tmp-step-00000012", "notes"):
@@ -50,13 +50,13 @@ def test_the_newest_is_the_highest_step_and_other_names_are_none(checkpoints: Ch
     assert (found.snapshot.step, found.folder.name, found.skipped_reasons) == (100_000_000, "step-100000000", ())
 
 
-def test_tensors_that_are_not_contiguous_and_tied_ones_are_saved(checkpoints: Checkpoints) -> None:
+def test_non_contiguous_tensors_are_saved(checkpoints: Checkpoints) -> None:
     table = torch.arange(6.0).view(2, 3)
     checkpoints.save(Snapshot(1, {"turned": table.T}, {"a": torch.zeros(())}, {"b": torch.ones(2)}, {}))
     assert torch.equal(checkpoints.load(1).model["turned"], table.T)
 
 
-def test_a_step_that_is_whole_is_never_replaced_and_a_damaged_one_is(checkpoints: Checkpoints) -> None:
+def test_only_a_damaged_checkpoint_is_replaced(checkpoints: Checkpoints) -> None:
     checkpoints.save(snapshot(5, value=1.0))
     checkpoints.save(snapshot(5, value=2.0))
     assert checkpoints.load(5).model["x"][0] == 6.0
@@ -69,7 +69,7 @@ def test_a_step_that_is_whole_is_never_replaced_and_a_damaged_one_is(checkpoints
     ("keep_last", "best", "kept"),
     [(1, None, [50]), (2, None, [40, 50]), (1, 20, [20, 50]), (2, 50, [40, 50]), (9, 10, [10, 20, 30, 40, 50])],
 )
-def test_the_last_and_the_best_are_kept(
+def test_prune_keeps_the_last_and_the_best(
     checkpoints: Checkpoints, keep_last: int, best: int | None, kept: list[int]
 ) -> None:
     for step in (10, 20, 30, 40, 50):
@@ -79,7 +79,7 @@ def test_the_last_and_the_best_are_kept(
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == [f"step-{step:08d}" for step in kept]
 
 
-def test_a_save_sweeps_what_an_earlier_one_left_behind(checkpoints: Checkpoints) -> None:
+def test_save_removes_temporary_folders(checkpoints: Checkpoints) -> None:
     for name in (".tmp-step-00000003", ".tmp-old-step-00000002"):
         (checkpoints.folder / name).mkdir(parents=True)
         (checkpoints.folder / name / "model.safetensors").write_bytes(b"x")
@@ -87,15 +87,15 @@ def test_a_save_sweeps_what_an_earlier_one_left_behind(checkpoints: Checkpoints)
     assert [path.name for path in checkpoints.folder.iterdir()] == ["step-00000003"]
 
 
-def test_every_file_is_on_disk_before_the_folder_gets_its_name_and_that_before_anything_is_removed(
+def test_files_are_synced_before_the_rename_and_pruning(
     checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a loss of power would show, and a kill does not: the order of the calls."""
+    """Checks the order of calls, which matters after a power loss but not after a kill."""
     for step in (1, 2):
         checkpoints.save(snapshot(step))
     calls: list[tuple[str, str]] = []
 
-    def noted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def record(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
             path = arguments[1] if name == "save_file" else arguments[0]
             calls.append((name, path.name))
@@ -104,15 +104,15 @@ def test_every_file_is_on_disk_before_the_folder_gets_its_name_and_that_before_a
         return call
 
     for name in ("write", "sync", "move", "remove"):
-        monkeypatch.setattr(atomic_files, name, noted(name, getattr(atomic_files, name)))
-    monkeypatch.setattr(checkpoint, "save_file", noted("save_file", checkpoint.save_file))
-    monkeypatch.setattr(checkpoint, "write_manifest", noted("write_manifest", checkpoint.write_manifest))
+        monkeypatch.setattr(atomic_files, name, record(name, getattr(atomic_files, name)))
+    monkeypatch.setattr(checkpoint, "save_file", record("save_file", checkpoint.save_file))
+    monkeypatch.setattr(checkpoint, "write_manifest", record("write_manifest", checkpoint.write_manifest))
     checkpoints.save(snapshot(3))
     checkpoints.prune(1, None)
-    place = ".tmp-step-00000003"
-    moved = calls.index(("move", place))
+    temporary = ".tmp-step-00000003"
+    moved = calls.index(("move", temporary))
     files = {"model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json", "manifest.json"}
-    assert {name for call, name in calls[:moved] if call == "sync"} == {*files, place}
+    assert {name for call, name in calls[:moved] if call == "sync"} == {*files, temporary}
     last_write = max(n for n, (call, _) in enumerate(calls) if call in ("write", "save_file", "write_manifest"))
     first_sync = min(n for n, (call, _) in enumerate(calls) if call == "sync")
     assert last_write < first_sync
@@ -120,9 +120,7 @@ def test_every_file_is_on_disk_before_the_folder_gets_its_name_and_that_before_a
     assert ("move", "step-00000001") in calls[moved + 2 :]
 
 
-def test_the_folder_of_all_checkpoints_is_on_disk_too(
-    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_checkpoints_folder_is_synced_too(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = []
     sync = atomic_files.sync
     monkeypatch.setattr(atomic_files, "sync", lambda path: (synced.append(path), sync(path)))
@@ -131,21 +129,21 @@ def test_the_folder_of_all_checkpoints_is_on_disk_too(
 
 
 @pytest.mark.parametrize("message", ["No space left on device (os error 28)", "File too large (os error 27)"])
-def test_a_full_disk_is_told_with_path_and_bytes(
+def test_a_full_disk_raises_disk_full_error(
     checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
     checkpoints.save(snapshot(1))
 
-    def refuse(*arguments: Any) -> None:
+    def fail(*arguments: Any) -> None:
         raise checkpoint.SafetensorError(f"I/O error: {message}")
 
-    monkeypatch.setattr(checkpoint, "save_file", refuse)
+    monkeypatch.setattr(checkpoint, "save_file", fail)
     with pytest.raises(atomic_files.DiskFullError, check=has_code("disk_full")):
         checkpoints.save(snapshot(2))
     assert [path.name for path in checkpoints.folder.iterdir()] == ["step-00000001"]
 
 
-def test_another_format_is_refused(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_format_version_is_rejected(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints.save(snapshot(1))
     monkeypatch.setattr(checkpoint, "VERSION", 2)
     with pytest.raises(

@@ -22,7 +22,7 @@ def logits(generator: torch.Generator) -> Tensor:
 
 @pytest.fixture
 def labels(generator: torch.Generator) -> Tensor:
-    """Tokens, with padding behind those of two rows."""
+    """Token ids; two rows end with padding."""
     labels = torch.randint(1, VOCABULARY, (3, 5), generator=generator)
     labels[1, 3:] = labels[2, 1:] = PAD
     return labels
@@ -31,24 +31,24 @@ def labels(generator: torch.Generator) -> Tensor:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_the_loss_is_the_formula_summed_over_tokens(logits: Tensor, labels: Tensor, smoothing: float) -> None:
     expected = 0.0
-    for row, wanted in zip(logits.tolist(), labels.tolist(), strict=True):
-        for scores, label in zip(row, wanted, strict=True):
+    for row, label_row in zip(logits.tolist(), labels.tolist(), strict=True):
+        for scores, label in zip(row, label_row, strict=True):
             if label == PAD:
                 continue
             total = sum(math.exp(score) for score in scores)
             log_probabilities = [math.log(math.exp(score) / total) for score in scores]
-            # The label gets 1 - ε, and ε is spread evenly over the whole vocabulary.
+            # The label gets 1 - ε, and ε is spread evenly over the vocabulary.
             expected -= (1 - smoothing) * log_probabilities[label]
             expected -= smoothing * sum(log_probabilities) / VOCABULARY
     assert cross_entropy_sum(logits, labels, smoothing).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_by_default_nothing_is_smoothed(logits: Tensor, labels: Tensor) -> None:
+def test_the_default_label_smoothing_is_0(logits: Tensor, labels: Tensor) -> None:
     assert torch.equal(cross_entropy_sum(logits, labels), cross_entropy_sum(logits, labels, 0.0))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_E32_columns_of_padding_change_nothing(logits: Tensor, labels: Tensor, smoothing: float) -> None:
+def test_E32_padding_columns_do_not_change_the_loss(logits: Tensor, labels: Tensor, smoothing: float) -> None:
     wider_logits = torch.cat((logits, torch.full((3, 4, VOCABULARY), 50.0)), dim=1).requires_grad_()
     wider_labels = torch.cat((labels, torch.full((3, 4), PAD)), dim=1)
     loss = cross_entropy_sum(wider_logits, wider_labels, smoothing)
@@ -69,25 +69,27 @@ def test_E24_the_loss_takes_logits_not_probabilities(logits: Tensor, labels: Ten
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_pieces_of_a_batch_sum_to_the_whole(logits: Tensor, labels: Tensor, smoothing: float) -> None:
-    pieces = sum(cross_entropy_sum(logits[n : n + 1], labels[n : n + 1], smoothing) for n in range(3))
-    torch.testing.assert_close(pieces, cross_entropy_sum(logits, labels, smoothing))
+def test_losses_of_rows_sum_to_the_loss_of_the_batch(logits: Tensor, labels: Tensor, smoothing: float) -> None:
+    row_losses = sum(cross_entropy_sum(logits[n : n + 1], labels[n : n + 1], smoothing) for n in range(3))
+    torch.testing.assert_close(row_losses, cross_entropy_sum(logits, labels, smoothing))
 
 
-def test_a_sentence_costs_the_same_alone_and_beside_a_longer_one(small_network: Callable[..., Transformer]) -> None:
+def test_a_sentence_has_the_same_loss_in_any_batch(small_network: Callable[..., Transformer]) -> None:
     network = small_network()
     short, long = Example([5, 6], [7]), Example([5, 6, 7, 8, 9], [9, 10, 11, 12, 13])
-    costs = []
+    losses = []
     for examples in ([short], [long], [short, long]):
         batch = collate(examples)
-        costs.append(cross_entropy_sum(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels))
-    torch.testing.assert_close(costs[0] + costs[1], costs[2])
+        losses.append(cross_entropy_sum(network(batch.source_ids, batch.target_ids, batch.source_mask), batch.labels))
+    torch.testing.assert_close(losses[0] + losses[1], losses[2])
 
 
-def test_the_divergence_is_the_formula_computed_by_hand() -> None:
-    """Two tokens and one place of padding, over a vocabulary of two."""
+def test_the_divergence_matches_the_formula() -> None:
+    """Two tokens and one padding position, with a vocabulary of two."""
     p, q = [[0.5, 0.5], [0.9, 0.1]], [[0.25, 0.75], [0.2, 0.8]]
-    first = torch.tensor([[*p, [1.0, 0.0]]]).clamp(min=1e-9).log() + 3.0  # logits say the same as log-probabilities
+    first = (
+        torch.tensor([[*p, [1.0, 0.0]]]).clamp(min=1e-9).log() + 3.0
+    )  # logits equal log-probabilities up to a constant
     second = torch.tensor([[*q, [0.0, 1.0]]]).clamp(min=1e-9).log()
     expected = sum(
         (
@@ -99,7 +101,7 @@ def test_the_divergence_is_the_formula_computed_by_hand() -> None:
     assert float(found) == pytest.approx(expected / 2, rel=1e-5)
 
 
-def test_the_divergence_is_symmetric_and_zero_between_equals(logits: Tensor, labels: Tensor) -> None:
+def test_the_divergence_is_symmetric_and_zero_for_equal_inputs(logits: Tensor, labels: Tensor) -> None:
     other = logits.flip(0)
     assert float(divergence_sum(logits, logits, labels)) == 0.0
     torch.testing.assert_close(divergence_sum(logits, other, labels), divergence_sum(other, logits, labels))

@@ -1,10 +1,10 @@
-"""The optimizer, against torch's own step on the mean loss with clipped gradients."""
+"""The optimizer, compared with torch's own step on the mean loss with clipped gradients."""
 
 from collections.abc import Sequence
 
 import pytest
 import torch
-from learning import BATCH, OTHER, config, learner
+from learning import BATCH, OTHER, config, make_updater
 from torch import nn
 
 from attendo.data.batch import Batch
@@ -21,7 +21,7 @@ from attendo.train.update import Updater
 
 
 def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Sequence[Batch], clip: float) -> float:
-    """As any tutorial writes it."""
+    """One update as in a PyTorch tutorial."""
     optimizer.zero_grad()
     tokens = sum(batch.tokens for batch in batches)
     for batch in batches:
@@ -34,27 +34,27 @@ def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Se
 
 @pytest.mark.parametrize("kind", ["adamw", "adam"])
 @pytest.mark.parametrize("clip", [0.0, 0.05, 100.0])
-def test_updates_are_those_of_torchs_own_optimizer(kind: str, clip: float) -> None:
+def test_updates_match_the_torch_optimizer(kind: str, clip: float) -> None:
     settings = config(optimizer=kind, weight_decay=0.1, clip_norm=clip, epsilon=1e-4)
-    ours, theirs = learner(settings), learner(settings).network
+    updater, reference = make_updater(settings), make_updater(settings).network
     groups = [
-        {"params": [weight for weight in theirs.parameters() if weight.dim() > 1], "weight_decay": 0.1},
-        {"params": [weight for weight in theirs.parameters() if weight.dim() <= 1], "weight_decay": 0.0},
+        {"params": [weight for weight in reference.parameters() if weight.dim() > 1], "weight_decay": 0.1},
+        {"params": [weight for weight in reference.parameters() if weight.dim() <= 1], "weight_decay": 0.0},
     ]
     plain = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
     optimizer = plain(groups, betas=(settings.beta1, settings.beta2), eps=settings.epsilon)
     for step in range(1, 5):
-        update = ours.update([BATCH, OTHER])
+        update = updater.update([BATCH, OTHER])
         set_rate(optimizer, learning_rate(step, settings, 16))
-        norm = plain_step(theirs, optimizer, [BATCH, OTHER], clip)
+        norm = plain_step(reference, optimizer, [BATCH, OTHER], clip)
         assert update.lr == optimizer.param_groups[0]["lr"]
         assert not clip or update.norm.item() == pytest.approx(norm, rel=1e-4)
-    for (name, one), other in zip(ours.network.named_parameters(), theirs.parameters(), strict=True):
+    for (name, one), other in zip(updater.network.named_parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def test_vectors_do_not_decay_and_matrices_do() -> None:
-    network = learner().network
+def test_weight_decay_applies_to_matrices_only() -> None:
+    network = make_updater().network
     groups = make_optimizer(network, config(weight_decay=0.5)).param_groups
     decaying = {id(weight): group["weight_decay"] for group in groups for weight in group["params"]}
     assert {weight.dim() > 1 for weight in network.parameters()} == {True, False}
@@ -62,14 +62,14 @@ def test_vectors_do_not_decay_and_matrices_do() -> None:
         assert decaying[id(weight)] == (0.5 if weight.dim() > 1 else 0.0), name
 
 
-def test_its_memory_is_named_after_the_weights_and_goes_into_another_one() -> None:
-    first = updated(learner(), 2)
+def test_optimizer_state_is_named_and_can_be_loaded() -> None:
+    first = run_updates(make_updater(), 2)
     tensors = optimizer_tensors(first.optimizer, first.network)
     expected = expected_optimizer_tensors(first.network)
     assert tensors.keys() == expected.keys()
     assert all(tensors[name].shape == expected[name].shape for name in tensors)
     assert {float(tensor) for name, tensor in tensors.items() if name.startswith("step/")} == {2.0}
-    second = learner()
+    second = make_updater()
     assert optimizer_tensors(second.optimizer, second.network) == {}
     second.network.load_state_dict(first.network.state_dict())
     load_optimizer_tensors(second.optimizer, second.network, tensors)
@@ -81,16 +81,16 @@ def test_its_memory_is_named_after_the_weights_and_goes_into_another_one() -> No
 
 
 def test_loaded_tensors_are_copies() -> None:
-    first = updated(learner(), 1)
-    kept = {name: tensor.clone() for name, tensor in optimizer_tensors(first.optimizer, first.network).items()}
-    second = learner()
-    load_optimizer_tensors(second.optimizer, second.network, kept)
-    before = {name: tensor.clone() for name, tensor in kept.items()}
+    first = run_updates(make_updater(), 1)
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(first.optimizer, first.network).items()}
+    second = make_updater()
+    load_optimizer_tensors(second.optimizer, second.network, saved)
+    before = {name: tensor.clone() for name, tensor in saved.items()}
     second.update([BATCH])
-    assert all(torch.equal(kept[name], before[name]) for name in kept)
+    assert all(torch.equal(saved[name], before[name]) for name in saved)
 
 
-def updated(each: Updater, times: int) -> Updater:
+def run_updates(updater: Updater, times: int) -> Updater:
     for _ in range(times):
-        each.update([BATCH])
-    return each
+        updater.update([BATCH])
+    return updater

@@ -1,4 +1,4 @@
-"""Learning rates by step, against their formulas."""
+"""Learning rates by step, compared with their formulas."""
 
 import math
 from typing import Any
@@ -18,13 +18,13 @@ def rate(step: int, schedule: str, **changes: Any) -> float:
 
 @pytest.mark.parametrize("schedule", ["inverse_square_root", "cosine", "linear", "constant"])
 @pytest.mark.parametrize("step", [1, 50, 99])
-def test_the_warm_up_is_a_straight_line_to_the_peak(schedule: str, step: int) -> None:
+def test_warm_up_is_linear(schedule: str, step: int) -> None:
     assert rate(step, schedule) == pytest.approx(PEAK * step / WARMUP)
     assert rate(WARMUP, schedule) == pytest.approx(PEAK)
 
 
 @pytest.mark.parametrize("step", [100, 101, 250, 999, 1000])
-def test_each_schedule_is_its_formula(step: int) -> None:
+def test_each_schedule_matches_its_formula(step: int) -> None:
     progress = (step - WARMUP) / (STEPS - WARMUP)
     assert rate(step, "constant") == PEAK
     assert rate(step, "inverse_square_root") == pytest.approx(PEAK * math.sqrt(WARMUP / step))
@@ -34,13 +34,13 @@ def test_each_schedule_is_its_formula(step: int) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_the_last_step_has_the_final_rate_and_so_have_steps_behind_it(schedule: str) -> None:
+def test_the_last_step_and_later_steps_have_the_final_rate(schedule: str) -> None:
     assert rate(STEPS, schedule) == pytest.approx(0.0)
     for step in (STEPS, STEPS + 1, 3 * STEPS):
         assert rate(step, schedule, final_lr=0.25) == pytest.approx(PEAK / 4)
 
 
-def test_noam_is_the_formula_of_the_paper() -> None:
+def test_noam_matches_the_formula_of_the_paper() -> None:
     settings = TrainConfig(schedule="noam", warmup=4000)
     for step in (1, 100, 3999, 4000, 4001, 100_000):
         paper = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
@@ -49,16 +49,16 @@ def test_noam_is_the_formula_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["inverse_square_root", "cosine", "linear", "constant"])
-def test_without_a_warm_up_the_first_step_has_nearly_the_peak(schedule: str) -> None:
+def test_without_warm_up_the_first_step_has_nearly_the_peak_rate(schedule: str) -> None:
     assert rate(1, schedule, warmup=0) == pytest.approx(PEAK, rel=3e-3)
 
 
-def test_a_warm_up_as_long_as_the_run_is_no_division_by_zero() -> None:
+def test_warm_up_can_be_as_long_as_the_run() -> None:
     for schedule in ("cosine", "linear"):
         assert rate(WARMUP, schedule, steps=WARMUP) == PEAK
         assert rate(WARMUP - 1, schedule, steps=WARMUP - 1) < PEAK
 
 
-def test_the_peak_is_a_thousandth_unless_it_is_set() -> None:
+def test_the_default_peak_rate_is_0_001() -> None:
     assert peak_rate(TrainConfig(), 512) == 1e-3
     assert peak_rate(TrainConfig(peak_lr=0.5), 512) == 0.5

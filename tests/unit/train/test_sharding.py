@@ -1,4 +1,4 @@
-"""One process that holds all parts learns as one with whole weights. Several: tests/reliability/test_sharded.py."""
+"""FSDP in one process equals training without it. Several processes: tests/reliability/test_sharded.py."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from learning import BATCH, OTHER, config, learner
+from learning import BATCH, OTHER, config, make_updater
 
 from attendo.data.batch import Batch, RaggedArray, collate_windows
 from attendo.model.transformer import Transformer
@@ -18,14 +18,14 @@ from attendo.train.update import Updater
 
 
 @pytest.fixture
-def parted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Learners hold parts."""
+def fsdp(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Updaters use FSDP."""
 
-    def held(network: Transformer, config: TrainConfig, world: Distributed) -> FSDPWeights:
+    def place_weights(network: Transformer, config: TrainConfig, world: Distributed) -> FSDPWeights:
         return FSDPWeights(network, world)
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    monkeypatch.setattr("attendo.train.update.place_weights", held)
+    monkeypatch.setattr("attendo.train.update.place_weights", place_weights)
     yield
     dist.destroy_process_group()
 
@@ -44,39 +44,39 @@ WINDOWS = [collate_windows(RaggedArray.from_lists([[5, 6, 7, 8], [9, 10, 11, 12]
     ],
     ids=["rotary", "learned positions", "post-norm", "decoder-only"],
 )
-def test_every_kind_of_network_learns_in_parts(
+def test_every_kind_of_network_trains_with_fsdp(
     request: pytest.FixtureRequest, sizes: dict[str, Any], changes: dict[str, Any], batches: list[Batch]
 ) -> None:
-    whole = updated(learner(config(**changes), dropout=0.1, **sizes), batches)
-    request.getfixturevalue("parted")
-    parts = updated(learner(config(**changes), dropout=0.1, **sizes), batches)
+    replicated = train_snapshot(make_updater(config(**changes), dropout=0.1, **sizes), batches)
+    request.getfixturevalue("fsdp")
+    sharded = train_snapshot(make_updater(config(**changes), dropout=0.1, **sizes), batches)
     for part in ("model", "optimizer"):
-        expected, found = getattr(whole, part), getattr(parts, part)
+        expected, found = getattr(replicated, part), getattr(sharded, part)
         assert expected.keys() == found.keys()
         assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-@pytest.mark.usefixtures("parted")
-def test_the_network_itself_takes_up_memory_only_while_it_is_looked_at() -> None:
-    trained = learner(config(ema=0.5))
-    average = eval_weights(updated(trained, [BATCH]))
-    sizes = {name: weight.nbytes for name, weight in trained.network.named_parameters()}
-    assert taken_up(trained) == dict.fromkeys(sizes, 0)
-    with trained.eval_weights():
-        assert taken_up(trained) == sizes
-        assert all(torch.equal(weight, average[name]) for name, weight in trained.network.named_parameters())
-    assert taken_up(trained) == dict.fromkeys(sizes, 0)
-    trained.finalize()
-    assert taken_up(trained) == sizes
-    assert all(torch.equal(weight, average[name]) for name, weight in trained.network.named_parameters())
+@pytest.mark.usefixtures("fsdp")
+def test_full_weights_are_allocated_only_for_evaluation() -> None:
+    updater = make_updater(config(ema=0.5))
+    average = eval_weights(train_snapshot(updater, [BATCH]))
+    sizes = {name: weight.nbytes for name, weight in updater.network.named_parameters()}
+    assert storage_bytes(updater) == dict.fromkeys(sizes, 0)
+    with updater.eval_weights():
+        assert storage_bytes(updater) == sizes
+        assert all(torch.equal(weight, average[name]) for name, weight in updater.network.named_parameters())
+    assert storage_bytes(updater) == dict.fromkeys(sizes, 0)
+    updater.finalize()
+    assert storage_bytes(updater) == sizes
+    assert all(torch.equal(weight, average[name]) for name, weight in updater.network.named_parameters())
 
 
-def taken_up(trained: Updater) -> dict[str, int]:
-    return {name: weight.untyped_storage().nbytes() for name, weight in trained.network.named_parameters()}
+def storage_bytes(updater: Updater) -> dict[str, int]:
+    return {name: weight.untyped_storage().nbytes() for name, weight in updater.network.named_parameters()}
 
 
-def updated(trained: Updater, batches: list[Batch]) -> Snapshot:
+def train_snapshot(updater: Updater, batches: list[Batch]) -> Snapshot:
     torch.manual_seed(5)
     for _ in range(3):
-        trained.update(batches)
-    return take_snapshot(trained, TrainState(), {})
+        updater.update(batches)
+    return take_snapshot(updater, TrainState(), {})

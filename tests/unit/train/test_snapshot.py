@@ -1,4 +1,4 @@
-"""A learner taken apart and put together again."""
+"""Snapshots of an updater, and restoring them."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 from error_codes import ErrorCheck, has_code
-from learning import BATCH, BOTH, OTHER, config, learner
+from learning import BATCH, BOTH, OTHER, config, make_updater
 
 from attendo.errors import ModelError
 from attendo.train.checkpoint import Snapshot, TrainState, eval_weights, restore, take_snapshot
 
 
-def taken(**changes: Any) -> Snapshot:
-    trained = learner(config(**changes), dropout=0.2)
+def make_snapshot(**changes: Any) -> Snapshot:
+    trained = make_updater(config(**changes), dropout=0.2)
     torch.manual_seed(5)
     for _ in range(3):
         trained.update([BATCH, OTHER])
@@ -26,16 +26,16 @@ def taken(**changes: Any) -> Snapshot:
 
 
 @pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"precision": "fp16"}, {"optimizer": "adam"}])
-def test_a_restored_learner_goes_on_as_the_first_would_have(changes: dict[str, Any]) -> None:
+def test_a_restored_updater_continues_identically(changes: dict[str, Any]) -> None:
     ends = []
-    snapshot = taken(**changes)
+    snapshot = make_snapshot(**changes)
     for seed in (1, 2):
-        again = learner(config(**changes), dropout=0.2)
+        restored = make_updater(config(**changes), dropout=0.2)
         torch.manual_seed(seed)
-        standing, exact = restore(again, snapshot)
-        assert (again.step, standing, exact) == (3, TrainState(tokens=42), True)
-        again.update([BOTH])
-        ends.append(take_snapshot(again, standing, {}))
+        state, exact = restore(restored, snapshot)
+        assert (restored.step, state, exact) == (3, TrainState(tokens=42), True)
+        restored.update([BOTH])
+        ends.append(take_snapshot(restored, state, {}))
     for part in ("model", "optimizer", "random"):
         one, other = getattr(ends[0], part), getattr(ends[1], part)
         assert one.keys() == other.keys()
@@ -43,10 +43,10 @@ def test_a_restored_learner_goes_on_as_the_first_would_have(changes: dict[str, A
     assert ends[0].step == 4
 
 
-def test_a_snapshot_of_before_the_first_step_restores_too() -> None:
-    snapshot = take_snapshot(learner(), TrainState(), {})
+def test_a_snapshot_before_the_first_step_can_be_restored() -> None:
+    snapshot = take_snapshot(make_updater(), TrainState(), {})
     assert snapshot.optimizer.keys() == {"loss_scale", "good_steps"}
-    again = learner()
+    again = make_updater()
     restore(again, snapshot)
     assert again.step == 0
     again.update([BATCH])
@@ -61,11 +61,11 @@ def test_a_snapshot_of_before_the_first_step_restores_too() -> None:
         ({"ema": 0.9}, {}, has_code("checkpoint_does_not_fit")),
     ],
 )
-def test_tensors_that_do_not_fit_are_told_before_anything_is_changed(
+def test_tensors_that_do_not_fit_leave_the_updater_unchanged(
     made: dict[str, Any], wanted: dict[str, Any], error: ErrorCheck
 ) -> None:
-    snapshot = taken(**made)
-    again = learner(config(**wanted.pop("config", {})), **{"dropout": 0.2, **wanted})
+    snapshot = make_snapshot(**made)
+    again = make_updater(config(**wanted.pop("config", {})), **{"dropout": 0.2, **wanted})
     before = [weight.detach().clone() for weight in again.network.parameters()]
     with pytest.raises(ModelError, check=error) as caught:
         restore(again, snapshot)
@@ -74,8 +74,8 @@ def test_tensors_that_do_not_fit_are_told_before_anything_is_changed(
     assert again.step == 0
 
 
-def test_the_weights_of_a_model_are_the_averaged_ones_where_there_are_such() -> None:
-    plain, averaged = taken(), taken(ema=0.5)
+def test_eval_weights_are_the_ema_weights_if_present() -> None:
+    plain, averaged = make_snapshot(), make_snapshot(ema=0.5)
     assert eval_weights(plain) is plain.model
     found = eval_weights(averaged)
     assert found.keys() == averaged.model.keys()

@@ -1,4 +1,4 @@
-"""The settings of training."""
+"""Training settings."""
 
 from typing import Any
 
@@ -30,19 +30,19 @@ from attendo.train.config import TrainConfig
         ({"setps": 3}, "did you mean steps?"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_usage_errors(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         TrainConfig(**wrong)
     assert message in str(caught.value)
 
 
-def test_the_score_that_decides_is_computed_once_whether_asked_for_or_not() -> None:
+def test_the_best_metric_is_computed_once() -> None:
     assert TrainConfig().decoded_metrics == ()
     assert TrainConfig(best="bleu").decoded_metrics == ("bleu",)
     assert TrainConfig(metrics=("chrf", "bleu"), best="bleu").decoded_metrics == ("chrf", "bleu")
 
 
-def test_averaging_keeps_as_many_checkpoints_as_it_needs() -> None:
+def test_averaging_keeps_enough_checkpoints() -> None:
     assert TrainConfig(keep_last=2, average=5).num_checkpoints_to_keep == 2
     assert TrainConfig(keep_last=2, average=5, final="average").num_checkpoints_to_keep == 5
     assert TrainConfig(keep_last=7, average=5, final="average").num_checkpoints_to_keep == 7

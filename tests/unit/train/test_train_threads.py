@@ -1,4 +1,4 @@
-"""The number of threads that a run trains with: timed when it begins, recorded, and restored when it is resumed."""
+"""The number of training threads: measured at the start, recorded, and restored on resume."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from learning import BATCH, learner
+from learning import BATCH, make_updater
 from tiny import write_pairs
 
 from attendo.nn.cpu_threads import THROTTLE, OtherLoad
@@ -22,8 +22,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def _no_wish(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The user asks for no number of threads; torch and its threads are put back."""
+def _default_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No thread count is requested; torch's thread count is restored."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = torch.get_num_threads()
     yield
@@ -52,7 +52,7 @@ def build(run: Run) -> Run:
 
 
 def begin_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: int) -> Run:
-    monkeypatch.setattr(run_module, "choose_threads", lambda learner, most: threads)
+    monkeypatch.setattr(run_module, "choose_threads", lambda updater, most: threads)
     return build(Run.begin(config(tmp_path), tmp_path / "run", CPU))
 
 
@@ -60,35 +60,37 @@ def begin_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: int) ->
     ("seconds", "idle", "contended"),
     [((8, 4, 2), 4, 4), ((2, 4, 8), 1, 1), ((4, 2, 3), 2, 2), ((2, 2.05, 9), 2, 1), ((2, 1.95, 9), 2, 1)],
 )
-def test_the_fastest_number_is_chosen_and_where_it_is_close_more_on_idle_cores_and_fewer_on_contended_ones(
+def test_the_fastest_thread_count_is_chosen(
     monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], idle: int, contended: int
 ) -> None:
-    taken = dict(zip((1, 2, 4), seconds, strict=True))
+    durations = dict(zip((1, 2, 4), seconds, strict=True))
     monkeypatch.setattr(
-        threads_module, "_time_passes", lambda learner, batch, counts, load: tuple(taken[count] for count in counts)
+        threads_module,
+        "_time_passes",
+        lambda make_updater, batch, counts, load: tuple(durations[count] for count in counts),
     )
     for free, chosen in ((True, idle), (False, contended)):
         monkeypatch.setattr(OtherLoad, "has_cores_for", lambda self, threads, free=free: free)
-        assert choose_threads(learner(), max_threads=4) == chosen
+        assert choose_threads(make_updater(), max_threads=4) == chosen
 
 
 @pytest.mark.parametrize("sizes", [{}, {"positions": "learned", "max_length": 6}, {"num_encoder_layers": 0}])
-def test_the_trial_changes_nothing_that_is_learned(sizes: dict[str, Any]) -> None:
-    tried, untried = learner(dropout=0.3, **sizes), learner(dropout=0.3, **sizes)
+def test_the_measurement_does_not_change_training(sizes: dict[str, Any]) -> None:
+    measured, unmeasured = make_updater(dropout=0.3, **sizes), make_updater(dropout=0.3, **sizes)
     torch.manual_seed(5)
     threads = torch.get_num_threads()
-    assert choose_threads(tried, max_threads=1) == 1
+    assert choose_threads(measured, max_threads=1) == 1
     assert torch.get_num_threads() == threads
     if not sizes.get("num_encoder_layers", 1):
         return
-    tried.update([BATCH])
+    measured.update([BATCH])
     torch.manual_seed(5)
-    untried.update([BATCH])
-    for one, other in zip(tried.network.parameters(), untried.network.parameters(), strict=True):
+    unmeasured.update([BATCH])
+    for one, other in zip(measured.network.parameters(), unmeasured.network.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-def test_the_choice_is_recorded_before_the_first_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_thread_count_is_recorded_before_the_first_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = begin_with(monkeypatch, tmp_path, threads=2)
     assert torch.get_num_threads() == 2
     assert json.loads((run.folder / "run.json").read_bytes())["threads"] == 2
@@ -96,26 +98,22 @@ def test_the_choice_is_recorded_before_the_first_step(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_a_resumed_run_has_the_threads_that_it_began_with(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: int
-) -> None:
-    """With a checkpoint, and before there is one."""
+def test_a_resumed_run_keeps_its_thread_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: int) -> None:
+    """With and without a checkpoint."""
     run = begin_with(monkeypatch, tmp_path, threads=2)
     for _ in run.train(steps) if steps else ():
         if run.trainer.step == steps:
             run.save()
             break
     torch.set_num_threads(1)
-    monkeypatch.setattr(run_module, "choose_threads", lambda learner, most: pytest.fail("chosen again"))
+    monkeypatch.setattr(run_module, "choose_threads", lambda make_updater, most: pytest.fail("chosen again"))
     monkeypatch.setattr(run_module, "available_cores", lambda: 2)
     again = build(Run.resume(run.folder, CPU))
     assert torch.get_num_threads() == 2
     assert again.warnings == []
 
 
-def test_a_machine_with_fewer_cores_computes_the_same_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_fewer_cores_keep_the_thread_count_with_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = begin_with(monkeypatch, tmp_path, threads=3)
     monkeypatch.setattr(run_module, "available_cores", lambda: 2)
     again = build(Run.resume(run.folder, CPU))
@@ -123,7 +121,7 @@ def test_a_machine_with_fewer_cores_computes_the_same_and_says_so(
     assert [warning for warning in again.warnings if "3 threads" in warning and "--threads 2" in warning]
 
 
-def test_another_number_that_the_user_asks_for_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_changed_thread_count_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = begin_with(monkeypatch, tmp_path, threads=2)
     run.save()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
