@@ -29,7 +29,7 @@ def placeholders(message: str) -> set[str]:
 
 
 def error_classes() -> set[str]:
-    """The names of `AttendoError` and all its subclasses, of `MessagePart` and of the server's `Refusal`."""
+    """The names of `AttendoError` and all its subclasses, of `MessagePart` and of the server's `ApiError`."""
     found = {AttendoError.__name__, MessagePart.__name__, "Refusal"}
     classes = [node for name in NAMES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
     while more := {each.name for each in classes if found & {dotted(base) for base in each.bases}} - found:
