@@ -1,4 +1,4 @@
-"""What every test stands on: shapes checked at run time, one thread a worker, small networks, seeded randomness."""
+"""Fixtures and settings of every test: shape checks, one thread per worker, small networks, seeded randomness."""
 
 import functools
 import gc
@@ -26,18 +26,18 @@ from attendo.cli.main import main  # noqa: E402
 from attendo.model.config import ModelConfig  # noqa: E402
 from attendo.model.transformer import Transformer  # noqa: E402
 
-# A shell ignores Ctrl-C for what it runs in the background, and so would the commands that tests start.
+# A shell makes background processes ignore SIGINT, and commands that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Users do not have it: what they see must be flushed.
+# Users do not set it, so attendo must flush its output itself.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
-# Always, alone or beside other workers, and so in the commands that tests start: the last bits of a sum depend on it.
+# One thread in every worker and in every command that tests start: the last bits of a sum depend on the number.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# With torch, transformers and thousands of tests there is so much to look through for garbage that it is done rarely.
+# A full garbage collection is slow with torch, transformers and thousands of tests loaded, so it runs rarely.
 gc.set_threshold(10_000, 20, 20)
 
 TESTS = Path(__file__).parent
@@ -57,14 +57,14 @@ SMALL: dict[str, Any] = {
     "dropout": 0.0,
 }
 
-# A process makes all commands once. Here hundreds of tests are one process, and to make them takes longer than most.
+# Building the commands takes longer than most tests. Hundreds of tests share a process, so build them once.
 get_command = functools.cache(typer.main.get_command)
 
 fsync = os.fsync
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`make test` leaves slow tests out, and draws fewer examples."""
+    """`make test` skips slow tests and draws fewer examples."""
     settings.load_profile("short" if "not slow" in config.option.markexpr else "full")
 
 
@@ -80,9 +80,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before its fixtures. Unit tests do not wait for the disk: a run syncs fifty times, for milliseconds each."""
+    """Runs before the fixtures. Unit tests skip fsync: a run syncs 50 times, for milliseconds each."""
     shape_checks.switch(item.path)
-    torch.default_generator.manual_seed(0)  # what is drawn does not depend on the tests before
+    torch.default_generator.manual_seed(0)  # random numbers do not depend on earlier tests
     os.fsync = _no_sync if item.path.is_relative_to(UNIT_TESTS) else fsync
 
 
@@ -92,15 +92,15 @@ def _no_sync(handle: int) -> None:
 
 @pytest.fixture(scope="module")
 def small_config() -> Callable[..., ModelConfig]:
-    """Makes the config of a network that runs in a millisecond, with any setting changed."""
+    """Makes the config of a network that runs in 1 ms, with any setting changed."""
     return lambda **changes: ModelConfig(**{**SMALL, **changes})
 
 
 @pytest.fixture(scope="module")
 def small_network(small_config: Callable[..., ModelConfig]) -> Callable[..., Transformer]:
-    """Makes such a network, in evaluation mode; `seed` decides its weights.
+    """Makes a network of that size in evaluation mode. Its weights follow from `seed`.
 
-    Biases and gains are drawn too: at their first values, 0 and 1, a mix-up of two of them would stay unseen.
+    Biases and gains are random too: at their initial values 0 and 1, a swap of two of them would go unnoticed.
     """
 
     def make(seed: int = 0, **changes: Any) -> Transformer:
@@ -125,32 +125,34 @@ def same_products() -> Iterator[None]:
 
 @pytest.fixture
 def attendo(monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
-    """Calls `attendo` with these arguments and these bytes on standard input."""
+    """Calls `attendo` with the given arguments and the given bytes on standard input."""
 
     def call(*arguments: str | Path, given: bytes = b"") -> Outcome:
         monkeypatch.setattr(typer.main, "get_command", get_command)
-        monkeypatch.setattr(logging, "_handlerList", [])  # a server closes them: absl's would close pytest's stream
+        monkeypatch.setattr(
+            logging, "_handlerList", []
+        )  # a server closes all handlers, and absl's would close pytest's stream
         monkeypatch.setattr(sys, "argv", ["attendo", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), "utf-8"))
         capsysbinary.readouterr()
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
-        written = capsysbinary.readouterr()
-        assert isinstance(left.value.code, int)
-        return Outcome(left.value.code, written.out.decode(), written.err.decode())
+        captured = capsysbinary.readouterr()
+        assert isinstance(exit_info.value.code, int)
+        return Outcome(exit_info.value.code, captured.out.decode(), captured.err.decode())
 
     return call
 
 
 @pytest.fixture
 def generator() -> torch.Generator:
-    """Randomness that is the same in every run."""
+    """A random number generator with a fixed seed."""
     return torch.Generator().manual_seed(0)
 
 
 @pytest.fixture
 def shared() -> Path:
-    """The folder of shared data and study texts beside the project."""
+    """The folder `shared` next to the project, with data and study texts."""
     path = Path(__file__).resolve().parents[2] / "shared"
     if not path.is_dir():
         pytest.skip("no folder named shared beside the project")

@@ -1,4 +1,4 @@
-"""Compares errors by code and values, whatever their texts say."""
+"""Compares errors by code and values, not by text."""
 
 from collections.abc import Callable
 from string import Formatter
@@ -10,10 +10,10 @@ ErrorCheck = Callable[[object], bool]
 
 
 def has_code(code: str, **values: object) -> ErrorCheck:
-    """For `pytest.raises(check=...)`: the error has this code, and these values among others.
+    """A check for `pytest.raises(check=...)`: the error has this code, and at least these values.
 
-    Values are compared as text. A value that is an error itself is compared with another `has_code`,
-    and a list of errors holds one that fits.
+    Values are compared as text. If a value is an error, pass another `has_code` for it.
+    For a list of errors, one of them must match.
     """
 
     def check(error: object) -> bool:
@@ -38,12 +38,12 @@ def fits(value: object, expected: object) -> bool:
 
 
 def message(code: str, /, **values: object) -> str:
-    """The English text of a message, for what a command prints."""
+    """The English text of a message, to compare with the output of a command."""
     return AttendoError(code, **values).text("en")
 
 
 def fragment(code: str, /, **values: object) -> str:
-    """The longest part of a message that these values complete, for text with other values in it."""
+    """The longest part of a message that is known from these values alone."""
     parts = [""]
     for text, name, spec, conversion in Formatter().parse(MESSAGES[code].en):
         parts[-1] += text

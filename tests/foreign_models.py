@@ -1,4 +1,4 @@
-"""Random models of transformers in folders of their own, for imports."""
+"""Random models of the transformers library, saved in folders, for tests of imports."""
 
 import json
 from pathlib import Path
@@ -35,35 +35,37 @@ KINDS = {
 
 
 def random_model(kind: str, seed: int = 0, **changes: Any) -> Any:
-    """Every weight is drawn, biases and gains too, so that the answers are lively and a mix-up of two is seen."""
+    """All weights are random, biases and gains too: outputs vary, and a swap of two weights is noticed."""
     transformers = pytest.importorskip("transformers")
-    name, model, own = KINDS[kind]
+    name, model, specials = KINDS[kind]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = getattr(transformers, model)(getattr(transformers, f"{name}Config")(**{**SIZES, **own, **changes}))
+        network = getattr(transformers, model)(
+            getattr(transformers, f"{name}Config")(**{**SIZES, **specials, **changes})
+        )
         with torch.no_grad():
-            for place, parameter in made.named_parameters():
-                if kind != "marian" or "embed_positions" not in place:
-                    parameter.copy_(_drawn(place, torch.randn_like(parameter), made.config.scale_embedding))
-            if hasattr(made, "final_logits_bias"):
-                made.final_logits_bias.copy_(0.3 * torch.randn_like(made.final_logits_bias))
-                made.final_logits_bias[0, made.config.eos_token_id] += 5
-    return made.eval()
+            for key, parameter in network.named_parameters():
+                if kind != "marian" or "embed_positions" not in key:
+                    parameter.copy_(_scale_weight(key, torch.randn_like(parameter), network.config.scale_embedding))
+            if hasattr(network, "final_logits_bias"):
+                network.final_logits_bias.copy_(0.3 * torch.randn_like(network.final_logits_bias))
+                network.final_logits_bias[0, network.config.eos_token_id] += 5
+    return network.eval()
 
 
-def _drawn(place: str, drawn: Tensor, scaled: bool) -> Tensor:
-    """Gains have random signs, which keeps a tied table from answering with what it was asked; attention is sharp."""
-    if "norm" in place and "weight" in place:
-        return drawn.sign() * (1 + 0.2 * drawn.abs())
-    if drawn.dim() == 1:
-        return 0.1 * drawn
-    if "embed" in place or "shared" in place:
-        return drawn / drawn.size(1) ** 0.5 if scaled else drawn
-    return drawn * drawn.size(1) ** -0.5 * (4 if "q_proj" in place else 1)
+def _scale_weight(key: str, values: Tensor, scaled: bool) -> Tensor:
+    """Gains have random signs, so a tied embedding does not copy the source. Attention is peaked."""
+    if "norm" in key and "weight" in key:
+        return values.sign() * (1 + 0.2 * values.abs())
+    if values.dim() == 1:
+        return 0.1 * values
+    if "embed" in key or "shared" in key:
+        return values / values.size(1) ** 0.5 if scaled else values
+    return values * values.size(1) ** -0.5 * (4 if "q_proj" in key else 1)
 
 
 def written(model: Any, folder: Path, **changes: Any) -> Path:
-    """The model as `save_pretrained` writes it, with changes of its config.json and generation_config.json."""
+    """Save the model with `save_pretrained`, then change its config.json and generation_config.json."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -75,7 +77,7 @@ def written(model: Any, folder: Path, **changes: Any) -> Path:
 
 
 def certificate(imported: ImportedModel, count: int, target_prefix: tuple[int, ...] = ()) -> Certificate:
-    """Ours beside theirs on random sentences."""
+    """Compares attendo with transformers on random sentences."""
     sources = short_sources(imported, count)
     ours, theirs = (
         TorchSystem(imported.network, "hf", target_prefix),
@@ -85,7 +87,7 @@ def certificate(imported: ImportedModel, count: int, target_prefix: tuple[int, .
 
 
 def short_sources(imported: ImportedModel, count: int) -> list[list[int]]:
-    """At most 3 tokens: the limit of an answer follows its source."""
+    """Random sources of at most 3 tokens, because the length limit of an output follows its source."""
     return [source[:3] for source in random_sources(imported.source.size, count)]
 
 

@@ -1,4 +1,4 @@
-"""Small SentencePiece models and vocabularies in the files of other systems."""
+"""Small SentencePiece models and vocabularies in the file formats of other systems."""
 
 import io
 import json
@@ -17,7 +17,7 @@ def some_lines(seed: int = 0, count: int = 300) -> list[str]:
 
 
 def strange_texts(seed: int = 5, count: int = 60) -> list[str]:
-    """Of words, signs, other scripts and spaces in places where few expect them."""
+    """Texts that mix words, punctuation, other scripts and spaces in unusual positions."""
     dice = random.Random(seed)
     parts = [
         *"aäeénszß  .,!?'-1²٣½Ⅷ",
@@ -64,7 +64,7 @@ def piece_names(model: bytes) -> list[str]:
 
 
 def write_marian(folder: Path, languages: bool = False) -> dict[str, int]:
-    """Two SentencePiece models with one vocabulary, which lacks some of their pieces."""
+    """Two SentencePiece models and one vocabulary, which lacks some of their pieces."""
     models = {side: pieces_model(some_lines(seed), "unigram") for seed, side in enumerate(("source", "target"))}
     codes = [">>de<<", ">>fr<<"] if languages else []
     names = dict.fromkeys(["</s>", "<unk>", *codes])
@@ -81,11 +81,11 @@ def write_m2m100(folder: Path) -> dict[str, int]:
 
 
 def write_nllb(folder: Path, as_published: bool = False) -> int:
-    """As transformers writes it, the mask before all languages, or with it behind them; so many tokens."""
+    """Write it as transformers does, `<mask>` before all languages, or as published, after them. Returns the size."""
     from transformers import NllbTokenizer
 
     languages = ["eng_Latn", "fra_Latn"]
-    count = _written_by(NllbTokenizer, folder, "bpe", {}, src_lang="eng_Latn", extra_special_tokens=languages)
+    count = _write_with(NllbTokenizer, folder, "bpe", {}, src_lang="eng_Latn", extra_special_tokens=languages)
     if as_published:
         path = folder / "tokenizer.json"
         content = json.loads(path.read_text("utf-8"))
@@ -98,10 +98,10 @@ def write_nllb(folder: Path, as_published: bool = False) -> int:
 def write_mbart(folder: Path, **settings: Any) -> int:
     from transformers import MBart50Tokenizer
 
-    return _written_by(MBart50Tokenizer, folder, "unigram", settings, src_lang="en_XX")
+    return _write_with(MBart50Tokenizer, folder, "unigram", settings, src_lang="en_XX")
 
 
-def _written_by(kind: Any, folder: Path, pieces: str, trained: dict[str, Any], **settings: Any) -> int:
+def _write_with(kind: Any, folder: Path, pieces: str, trained: dict[str, Any], **settings: Any) -> int:
     (folder / "sentencepiece.bpe.model").write_bytes(pieces_model(some_lines(), pieces, **trained))
     tokenizer = kind.from_pretrained(folder, **settings)
     tokenizer.save_pretrained(folder)
@@ -109,7 +109,7 @@ def _written_by(kind: Any, folder: Path, pieces: str, trained: dict[str, Any], *
 
 
 def write_bart(folder: Path) -> dict[str, int]:
-    """Byte pairs learnt from some lines: the plainest way."""
+    """Byte pairs learned from a few lines, without any optimisation."""
     from attendo.text.byte_level_bpe import _BYTE_TO_CHARACTER
 
     words = [
@@ -123,7 +123,7 @@ def write_bart(folder: Path) -> dict[str, int]:
                 counts[pair] = counts.get(pair, 0) + 1
         best = max(counts, key=lambda pair: (counts[pair], pair))
         merges.append(best)
-        words = [_joined(word, best) for word in words]
+        words = [_merge_pair(word, best) for word in words]
     lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
     (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     letters = sorted(_BYTE_TO_CHARACTER)[:-2]
@@ -137,11 +137,11 @@ def write_vocabulary(path: Path, names: list[str]) -> dict[str, int]:
     return vocabulary
 
 
-def _joined(word: list[str], pair: tuple[str, str]) -> list[str]:
-    joined: list[str] = []
+def _merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
+    merged: list[str] = []
     for piece in word:
-        if joined and (joined[-1], piece) == pair:
-            joined[-1] += piece
+        if merged and (merged[-1], piece) == pair:
+            merged[-1] += piece
         else:
-            joined.append(piece)
-    return joined
+            merged.append(piece)
+    return merged

@@ -1,4 +1,4 @@
-"""A disk without room, for tests that may not fill a real one."""
+"""Simulates a full disk without filling a real one."""
 
 import resource
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file can grow beyond this size: the system stops writes in the middle, as on a full disk."""
+    """Limits the size of files: the system stops a write in the middle, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

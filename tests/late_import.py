@@ -1,6 +1,6 @@
-"""Packages that only some tests need and that take long to import: imported when a test uses them.
+"""Imports slow packages at first use, because only some tests need them.
 
-Every process of pytest reads every file of tests. So an `import` at the top of one of them is paid by all.
+Every pytest process imports every test file, so all processes pay for an `import` at the top of one file.
 """
 
 from importlib import import_module
@@ -12,13 +12,13 @@ import pytest
 
 
 class LateModule(ModuleType):
-    """Imports the module of its name at the first use."""
+    """Imports the module of this name at first use."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
-    """Skips a test where one of these packages is not installed."""
+    """Skips a test if one of these packages is not installed."""
     missing = [name for name in packages if find_spec(name) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""Prepared data for tests: from pairs of text, or straight from lengths."""
+"""Prepared data for tests, from pairs of text or directly from lengths."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ WORDS = TokenizerConfig(kind="words")
 
 @dataclass(frozen=True)
 class ListCorpus:
-    """A corpus that is not in files."""
+    """A corpus in memory."""
 
     pairs: Sequence[TextPair]
     name: str = "list"
@@ -35,7 +35,7 @@ class ListCorpus:
 
 
 def sentences(count: int, seed: int = 0) -> list[TextPair]:
-    """Pairs that can be told apart: each has its number on both sides."""
+    """Distinct pairs: each has its number on both sides."""
     dice = random.Random(seed)
     return [
         (" ".join([f"s{n}", *"abcdefgh"[: dice.randrange(8)]]), " ".join([f"t{n}", *"uvwxyz"[: dice.randrange(6)]]))
@@ -44,7 +44,7 @@ def sentences(count: int, seed: int = 0) -> list[TextPair]:
 
 
 def prepare_all(folder: Path, *training: Corpus, valid: Corpus | None = None, **settings: Any) -> PreparedData:
-    """Prepare the corpora with words as tokens, and open the result."""
+    """Prepare the corpora with words as tokens and open the result."""
     tokenizer = settings.pop("tokenizer", WORDS)
     seed = settings.pop("seed", 1)
     for _ in prepare(training, valid, DataConfig(task="builtin", **settings), tokenizer, seed, folder):
@@ -55,21 +55,21 @@ def prepare_all(folder: Path, *training: Corpus, valid: Corpus | None = None, **
 def from_lengths(
     folder: Path, corpora: Sequence[Sequence[tuple[int, int]]], weights: Sequence[float] = (), shard_bytes: int = 500
 ) -> PreparedData:
-    """Data whose pairs have these numbers of source and target tokens. The ids of a pair tell its number."""
+    """Data whose pairs have these numbers of source and target tokens. The ids of a pair encode its number."""
     tokenizer = Words.build(["nothing"])
     opened, number, vocabulary = [], 0, 4 + sum(map(len, corpora))
-    for place, pairs in enumerate(corpora):
-        writer = ShardWriter(folder, f"train-{place:02d}", 2, shard_bytes)
-        for few in (pairs[first : first + 8] for first in range(0, len(pairs), 8)):
-            ids = [([4 + number + n] * source, [4 + number + n] * target) for n, (source, target) in enumerate(few)]
+    for index, pairs in enumerate(corpora):
+        writer = ShardWriter(folder, f"train-{index:02d}", 2, shard_bytes)
+        for chunk in (pairs[first : first + 8] for first in range(0, len(pairs), 8)):
+            ids = [([4 + number + n] * source, [4 + number + n] * target) for n, (source, target) in enumerate(chunk)]
             writer.add(
                 RaggedArray.from_lists([source for source, _ in ids]),
                 RaggedArray.from_lists([target for _, target in ids]),
             )
-            number += len(few)
+            number += len(chunk)
         shards = ShardSet(folder, writer.close(), (vocabulary, vocabulary))
-        weight = weights[place] if weights else 1.0
-        opened.append(PreparedCorpus(f"corpus {place}", weight, shards, sum(map(sum, pairs)), {}))
+        weight = weights[index] if weights else 1.0
+        opened.append(PreparedCorpus(f"corpus {index}", weight, shards, sum(map(sum, pairs)), {}))
     return PreparedData(
         folder, tokenizer, tokenizer, tuple(opened), [], number, 0, 0, max_length=1024, settings_hash="", fingerprint=""
     )

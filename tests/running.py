@@ -21,7 +21,7 @@ SIZES: dict[str, Any] = {"num_encoder_layers": 0, "num_decoder_layers": 2, "d_mo
 def continuer(
     seed: int = 0, tokenizer: Tokenizer | None = None, extra: int = 7, generation: Any = None, **changes: Any
 ) -> TextModel:
-    """Untrained, of characters unless given others. Weights are large, so that what was said decides what is said."""
+    """An untrained model, with characters as tokens by default. Large weights make its output depend on the text."""
     tokenizer = tokenizer or Characters.build([ALPHABET])
     config = ModelConfig(**{**SIZES, "dropout": 0.0, "tie": "none", **changes}, target_vocab_size=tokenizer.vocab_size)
     network = Transformer(config, torch.Generator().manual_seed(seed))
@@ -43,7 +43,7 @@ def some_text(characters: int, seed: int = 0) -> str:
 
 
 def run_of_text(folder: Path, characters: int = 3000, **changes: Any) -> RunConfig:
-    """A run that learns from running text in a second."""
+    """A run on running text that trains in 1 s."""
     path = folder / "text.txt"
     path.write_text(some_text(characters), "utf-8")
     train = {"steps": 4, "batch_tokens": 128, "validate_every": 2, "save_every": 2, "workers": 0, "warmup": 2}

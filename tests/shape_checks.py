@@ -1,9 +1,9 @@
-"""Types and shapes checked at run time, while tests run: of which parts, in which tests, and by what.
+"""Checks types and shapes at run time in some of the tests.
 
-The checks make a network several times slower. So they are on in the tests of its parts and in a few that go through
-all of it once, and off where it answers hundreds of times.
-ATTENDO_SHAPES=all has them on in every test; `off` does not even put them in, for torch.compile cannot look through
-them.
+The checks make a network several times slower. So they are on in the tests of its parts and in a few tests of the
+complete network. They are off in tests that generate hundreds of outputs.
+ATTENDO_SHAPES=all switches them on in every test. ATTENDO_SHAPES=off does not install them, because torch.compile
+cannot trace through them.
 """
 
 import dataclasses
@@ -23,45 +23,45 @@ NEAR = (
     *("unit/data/test_batch.py", "unit/train/test_update.py", "unit/train/test_loss.py"),
 )
 TESTS = Path(__file__).parent
-WISH = os.environ.get("ATTENDO_SHAPES", "near")
+MODE = os.environ.get("ATTENDO_SHAPES", "near")
 
 add_checks = jaxtyping.jaxtyped
 
 
 def install() -> None:
-    """Must come before attendo is imported."""
-    assert WISH in ("near", "all", "off"), f"ATTENDO_SHAPES must be near, all or off: {WISH}"
-    if WISH != "off":
+    """Install the import hook. Call it before attendo is imported."""
+    assert MODE in ("near", "all", "off"), f"ATTENDO_SHAPES must be near, all or off: {MODE}"
+    if MODE != "off":
         jaxtyping.install_import_hook([f"attendo.{part}" for part in PARTS], "shape_checks.check_types")
         jaxtyping.jaxtyped = add_checks_at_first_call  # the hook decorates with it
 
 
 def switch(test: Path) -> None:
-    """On or off, as the test in this file wants it."""
-    wanted = WISH == "all" or test.relative_to(TESTS).as_posix().startswith(NEAR)
+    """Switch the checks on or off for the tests of this file."""
+    wanted = MODE == "all" or test.relative_to(TESTS).as_posix().startswith(NEAR)
     jaxtyping.config.update("jaxtyping_disable", not wanted)
 
 
 def add_checks_at_first_call(*, typechecker: Any) -> Callable[[Any], Any]:
-    """The decorator of the hook. To make all checks at the import takes longer than the import itself."""
+    """The decorator of the hook. Building all checks at import takes longer than the import itself."""
     return functools.partial(_decorate, typechecker=typechecker)
 
 
-def _decorate(made: Any, typechecker: Any) -> Any:
-    if isinstance(made, classmethod | staticmethod):
-        return type(made)(_decorate(made.__func__, typechecker))
-    if isinstance(made, property):
-        parts = (each and _decorate(each, typechecker) for each in (made.fget, made.fset, made.fdel))
+def _decorate(target: Any, typechecker: Any) -> Any:
+    if isinstance(target, classmethod | staticmethod):
+        return type(target)(_decorate(target.__func__, typechecker))
+    if isinstance(target, property):
+        parts = (each and _decorate(each, typechecker) for each in (target.fget, target.fset, target.fdel))
         return property(*parts)
-    if isinstance(made, type):
-        if dataclasses.is_dataclass(made) and "__init__" in vars(made):
-            made.__init__ = _decorate(made.__init__, typechecker)  # type: ignore[misc]
-        return made
-    # A function inside another one is made at every call, and to make its check takes longer than anything it does.
-    return made if "<locals>" in made.__qualname__ else _with_late_checks(made, typechecker)
+    if isinstance(target, type):
+        if dataclasses.is_dataclass(target) and "__init__" in vars(target):
+            target.__init__ = _decorate(target.__init__, typechecker)  # type: ignore[misc]
+        return target
+    # A nested function is created at every call, and building its check takes longer than running it.
+    return target if "<locals>" in target.__qualname__ else _check_at_first_call(target, typechecker)
 
 
-def _with_late_checks(function: Any, typechecker: Any) -> Any:
+def _check_at_first_call(function: Any, typechecker: Any) -> Any:
     with_checks = functools.cache(lambda: add_checks(function, typechecker=typechecker))
 
     @functools.wraps(function)
@@ -74,7 +74,7 @@ def _with_late_checks(function: Any, typechecker: Any) -> Any:
 
 
 def check_types(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with its types checked. One that speaks of `Self` stays as it is: the hook cannot check it."""
+    """Add type checks to `function`. One with `Self` in its signature is not checked: beartype rejects it here."""
     try:
         return beartype(function)
     except BeartypeDecorHintPep673Exception:

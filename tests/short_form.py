@@ -7,14 +7,14 @@ import pytest
 
 
 def mark_spare_combinations(items: Iterable[Any]) -> None:
-    """Of a grid of parameters every value occurs at least once; the other combinations become slow tests."""
+    """Keep combinations of a grid until every value occurs once; mark the others as slow."""
     for grid in group_by_test(items):
         for item in spare(grid):
             item.add_marker(pytest.mark.slow)
 
 
 def mark_further_cases(items: Iterable[Any]) -> None:
-    """A test marked `short(n)` keeps n of its cases, spread evenly over the list; the others become slow tests."""
+    """A test marked `short(n)` keeps n of its cases, spread evenly over the list; mark the others as slow."""
     for cases in group_by_test(item for item in items if item.get_closest_marker("short")):
         (count,) = cases[0].get_closest_marker("short").args
         kept = {index * len(cases) // count for index in range(count)}
@@ -33,7 +33,7 @@ def group_by_test(items: Iterable[Any]) -> Iterable[list[Any]]:
 
 
 def spare(grid: Iterable[Any]) -> list[Any]:
-    """Those that are not needed for every value to occur, after the ones along the diagonal."""
+    """The cases that add no new value, after the ones along the diagonal."""
     seen: set[tuple[object, ...]] = set()
     rest = []
     for item in grid:
@@ -50,7 +50,7 @@ def spare(grid: Iterable[Any]) -> list[Any]:
 
 
 def values(item: Any) -> set[tuple[object, ...]]:
-    """One for each `parametrize` and each fixture with parameters: names that are given together have one value."""
+    """One value per `parametrize` and per parametrized fixture. Names that share a `parametrize` count as one value."""
     together = [_names(mark.args[0]) for mark in item.iter_markers("parametrize")]
     alone = [(name,) for name in item.callspec.params if not any(name in names for names in together)]
     return {(names, *(id(item.callspec.params[name]) for name in names)) for names in (*together, *alone)}

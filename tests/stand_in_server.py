@@ -1,4 +1,4 @@
-"""A server that speaks what a load client asks for, and does with its clients what a test wants."""
+"""A fake server for the load client, with faults that a test can switch on."""
 
 import asyncio
 import json
@@ -14,17 +14,17 @@ from starlette.types import Receive, Scope, Send
 
 @dataclass
 class StandIn:
-    """Says every text in capitals, after a while, to so many at a time; the rest is turned away."""
+    """Returns every text in capitals after `delay` seconds. More than `most` requests at a time get 429."""
 
     delay: float = 0.0
-    most: int = 1000  # at a time
+    most: int = 1000  # requests at a time
     status: int = 200
     wrong_when_busy: bool = False
     breaks_off: bool = False
     nonsense: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
-    left: int = 0  # clients that hung up
+    left: int = 0  # clients that disconnected
     busy: int = 0
     busiest: int = 0
 
@@ -35,45 +35,45 @@ class StandIn:
             body += message["body"]
             if not message["more_body"]:
                 break
-        told = {"/languages": [{"code": "en", "targets": ["zh", "de"]}, {"code": "de", "targets": ["en"]}]}
-        told |= {"/v1/models": {"data": [{"id": "small"}]}, "/readyz": {"ready": True}}
-        if scope["path"] in told:
-            await _answer(send, 200, json.dumps(told[scope["path"]]).encode())
+        fixed = {"/languages": [{"code": "en", "targets": ["zh", "de"]}, {"code": "de", "targets": ["en"]}]}
+        fixed |= {"/v1/models": {"data": [{"id": "small"}]}, "/readyz": {"ready": True}}
+        if scope["path"] in fixed:
+            await _send_response(send, 200, json.dumps(fixed[scope["path"]]).encode())
         else:
             self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
             self.asked.append(json.loads(body))
             await self._work(scope["path"], self.asked[-1], receive, send)
 
-    async def _work(self, path: str, asked: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def _work(self, path: str, request: dict[str, Any], receive: Receive, send: Send) -> None:
         if self.busy >= self.most:
-            await _answer(send, 429, b"{}")
+            await _send_response(send, 429, b"{}")
             return
         self.busy += 1
         self.busiest = max(self.busy, self.busiest)
-        leaving = asyncio.ensure_future(_until_left(receive))
+        disconnect = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
-            done, _ = await asyncio.wait({leaving}, timeout=self.delay)
+            done, _ = await asyncio.wait({disconnect}, timeout=self.delay)
             if done:
                 self.left += 1
             elif path == "/v1/chat/completions":
-                await self._stream(asked, send)
+                await self._stream(request, send)
             else:
-                await _answer(send, self.status, json.dumps(self._said(path, asked)).encode())
+                await _send_response(send, self.status, json.dumps(self._make_body(path, request)).encode())
         finally:
-            leaving.cancel()
+            disconnect.cancel()
             self.busy -= 1
 
-    def _said(self, path: str, asked: dict[str, Any]) -> dict[str, Any]:
+    def _make_body(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
         if self.nonsense:
             return {}
         if path == "/translate":
-            text = asked["q"].upper()
+            text = request["q"].upper()
             return {"translatedText": "wrong" if self.wrong_when_busy and self.busy > 1 else text}
-        words = asked["texts"][0].upper().split()
+        words = request["texts"][0].upper().split()
         return {"results": [{"text": " ".join(words), "ids": list(range(len(words)))}]}
 
-    async def _stream(self, asked: dict[str, Any], send: Send) -> None:
-        words = asked["messages"][0]["content"].upper().split()
+    async def _stream(self, request: dict[str, Any], send: Send) -> None:
+        words = request["messages"][0]["content"].upper().split()
         events: list[Any] = [{"choices": [{"delta": {"role": "assistant", "content": ""}}]}]
         events += [{"choices": [{"delta": {"content": f"{word} "}}]} for word in words]
         events += [{"choices": [], "usage": {"completion_tokens": len(words)}}]
@@ -84,12 +84,12 @@ class StandIn:
         await send(_part(b"" if self.breaks_off else b"data: [DONE]\n\n", more=False))
 
 
-async def _until_left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _answer(send: Send, status: int, body: bytes) -> None:
+async def _send_response(send: Send, status: int, body: bytes) -> None:
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"%d" % len(body))]})
     await send(_part(body, more=False))
 
@@ -100,7 +100,7 @@ def _part(body: bytes, more: bool = True) -> dict[str, Any]:
 
 @contextmanager
 def listening(stand_in: StandIn) -> Iterator[str]:
-    """Its address, while it runs in a thread of its own."""
+    """Run the server in a thread and yield its address."""
     config = uvicorn.Config(stand_in, port=0, lifespan="off", log_config=None, log_level="error", ws="none", http="h11")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

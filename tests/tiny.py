@@ -1,4 +1,4 @@
-"""A tiny text model and the text it is made of, for tests that need a whole one, and what a command answers."""
+"""A tiny text model with its vocabulary texts, and the result of a command."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ SIZES: dict[str, Any] = {
     "dropout": 0.0,
 }
 
-# Seconds after which a test that waits for something gives up: only a hang takes so long, on a busy machine too.
+# Time limit of tests that wait, in seconds. Only a hang reaches it, even on a busy machine.
 PATIENCE = 300.0
 
-# As options of `attendo train`: a network of that size, over in a second.
+# Settings for `attendo train`: a network of that size, trained in 1 s.
 QUICK_RUN = (
     "preset=tiny",
     "tokenizer.kind=words",
@@ -42,7 +42,7 @@ QUICK_RUN = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command answered."""
+    """The result of a command."""
 
     code: int
     output: str
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def error(self) -> str:
-        """The one line of a command that failed."""
+        """The error line of a command that failed."""
         assert self.errors.count("\n") == 1, self.errors
         assert self.errors.startswith("attendo: ")
         assert self.output == ""
@@ -61,7 +61,7 @@ Command = Callable[..., Outcome]
 
 
 def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:
-    """Untrained, with words of its own for each side or one joint vocabulary."""
+    """An untrained model with one vocabulary of words per side, or a joint one."""
     source: Tokenizer = Words.build(SOURCES + TARGETS if joint else SOURCES)
     target: Tokenizer = source if joint else Words.build(TARGETS)
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
@@ -70,14 +70,14 @@ def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:
 
 
 def without_source() -> TextModel:
-    """A decoder alone: it continues texts."""
+    """A decoder-only model, which continues texts."""
     words = Words.build(SOURCES)
     config = ModelConfig(vocab_size=words.vocab_size, **{**SIZES, "num_encoder_layers": 0})
     return TextModel(StoredModel(Transformer(config, torch.Generator().manual_seed(0)), words, words, {}, {}))
 
 
 def write_pairs(folder: Path, times: int = 10) -> tuple[Path, Path]:
-    """The tiny sentences as two parallel files."""
+    """Write the tiny sentences to two parallel files."""
     source, target = folder / "train.source", folder / "train.target"
     source.write_text("".join(f"{line}\n" for line in SOURCES * times), "utf-8")
     target.write_text("".join(f"{line}\n" for line in TARGETS * times), "utf-8")

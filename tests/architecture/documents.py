@@ -1,4 +1,4 @@
-"""The documents of the project, taken apart into headings and blocks of code."""
+"""Splits the documents of the project into headings and blocks of code."""
 
 import os
 import re
@@ -18,9 +18,9 @@ PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m attendo "$@"\n'
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: what stands behind the fence, and its lines."""
+    """A fenced block: the text after the opening fence, and its lines."""
 
-    place: str  # such as README.md:12
+    location: str  # such as README.md:12
     kind: str
     text: str
 
@@ -30,23 +30,23 @@ class Block:
 
     @property
     def needs(self) -> str | None:
-        """The model folder that must be there, named by a first line `# needs: runs/demo/model`."""
+        """The model folder that must exist, named by a first line such as `# needs: runs/demo/model`."""
         found = NEEDS.match(self.text)
         return found[1] if found else None
 
 
 @dataclass(frozen=True)
 class Command:
-    """A block `sh run`, and the block `output` behind it: lines that its output must contain, in this order.
+    """A block `sh run` and the block `output` after it, whose lines the output must contain in this order.
 
-    Numbers may be others. `...` in a line is anything, and alone it is any lines.
+    Numbers may differ. `...` in a line matches any text, and alone it matches any lines.
     """
 
     block: Block
     output: Sequence[str] = ()
 
     def run(self, folder: Path, program: str = PROGRAM) -> None:
-        """In a folder that keeps what the commands before it wrote; `program` is what `attendo` is there."""
+        """Run it in a folder with the files of earlier commands. `program` is the script named `attendo`."""
         done = subprocess.run(
             ["bash", "-eo", "pipefail", "-c", self.block.text],
             stdout=subprocess.PIPE,
@@ -56,13 +56,13 @@ class Command:
             env=_environment(folder, program),
             check=False,
         )
-        assert done.returncode == 0, f"{self.block.place} ends with exit code {done.returncode}:\n{done.stdout}"
-        line = missing(self.output, done.stdout.splitlines())
-        assert line is None, f"{self.block.place}: its output has no line like {line!r}:\n{done.stdout}"
+        assert done.returncode == 0, f"{self.block.location} ends with exit code {done.returncode}:\n{done.stdout}"
+        line = missing_line(self.output, done.stdout.splitlines())
+        assert line is None, f"{self.block.location}: its output has no line like {line!r}:\n{done.stdout}"
 
 
-def missing(expected: Sequence[str], found: Sequence[str]) -> str | None:
-    """The first line that is expected and not found behind the ones before it."""
+def missing_line(expected: Sequence[str], found: Sequence[str]) -> str | None:
+    """The first expected line that is not found after the lines before it."""
     rest = iter([NUMBER.sub("0", line.rstrip()) for line in found])
     for line in expected:
         parts = NUMBER.sub("0", line.rstrip()).split("...")
@@ -73,7 +73,7 @@ def missing(expected: Sequence[str], found: Sequence[str]) -> str | None:
 
 
 def commands(found: Sequence[Block]) -> list[Command]:
-    """The blocks that a shell runs, each with the output it declares."""
+    """The blocks that a shell runs, each with its expected output."""
     return [
         Command(block, after.text.splitlines() if after.kind == "output" else ())
         for block, after in pairwise([*found, Block("", "", "")])
@@ -97,7 +97,7 @@ def blocks(text: str, name: str) -> list[Block]:
 
 
 def headings(text: str) -> list[int]:
-    """The level of each heading; a comment in a block of code is none."""
+    """The level of each heading. A comment in a block of code is not a heading."""
     levels, inside = [], False
     for line in text.splitlines():
         inside ^= line.startswith("```")
@@ -111,11 +111,11 @@ def document(path: Path) -> list[Block]:
 
 
 def _environment(folder: Path, program: str) -> dict[str, str]:
-    """`attendo` is the one of this interpreter, also by the name $ATTENDO, with one thread; its lines come at once."""
-    place = folder / ".bin" / "attendo"
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(program)
-    place.chmod(0o755)
-    path = os.pathsep.join([str(place.parent), os.environ.get("PATH", "")])
-    ours = {"PATH": path, "ATTENDO": str(place), "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
+    """`attendo` and $ATTENDO run this interpreter, with one thread and unbuffered output."""
+    script = folder / ".bin" / "attendo"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(program)
+    script.chmod(0o755)
+    path = os.pathsep.join([str(script.parent), os.environ.get("PATH", "")])
+    ours = {"PATH": path, "ATTENDO": str(script), "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8", "PYTHONUNBUFFERED": "1"}
     return {**os.environ, **ours}

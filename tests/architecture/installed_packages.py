@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for, what that asks for in turn, and what constraints.txt and the list of licences say."""
+"""Reads the dependencies in pyproject.toml with their own dependencies, constraints.txt and the list of licences."""
 
 import re
 import tomllib
@@ -12,34 +12,34 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "attendo"
-# A torch with CUDA brings these by itself, in the versions that it names.
-OF_CUDA = ("nvidia-", "cuda-", "triton")
+# torch with CUDA depends on exact versions of these packages.
+CUDA_PACKAGES = ("nvidia-", "cuda-", "triton")
 _ROW = re.compile(r"\| ([\w.-]+) \| ([^|]+) \| ([^|]+) \|")
 
 
-def asked_for(extra: str) -> dict[str, set[str]]:
-    """Every package that `attendo[extra]` needs on this machine, by the packages that ask for it.
+def required_packages(extra: str) -> dict[str, set[str]]:
+    """Every package that `attendo[extra]` needs on this machine, with the packages that require it.
 
-    Read from pyproject.toml: what is installed as attendo may be older.
+    Read from pyproject.toml, because the installed metadata of attendo may be older.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted: dict[str, set[str]] = defaultdict(set)
-    todo = [(PROJECT, each) for each in _of(project["dependencies"])]
-    todo += [(PROJECT, each) for each in _of(extras[extra])]
+    required: dict[str, set[str]] = defaultdict(set)
+    todo = [(PROJECT, each) for each in _parse_requirements(project["dependencies"])]
+    todo += [(PROJECT, each) for each in _parse_requirements(extras[extra])]
     seen: set[tuple[str, str]] = set()
     while todo:
-        asking, each = todo.pop()
+        parent, each = todo.pop()
         name = canonicalize_name(each.name)
-        if (asking, str(each)) in seen or name.startswith(OF_CUDA):
+        if (parent, str(each)) in seen or name.startswith(CUDA_PACKAGES):
             continue
-        seen.add((asking, str(each)))
+        seen.add((parent, str(each)))
         if name == PROJECT:
-            todo += [(PROJECT, more) for named in each.extras for more in _of(extras[named])]
+            todo += [(PROJECT, more) for named in each.extras for more in _parse_requirements(extras[named])]
             continue
-        wanted[name].add(asking)
-        todo += [(name, more) for more in _of(metadata.requires(name) or [], each.extras)]
-    return dict(wanted)
+        required[name].add(parent)
+        todo += [(name, more) for more in _parse_requirements(metadata.requires(name) or [], each.extras)]
+    return dict(required)
 
 
 def constraints() -> dict[str, str]:
@@ -48,17 +48,21 @@ def constraints() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in rows}
 
 
-def listed() -> dict[str, tuple[str, str]]:
-    """By name: the licence, and what it is for."""
+def licence_list() -> dict[str, tuple[str, str]]:
+    """The licence and the purpose of each package of the list, by name."""
     rows = _ROW.findall((ROOT / "docs" / "dependencies.md").read_text("utf-8"))
-    return {canonicalize_name(name): (licence.strip(), why.strip()) for name, licence, why in rows if name != "package"}
+    return {
+        canonicalize_name(name): (licence.strip(), purpose.strip())
+        for name, licence, purpose in rows
+        if name != "package"
+    }
 
 
-def _of(wanted: Iterable[str], extras: Iterable[str] = ()) -> list[Requirement]:
-    """Those that this machine needs."""
-    found = map(Requirement, wanted)
-    return [each for each in found if each.marker is None or any(_holds(each, extra) for extra in ("", *extras))]
+def _parse_requirements(required: Iterable[str], extras: Iterable[str] = ()) -> list[Requirement]:
+    """The requirements whose markers hold on this machine."""
+    found = map(Requirement, required)
+    return [each for each in found if each.marker is None or any(_marker_holds(each, extra) for extra in ("", *extras))]
 
 
-def _holds(each: Requirement, extra: str) -> bool:
+def _marker_holds(each: Requirement, extra: str) -> bool:
     return each.marker is not None and each.marker.evaluate({"extra": extra})

@@ -1,4 +1,4 @@
-"""X10: what is installed is what constraints.txt says, and every package of it is known with its licence."""
+"""X10: installed versions match constraints.txt, and the licence of every package is listed."""
 
 import importlib.util
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installed_packages import ROOT, asked_for, constraints, listed
+from installed_packages import ROOT, constraints, licence_list, required_packages
 
 SCRIPT = ROOT / "deploy" / "sbom.py"
 ALLOWED = {
@@ -20,43 +20,43 @@ ALLOWED = {
 
 
 @pytest.fixture(scope="module")
-def wanted() -> dict[str, set[str]]:
-    return asked_for("dev")
+def required() -> dict[str, set[str]]:
+    return required_packages("dev")
 
 
-def test_all_that_is_asked_for_is_found(wanted: dict[str, set[str]]) -> None:
-    assert len(wanted) > 100
-    assert "attendo" in wanted["torch"]
-    assert "starlette" in wanted  # of fastapi, of the extra serve, of the extra dev
-    assert "attendo" not in wanted
+def test_indirect_requirements_are_found(required: dict[str, set[str]]) -> None:
+    assert len(required) > 100
+    assert "attendo" in required["torch"]
+    assert "starlette" in required  # fastapi needs it; the extra serve needs fastapi; the extra dev needs serve
+    assert "attendo" not in required
 
 
-def test_what_is_installed_is_what_constraints_say(wanted: dict[str, set[str]]) -> None:
-    """But for the mark of a build, such as +cpu."""
-    installed = {name: metadata.version(name).partition("+")[0] for name in wanted}
-    assert installed == {name: constraints().get(name) for name in wanted}
+def test_installed_versions_match_constraints(required: dict[str, set[str]]) -> None:
+    """The build suffix of a version, such as +cpu, is ignored."""
+    installed = {name: metadata.version(name).partition("+")[0] for name in required}
+    assert installed == {name: constraints().get(name) for name in required}
 
 
-def test_every_package_is_on_the_list_and_the_list_has_no_other(wanted: dict[str, set[str]]) -> None:
-    assert sorted(wanted.keys() - listed().keys()) == []
-    assert sorted(listed().keys() - constraints().keys()) == []
+def test_licence_list_matches_required_packages(required: dict[str, set[str]]) -> None:
+    assert sorted(required.keys() - licence_list().keys()) == []
+    assert sorted(licence_list().keys() - constraints().keys()) == []
 
 
-def test_every_licence_may_be_used_and_everything_is_for_something() -> None:
-    found = {name: licences(licence) - ALLOWED for name, (licence, _) in listed().items()}
+def test_every_licence_is_allowed_and_every_purpose_is_given() -> None:
+    found = {name: licences(licence) - ALLOWED for name, (licence, _) in licence_list().items()}
     assert {name: bad for name, bad in found.items() if bad} == {}
-    assert [name for name, (_, why) in listed().items() if len(why) < 3] == []
+    assert [name for name, (_, purpose) in licence_list().items() if len(purpose) < 3] == []
 
 
-def test_a_package_has_the_licence_that_the_list_says(wanted: dict[str, set[str]]) -> None:
-    told = {name: metadata.metadata(name).get("License-Expression") for name in wanted}
-    assert sum(licence is not None for licence in told.values()) > 50
-    assert {name: listed()[name][0] for name, licence in told.items() if licence} == {
-        name: licence for name, licence in told.items() if licence
+def test_listed_licences_match_package_metadata(required: dict[str, set[str]]) -> None:
+    licences_by_package = {name: metadata.metadata(name).get("License-Expression") for name in required}
+    assert sum(licence is not None for licence in licences_by_package.values()) > 50
+    assert {name: licence_list()[name][0] for name, licence in licences_by_package.items() if licence} == {
+        name: licence for name, licence in licences_by_package.items() if licence
     }
 
 
-def test_the_extras_that_are_not_here_are_in_the_constraints_too() -> None:
+def test_constraints_include_extras_not_installed_here() -> None:
     """Every package that pyproject.toml names has its version."""
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     block = re.search(r"^dependencies = .*?^\[project\.scripts\]", text, re.DOTALL | re.MULTILINE)
@@ -76,27 +76,27 @@ def script() -> Any:
     return module
 
 
-def test_the_bill_of_materials_names_everything_once(script: Any, wanted: dict[str, set[str]]) -> None:
-    told = script.bill(metadata.distributions())
-    assert (told["bomFormat"], told["specVersion"], told["metadata"]["component"]["name"]) == (
+def test_bill_of_materials_names_every_package_once(script: Any, required: dict[str, set[str]]) -> None:
+    bill = script.bill(metadata.distributions())
+    assert (bill["bomFormat"], bill["specVersion"], bill["metadata"]["component"]["name"]) == (
         "CycloneDX",
         "1.6",
         "attendo",
     )
-    versions = {each["name"]: each["version"] for each in told["components"]}
-    assert {name: versions.get(name) for name in wanted} == {name: metadata.version(name) for name in wanted}
-    refs = [told["metadata"]["component"]["bom-ref"], *(each["bom-ref"] for each in told["components"])]
+    versions = {each["name"]: each["version"] for each in bill["components"]}
+    assert {name: versions.get(name) for name in required} == {name: metadata.version(name) for name in required}
+    refs = [bill["metadata"]["component"]["bom-ref"], *(each["bom-ref"] for each in bill["components"])]
     assert len(set(refs)) == len(refs)
-    assert sorted(each["ref"] for each in told["dependencies"]) == sorted(refs)
-    needs = {each["ref"]: each["dependsOn"] for each in told["dependencies"]}
+    assert sorted(each["ref"] for each in bill["dependencies"]) == sorted(refs)
+    needs = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
     assert {ref for each in needs.values() for ref in each} <= set(refs)
-    (torch,) = (each for each in told["components"] if each["name"] == "torch")
+    (torch,) = (each for each in bill["components"] if each["name"] == "torch")
     assert torch["purl"].startswith("pkg:pypi/torch@")
     assert any("pkg:pypi/sympy@" in ref for ref in needs[torch["bom-ref"]])
 
 
 @pytest.mark.slow
-def test_it_is_written_to_a_file_the_same_each_time_by_a_python_alone(tmp_path: Path) -> None:
+def test_sbom_script_writes_the_same_file_each_time(tmp_path: Path) -> None:
     for name in ("one.json", "two.json"):
         subprocess.run([sys.executable, str(SCRIPT), str(tmp_path / name)], check=True)
     first = (tmp_path / "one.json").read_text("utf-8")

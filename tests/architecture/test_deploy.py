@@ -1,4 +1,4 @@
-"""What is in deploy/ fits the server: its options, its ports, its limits, its exit codes."""
+"""The files in deploy/ match the options, ports, limits and exit codes of the server."""
 
 import re
 import shlex
@@ -22,22 +22,22 @@ UNIT, IMAGE, PROXY = DEPLOY / "attendo@.service", ROOT / "Dockerfile", DEPLOY / 
 LIMITS = ServeSettings()
 
 
-def whole_lines(path: Path) -> list[str]:
-    """Without comments; a line that goes on is one."""
+def joined_lines(path: Path) -> list[str]:
+    """Lines without comments; continued lines are joined."""
     text = re.sub(r"\\\n\s*", "", path.read_text("utf-8"))
     return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
 def unit() -> dict[str, str]:
-    return dict(line.split("=", 1) for line in whole_lines(UNIT) if "=" in line)
+    return dict(line.split("=", 1) for line in joined_lines(UNIT) if "=" in line)
 
 
 def image(word: str) -> list[str]:
-    return [line.split(" ", 1)[1] for line in whole_lines(IMAGE) if line.startswith(f"{word} ")]
+    return [line.split(" ", 1)[1] for line in joined_lines(IMAGE) if line.startswith(f"{word} ")]
 
 
 def serve_options() -> dict[str, Any]:
-    """Every option of `attendo serve` with what it is unless given."""
+    """Every option of `attendo serve` with its default."""
     root: Any = typer.main.get_command(app)
     command = root.commands["serve"]
     found = command.get_params(typer.Context(command))
@@ -57,20 +57,20 @@ def size(text: str) -> int:
     return int(text[:-1]) * {"k": 1024, "m": 1024**2}[text[-1]]
 
 
-def test_options_are_those_of_the_command() -> None:
+def test_options_exist_in_the_serve_command() -> None:
     known = set(serve_options())
     assert "--key-file" in known
     in_unit = [word for word in shlex.split(unit()["ExecStart"]) if word.startswith("--")]
     in_image = re.findall(r'"(--[a-z-]+)"', image("ENTRYPOINT")[0])
     in_readme = re.findall(r"attendo serve [^\n]*", (DEPLOY / "README.md").read_text("utf-8"))
-    told = [word for line in in_readme for word in line.split() if word.startswith("--")]
+    documented = [word for line in in_readme for word in line.split() if word.startswith("--")]
     assert in_unit
     assert in_image
-    assert told
-    assert {*in_unit, *in_image, *told} <= known
+    assert documented
+    assert {*in_unit, *in_image, *documented} <= known
 
 
-def test_ports_fit_one_another() -> None:
+def test_ports_match_in_all_files() -> None:
     words = re.findall(r'"([^"]*)"', image("ENTRYPOINT")[0])
     port = words[words.index("--port") + 1]
     assert int(port) == serve_options()["--port"]
@@ -79,12 +79,12 @@ def test_ports_fit_one_another() -> None:
     assert f":{port}:{port}" in IMAGE.read_text("utf-8")
     assert "--port %i" in unit()["ExecStart"]
     ports = re.findall(r"server 127\.0\.0\.1:(\d+)", PROXY.read_text("utf-8"))
-    told = re.findall(r"attendo@(\d+)", (DEPLOY / "README.md").read_text("utf-8"))
+    documented = re.findall(r"attendo@(\d+)", (DEPLOY / "README.md").read_text("utf-8"))
     assert len(set(ports)) > 1
-    assert set(ports) == set(told) == set(re.findall(r"attendo@(\d+)", UNIT.read_text("utf-8")))
+    assert set(ports) == set(documented) == set(re.findall(r"attendo@(\d+)", UNIT.read_text("utf-8")))
 
 
-def test_the_unit_gives_the_service_no_rights_and_time_to_end() -> None:
+def test_systemd_unit_restricts_rights_and_waits_for_drain() -> None:
     found = unit()
     for name in (
         "DynamicUser",
@@ -107,7 +107,7 @@ def test_the_unit_gives_the_service_no_rights_and_time_to_end() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     text = UNIT.read_text("utf-8").replace("/opt/attendo/bin/attendo", sys.executable)
     (tmp_path / "attendo@8801.service").write_text(text, "utf-8")
     command = ["systemd-analyze", "verify", "--man=no", tmp_path / "attendo@8801.service"]
@@ -116,29 +116,29 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_the_image_comes_by_a_plain_name_and_is_not_root() -> None:
+def test_image_has_a_plain_base_and_no_root_user() -> None:
     for source in image("FROM"):
         assert re.fullmatch(r"python:3\.\d+-slim( AS build)?", source)  # no host of a registry
     assert image("USER") == ["10001:10001"]
     assert image("STOPSIGNAL") == ["SIGTERM"]
-    # The form with brackets: a shell in between would keep SIGTERM to itself.
+    # The exec form: a shell in between would not pass SIGTERM on.
     assert image("ENTRYPOINT")[0].startswith('["attendo", "serve"')
     assert image("CMD")[0].startswith("[")
     assert image("VOLUME") == image("WORKDIR")[1:] == ["/models"]
 
 
-def copied() -> list[str]:
-    """Files and folders of the project that the image takes."""
+def copied_files() -> list[str]:
+    """Files and folders of the project that the image copies."""
     return [name for words in image("COPY") if not words.startswith("--from") for name in words.split()[:-1]]
 
 
-def test_the_image_is_built_from_the_files_that_it_copies_and_no_others(tmp_path: Path) -> None:
-    """The wheel needs all of them: recipes, for one, are put into it."""
+def test_wheel_builds_from_the_files_copied_into_the_image(tmp_path: Path) -> None:
+    """The wheel needs all of them: it contains the recipes, for example."""
     pytest.importorskip("hatchling", reason="a wheel is built with it")
-    assert set(copied()) == {
+    assert set(copied_files()) == {
         line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")
     }
-    for name in copied():
+    for name in copied_files():
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
@@ -148,16 +148,16 @@ def test_the_image_is_built_from_the_files_that_it_copies_and_no_others(tmp_path
     assert done.returncode == 0, done.stderr
 
 
-def test_the_image_installs_the_torch_of_the_constraints_and_runs_pip_with_them() -> None:
-    (torch,) = (line for line in whole_lines(ROOT / "constraints.txt") if line.startswith("torch=="))
+def test_image_installs_torch_and_packages_by_the_constraints() -> None:
+    (torch,) = (line for line in joined_lines(ROOT / "constraints.txt") if line.startswith("torch=="))
     assert f"TORCH={torch}" in image("ARG")
-    assert f"TORCH ?= {torch}" in whole_lines(ROOT / "Makefile")
+    assert f"TORCH ?= {torch}" in joined_lines(ROOT / "Makefile")
     installs = [line for line in image("RUN") if "pip install" in line]
     assert len(installs) == 2
     assert all("--constraint constraints.txt" in line for line in installs)
 
 
-def test_extras_that_are_installed_exist() -> None:
+def test_installed_extras_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     for path in (IMAGE, DEPLOY / "README.md"):
         (named,) = re.findall(r"(?:attendo|\.)\[([a-z,]+)\]", path.read_text("utf-8"))
@@ -165,13 +165,13 @@ def test_extras_that_are_installed_exist() -> None:
         assert {"serve", "detect"} <= set(named.split(","))
 
 
-def test_the_proxy_keeps_the_limits_of_the_server_and_lets_streams_through() -> None:
+def test_nginx_matches_server_limits_and_does_not_buffer() -> None:
     assert "least_conn" in PROXY.read_text("utf-8")
     assert directives("proxy_buffering") == ["off"]
     assert directives("proxy_http_version") == ["1.1"]
     assert "Host $host" in directives("proxy_set_header")
-    whole, documents = map(size, directives("client_max_body_size"))
-    assert whole == LIMITS.body_bytes
+    default, documents = map(size, directives("client_max_body_size"))
+    assert default == LIMITS.body_bytes
     assert documents >= LIMITS.documents_bytes
     assert seconds(directives("proxy_read_timeout")[0]) > LIMITS.deadline_seconds
     assert seconds(directives("client_body_timeout")[0]) <= LIMITS.body_timeout
@@ -182,9 +182,9 @@ def test_the_proxy_keeps_the_limits_of_the_server_and_lets_streams_through() -> 
     assert sorted(directives("proxy_pass")) == sorted(f"http://{name}" for name in upstreams)
 
 
-def test_blocks_and_statements_of_the_proxy_end() -> None:
+def test_nginx_blocks_and_statements_are_closed() -> None:
     depth = 0
-    for line in whole_lines(PROXY):
+    for line in joined_lines(PROXY):
         assert line.endswith((";", "{", "}")), line
         depth += line.endswith("{") - (line == "}")
         assert depth >= 0
@@ -192,10 +192,10 @@ def test_blocks_and_statements_of_the_proxy_end() -> None:
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="no nginx here")
-def test_nginx_finds_nothing_wrong_with_its_file(tmp_path: Path) -> None:
+def test_nginx_accepts_its_config(tmp_path: Path) -> None:
     text = re.sub(r"^\s*ssl_.*\n", "", PROXY.read_text("utf-8"), flags=re.MULTILINE).replace("443 ssl", "8443")
-    whole = f"pid {tmp_path}/pid; error_log stderr; events {{}} http {{ access_log off; {text} }}"
-    (tmp_path / "nginx.conf").write_text(whole, "utf-8")
+    config = f"pid {tmp_path}/pid; error_log stderr; events {{}} http {{ access_log off; {text} }}"
+    (tmp_path / "nginx.conf").write_text(config, "utf-8")
     command = ["nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -28,24 +28,24 @@ CALLS = {
     *("tempfile.mktemp", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
     *("ssl._create_unverified_context", "logging.config.listen"),
 }
-# What an argument may be, where it is given at all: a value that is only known later may be the other one.
+# Allowed values of an argument. An expression is rejected too, because its value is not known here.
 ARGUMENTS = {"shell": False, "verify": True, "allow_pickle": False, "weights_only": True, "trust_remote_code": False}
-SPEECH = {"print", "sys.stdout", "sys.stderr", "sys.stdout.write", "sys.stderr.write"}
+OUTPUT_NAMES = {"print", "sys.stdout", "sys.stderr", "sys.stdout.write", "sys.stderr.write"}
 
 
-def test_modules_do_nothing_that_is_forbidden() -> None:
-    found = {name: list(forbidden(parsed(name))) for name in NAMES}
+def test_package_has_no_forbidden_calls() -> None:
+    found = {name: list(find_forbidden(parsed(name))) for name in NAMES}
     assert {name: calls for name, calls in found.items() if calls} == {}
 
 
-def test_the_library_never_prints() -> None:
-    found = {name: spoken(parsed(name)) for name in NAMES if not name.startswith("attendo/cli/")}
+def test_library_never_prints() -> None:
+    found = {name: find_output(parsed(name)) for name in NAMES if not name.startswith("attendo/cli/")}
     assert {name: words for name, words in found.items() if words} == {}
 
 
 @pytest.mark.parametrize("code", ["print('x')", "sys.stderr.write('x')", "def f(out=sys.stdout): ..."])
-def test_the_search_finds_what_prints(code: str) -> None:
-    assert spoken(ast.parse(code))
+def test_checker_finds_output(code: str) -> None:
+    assert find_output(ast.parse(code))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_the_search_finds_what_prints(code: str) -> None:
         "f = torch.load",
     ],
 )
-def test_the_search_finds_what_it_looks_for(code: str) -> None:
-    assert list(forbidden(ast.parse(code)))
+def test_checker_finds_forbidden_code(code: str) -> None:
+    assert list(find_forbidden(ast.parse(code)))
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_the_search_finds_what_it_looks_for(code: str) -> None:
         "import_module('py3langid')",
     ],
 )
-def test_the_search_lets_the_rest_alone(code: str) -> None:
-    assert not list(forbidden(ast.parse(code)))
+def test_checker_accepts_allowed_code(code: str) -> None:
+    assert not list(find_forbidden(ast.parse(code)))
 
 
-def forbidden(module: ast.Module) -> Iterator[str]:
+def find_forbidden(module: ast.Module) -> Iterator[str]:
     nodes = list(ast.walk(module))
-    names = dict(each for node in nodes if isinstance(node, ast.Import) for each in _other_names(node))
+    names = dict(each for node in nodes if isinstance(node, ast.Import) for each in _import_aliases(node))
     names |= {
         each.asname or each.name: f"{node.module}.{each.name}"
         for node in nodes
@@ -111,46 +111,50 @@ def forbidden(module: ast.Module) -> Iterator[str]:
     }
     for node in nodes:
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names if _home(each.name) in MODULES)
-        elif isinstance(node, ast.ImportFrom) and _home(node.module or "") in MODULES and not node.level:
+            yield from (each.name for each in node.names if _top_package(each.name) in MODULES)
+        elif isinstance(node, ast.ImportFrom) and _top_package(node.module or "") in MODULES and not node.level:
             yield str(node.module)
         elif isinstance(node, ast.ImportFrom):
             yield from (name for each in node.names if (name := f"{node.module}.{each.name}") in CALLS)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield from {_real(dotted(node), names)} & CALLS
+            yield from {_resolve(dotted(node), names)} & CALLS
         elif isinstance(node, ast.Call):
-            yield from _by_name(node, names)
-        elif isinstance(node, ast.keyword) and node.arg in ARGUMENTS and not _is(node.value, ARGUMENTS[node.arg]):
+            yield from _named_by_string(node, names)
+        elif (
+            isinstance(node, ast.keyword)
+            and node.arg in ARGUMENTS
+            and not _is_constant(node.value, ARGUMENTS[node.arg])
+        ):
             yield f"{node.arg}={ast.unparse(node.value)}"
 
 
-def spoken(module: ast.Module) -> set[str]:
-    return {dotted(node) for node in ast.walk(module) if isinstance(node, ast.Name | ast.Attribute)} & SPEECH
+def find_output(module: ast.Module) -> set[str]:
+    return {dotted(node) for node in ast.walk(module) if isinstance(node, ast.Name | ast.Attribute)} & OUTPUT_NAMES
 
 
-def _other_names(node: ast.Import) -> Iterator[tuple[str, str]]:
+def _import_aliases(node: ast.Import) -> Iterator[tuple[str, str]]:
     return ((each.asname, each.name) for each in node.names if each.asname is not None)
 
 
-def _real(name: str, names: dict[str, str]) -> str:
-    """As it is called where it comes from, whatever it was imported as."""
+def _resolve(name: str, names: dict[str, str]) -> str:
+    """The full name of an object, resolving names given by `import ... as`."""
     first, dot, rest = name.partition(".")
     return names.get(first, first) + dot + rest
 
 
-def _is(value: ast.expr, wanted: bool) -> bool:
+def _is_constant(value: ast.expr, wanted: bool) -> bool:
     return isinstance(value, ast.Constant) and value.value is wanted
 
 
-def _home(module: str) -> str:
+def _top_package(module: str) -> str:
     return module.split(".")[0]
 
 
-def _by_name(call: ast.Call, names: dict[str, str]) -> Iterator[str]:
-    """What is asked for by a text instead of a name."""
-    asked = _real(dotted(call.func), names)
+def _named_by_string(call: ast.Call, names: dict[str, str]) -> Iterator[str]:
+    """Forbidden names that are passed as a string, to `getattr` or `import_module`."""
+    function = _resolve(dotted(call.func), names)
     texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    if asked == "getattr" and texts:
-        yield from {f"{_real(dotted(call.args[0]), names)}.{texts[0]}"} & CALLS
-    elif asked in ("import_module", "importlib.import_module"):
-        yield from {_home(text) for text in texts} & MODULES
+    if function == "getattr" and texts:
+        yield from {f"{_resolve(dotted(call.args[0]), names)}.{texts[0]}"} & CALLS
+    elif function in ("import_module", "importlib.import_module"):
+        yield from {_top_package(text) for text in texts} & MODULES

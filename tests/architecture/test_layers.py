@@ -1,4 +1,4 @@
-"""Imports point down only, and every top-level module has its place in the list of layers."""
+"""Imports point down only, and the list of layers has every top-level module."""
 
 import subprocess
 import sys

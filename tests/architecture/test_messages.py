@@ -1,4 +1,4 @@
-"""Every error has a code of the catalogue, and the values that its texts name."""
+"""Every error has a code from the catalogue and the values that its texts name."""
 
 import ast
 import re
@@ -12,15 +12,16 @@ from attendo.messages import MESSAGES, cli, data, explore, files, generation, in
 
 CATALOGUE = "attendo/messages/"
 PARTS = (files, network, text, data, generation, runs, interop, explore, cli, serve)
-# Arguments of an error class that are not only values of its message.
-OWN = {
+# Arguments of an error class that its message may not name.
+OWN_ARGUMENTS = {
     "TooLongError": {"number", "total"},
     "NotANumberError": {"number", "total"},
     "JobError": {"exit_code"},
     "Refusal": {"extra"},
 }
 POSITIONAL = {"NotANumberError": {"precision"}}
-ADDED = {"TooLongError": {"text"}, "NotANumberError": {"text"}}  # by the class, whether the text names them or not
+# Values that the class adds. The text need not name them.
+ADDED_VALUES = {"TooLongError": {"text"}, "NotANumberError": {"text"}}
 
 
 def placeholders(message: str) -> set[str]:
@@ -28,7 +29,7 @@ def placeholders(message: str) -> set[str]:
 
 
 def error_classes() -> set[str]:
-    """The names of `AttendoError` with all classes below it, of `MessagePart` and of the server's `ApiError`."""
+    """The names of `AttendoError` and all its subclasses, of `MessagePart` and of the server's `ApiError`."""
     found = {AttendoError.__name__, MessagePart.__name__, "Refusal"}
     classes = [node for name in NAMES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
     while more := {each.name for each in classes if found & {dotted(base) for base in each.bases}} - found:
@@ -36,7 +37,7 @@ def error_classes() -> set[str]:
     return found
 
 
-def errors_made() -> Iterator[tuple[str, ast.Call]]:
+def error_calls() -> Iterator[tuple[str, ast.Call]]:
     classes = error_classes() - {"ModelMismatchError"}
     for name in NAMES:
         for node in ast.walk(parsed(name)):
@@ -44,24 +45,24 @@ def errors_made() -> Iterator[tuple[str, ast.Call]]:
                 yield f"{name}:{node.lineno}", node
 
 
-def test_every_error_has_a_code_of_the_catalogue_and_the_values_of_its_texts() -> None:
+def test_every_error_has_a_known_code_and_its_values() -> None:
     wrong: dict[str, str] = {}
-    for place, call in errors_made():
+    for location, call in error_calls():
         code = call.args[0] if call.args else None
         if isinstance(code, ast.IfExp) or ast.unparse(code) in ("code", "error.code"):  # one of several
             continue
         if not isinstance(code, ast.Constant) or code.value not in MESSAGES:
-            wrong[place] = ast.unparse(call)
+            wrong[location] = ast.unparse(call)
             continue
-        names = {keyword.arg for keyword in call.keywords} - OWN.get(dotted(call.func), set())
+        names = {keyword.arg for keyword in call.keywords} - OWN_ARGUMENTS.get(dotted(call.func), set())
         names |= POSITIONAL.get(dotted(call.func), set())
-        named = placeholders(MESSAGES[code.value].en) - ADDED.get(dotted(call.func), set())
+        named = placeholders(MESSAGES[code.value].en) - ADDED_VALUES.get(dotted(call.func), set())
         if None not in names and names != named:
-            wrong[place] = f"{names} are given, {named} are named"
+            wrong[location] = f"{names} are given, {named} are named"
     assert wrong == {}
 
 
-def test_every_code_is_used_and_is_in_one_part() -> None:
+def test_every_code_is_used_and_defined_once() -> None:
     used = {
         node.value
         for name in NAMES
@@ -69,12 +70,12 @@ def test_every_code_is_used_and_is_in_one_part() -> None:
         for node in ast.walk(parsed(name))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    by_kind = {code for code in serve.MESSAGES if code.startswith("field_")}  # of an error of pydantic
+    by_kind = {code for code in serve.MESSAGES if code.startswith("field_")}  # chosen by the kind of a pydantic error
     assert MESSAGES.keys() - used - by_kind == set()
     assert sum(len(part.MESSAGES) for part in PARTS) == len(MESSAGES)
 
 
-def test_both_texts_have_the_same_placeholders_and_the_chinese_one_is_chinese() -> None:
+def test_both_languages_have_the_same_placeholders() -> None:
     for code, message in MESSAGES.items():
         assert re.fullmatch(r"[a-z][a-z0-9_]+", code)
         assert placeholders(message.en) == placeholders(message.zh), code
@@ -85,7 +86,7 @@ def test_both_texts_have_the_same_placeholders_and_the_chinese_one_is_chinese() 
         assert (message.status >= 400) == (code in serve.MESSAGES and not code.startswith(("field_", "body_not"))), code
 
 
-def test_an_error_is_shown_in_both_languages_with_the_errors_inside_it() -> None:
+def test_nested_errors_are_formatted_in_both_languages() -> None:
     inner = DataError("not_a_shard", path="a")
     outer = UsageError("run_file_invalid", path="run.toml", error=inner)
     assert str(outer) == "run.toml: a is damaged: it is not a shard"
@@ -93,13 +94,13 @@ def test_an_error_is_shown_in_both_languages_with_the_errors_inside_it() -> None
     assert (outer.code, outer.values["error"]) == ("run_file_invalid", inner)
 
 
-def test_several_errors_are_one_value_and_the_last_ones_are_counted() -> None:
+def test_long_error_lists_end_with_a_count() -> None:
     errors = [UsageError("setting_missing", name=f"setting_{number}" * 9) for number in range(9)]
     several = UsageError("settings_invalid", faults=ErrorList(errors))
     assert str(several).endswith("; and 6 more")
     assert several.text("zh").endswith("；另有 6 个错误")
 
 
-def test_suggestions_and_phrases_in_values_are_chinese_too() -> None:
+def test_suggestions_in_values_are_translated() -> None:
     unknown = UsageError("unknown_setting", name="train.step", suggestion=" (did you mean train.steps?)")
     assert unknown.text("zh") == "未知设置 train.step（是否指 train.steps？）"

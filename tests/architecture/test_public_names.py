@@ -1,4 +1,4 @@
-"""What others build on: names of the package and options of the command line change on purpose only."""
+"""Names of the package and options of the command line, which other programs use."""
 
 from typing import Any
 
@@ -133,21 +133,21 @@ OPTIONS = {
 }
 
 
-def test_the_package_has_these_names() -> None:
+def test_package_has_these_names() -> None:
     assert sorted(attendo.__all__) == sorted(NAMES)
     assert dir(attendo) == sorted(NAMES)
     assert all(getattr(attendo, name) is not None for name in NAMES)
 
 
-def test_the_command_line_has_these_options() -> None:
+def test_command_line_has_these_options() -> None:
     root: Any = typer.main.get_command(app)
     commands = {"": root, **root.commands}
-    assert {name: words(command) for name, command in commands.items()} == OPTIONS
-    assert words(root.commands["generate"], hidden=True) == OLD
-    assert words(root.commands["evaluate"], hidden=True) == ["--like"]
+    assert {name: option_names(command) for name, command in commands.items()} == OPTIONS
+    assert option_names(root.commands["generate"], hidden=True) == OLD
+    assert option_names(root.commands["evaluate"], hidden=True) == ["--like"]
 
 
-def words(command: Any, hidden: bool = False) -> list[str]:
+def option_names(command: Any, hidden: bool = False) -> list[str]:
     """Options by their long name, arguments by their placeholder in the help."""
     context = typer.Context(command)
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""What `make` sets up before it runs anything, with a Python that only takes notes in the place of a real one."""
+"""The environment that `make` sets up. A script that records its arguments replaces Python."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Notes its arguments. A new environment gets a copy of it. pip fails for what matches $REFUSED.
+# Records its arguments. A new environment gets a copy of it. pip fails for packages that match $REFUSED.
 PYTHON = """#!/bin/sh
 echo "$*" >> "$NOTES"
 case "$*" in
@@ -37,18 +37,18 @@ class Checkout:
 
     def make(self, target: str, python: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         self.notes.write_text("", "utf-8")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
         return subprocess.run(
             ["make", target, f"PYTHON={python or self.python}"],
             cwd=self.folder,
-            env={**kept, "NOTES": str(self.notes), **variables},
+            env={**environment, "NOTES": str(self.notes), **variables},
             check=False,
             capture_output=True,
             text=True,
         )
 
     def installed(self) -> list[str]:
-        """What pip was last asked for."""
+        """The last argument of each `pip install`."""
         lines = self.notes.read_text("utf-8").splitlines()
         return [line.split()[-1] for line in lines if line.startswith("-m pip install")]
 
@@ -58,21 +58,21 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path / "a checkout")
 
 
-def test_torch_comes_first_then_the_project_then_what_the_readme_needs(checkout: Checkout) -> None:
+def test_torch_then_project_then_extras_are_installed(checkout: Checkout) -> None:
     assert checkout.make(".venv/extras").returncode == 0
     torch, project, extras = checkout.installed()
     assert torch.startswith("torch==")
     assert (project, extras) == (".", ".[all]")
 
 
-def test_a_second_time_nothing_is_done(checkout: Checkout) -> None:
+def test_second_run_does_nothing(checkout: Checkout) -> None:
     checkout.make(".venv/extras")
     again = checkout.make(".venv/extras")
     assert again.returncode == 0
     assert checkout.notes.read_text("utf-8") == ""
 
 
-def test_a_set_up_that_failed_goes_on_in_the_same_environment(checkout: Checkout) -> None:
+def test_failed_setup_resumes_in_the_same_environment(checkout: Checkout) -> None:
     failed = checkout.make(".venv/dev", REFUSED="--editable .")
     assert failed.returncode != 0
     assert "make: pip could not install this" in failed.stderr
@@ -81,39 +81,37 @@ def test_a_set_up_that_failed_goes_on_in_the_same_environment(checkout: Checkout
     assert checkout.installed()[-1] == ".[dev]"
 
 
-def test_an_environment_without_pip_is_made_anew(checkout: Checkout) -> None:
+def test_environment_without_pip_is_rebuilt(checkout: Checkout) -> None:
     (checkout.folder / ".venv").mkdir()
     assert checkout.make(".venv/core").returncode == 0
     assert "-m venv --clear .venv" in checkout.notes.read_text("utf-8")
 
 
-def test_the_demo_runs_without_extras_that_cannot_be_installed(checkout: Checkout) -> None:
+def test_missing_extras_are_a_warning(checkout: Checkout) -> None:
     done = checkout.make(".venv/extras", REFUSED=".[[]all[]]")
     assert done.returncode == 0
     assert "make: some extras could not be installed" in done.stderr
-    assert checkout.make(".venv/extras").returncode == 0  # asked for again
+    assert checkout.make(".venv/extras").returncode == 0  # installed again
     assert checkout.installed() == [".[all]"]
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "error"),
     [
         ({"TOO_OLD": "1"}, "attendo needs Python 3.11 or newer, not Python 3.9.2"),
         ({"NO_VENV": "1"}, "cannot make virtual environments: apt install python3-venv"),
     ],
 )
-def test_a_python_that_will_not_do_is_refused_in_one_line(
-    checkout: Checkout, variables: dict[str, str], told: str
-) -> None:
+def test_unusable_python_is_rejected_in_one_line(checkout: Checkout, variables: dict[str, str], error: str) -> None:
     done = checkout.make(".venv/core", **variables)
     assert done.returncode != 0
     first, *rest = done.stderr.splitlines()
-    assert told in first
-    assert all("***" in line for line in rest)  # make's own last word
+    assert error in first
+    assert all("***" in line for line in rest)  # make's own last line
     assert not (checkout.folder / ".venv").exists()
 
 
-def test_a_python_that_is_not_there_is_refused_in_one_line(checkout: Checkout) -> None:
+def test_missing_python_is_rejected_in_one_line(checkout: Checkout) -> None:
     done = checkout.make(".venv/core", python="python-none")
     assert done.returncode != 0
     assert done.stderr.startswith("make: there is no python-none here: install Python 3.11 or newer")

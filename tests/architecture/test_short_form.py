@@ -1,4 +1,4 @@
-"""What `make test` leaves out: combinations of a grid, never a value; cases of a list where the test says so."""
+"""`make test` skips combinations of a grid, but keeps every value; it skips cases of tests marked `short`."""
 
 from itertools import product
 
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items):
 """
 
 
-def test_every_value_stays_along_the_diagonal_and_lists_stay_whole(pytester: pytest.Pytester) -> None:
+def test_every_value_is_kept_along_the_diagonal(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(PLUGIN)
     pytester.makeini("[pytest]\nmarkers =\n slow\n short\naddopts = -p no:cacheprovider")
     items, _ = pytester.inline_genitems(pytester.makepyfile(GRID))

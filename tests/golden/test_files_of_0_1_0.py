@@ -1,4 +1,4 @@
-"""A run file, a model folder and a checkpoint that version 0.1.0 wrote still load and give the same numbers."""
+"""A run file, a model folder and a checkpoint of version 0.1.0 load and give the same numbers."""
 
 import json
 import zipfile

@@ -1,6 +1,6 @@
-"""Tiny networks with fixed seeds give the logits they always gave.
+"""Tiny networks with fixed seeds give the stored logits.
 
-After a change that is meant to move them, `python tests/golden/test_frozen_logits.py` writes the file anew.
+After an intended change, `python tests/golden/test_frozen_logits.py` writes the file again.
 """
 
 import json
@@ -25,7 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_logits_have_not_moved(case: str) -> None:
+def test_logits_match_the_stored_ones(case: str) -> None:
     frozen = torch.tensor(json.loads(FROZEN.read_text())[case])
     torch.testing.assert_close(logits(case), frozen, atol=1e-5, rtol=0)
 

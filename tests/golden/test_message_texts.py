@@ -1,4 +1,4 @@
-"""The wording of all messages, one file a language. Run this file to write both anew."""
+"""The text of every message, in one file per language. Run this file to write both again."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def list_messages(language: str) -> str:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_wording_is_that_of_the_snapshot(language: str) -> None:
+def test_messages_match_the_snapshot(language: str) -> None:
     assert list_messages(language) == (FOLDER / f"messages.{language}.txt").read_text("utf-8")
 
 

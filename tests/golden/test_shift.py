@@ -1,4 +1,4 @@
-"""The shift of the target in the study texts' own examples, by their numbers in the specification."""
+"""The shift of the target in the examples of the study texts. Ids are those of the specification."""
 
 import pytest
 
@@ -13,17 +13,19 @@ from attendo.text import Words
         pytest.param("Guten Tag", ["<s>", "Guten", "Tag"], ["Guten", "Tag", "</s>"], id="O6"),
     ],
 )
-def test_O5_O6_the_decoder_reads_the_target_one_step_late(
+def test_O5_O6_decoder_input_is_shifted_by_one(
     text: str, decoder_reads: list[str], decoder_predicts: list[str]
 ) -> None:
     tokenizer = Words.build([text])
     batch = collate([Example(tokenizer.encode(text), tokenizer.encode(text))])
     assert tokenizer.pieces(batch.target_ids[0].tolist()) == decoder_reads
     assert tokenizer.pieces(batch.labels[0].tolist()) == decoder_predicts
-    assert tokenizer.pieces(batch.source_ids[0].tolist()) == decoder_predicts  # the source ends in eos, unshifted
+    assert (
+        tokenizer.pieces(batch.source_ids[0].tolist()) == decoder_predicts
+    )  # the source ends with EOS and is not shifted
 
 
-def test_each_row_of_a_padded_batch_is_shifted_for_itself() -> None:
+def test_each_row_of_a_padded_batch_is_shifted() -> None:
     tokenizer = Words.build(["I love NLP", "Guten Tag"])
     ids = [tokenizer.encode(text) for text in ("I love NLP", "Guten Tag")]
     batch = collate([Example(each, each) for each in ids])

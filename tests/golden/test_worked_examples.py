@@ -1,4 +1,4 @@
-"""The worked examples of the study texts, by their numbers in the specification."""
+"""The worked examples of the study texts. Ids are those of the specification."""
 
 import math
 from typing import Any
@@ -31,7 +31,7 @@ def base() -> Transformer:
 
 
 @torch.no_grad()
-def test_O1_a_decoder_layer_of_the_base_size_keeps_the_shape_and_gives_weights_by_head(base: Transformer) -> None:
+def test_O1_base_decoder_layer_has_the_expected_shapes(base: Transformer) -> None:
     block: Any = base.decoder[0]
     target, memory = torch.randn(2, 10, 512), torch.randn(2, 15, 512)
     seen: dict[str, Tensor] = {}
@@ -49,14 +49,14 @@ def test_O1_a_decoder_layer_of_the_base_size_keeps_the_shape_and_gives_weights_b
     assert seen["decoder.0.cross"].mean(1).shape == (2, 10, 15)
 
 
-def test_O2_the_causal_mask_of_ten_hides_what_lies_above_the_diagonal() -> None:
+def test_O2_causal_mask_of_ten_masks_above_the_diagonal() -> None:
     hidden = _additive(10)
     assert torch.equal(hidden, torch.full((10, 10), -INFINITY).triu(1))
     assert hidden[0].tolist() == [0.0] + [-INFINITY] * 9
     assert hidden[9].tolist() == [0.0] * 10
 
 
-def test_O3_the_causal_mask_of_four() -> None:
+def test_O3_causal_mask_of_four() -> None:
     assert _additive(4).tolist() == [
         [0, -INFINITY, -INFINITY, -INFINITY],
         [0, 0, -INFINITY, -INFINITY],
@@ -86,7 +86,7 @@ def test_O4_E40_softmax_of_the_masked_scores() -> None:
             [0.1086, 0.0728, 0.1619, 0.6567],
         ]
     )
-    # With the unit vectors as keys, scores are the queries over √4; with them as values, the output is the weights.
+    # With unit vectors as keys, scores are the queries divided by √4. With them as values, the output is the weights.
     queries, units = 2 * SCORES[None, None], torch.eye(4)[None, None]
     mixed, weights = explicit_attention(queries, KeysValues(units, units), Mask(causal=True))
     fused = fused_attention(queries, KeysValues(units, units), Mask(causal=True))
@@ -94,7 +94,7 @@ def test_O4_E40_softmax_of_the_masked_scores() -> None:
         torch.testing.assert_close(rows[0, 0], expected, atol=5e-5, rtol=0)
 
 
-def test_O7_angles_are_the_column_of_positions_times_the_row_of_frequencies() -> None:
+def test_O7_angles_are_positions_times_frequencies() -> None:
     a, b, c = 1.0, 10_000 ** (-2 / 6), 10_000 ** (-4 / 6)
     angles = torch.tensor(
         [
@@ -111,7 +111,7 @@ def test_O7_angles_are_the_column_of_positions_times_the_row_of_frequencies() ->
 
 
 @torch.no_grad()
-def test_O8_eight_heads_of_64_are_joined_to_512_and_stay_512(base: Transformer) -> None:
+def test_O8_eight_heads_of_64_are_concatenated_to_512(base: Transformer) -> None:
     attention: Any = base.encoder[0].self_attention
     x = torch.randn(1, 3, 512)
     queries, kv = attention.queries_keys_values(x)
@@ -132,7 +132,7 @@ def test_O9_two_masks_broadcast_from_the_right() -> None:
     assert visible.shape == (3, 1, 2, 2)  # [1, 1, 2, 2] of the causal mask and [3, 1, 1, 2] of the padding mask
 
 
-def test_O10_the_weights_of_the_example_sum_to_one_by_row() -> None:
+def test_O10_weights_of_each_row_sum_to_one() -> None:
     queries, units = 2 * SCORES[None, None], torch.eye(4)[None, None]
     _, weights = explicit_attention(queries, KeysValues(units, units), Mask(causal=True))
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 1, 4))
@@ -157,7 +157,7 @@ def test_O11_E38_parameters_of_cross_attention_by_part(base: Transformer) -> Non
     assert _count(cross.output) == 262_656
 
 
-def test_O12_the_cat_takes_four_fifths_of_its_vector_from_cat() -> None:
+def test_O12_output_is_the_weighted_sum_of_values() -> None:
     values = torch.tensor([[1.0, 0.0, 2.0], [0.0, 10.0, 4.0], [5.0, 5.0, 6.0]])  # The, cat, sat
     scores = torch.tensor([0.1, 0.8, 0.1]).log()
     queries, kv = (scores * math.sqrt(3))[None, None, None], KeysValues(torch.eye(3)[None, None], values[None, None])
@@ -168,7 +168,7 @@ def test_O12_the_cat_takes_four_fifths_of_its_vector_from_cat() -> None:
 
 
 def _additive(size: int) -> Tensor:
-    """The causal mask in the form the texts print: 0 where one may look, minus infinity elsewhere."""
+    """The causal mask as printed in the texts: 0 for visible positions, minus infinity elsewhere."""
     visible = Mask(causal=True).matrix(size, size, torch.device("cpu"))
     assert visible is not None
     return torch.zeros(size, size).masked_fill(~visible[0, 0], -INFINITY)

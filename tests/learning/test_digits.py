@@ -1,4 +1,4 @@
-"""From two text files to right answers, through the command line: copy, reverse and sort strings of digits."""
+"""A tiny model learns to copy, reverse and sort strings of digits, through the command line."""
 
 import random
 from collections.abc import Callable
@@ -45,31 +45,31 @@ label_smoothing = 0.0
 @pytest.mark.parametrize(
     "task", [each if each == "reverse" else pytest.param(each, marks=pytest.mark.slow) for each in TASKS]
 )
-def test_a_tiny_model_learns_it_from_files(
+def test_tiny_model_learns_the_task_from_files(
     attendo: Command, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    strings = unlike_strings(count=5_200, seed=task)
-    train, unseen = strings[:-200], strings[-200:]
-    answer = TASKS[task]
+    strings = distinct_strings(count=5_200, seed=task)
+    train, test_set = strings[:-200], strings[-200:]
+    solve = TASKS[task]
     write_lines(tmp_path / "train.source", train)
-    write_lines(tmp_path / "train.target", [answer(digits) for digits in train])
-    allowed = "allow_copies = true\n\n[tokenizer]" if task == "copy" else "[tokenizer]"
-    (tmp_path / "run.toml").write_text(RUN.replace("[tokenizer]", allowed))
+    write_lines(tmp_path / "train.target", [solve(digits) for digits in train])
+    tokenizer_section = "allow_copies = true\n\n[tokenizer]" if task == "copy" else "[tokenizer]"
+    (tmp_path / "run.toml").write_text(RUN.replace("[tokenizer]", tokenizer_section))
 
     trained = attendo("train", "run.toml", "--out", "run")
     assert trained.code == 0, trained.errors
     answers = attendo(
-        "generate", "run/model", given="".join(f"{digits}\n" for digits in unseen).encode()
+        "generate", "run/model", given="".join(f"{digits}\n" for digits in test_set).encode()
     ).output.split()
 
-    assert len(answers) == len(unseen)
-    right = sum(given == answer(digits) for given, digits in zip(answers, unseen, strict=True))
-    assert right >= 0.95 * len(unseen), f"{right} of {len(unseen)} are right"
+    assert len(answers) == len(test_set)
+    right = sum(found == solve(digits) for found, digits in zip(answers, test_set, strict=True))
+    assert right >= 0.95 * len(test_set), f"{right} of {len(test_set)} are right"
 
 
-def unlike_strings(count: int, seed: str) -> list[str]:
-    """Strings of 2 to 5 digits, no two alike, so that what is kept back was never seen."""
+def distinct_strings(count: int, seed: str) -> list[str]:
+    """Distinct strings of 2 to 5 digits, so the test strings do not occur in the training data."""
     dice = random.Random(seed)
     strings: dict[str, None] = {}
     while len(strings) < count:

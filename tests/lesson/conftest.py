@@ -1,4 +1,4 @@
-"""The lesson's own modules can be imported by their names."""
+"""Makes the modules of the lesson importable by name."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages hold what their code gives now, and both languages hold the same."""
+"""The pages show the current output of their code, and both languages have the same content."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 PLAIN = re.compile(r"\d+(?:\.\d+)?")
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 
-# The questions of the specification (1.P), by page, in words that must stand in a heading of that page.
+# The questions of the specification (1.P) by page, as text that must occur in a heading of the page.
 QUESTIONS = {
     "01-tokens.md": [("Why share embeddings", "为什么要共享词嵌入")],
     "02-positions.md": [("expanded to `[max_len, 1]`", "扩展成 `[max_len, 1]`")],
@@ -48,40 +48,40 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_page_holds_what_its_code_prints(name: str) -> None:
+def test_page_shows_the_output_of_its_code(name: str) -> None:
     for language, text in build.built(name).items():
         assert_alike((HERE / language / name).read_text("utf-8"), text)
 
 
 @pytest.mark.slow
-def test_pages_with_a_trained_translator_hold_what_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trained anew; on another machine its numbers may be others, its words may not."""
-    made = translator.trained(tmp_path)
-    monkeypatch.setattr(translator, "trained", lambda: made)
+def test_pages_show_the_output_of_the_trained_translator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The translator is trained here. Its numbers may differ on another machine, its words may not."""
+    computed = translator.trained(tmp_path)
+    monkeypatch.setattr(translator, "trained", lambda: computed)
     for name in TRAINED:
         for language, text in build.built(name).items():
             assert_alike((HERE / language / name).read_text("utf-8"), text, tolerance=None)
 
 
 @pytest.mark.parametrize("language", build.LANGUAGES)
-def test_the_gallery_holds_the_measured_numbers(language: str) -> None:
+def test_gallery_shows_the_measured_numbers(language: str) -> None:
     text = (HERE / "mistakes" / f"{language}.md").read_text("utf-8")
     assert_alike(text, build.filled(text))
 
 
 @pytest.mark.parametrize("language", build.LANGUAGES)
 @pytest.mark.parametrize("name", [*figures.QUICK, "mistake-no-mask", "mistake-e5", "mistake-e10", "mistake-e31"])
-def test_a_picture_is_what_the_code_draws(name: str, language: str) -> None:
+def test_picture_is_the_output_of_its_code(name: str, language: str) -> None:
     drawn = {**figures.QUICK, **figures.MISTAKES}[name](lambda *words: words[build.LANGUAGES.index(language)])
-    kept = (HERE / "pictures" / language / f"{name}.svg").read_text("utf-8")
-    made = drawing.picture(drawn)
-    assert PLAIN.sub("0", kept) == PLAIN.sub("0", made)
-    for old, new in zip(PLAIN.findall(kept), PLAIN.findall(made), strict=True):
-        # Up to 1 they are weights that a person reads, above it places and colours.
+    stored = (HERE / "pictures" / language / f"{name}.svg").read_text("utf-8")
+    computed = drawing.picture(drawn)
+    assert PLAIN.sub("0", stored) == PLAIN.sub("0", computed)
+    for old, new in zip(PLAIN.findall(stored), PLAIN.findall(computed), strict=True):
+        # Numbers up to 1 are weights that people read. Larger ones are positions and colours.
         assert float(old) == pytest.approx(float(new), abs=0.011 if float(new) <= 1 else 1.0)
 
 
-def test_every_picture_is_shown_and_there() -> None:
+def test_every_picture_exists_and_is_shown() -> None:
     for language in build.LANGUAGES:
         pages = [*(HERE / language).glob("*.md"), HERE / "mistakes" / f"{language}.md"]
         shown = {
@@ -108,7 +108,7 @@ def test_both_languages_have_the_same_headings_code_and_pictures(name: str) -> N
 
 @pytest.mark.parametrize("name", [*NAMES, "mistakes"])
 def test_both_languages_have_the_same_tables(name: str) -> None:
-    """As many rows and columns, and the same names of code in them."""
+    """Tables have the same numbers of rows and columns and the same code names."""
     english, chinese = (
         [each for each in page(language, name).splitlines() if each.startswith("|")] for language in build.LANGUAGES
     )
@@ -118,7 +118,7 @@ def test_both_languages_have_the_same_tables(name: str) -> None:
     ]
 
 
-def test_it_is_said_where_dropout_acts_and_that_the_one_is_whole_with_pre_norm_only() -> None:
+def test_dropout_table_and_pre_norm_formula_are_on_the_page() -> None:
     for language in build.LANGUAGES:
         text = page(language, "08-residual-norm-dropout.md")
         rows = [row for row in text.splitlines() if row.startswith("|") and "ropout`" in row]
@@ -129,58 +129,58 @@ def test_it_is_said_where_dropout_acts_and_that_the_one_is_whole_with_pre_norm_o
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_question_has_its_heading(name: str) -> None:
+def test_every_question_has_a_heading(name: str) -> None:
     for position, language in enumerate(build.LANGUAGES):
         titles = [title for _, title in headings(page(language, name))]
         for question in QUESTIONS[name]:
             assert any(question[position] in title for title in titles), question
 
 
-def test_every_mistake_of_the_gallery_has_its_heading_in_both_languages() -> None:
+def test_every_mistake_has_a_heading_in_both_languages() -> None:
     for language in build.LANGUAGES:
         titles = [title for _, title in headings(page(language, "mistakes"))]
         for name in ("E5", "E6", "E8", "E10", "E13", "E15", "E24", "E31"):
             assert any(re.match(rf"{name}\b", title) for title in titles), name
 
 
-def test_links_lead_to_pages_and_headings() -> None:
+def test_lesson_links_lead_to_pages_and_headings() -> None:
     for path in ALL:
         for link in LINK.findall(path.read_text("utf-8")):
             target, _, anchor = link.partition("#")
-            there = (path.parent / target).resolve() if target else path
-            assert there.exists(), f"{path}: {link}"
+            linked = (path.parent / target).resolve() if target else path
+            assert linked.exists(), f"{path}: {link}"
             if anchor:
-                assert anchor in {slug(title) for _, title in headings(there.read_text("utf-8"))}, f"{path}: {link}"
+                assert anchor in {slug(title) for _, title in headings(linked.read_text("utf-8"))}, f"{path}: {link}"
 
 
-def test_the_numbers_of_the_gallery_show_what_its_text_says() -> None:
-    kept = gallery.kept()
-    assert kept["right"]["exact"] == 1.0
-    assert kept["no mask"]["last"] < kept["right"]["last"]
-    assert kept["no mask"]["exact"] < 0.05
-    assert kept["E5"]["exact"] < kept["E5 right"]["exact"] - 0.1
-    assert kept["E6"]["last"] < 0.01 < 0.05 > kept["E6"]["exact"]
-    assert kept["E8"]["gradients"][0] == 0
-    assert kept["E10"]["exact"] < 0.1
-    assert kept["E13"]["losses"][0] > kept["E13 right"]["losses"][0] + 0.3
-    assert kept["E15"]["last"] > kept["E15 right"]["last"]
-    assert kept["E24"]["last"] == pytest.approx(gallery.softmax_twice(13)[0], abs=0.01)
-    assert kept["E31 infinity"]["last"] is None
-    assert kept["E31 billion"]["exact"] == 1.0
+def test_measured_numbers_support_the_gallery_text() -> None:
+    measured = gallery.kept()
+    assert measured["right"]["exact"] == 1.0
+    assert measured["no mask"]["last"] < measured["right"]["last"]
+    assert measured["no mask"]["exact"] < 0.05
+    assert measured["E5"]["exact"] < measured["E5 right"]["exact"] - 0.1
+    assert measured["E6"]["last"] < 0.01 < 0.05 > measured["E6"]["exact"]
+    assert measured["E8"]["gradients"][0] == 0
+    assert measured["E10"]["exact"] < 0.1
+    assert measured["E13"]["losses"][0] > measured["E13 right"]["losses"][0] + 0.3
+    assert measured["E15"]["last"] > measured["E15 right"]["last"]
+    assert measured["E24"]["last"] == pytest.approx(gallery.softmax_twice(13)[0], abs=0.01)
+    assert measured["E31 infinity"]["last"] is None
+    assert measured["E31 billion"]["exact"] == 1.0
 
 
-def test_numbers_are_compared_with_some_patience_and_words_with_none() -> None:
+def test_texts_are_compared_with_a_tolerance_for_numbers() -> None:
     assert_alike("loss 0.5000 x", "loss 0.5001 x")
     for other in ("loss 0.6 x", "loss 0.5 y", "loss 0.5 0.5 x"):
         with pytest.raises(AssertionError):
             assert_alike("loss 0.5 x", other)
 
 
-def assert_alike(kept: str, made: str, tolerance: float | None = 2e-3) -> None:
-    """The same words, and the same numbers but for rounding; with None, any numbers."""
-    assert NUMBER.sub("0", kept) == NUMBER.sub("0", made)
+def assert_alike(stored: str, computed: str, tolerance: float | None = 2e-3) -> None:
+    """Texts have the same words and, up to rounding, the same numbers. With `tolerance` None, numbers may differ."""
+    assert NUMBER.sub("0", stored) == NUMBER.sub("0", computed)
     if tolerance is not None:
-        for old, new in zip(NUMBER.findall(kept), NUMBER.findall(made), strict=True):
+        for old, new in zip(NUMBER.findall(stored), NUMBER.findall(computed), strict=True):
             assert float(old.replace(",", "")) == pytest.approx(float(new.replace(",", "")), abs=tolerance, rel=1e-2)
 
 
@@ -199,10 +199,10 @@ def headings(text: str) -> list[tuple[int, str]]:
 
 
 def slug(title: str) -> str:
-    """The name that GitHub gives a heading: small letters, no punctuation, hyphens for spaces."""
+    """The anchor that GitHub gives a heading: lower case, no punctuation, hyphens for spaces."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def fenced(text: str) -> list[str]:
-    """Blocks of code and output; drawings in words differ by language."""
+    """Blocks of code and output, without mermaid diagrams, which differ by language."""
     return [block for block in re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL) if "mermaid" not in block]

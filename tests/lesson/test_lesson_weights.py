@@ -1,4 +1,4 @@
-"""The lesson's classes compute what the library and torch compute with the same weights."""
+"""The lesson's classes give the same outputs as the library and torch with the same weights."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ SOURCE = padded([[3, 4, 5, 6, 2], [7, 8, 2], [9, 2]])
 TARGET = padded([[1, 5, 6], [1, 7, 8, 9], [1, 3]])
 
 
-def shaken(module: nn.Module) -> Any:
-    """In evaluation mode, with every weight moved: biases of 0 and gains of 1 would hide a mix-up."""
+def perturb(module: nn.Module) -> Any:
+    """Set evaluation mode and perturb every weight: biases of 0 and gains of 1 would hide a swap."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -30,9 +30,9 @@ def shaken(module: nn.Module) -> Any:
 
 
 @pytest.mark.parametrize("pre_norm", [True, False], ids=["pre-norm", "post-norm"])
-def test_weights_moved_into_the_library_give_the_same_logits_and_maps(pre_norm: bool) -> None:
+def test_library_with_lesson_weights_gives_the_same_logits(pre_norm: bool) -> None:
     sizes = Sizes(11, 13, d_model=16, n_heads=4, n_layers=2, hidden_size=24, max_len=32, pre_norm=pre_norm)
-    lesson = shaken(Transformer(sizes))
+    lesson = perturb(Transformer(sizes))
     network = transplanted(lesson, sizes)
     seen: dict[str, Tensor] = {}
     ours = network(SOURCE, TARGET, SOURCE != 0, TARGET != 0, tap=seen.__setitem__)
@@ -50,15 +50,15 @@ def test_weights_moved_into_the_library_give_the_same_logits_and_maps(pre_norm: 
             torch.testing.assert_close(weights.transpose(1, 2)[rows], theirs, atol=1e-5, rtol=1e-5)
 
 
-def test_every_weight_of_the_library_comes_from_the_lesson() -> None:
+def test_lesson_and_library_have_equally_many_weights() -> None:
     sizes = Sizes(11, 13, d_model=16, n_heads=4, n_layers=1, hidden_size=24, max_len=32)
-    lesson = shaken(Transformer(sizes))
+    lesson = perturb(Transformer(sizes))
     counts = [sum(p.numel() for p in each.parameters()) for each in (lesson, transplanted(lesson, sizes))]
     assert counts[0] == counts[1]
 
 
-def test_N1_the_layer_that_begins_with_time_is_torchs_post_norm_layer() -> None:
-    layer, theirs = shaken(SeqFirstLayer(16, 4, 24)), nn.TransformerDecoderLayer(16, 4, 24)
+def test_N1_sequence_first_layer_equals_torch_post_norm() -> None:
+    layer, theirs = perturb(SeqFirstLayer(16, 4, 24)), nn.TransformerDecoderLayer(16, 4, 24)
     theirs.load_state_dict(
         {
             _torch_name(name.replace("ffn.0", "linear1").replace("ffn.3", "linear2")): each
@@ -76,7 +76,7 @@ def test_N1_the_layer_that_begins_with_time_is_torchs_post_norm_layer() -> None:
     assert not weights[1, :, :, 4:].any()
 
 
-def test_O1_shapes_of_the_layer_that_begins_with_time() -> None:
+def test_O1_sequence_first_layer_has_the_expected_shapes() -> None:
     output, weights = SeqFirstLayer().eval()(
         torch.randn(10, 2, 512), torch.randn(15, 2, 512), generate_square_subsequent_mask(10)
     )
@@ -84,8 +84,8 @@ def test_O1_shapes_of_the_layer_that_begins_with_time() -> None:
 
 
 @pytest.mark.parametrize("shape", ["one for all", "one for each sentence"])
-def test_N12_the_batch_first_layer_is_torchs_post_norm_layer(shape: str) -> None:
-    layer = shaken(TransformerDecoderLayer(16, 4, 24))
+def test_N12_batch_first_layer_equals_torch_post_norm(shape: str) -> None:
+    layer = perturb(TransformerDecoderLayer(16, 4, 24))
     theirs = nn.TransformerDecoderLayer(16, 4, 24, batch_first=True)
     theirs.load_state_dict({_torch_name(name): each for name, each in layer.state_dict().items()})
     theirs.eval()
@@ -102,8 +102,8 @@ def test_N12_the_batch_first_layer_is_torchs_post_norm_layer(shape: str) -> None
     assert weights.shape == (2, 4, 5, 7)
 
 
-def test_N13_the_whole_decoder_says_what_the_library_says_with_its_weights() -> None:
-    decoder = shaken(TransformerDecoder(13, 16, 4, 2, 24, max_seq_len=8))
+def test_N13_library_with_decoder_weights_gives_the_same_logits() -> None:
+    decoder = perturb(TransformerDecoder(13, 16, 4, 2, 24, max_seq_len=8))
     network = attendo.Transformer(
         attendo.ModelConfig(
             vocab_size=13, d_model=16, num_heads=4, d_ff=24, num_encoder_layers=1, num_decoder_layers=2,
@@ -120,8 +120,8 @@ def test_N13_the_whole_decoder_says_what_the_library_says_with_its_weights() -> 
     assert torch.equal(decoder(TARGET, memory, future_mask(TARGET.size(1)), ~is_token), logits)
 
 
-def test_a_loop_over_the_heads_gives_the_same() -> None:
-    lesson = shaken(Transformer(Sizes(11, 13, d_model=16, n_heads=4, n_layers=1, hidden_size=24, max_len=32)))
+def test_loop_over_heads_gives_the_same_output() -> None:
+    lesson = perturb(Transformer(Sizes(11, 13, d_model=16, n_heads=4, n_layers=1, hidden_size=24, max_len=32)))
     attention = lesson.decoder.layers[0].cross_mha
     q, k = torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     hidden = torch.zeros(2, 3, 5, dtype=torch.bool)

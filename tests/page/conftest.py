@@ -1,4 +1,4 @@
-"""A browser for all tests of the page, or a clear word why there is none."""
+"""A browser for all tests of the page. Without one, the tests are skipped with a reason."""
 
 import shutil
 from collections.abc import Generator, Iterator
@@ -13,7 +13,7 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 )
-COLLECTED = ["test_files.py", "test_wheel.py"]
+WITHOUT_BROWSER = ["test_files.py", "test_wheel.py"]
 HERE = Path(__file__).parent
 PACKAGES = [name for name in ("playwright", "axe_playwright_python", "fastapi", "uvicorn") if find_spec(name) is None]
 if PACKAGES:
@@ -25,12 +25,12 @@ else:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need no browser run without one."""
     for item in items:
-        if MISSING and item.path.parent == HERE and item.path.name not in COLLECTED:
-            item.add_marker(pytest.mark.skip(reason=f"the page cannot be looked at: {MISSING}"))
+        if MISSING and item.path.parent == HERE and item.path.name not in WITHOUT_BROWSER:
+            item.add_marker(pytest.mark.skip(reason=f"no browser for the page: {MISSING}"))
 
 
 class Shared:
-    """One browser and one page for the tests of this folder that run one after the other."""
+    """One browser and one page per address, shared by consecutive tests of this folder."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -54,7 +54,7 @@ class Shared:
         from page_server import Visit
 
         if address not in self._visits:
-            self._visits[address] = Visit(next(opened(self.browser)), address)
+            self._visits[address] = Visit(next(new_page(self.browser)), address)
         return self._visits[address]
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ SHARED = Shared()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """The browser ends before a test of another folder: its event loop stands in the way of other event loops."""
+    """Close the browser before a test of another folder, because its event loop blocks other event loops."""
     try:
         return (yield)
     finally:
@@ -82,7 +82,7 @@ def browser() -> Any:
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of the page on a small model, served as `attendo explore` does."""
+    """The address of the page with a small model, served as `attendo explore` does."""
     from page_server import real_app, serving
 
     with serving(real_app(tmp_path_factory.mktemp("run"))) as server:
@@ -91,22 +91,22 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def fresh_page(browser: Any) -> Iterator[Any]:
-    """For what would trouble other tests."""
-    yield from opened(browser)
+    """A page that is not shared, for tests that would affect others."""
+    yield from new_page(browser)
 
 
 @pytest.fixture
 def visit(address: str) -> Iterator[Any]:
-    """The page; afterwards its console is clean and it has asked nobody else (P7)."""
+    """The shared page. After the test, its console has no errors and it has contacted no other host (P7)."""
     shared = SHARED.visit(address)
     shared.page.emulate_media(color_scheme="light")
     shared.page.set_viewport_size({"width": 1280, "height": 900})
-    shared.complaints.clear()
+    shared.console_errors.clear()
     yield shared
-    assert shared.troubles() == []
+    assert shared.problems() == []
 
 
-def opened(browser: Any) -> Iterator[Any]:
+def new_page(browser: Any) -> Iterator[Any]:
     from page_server import PATIENCE_MS
 
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US", accept_downloads=True)

@@ -1,4 +1,4 @@
-"""A server whose every word is hostile: models, languages, checkpoints, pieces, answers, errors and metrics."""
+"""A server that puts hostile text into models, languages, checkpoints, pieces, outputs, errors and metrics."""
 
 import json
 from collections.abc import Sequence
@@ -7,30 +7,30 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from stub_server import trace_of
+from stub_server import make_trace
 
 from attendo.serve.explorer import catalogue_routes
 from attendo.serve.http.middleware import SECURITY_HEADERS
 
-FAILS = "error:"  # a text that begins so is answered with an error that says the rest
+FAILS = "error:"  # a text with this prefix is answered with an error whose message is the rest
 
 
 def hostile_app(words: Sequence[str]) -> ASGIApp:
-    """One model for each word. The headers are those of the real server."""
+    """An app with one model per word and the headers of the real server."""
     app = FastAPI()
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "heads": 1, "parameters": 1, "has_training": True}
 
     @app.get("/api/v1/models")
     async def models() -> Any:
-        told = [
+        named = [
             {"name": word, "direction": f"{word} → {word}", "checkpoints": [word], "samples": [word, f"2{word}"]}
             for word in words
         ]
-        return {"models": [{**each, **sizes} for each in told]}
+        return {"models": [{**each, **sizes} for each in named]}
 
     @app.post("/api/v1/answer")
-    async def answer(asked: Request) -> Response:
-        text = (await asked.json())["text"]
+    async def answer(request: Request) -> Response:
+        text = (await request.json())["text"]
         if text.startswith(FAILS):
             return _error(text.removeprefix(FAILS))
         token = {"piece": text, "log_probability": -0.5}
@@ -41,14 +41,14 @@ def hostile_app(words: Sequence[str]) -> ASGIApp:
         return Response(stream, media_type="text/event-stream")
 
     @app.post("/api/v1/trace")
-    async def trace(asked: Request) -> Response:
-        text = (await asked.json())["text"]
+    async def trace(request: Request) -> Response:
+        text = (await request.json())["text"]
         if text.startswith(FAILS):
             return _error(text.removeprefix(FAILS))
-        whole = json.dumps(trace_of(1, 1, 3)).replace('"w"', json.dumps(text))
+        body = json.dumps(make_trace(1, 1, 3)).replace('"w"', json.dumps(text))
         for n in range(3):
-            whole = whole.replace(f'"w{n}"', json.dumps(text))
-        return Response(whole.replace('"whole answer"', json.dumps(text)), media_type="application/json")
+            body = body.replace(f'"w{n}"', json.dumps(text))
+        return Response(body.replace('"whole answer"', json.dumps(text)), media_type="application/json")
 
     @app.get("/api/v1/training")
     async def training() -> Any:
@@ -61,19 +61,19 @@ def hostile_app(words: Sequence[str]) -> ASGIApp:
 
 
 def _error(text: str) -> JSONResponse:
-    told = {"code": "bad_setting", "message": text, "message_zh": text, "choices": [text], "choices_zh": [text]}
-    return JSONResponse({"error": {**told, "texts": [[text, text]]}}, 400)
+    error = {"code": "bad_setting", "message": text, "message_zh": text, "choices": [text], "choices_zh": [text]}
+    return JSONResponse({"error": {**error, "texts": [[text, text]]}}, 400)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
     more = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items() if name != "cache-control"]
 
-    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
-        async def sent(message: Message) -> None:
+    async def with_headers(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
-        await app(scope, receive, sent)
+        await app(scope, receive, send_with_headers)
 
-    return answered
+    return with_headers

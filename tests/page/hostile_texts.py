@@ -1,4 +1,4 @@
-"""X4: texts that would be code in a page that took them for HTML, an attribute, an address, a style or a template."""
+"""X4: texts that run as code if a page inserts them as HTML, an attribute, an address, a style or a template."""
 
 PAYLOADS = (
     # elements that run by themselves

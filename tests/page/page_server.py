@@ -1,4 +1,4 @@
-"""The page on a real server with a small random model, and a browser that looks at it."""
+"""The page on a real server with a small random model, and a class to test it in a browser."""
 
 import json
 import threading
@@ -30,12 +30,12 @@ from attendo.serve.scheduling.registry import ModelSpec  # noqa: E402
 from attendo.serve.settings import ServeSettings  # noqa: E402
 
 TEXT = "I saw the small cat"
-PATIENCE_MS = 240_000  # only a page that hangs takes so long; a busy machine takes a few seconds
+PATIENCE_MS = 240_000  # only a hang reaches it; a busy machine takes a few seconds
 VIEWS = ("alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training")
 
 
 def random_model(seed: int = 16) -> TextModel:
-    """Untrained, with logits apart enough for answers of several words, which end by themselves."""
+    """An untrained model with spread logits, so that outputs have several words and end with EOS."""
     source, target = Words.build(SOURCES), Words.build(TARGETS)
     sizes = {
         "source_vocab_size": source.vocab_size,
@@ -46,13 +46,13 @@ def random_model(seed: int = 16) -> TextModel:
     network = Transformer(ModelConfig(**{**SIZES, **sizes}), torch.Generator().manual_seed(seed))
     with torch.no_grad():
         network.output.weight.mul_(3.0)
-        network.output.bias[:EOS] = -30.0  # pad, unk and bos are no words
+        network.output.bias[:EOS] = -30.0  # never generate PAD, UNK and BOS
     sample = list(zip(SOURCES, TARGETS, strict=True))
     return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {}, sample))
 
 
 def finished_run(folder: Path) -> ModelSpec:
-    """A model with checkpoints and curves beside it."""
+    """A model with checkpoints and training metrics."""
     model = random_model()
     model.save(folder / "model")
     checkpoints = Checkpoints(folder / "checkpoints")
@@ -60,13 +60,13 @@ def finished_run(folder: Path) -> ModelSpec:
         weights = {name: weight.detach() for name, weight in random_model(step).network.named_parameters()}
         checkpoints.save(Snapshot(step, weights, {"x": torch.zeros(1)}, {"x": torch.zeros(1)}, {}))
     steps = [{"kind": "step", "step": n, "loss": 5 / n, "lr": n / 1e4, "tokens": 9, "seconds": n} for n in range(1, 21)]
-    told = [*steps, {"kind": "validation", "step": 20, "loss": 1.5, "scores": {"bleu": 12.5}, "best": True}]
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in told), "utf-8")
+    lines = [*steps, {"kind": "validation", "step": 20, "loss": 1.5, "scores": {"bleu": 12.5}, "best": True}]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
     return ModelSpec("run", model, folder / "model")
 
 
 class Serving:
-    """A server in a thread of its own, which can be stopped and started again at the same address."""
+    """A server in a thread, which can be stopped and started again at the same address."""
 
     def __init__(self, app: ASGIApp, port: int = 0) -> None:
         config = uvicorn.Config(
@@ -82,7 +82,7 @@ class Serving:
         self.address = f"http://127.0.0.1:{self.port}/"
 
     def stop(self) -> None:
-        """At once, whoever is listening."""
+        """Stop at once, without waiting for connections."""
         self.server.force_exit = True
         self.server.should_exit = True
         self.thread.join(10)
@@ -98,65 +98,65 @@ def serving(app: ASGIApp, port: int = 0) -> Iterator[Serving]:
 
 
 def real_app(folder: Path, **changes: Any) -> ASGIApp:
-    """Its limits are so large that a busy machine never reaches one."""
+    """The real app, with time limits that a busy machine never reaches."""
     seconds = dict.fromkeys(("deadline_seconds", "max_queue_seconds", "watchdog_seconds", "body_timeout"), 600.0)
     return create_app([finished_run(folder)], ServeSettings(**seconds, header_timeout=600.0, **changes))
 
 
-def soon(check: Callable[[], bool]) -> bool:
-    """Whether it comes true in the time that a page is given: what follows a click may be drawn a moment later."""
-    patience = time.monotonic() + PATIENCE_MS / 1000
+def wait_until(check: Callable[[], bool]) -> bool:
+    """Whether the check passes within the time limit. The page may be drawn a moment after a click."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
     while not check():
-        if time.monotonic() > patience:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
 
 
 class Visit:
-    """A page, and everything about it that must not happen."""
+    """A page that records console errors and requests to other hosts."""
 
     def __init__(self, page: Any, address: str) -> None:
         self.page, self.address = page, address
-        self.complaints: list[str] = []
-        self.foreign: list[str] = []
-        page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self._note(request.url))
+        self.console_errors: list[str] = []
+        self.other_hosts: list[str] = []
+        page.on("console", lambda message: message.type == "error" and self.console_errors.append(message.text))
+        page.on("pageerror", lambda error: self.console_errors.append(str(error)))
+        page.on("request", lambda request: self._record_request(request.url))
         page.goto(address)
 
     def open(self, view: str = "alignment", **state: Any) -> Any:
-        """The view, once it is drawn."""
+        """Open a view and wait until it is drawn."""
         fields = {"view": view, "lang": "en", "text": TEXT, **state}
-        # Another view in between, so that this one is made anew; a reload would read all files again.
-        self.page.evaluate("view => { location.hash = `view=${view}`; }", _other(view))
-        self.page.locator(f"view-{_other(view)}").wait_for(state="attached")
+        # Open another view first, so that this one is created again. A reload would load all files again.
+        self.page.evaluate("view => { location.hash = `view=${view}`; }", _other_view(view))
+        self.page.locator(f"view-{_other_view(view)}").wait_for(state="attached")
         self.page.evaluate("fields => { location.hash = new URLSearchParams(fields).toString(); }", fields)
-        return self.drawn(view)
+        return self.wait_drawn(view)
 
-    def drawn(self, view: str) -> Any:
+    def wait_drawn(self, view: str) -> Any:
         self.page.locator(f"view-{view}:not([aria-busy]) h2").wait_for()
         return self.page.locator(f"view-{view}")
 
-    def ask(self, path: str, **body: Any) -> Any:
-        """What the server answers to the same question."""
+    def request(self, path: str, **body: Any) -> Any:
+        """The response of the server to the same request."""
         fields = {"text": TEXT, "decoder": {"kind": "greedy"}, **body}
-        answered = self.page.request.post(f"{self.address}api/v1{path}", data=fields, timeout=PATIENCE_MS)
-        assert answered.ok, answered.text()
-        return answered.json()
+        response = self.page.request.post(f"{self.address}api/v1{path}", data=fields, timeout=PATIENCE_MS)
+        assert response.ok, response.text()
+        return response.json()
 
-    def forgive(self, words: str) -> None:
-        """What a test has brought about itself, such as an answer of 400, is no trouble."""
-        self.complaints[:] = [each for each in self.complaints if words not in each]
+    def ignore_errors(self, words: str) -> None:
+        """Drop console errors that a test caused itself, such as a 400 response."""
+        self.console_errors[:] = [each for each in self.console_errors if words not in each]
 
-    def troubles(self) -> list[str]:
-        """Errors in the console, and words to another host (P7)."""
-        return [*self.complaints, *self.foreign]
+    def problems(self) -> list[str]:
+        """Errors in the console and requests to other hosts (P7)."""
+        return [*self.console_errors, *self.other_hosts]
 
-    def _note(self, url: str) -> None:
+    def _record_request(self, url: str) -> None:
         if not url.startswith((self.address, "about:", "blob:", "data:", "file:")):
-            self.foreign.append(url)
+            self.other_hosts.append(url)
 
 
-def _other(view: str) -> str:
+def _other_view(view: str) -> str:
     return "ledger" if view == "steps" else "steps"

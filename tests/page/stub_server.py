@@ -1,4 +1,4 @@
-"""A server that answers as it is told: to break off in the middle, and to send maps of any size."""
+"""A server that breaks streams on request and sends attention maps of any size."""
 
 import asyncio
 import base64
@@ -24,12 +24,12 @@ ANSWER = {
 
 
 class Stub:
-    """`breaks`: how many streams end in the middle. `layers`, `heads`, `tokens`: sizes of the maps."""
+    """The next `breaks` streams end in the middle. `layers`, `heads` and `tokens` are the sizes of the maps."""
 
     def __init__(self, layers: int = 1, heads: int = 1, tokens: int = 4) -> None:
         self.layers, self.heads, self.tokens = layers, heads, tokens
         self.breaks = 0
-        self.most = 10**9
+        self.max_words = 10**9
         self.app = FastAPI()
         self.app.get("/api/v1/models")(self.models)
         self.app.post("/api/v1/answer")(self.answer)
@@ -51,17 +51,17 @@ class Stub:
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
-    async def trace(self, asked: Request) -> JSONResponse:
-        """Random weights; a text that is too long is refused as the real server does it."""
-        words = (await asked.json())["text"].split()
-        if len(words) > self.most:
-            told = {"code": "too_long", "message": "the source is too long", "message_zh": "源句太长"}
-            choices = {"choices": [f"first {self.most} tokens"], "choices_zh": [f"前 {self.most} 个词元"]}
-            return JSONResponse({"error": {**told, **choices, "texts": [" ".join(words[: self.most])]}}, 413)
-        return JSONResponse(trace_of(self.layers, self.heads, self.tokens))
+    async def trace(self, request: Request) -> JSONResponse:
+        """Random weights. A text with more than `max_words` words is rejected as by the real server."""
+        words = (await request.json())["text"].split()
+        if len(words) > self.max_words:
+            error = {"code": "too_long", "message": "the source is too long", "message_zh": "源句太长"}
+            choices = {"choices": [f"first {self.max_words} tokens"], "choices_zh": [f"前 {self.max_words} 个词元"]}
+            return JSONResponse({"error": {**error, **choices, "texts": [" ".join(words[: self.max_words])]}}, 413)
+        return JSONResponse(make_trace(self.layers, self.heads, self.tokens))
 
 
-def trace_of(layers: int, heads: int, tokens: int) -> dict[str, Any]:
+def make_trace(layers: int, heads: int, tokens: int) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     shape = (layers, heads, tokens, tokens)
     maps, parts = {}, []
@@ -87,5 +87,5 @@ def trace_of(layers: int, heads: int, tokens: int) -> dict[str, Any]:
 
 
 def half(bits: int) -> float:
-    """The number that 16 bits stand for."""
+    """The float16 number with these 16 bits."""
     return float(struct.unpack("<e", struct.pack("<H", bits))[0])

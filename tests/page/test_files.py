@@ -1,4 +1,4 @@
-"""The files of the page: small, without other hosts, and with every text in both languages."""
+"""The files of the page are small, contact no other host and have every text in both languages."""
 
 import gzip
 import re
@@ -20,7 +20,7 @@ def strings(language: str) -> dict[str, str]:
     return dict(KEY.findall((PAGE / "strings" / f"{language}.js").read_text("utf-8")))
 
 
-def test_both_languages_have_the_same_keys_and_the_same_gaps() -> None:
+def test_both_languages_have_the_same_keys_and_placeholders() -> None:
     english, chinese = strings("en"), strings("zh")
     assert len(english) > 200
     assert list(english) == list(chinese)
@@ -28,19 +28,19 @@ def test_both_languages_have_the_same_keys_and_the_same_gaps() -> None:
         assert sorted(re.findall(r"\{\w+\}", text)) == sorted(re.findall(r"\{\w+\}", chinese[key])), key
 
 
-def test_what_a_person_reads_in_chinese_is_chinese() -> None:
+def test_chinese_texts_are_translated() -> None:
     same = {key for key, text in strings("zh").items() if text == strings("en")[key]}
     assert same <= {"decoder.top_p", "tree.log", "compare.log", "ablation.delta", "training.bleu"}
 
 
-def test_every_text_that_is_asked_for_exists_and_none_is_left_over() -> None:
+def test_every_used_text_exists_and_none_is_unused() -> None:
     keys = set(strings("en"))
     sources = [without_comments(path.read_text("utf-8")) for path in MODULES if path.parent.name != "strings"]
     groups = {key.split(".")[0] for key in keys}
     named = {name for source in sources for name in NAME.findall(source) if name.split(".")[0] in groups}
     assert {name for name in named if "." in name} - keys == set()
     assert {name for source in sources for name in re.findall(r'\bt\("([^"]+)"', source)} - keys == set()
-    # `site.${site}` is any text of that group.
+    # `site.${site}` matches any key of that group.
     made = [
         re.compile(re.sub(r"\$\{[^}]*\}+", ".+", text).replace(".explain", "[.]explain"))
         for source in sources
@@ -54,7 +54,7 @@ def without_comments(source: str) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_file_names_no_other_host_and_makes_no_html(path: Path) -> None:
+def test_page_file_names_no_other_host_and_builds_no_html(path: Path) -> None:
     text = path.read_text("utf-8")
     hosts = set(re.findall(r"https?://[\w.]+", text))
     assert hosts <= {"http://www.w3.org", "http://page"}
@@ -62,18 +62,18 @@ def test_a_file_names_no_other_host_and_makes_no_html(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_a_module_is_short_and_says_first_what_it_is(path: Path) -> None:
+def test_page_module_is_short_and_starts_with_a_comment(path: Path) -> None:
     text = path.read_text("utf-8")
     assert text.startswith("// ")
     assert text.count("\n") < 300
 
 
-def test_all_modules_of_the_first_view_are_asked_for_at_once() -> None:
+def test_all_modules_of_the_first_view_are_preloaded() -> None:
     index = (PAGE / "index.html").read_text("utf-8")
     loaded = re.findall(r'(?:modulepreload" href|type="module" src)="/page/([^"]+)"', index)
     later = {"offline.js"}  # only an export needs it
     assert set(loaded) | later == {str(path.relative_to(PAGE)) for path in MODULES}
 
 
-def test_the_page_is_small() -> None:
+def test_page_is_small() -> None:
     assert sum(len(gzip.compress(path.read_bytes())) for path in FILES) < 150_000

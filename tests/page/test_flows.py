@@ -1,11 +1,11 @@
-"""P1: what people come for, done in a browser from beginning to end."""
+"""P1: the main tasks of the page, from start to end in a browser."""
 
 import re
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from page_server import PATIENCE_MS, TEXT, VIEWS, Visit, soon
+from page_server import PATIENCE_MS, TEXT, VIEWS, Visit, wait_until
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -15,68 +15,70 @@ def state(page: Any) -> dict[str, str]:
 
 
 def click_map(page: Any, grid: str, column: int) -> None:
-    """In the first row."""
+    """Click the map of this column in the first row."""
     page.wait_for_function("grid => document.querySelector(grid).closest('map-grid').layout", arg=grid)
-    place = page.locator(grid).evaluate("(box, n) => box.closest('map-grid').corner(0, n)", column)
-    page.locator(grid).click(position={"x": place["x"] + 9, "y": place["y"] + 9})
+    corner = page.locator(grid).evaluate("(box, n) => box.closest('map-grid').corner(0, n)", column)
+    page.locator(grid).click(position={"x": corner["x"] + 9, "y": corner["y"] + 9})
 
 
 @pytest.mark.short(4)
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_is_drawn_from_its_address_in_chinese_in_the_dark_and_on_a_telephone(visit: Any, view: str) -> None:
+def test_view_opens_in_chinese_in_dark_mode_and_on_a_phone(visit: Any, view: str) -> None:
     visit.page.emulate_media(color_scheme="dark")
     found = visit.open(view, lang="zh")
     assert visit.page.locator(".complaint").count() == 0
     assert any("\u4e00" <= sign <= "\u9fff" for sign in found.locator("h2").inner_text())
     assert visit.page.evaluate("document.documentElement.lang") == "zh-CN"
-    assert soon(lambda: visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+    assert wait_until(lambda: visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
     visit.page.set_viewport_size({"width": 390, "height": 800})
-    assert soon(lambda: visit.page.evaluate("innerWidth === 390 && document.documentElement.scrollWidth <= innerWidth"))
+    assert wait_until(
+        lambda: visit.page.evaluate("innerWidth === 390 && document.documentElement.scrollWidth <= innerWidth")
+    )
 
 
-def test_a_text_is_translated_and_the_address_and_the_back_button_follow(visit: Any) -> None:
+def test_translation_updates_the_address_and_back_button(visit: Any) -> None:
     page = visit.page
     visit.open()
     page.fill("#source", "the cat sat")
     page.click("#translate")
     page.locator(".output .whole").wait_for()
-    answer = visit.ask("/answer", text="the cat sat")["hypotheses"][0]
+    answer = visit.request("/answer", text="the cat sat")["hypotheses"][0]
     assert page.locator(".output .whole").text_content() == answer["text"]
     assert state(page)["text"] == "the cat sat"
     page.go_back()
     page.wait_for_function("text => document.getElementById('source').value === text", arg=TEXT)
 
 
-def test_beam_and_sample_have_their_own_settings_and_other_answers_can_be_looked_at(visit: Any) -> None:
+def test_beam_shows_other_hypotheses_and_sampling_has_settings(visit: Any) -> None:
     page = visit.page
     visit.open(kind="beam")
     page.locator(".others summary").click()
     other = page.locator(".others li button").first
     text = other.text_content()
     other.click()
-    visit.drawn("alignment")
-    assert soon(lambda: state(page).get("target") == text)
+    visit.wait_drawn("alignment")
+    assert wait_until(lambda: state(page).get("target") == text)
     page.locator("#kind-sample").click()
     page.fill("#temperature", "0.5")
     page.press("#temperature", "Tab")
-    assert soon(lambda: state(page).get("temperature") == "0.5")
+    assert wait_until(lambda: state(page).get("temperature") == "0.5")
 
 
-def test_pointing_at_a_token_lights_the_other_side_both_ways(visit: Any) -> None:
+def test_hovering_a_token_highlights_the_other_side(visit: Any) -> None:
     page = visit.page
     view = visit.open()
     lines = view.locator(".stage .tokens")
-    pieces = len(visit.ask("/trace", target=None)["source"]["pieces"])
+    pieces = len(visit.request("/trace", target=None)["source"]["pieces"])
 
-    def lit(pointed: int, other: int) -> int:
-        # From elsewhere each time: a page that is still settling may move a token away from under a pointer at rest.
+    def highlighted_tokens(pointed: int, other: int) -> int:
+        # Move the pointer away first: layout changes may move a token from under a pointer at rest.
         page.mouse.move(0, 0)
         lines.nth(pointed).locator(".token").first.hover()
         return int(lines.nth(other).locator(".token[style*=background]").count())
 
-    assert soon(lambda: lit(1, 0) == pieces)
-    assert soon(lambda: lit(0, 1) > 0)
-    assert soon(lambda: page.locator(".curves path").count() > 0)
+    assert wait_until(lambda: highlighted_tokens(1, 0) == pieces)
+    assert wait_until(lambda: highlighted_tokens(0, 1) > 0)
+    assert wait_until(lambda: page.locator(".curves path").count() > 0)
 
 
 @pytest.mark.slow
@@ -85,27 +87,27 @@ def test_words_specials_layers_and_heads_change_the_map(visit: Any) -> None:
     view = visit.open()
     rows = view.locator("heat-map").evaluate("map => map.data.rows")
     page.locator("#specials").click()
-    assert soon(lambda: view.locator("heat-map").evaluate("map => map.data.rows") < rows)
+    assert wait_until(lambda: view.locator("heat-map").evaluate("map => map.data.rows") < rows)
     page.locator("#words").click()
     for show in ("max", "rollout", "head"):
         page.select_option("#show", show)
     page.select_option("#head", "1")
-    assert soon(lambda: state(page).get("head") == "1")
+    assert wait_until(lambda: state(page).get("head") == "1")
 
 
 @pytest.mark.slow
-def test_two_heads_are_pinned_side_by_side_and_let_go_again(visit: Any) -> None:
+def test_two_heads_are_pinned_and_unpinned(visit: Any) -> None:
     page = visit.page
     view = visit.open("heads")
     for column in (0, 1):
         click_map(page, "#grid", column)
-    assert soon(lambda: view.locator("heat-map").count() == 2)
+    assert wait_until(lambda: view.locator("heat-map").count() == 2)
     assert state(page)["pins"] == "cross.0.0,cross.0.1"
     view.get_by_label("Unpin A").click()
-    assert soon(lambda: view.locator("heat-map").count() == 1)
+    assert wait_until(lambda: view.locator("heat-map").count() == 1)
 
 
-def test_a_forced_token_changes_what_follows_and_can_be_forgotten(visit: Any) -> None:
+def test_forced_token_changes_the_rest_and_can_be_removed(visit: Any) -> None:
     page = visit.page
     view = visit.open("steps", step=1)
     before = view.locator(".card .tokens").first.inner_text()
@@ -118,36 +120,36 @@ def test_a_forced_token_changes_what_follows_and_can_be_forgotten(visit: Any) ->
 
 
 @pytest.mark.slow
-def test_steps_play_by_themselves_and_pause(visit: Any) -> None:
+def test_steps_play_and_pause(visit: Any) -> None:
     page = visit.page
     visit.open("steps")
     page.click("#play")
     page.wait_for_function("() => document.getElementById('step').value === '1'")
     page.click("#play")
-    assert soon(lambda: page.locator("#play").inner_text() == "Play")
+    assert wait_until(lambda: page.locator("#play").inner_text() == "Play")
 
 
-def test_a_hypothesis_shows_its_path_and_the_reason(visit: Any) -> None:
+def test_pruned_hypothesis_shows_its_path_and_reason(visit: Any) -> None:
     view = visit.open("tree", kind="beam")
 
-    def told() -> str:
-        visit.page.mouse.move(0, 0)  # as above: a pointer at rest may have lost its node
+    def hover_text() -> str:
+        visit.page.mouse.move(0, 0)  # as above: the node may have moved from under the pointer
         view.locator(".node.cut").first.hover()
         return str(view.locator(".readout").inner_text())
 
-    assert soon(lambda: "cut" in told() and view.locator(".node.path").count() >= 1)
+    assert wait_until(lambda: "cut" in hover_text() and view.locator(".node.path").count() >= 1)
     view.locator("#cuts").click()
-    assert soon(lambda: view.locator(".node.cut:not(.best)").count() == 0)
+    assert wait_until(lambda: view.locator(".node.cut:not(.best)").count() == 0)
 
 
-def test_the_mask_can_be_taken_off(visit: Any) -> None:
+def test_mask_can_be_switched_off(visit: Any) -> None:
     view = visit.open("mask")
     assert view.locator(".figures .now strong").get_attribute("data-number") == "loss"
     view.locator("#mask_off").click()
-    assert soon(lambda: view.locator(".figures .now strong").get_attribute("data-number") == "loss_unmasked")
+    assert wait_until(lambda: view.locator(".figures .now strong").get_attribute("data-number") == "loss_unmasked")
 
 
-def test_a_row_of_the_ledger_opens_its_formulas(visit: Any) -> None:
+def test_ledger_row_opens_its_formulas(visit: Any) -> None:
     view = visit.open("ledger", part="decoder")
     view.locator("tr[data-row='decoder.0.cross']").click()
     view.locator(".detail").wait_for()
@@ -155,7 +157,7 @@ def test_a_row_of_the_ledger_opens_its_formulas(visit: Any) -> None:
     assert view.locator(".formulas li").count() >= 5
 
 
-def test_a_head_is_switched_off_turned_down_and_all_are_ranked(visit: Any) -> None:
+def test_heads_are_switched_off_scaled_and_ranked(visit: Any) -> None:
     page = visit.page
     view = visit.open("ablation")
     click_map(page, "#grid-cross", 0)
@@ -180,11 +182,11 @@ def test_checkpoints_decoders_and_sources_are_compared(visit: Any) -> None:
     page.fill("input#other", "a dog ran home")
     page.press("input#other", "Tab")
     page.wait_for_function("() => location.hash.includes('other=a+dog+ran+home')")
-    visit.drawn("compare")
-    assert soon(lambda: view.locator("heat-map").count() >= 2)
+    visit.wait_drawn("compare")
+    assert wait_until(lambda: view.locator("heat-map").count() >= 2)
 
 
-def test_training_shows_curves_and_the_attention_of_every_checkpoint(visit: Any) -> None:
+def test_training_shows_curves_and_attention_of_checkpoints(visit: Any) -> None:
     page = visit.page
     view = visit.open("training")
     view.locator("map-grid").wait_for()
@@ -197,7 +199,7 @@ def test_language_and_theme_can_be_switched(visit: Any) -> None:
     page = visit.page
     visit.open()
     page.click("#language")
-    assert soon(lambda: page.locator("#translate").inner_text() == "翻译")
+    assert wait_until(lambda: page.locator("#translate").inner_text() == "翻译")
     page.click("#theme")
     page.click("#theme")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
@@ -207,12 +209,12 @@ def test_language_and_theme_can_be_switched(visit: Any) -> None:
 
 @pytest.mark.parametrize("views", [VIEWS[::3], pytest.param(VIEWS, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_hostile_tokens_stay_text_in_every_view(fresh_page: Any, address: str, views: tuple[str, ...]) -> None:
-    """Every answer of the server is changed on its way: some words of both languages become HTML."""
+    """Every response of the server is changed: some words of both languages become HTML."""
     dialogs: list[str] = []
 
     def change(route: Any) -> None:
-        answered = route.fetch(timeout=PATIENCE_MS)
-        route.fulfill(response=answered, body=re.sub("cat|猫|小", HOSTILE, answered.text()))
+        response = route.fetch(timeout=PATIENCE_MS)
+        route.fulfill(response=response, body=re.sub("cat|猫|小", HOSTILE, response.text()))
 
     fresh_page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
     fresh_page.route("**/api/v1/**", change)
@@ -224,4 +226,4 @@ def test_hostile_tokens_stay_text_in_every_view(fresh_page: Any, address: str, v
             assert HOSTILE in found.text_content()
     fresh_page.unroute_all(behavior="ignoreErrors")
     assert dialogs == []
-    assert visit.troubles() == []
+    assert visit.problems() == []

@@ -1,4 +1,4 @@
-"""P2: how long drawing and pointing take, measured in the browser and printed; times decide nothing here."""
+"""P2: times of drawing and hovering, measured in the browser and printed. No test fails because of a time."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_server import Visit, real_app, serving, soon
+from page_server import Visit, real_app, serving, wait_until
 from stub_server import Stub, half
 
 HOVER = """async (selector) => {
@@ -21,7 +21,7 @@ HOVER = """async (selector) => {
   }
   return times.sort((a, b) => a - b)[30];
 }"""
-# How long whoever types would have waited: the longest time between two turns of the page's loop.
+# The longest time for which typed text would wait: the gaps between two turns of the page's event loop.
 TICKS = """
 window.gaps = [];
 let before = performance.now();
@@ -39,7 +39,7 @@ WATCH = "new PerformanceObserver((list) => (window.long ??= []).push(...list.get
         pytest.param(1, 8, 512, marks=pytest.mark.slow),
     ],
 )
-def test_drawing_and_pointing_are_measured(
+def test_drawing_and_hovering_are_measured(
     fresh_page: Any, layers: int, heads: int, tokens: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fresh_page.add_init_script(f"{WATCH}.observe({{ entryTypes: ['longtask'] }});")
@@ -64,51 +64,51 @@ def test_drawing_and_pointing_are_measured(
         "first paint": first,
     }
     with capsys.disabled():
-        told = ", ".join(f"{name} {time:.1f} ms" for name, time in times.items() if time is not None)
-        print(f"\n{layers} x {heads} maps of {tokens} x {tokens}: {told}, longest task {longest:.0f} ms")
+        summary = ", ".join(f"{name} {time:.1f} ms" for name, time in times.items() if time is not None)
+        print(f"\n{layers} x {heads} maps of {tokens} x {tokens}: {summary}, longest task {longest:.0f} ms")
     assert all(time is None or math.isfinite(time) for time in times.values())
-    assert soon(lambda: fresh_page.locator(".mark.cell:not([hidden])").count() >= 1)
+    assert wait_until(lambda: fresh_page.locator(".mark.cell:not([hidden])").count() >= 1)
 
 
 @pytest.fixture(params=[64, pytest.param(256, marks=pytest.mark.slow)])
-def most_tokens(request: pytest.FixtureRequest) -> int:
-    """Of a source that the server looks into; 256 unless set."""
+def max_tokens(request: pytest.FixtureRequest) -> int:
+    """The most source tokens that the server inspects. The default is 256."""
     return int(request.param)
 
 
 @pytest.fixture
-def limited(tmp_path: Path, most_tokens: int) -> Iterator[str]:
-    with serving(real_app(tmp_path, max_inspected_tokens=most_tokens)) as server:
+def limited_address(tmp_path: Path, max_tokens: int) -> Iterator[str]:
+    with serving(real_app(tmp_path, max_inspected_tokens=max_tokens)) as server:
         yield server.address
 
 
 @pytest.mark.slow
-def test_a_source_that_is_too_long_gets_a_choice_and_the_page_goes_on_answering(
-    fresh_page: Any, limited: str, most_tokens: int, capsys: pytest.CaptureFixture[str]
+def test_long_source_offers_a_choice_and_the_page_stays_responsive(
+    fresh_page: Any, limited_address: str, max_tokens: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fresh_page.add_init_script(f"{WATCH}.observe({{ entryTypes: ['longtask'] }});{TICKS}")
-    visit = Visit(fresh_page, limited)
-    found, waited = visit.open("alignment"), []
-    for text in (" ".join(["cat"] * (2 * most_tokens - 1)), None):
+    visit = Visit(fresh_page, limited_address)
+    found, gaps = visit.open("alignment"), []
+    for text in (" ".join(["cat"] * (2 * max_tokens - 1)), None):
         fresh_page.evaluate("window.gaps.length = 0")
         if text:
             fresh_page.fill("#source", text)
             fresh_page.click("#translate")
         else:
-            found.get_by_text(f"first {most_tokens - 1} tokens").click()
+            found.get_by_text(f"first {max_tokens - 1} tokens").click()
         found.locator("heat-map" if text is None else ".complaint").wait_for()
         fresh_page.wait_for_function("() => document.getElementById('translate') && window.gaps.length > 20")
-        waited.append(fresh_page.evaluate("Math.max(...window.gaps)"))
+        gaps.append(fresh_page.evaluate("Math.max(...window.gaps)"))
     longest = fresh_page.evaluate("Math.max(0, ...(window.long ?? []))")
     with capsys.disabled():
-        told = f"refused {waited[0]:.0f} ms, its first half drawn {waited[1]:.0f} ms, longest task {longest:.0f} ms"
-        print(f"\na source of {2 * most_tokens} tokens: the page was deaf for at most: {told}")
-    assert len(fresh_page.input_value("#source").split()) == most_tokens - 1
-    assert found.locator("heat-map").evaluate("map => map.data.columns") == most_tokens
+        summary = f"refused {gaps[0]:.0f} ms, its first half drawn {gaps[1]:.0f} ms, longest task {longest:.0f} ms"
+        print(f"\na source of {2 * max_tokens} tokens: longest time without a turn of the event loop: {summary}")
+    assert len(fresh_page.input_value("#source").split()) == max_tokens - 1
+    assert found.locator("heat-map").evaluate("map => map.data.columns") == max_tokens
     assert found.locator(".complaint").count() == 0
 
 
-def test_half_precision_is_read_to_the_last_bit(visit: Any) -> None:
+def test_float16_is_decoded_exactly(visit: Any) -> None:
     numbers = [0, 1, 0x3FF, 0x400, 0x3C00, 0x3555, 0x7BFF, 0xBC00]
     found = visit.page.evaluate(
         """async (numbers) => {

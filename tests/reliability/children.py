@@ -1,4 +1,4 @@
-"""Commands in processes of their own that cost no import of torch: a server imports it once and forks for each."""
+"""Runs commands in child processes without importing torch again: a server imports it once and forks for each."""
 
 import json
 import os
@@ -17,7 +17,7 @@ Job = tuple[str, Mapping[str, Any]]  # the name of a function in jobs.py, and it
 
 @dataclass(frozen=True)
 class Ended:
-    """Less than zero: the number of the signal that killed it."""
+    """The result of a process. A negative code is the number of the signal that killed it."""
 
     code: int
     output: bytes
@@ -25,7 +25,7 @@ class Ended:
 
     @property
     def error(self) -> str:
-        """The one line of a command that failed; warnings and progress may come before it."""
+        """The error line of a command that failed. Warnings and progress may come before it."""
         assert "Traceback" not in self.errors, self.errors
         *_, last = self.errors.splitlines()
         assert last.startswith("attendo: "), self.errors
@@ -33,7 +33,7 @@ class Ended:
 
 
 class Children:
-    """Starts them, in a folder where what they read and say is kept."""
+    """Starts child processes. Their input, output and errors are files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,7 +51,7 @@ class Children:
     def attendo(
         self, *arguments: str | Path, before: Sequence[Job] = (), given: bytes = b"", **environment: str
     ) -> Ended:
-        """A command, run to its end."""
+        """Run a command and wait for its end."""
         return self.start_attendo(*arguments, before=before, given=given, **environment).wait()
 
     def start_attendo(
@@ -61,9 +61,9 @@ class Children:
         return self.start([*before, command], given, **environment)
 
     def start(self, jobs: Sequence[Job], given: bytes | None = b"", **environment: str) -> "Child":
-        """One process that does all the jobs, one after the other, with these bytes on standard input.
+        """Start one process that runs the jobs in order, with these bytes on standard input.
 
-        With None its input and its output are pipes, which the caller must open, the input first.
+        If `given` is None, its input and output are pipes, which the caller must open, the input first.
         """
         self._number += 1
         streams = [self._folder / f"{self._number}.{name}" for name in ("input", "output", "errors")]
@@ -72,22 +72,22 @@ class Children:
                 os.mkfifo(path)
         else:
             streams[0].write_bytes(given)
-            streams[1].touch()  # also if it is killed before it has begun
+            streams[1].touch()  # exists even if the process is killed before it starts
         streams[2].touch()
-        pid = self.ask({"jobs": jobs, "streams": [str(path) for path in streams], "environment": environment})
+        pid = self.request({"jobs": jobs, "streams": [str(path) for path in streams], "environment": environment})
         return Child(self, pid, *streams)
 
-    def ask(self, question: Mapping[str, Any]) -> int:
+    def request(self, message: Mapping[str, Any]) -> int:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(question) + "\n")
+        self._server.stdin.write(json.dumps(message) + "\n")
         self._server.stdin.flush()
         answer = self._server.stdout.readline()
         assert answer, "the server has died"
         return int(answer)
 
     def close(self) -> None:
-        """It ends when nobody can ask any more."""
+        """End the server by closing its standard input."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.close()
@@ -100,9 +100,9 @@ class Child:
         self._children, self.pid, self.given, self.output, self._errors = children, pid, given, output, errors
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        os.kill(self.pid, number)  # until it is waited for, even a dead one has its number to itself
+        os.kill(self.pid, number)  # the pid stays reserved until the process is waited for
 
     def wait(self) -> Ended:
-        code = self._children.ask({"wait": self.pid})
+        code = self._children.request({"wait": self.pid})
         output = self.output.read_bytes() if self.output.is_file() else b""
         return Ended(code, output, self._errors.read_text("utf-8"))

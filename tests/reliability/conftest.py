@@ -1,4 +1,4 @@
-"""A server of child processes, and text that was prepared once for all runs."""
+"""A server of child processes, and data that is prepared once for all runs."""
 
 import os
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from children import Children
+from distributed_runs import Trained, make_trainer
 from small_run import begin, run_config, write_text
-from together import Trained, trainer_of_runs
 
 
 @pytest.fixture(scope="package")
@@ -19,14 +19,14 @@ def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Children]:
 
 @pytest.fixture(scope="package")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data as words."""
+    """Prepared data with words as tokens."""
     folder = tmp_path_factory.mktemp("prepared")
     return begin(run_config(write_text(folder)), folder / "run").data_folder
 
 
 @pytest.fixture(scope="package")
 def prepared_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same data as pieces of words, which BPE-dropout can cut otherwise."""
+    """The same data with BPE tokens, which BPE-dropout can split in other ways."""
     folder = tmp_path_factory.mktemp("prepared-pieces")
     config = run_config(write_text(folder), tokenizer={"kind": "bpe", "size": 320})
     return begin(config, folder / "run").data_folder
@@ -38,4 +38,4 @@ def trained(children: Children, prepared: Path, tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.getbasetemp().parent if workers_share else tmp_path_factory.getbasetemp()
     shared = folder / "runs-of-several-processes"
     shared.mkdir(exist_ok=True)
-    return trainer_of_runs(children, prepared, shared)
+    return make_trainer(children, prepared, shared)

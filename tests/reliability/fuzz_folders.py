@@ -1,8 +1,8 @@
-"""Changes files of model folders at random, and tells how loading and generating ends.
+"""Changes files of model folders at random and reports the results of loading and generating.
 
-`python tests/reliability/fuzz_folders.py KIND COUNT [SEED]` prints one JSON object: how many mutations were refused,
-were still valid, or ended in something odd, which is listed. Each mutation is loaded in a forked child with limits on
-its processor time and memory. The manifest is written anew for most of them: a checksum would find all others.
+`python tests/reliability/fuzz_folders.py KIND COUNT [SEED]` prints one JSON object: how many mutations were rejected
+or still valid, and a list of the ones with any other result. Each mutation is loaded in a forked child with limits on
+its CPU time and memory. For most mutations the manifest is updated, because a wrong checksum would be found at once.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 import torch  # noqa: E402
 from foreign_models import random_model, written  # noqa: E402
 from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E402
-from sealed_folders import replaced  # noqa: E402
+from tampered_folders import replace_file  # noqa: E402
 from tiny import SIZES, SOURCES, TARGETS  # noqa: E402
 
 from attendo import model_files  # noqa: E402
@@ -43,11 +43,11 @@ from attendo.text.config import TokenizerConfig  # noqa: E402
 from attendo.text.factory import build_tokenizers  # noqa: E402
 from attendo.text_model import TextModel  # noqa: E402
 
-PROCESSOR_SECONDS = 60  # a good folder needs less than one
-MEMORY = 6 * 1024**3  # beyond what the parent has mapped
-LONGEST = 500  # characters of a message
-RUNTIME_FILES = (".onnx", ".bin")  # native code parses them: they are never sealed after a change
-STRANGE: list[Any] = [
+PROCESSOR_SECONDS = 60  # an unchanged folder needs less than 1 s
+MEMORY = 6 * 1024**3  # bytes, in addition to the memory that the parent has mapped
+MAX_MESSAGE = 500  # characters of a message
+RUNTIME_FILES = (".onnx", ".bin")  # parsed by native code; their checksum is never updated
+EXTREME_VALUES: list[Any] = [
     *(None, True, -1, 0, 2**31, 2**63, 10**400, 1e308, -1e-300, float("nan"), float("inf"), "", "x", "\ud800"),
     *("\x00", "y" * 20_000, [], {}, [[]], {"a": None}, ["<s>"] * 3_000, "../../etc/passwd"),
 ]
@@ -63,7 +63,7 @@ def model_with(kind: str, joint: bool = False, **sizes: Any) -> TextModel:
     return TextModel(StoredModel(network, source, target, {"beam": 2, "max_length_extra": 7}, {}, sample, about))
 
 
-def own(kind: str) -> Callable[[Path], Path]:
+def own_folder(kind: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         model_with(kind).save(folder / "m")
         return folder / "m"
@@ -71,7 +71,7 @@ def own(kind: str) -> Callable[[Path], Path]:
     return make
 
 
-def exported(to: Any, **sizes: Any) -> Callable[[Path], Path]:
+def exported_folder(to: Any, **sizes: Any) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         out = folder / ("m.argosmodel" if to == "argos" else "m")
         model = model_with("bpe", joint=bool(sizes), **sizes)
@@ -87,29 +87,29 @@ def exported(to: Any, **sizes: Any) -> Callable[[Path], Path]:
     return make
 
 
-def foreign(kind: str, write: Callable[[Path], dict[str, int]], more: int = 0) -> Callable[[Path], Path]:
+def foreign_folder(kind: str, write: Callable[[Path], dict[str, int]], more: int = 0) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         (folder / "m").mkdir()
         size = len(write(folder / "m")) + more
-        own = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
-        return written(random_model(kind, vocab_size=size, decoder_layers=1, **own), folder / "m")
+        special_ids = {"pad_token_id": size - 1, "decoder_start_token_id": size - 1} if kind == "marian" else {}
+        return written(random_model(kind, vocab_size=size, decoder_layers=1, **special_ids), folder / "m")
 
     return make
 
 
-def answer(path: Path, dice: random.Random) -> None:
+def load_and_generate(path: Path, dice: random.Random) -> None:
     load(path, "cpu").generate(["I love NLP"], max_length=3)
 
 
-def bring_in(path: Path, dice: random.Random) -> None:
+def import_folder(path: Path, dice: random.Random) -> None:
     imported = from_folder(path)
     imported.build_text_model().generate(["ab cd"], max_length=3)
     if dice.random() < 0.25:
         TransformersSystem.from_import(imported)
 
 
-def look_at_package(path: Path, dice: random.Random) -> None:
-    """attendo replaces such a package, and does not run it."""
+def check_package(path: Path, dice: random.Random) -> None:
+    """attendo overwrites such a package, but does not run it."""
     exported_files._check_file(path)
     load(path, "cpu")
 
@@ -118,105 +118,109 @@ MARIAN = {"norm": "post", "position_layout": "halves"}
 PEGASUS = {"norm": "pre", "position_layout": "halves"}
 KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, random.Random], None]]] = {
     **{
-        kind: (own(kind), answer) for kind in ("words", "characters", "decomposed", "spaced", "bytes", "bpe", "unigram")
+        kind: (own_folder(kind), load_and_generate)
+        for kind in ("words", "characters", "decomposed", "spaced", "bytes", "bpe", "unigram")
     },
-    "onnx": (exported("onnx"), answer),
-    "ctranslate2": (exported("ctranslate2"), answer),
-    "argos": (exported("argos"), look_at_package),
-    "hf": (exported("hf", **MARIAN), bring_in),
-    "pegasus": (exported("hf", **PEGASUS), bring_in),
-    "marian": (foreign("marian", write_marian), bring_in),
-    "bart": (foreign("bart", write_bart), bring_in),
-    "m2m100": (foreign("m2m_100", write_m2m100, 108), bring_in),
+    "onnx": (exported_folder("onnx"), load_and_generate),
+    "ctranslate2": (exported_folder("ctranslate2"), load_and_generate),
+    "argos": (exported_folder("argos"), check_package),
+    "hf": (exported_folder("hf", **MARIAN), import_folder),
+    "pegasus": (exported_folder("hf", **PEGASUS), import_folder),
+    "marian": (foreign_folder("marian", write_marian), import_folder),
+    "bart": (foreign_folder("bart", write_bart), import_folder),
+    "m2m100": (foreign_folder("m2m_100", write_m2m100, 108), import_folder),
 }
 
 
 def change(folder: Path, dice: random.Random) -> str:
-    """Change one file of a folder, or the file itself; say how."""
+    """Change one file of a folder, or the file itself. Returns a description of the change."""
     files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
     path = dice.choice(files)
-    content, what = _changed(path, files, dice)
-    seals = path.suffix not in RUNTIME_FILES and dice.random() < 0.9
+    content, description = _mutate(path, files, dice)
+    update_manifest = path.suffix not in RUNTIME_FILES and dice.random() < 0.9
     if content is None:
         path.unlink()
-    elif folder.is_dir() and seals:
-        replaced(folder, str(path.relative_to(folder)), content)
+    elif folder.is_dir() and update_manifest:
+        replace_file(folder, str(path.relative_to(folder)), content)
     else:
         path.write_bytes(content)
-    return f"{path.name}: {what}{', sealed' if seals else ''}"
+    return f"{path.name}: {description}{', sealed' if update_manifest else ''}"
 
 
-def _changed(path: Path, files: list[Path], dice: random.Random) -> tuple[bytes | None, str]:
+def _mutate(path: Path, files: list[Path], dice: random.Random) -> tuple[bytes | None, str]:
     content = bytearray(path.read_bytes())
-    ways = (
+    kinds = (
         ["flip"] * 4 + ["insert"] * 2 + ["cut", "empty", "remove", "swap"] + ["value"] * 10 * (path.suffix == ".json")
     )
-    way = dice.choice(ways)
-    if way == "value":
-        return _other_value(bytes(content), dice)
-    if way == "remove":
-        return None, way
-    if way == "swap":
+    kind = dice.choice(kinds)
+    if kind == "value":
+        return _replace_value(bytes(content), dice)
+    if kind == "remove":
+        return None, kind
+    if kind == "swap":
         other = dice.choice(files)
         return other.read_bytes(), f"content of {other.name}"
-    if way == "empty" or not content:
+    if kind == "empty" or not content:
         return b"", "empty"
-    spot = dice.randrange(len(content))
-    if way == "cut":
-        return bytes(content[:spot]), f"cut at {spot}"
-    if way == "insert":
-        content[spot:spot] = dice.choice([b"\xff", b"\x00", b"{", b'"', b"\\ud800", b"9" * 400])
-        return bytes(content), f"inserted at {spot}"
+    offset = dice.randrange(len(content))
+    if kind == "cut":
+        return bytes(content[:offset]), f"cut at {offset}"
+    if kind == "insert":
+        content[offset:offset] = dice.choice([b"\xff", b"\x00", b"{", b'"', b"\\ud800", b"9" * 400])
+        return bytes(content), f"inserted at {offset}"
     for _ in range(dice.choice([1, 1, 1, 8])):
         content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
-    return bytes(content), f"bits flipped near {spot}"
+    return bytes(content), f"bits flipped near {offset}"
 
 
-def _other_value(content: bytes, dice: random.Random) -> tuple[bytes, str]:
-    whole = json.loads(content)
+def _replace_value(content: bytes, dice: random.Random) -> tuple[bytes, str]:
+    document = json.loads(content)
     if dice.random() < 0.03:
         return b"[" * 50_000, "deep nesting"
-    places: list[tuple[Any, Any]] = []
-    waiting = [whole]
-    while waiting:
-        inside = waiting.pop()
+    positions: list[tuple[Any, Any]] = []
+    todo = [document]
+    while todo:
+        inside = todo.pop()
         keys = list(inside) if isinstance(inside, dict) else list(range(min(len(inside), 9)))
         for key in keys[:400]:
-            places.append((inside, key))
+            positions.append((inside, key))
             if isinstance(inside[key], dict | list):
-                waiting.append(inside[key])
-    if not places:
+                todo.append(inside[key])
+    if not positions:
         return b"null", "null"
-    inside, key = dice.choice(places)
-    inside[key] = value = dice.choice(STRANGE)
-    if isinstance(whole, dict) and "sha256" in whole and key != "sha256":  # a manifest that fits itself
-        whole["sha256"] = model_files.json_sha256({name: each for name, each in whole.items() if name != "sha256"})
-    return json.dumps(whole).encode(), f"{str(key)[:30]} is {str(value)[:30]!r}"
+    inside, key = dice.choice(positions)
+    inside[key] = value = dice.choice(EXTREME_VALUES)
+    # The manifest's own checksum stays correct.
+    if isinstance(document, dict) and "sha256" in document and key != "sha256":
+        document["sha256"] = model_files.json_sha256(
+            {name: each for name, each in document.items() if name != "sha256"}
+        )
+    return json.dumps(document).encode(), f"{str(key)[:30]} is {str(value)[:30]!r}"
 
 
-def end_of(run: Callable[[Path, random.Random], None], path: Path, seed: int) -> str:
-    """`valid`, `refused`, or what was odd."""
+def run_in_child(run: Callable[[Path, random.Random], None], path: Path, seed: int) -> str:
+    """`valid`, `refused`, or `odd:` with the reason."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(reading)
-        told = _told(run, path, seed)
-        os.write(writing, told.encode("utf-8", "backslashreplace")[:4000])
+        result = _run_limited(run, path, seed)
+        os.write(writing, result.encode("utf-8", "backslashreplace")[:4000])
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read().decode("utf-8")
+        result = pipe.read().decode("utf-8")
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code:
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return f"odd: {'a hang' if name == 'SIGXCPU' else name}"
-    return told
+    return result
 
 
-def _told(run: Callable[[Path, random.Random], None], path: Path, seed: int) -> str:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+def _run_limited(run: Callable[[Path, random.Random], None], path: Path, seed: int) -> str:
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.dup2(devnull, 2)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     used = int(sum(os.times()[:2]))
@@ -228,7 +232,7 @@ def _told(run: Callable[[Path, random.Random], None], path: Path, seed: int) -> 
         return "valid"
     except AttendoError as error:
         message = str(error)
-        if error.exit_code not in (2, 3, 4) or "\n" in message or len(message) > LONGEST:
+        if error.exit_code not in (2, 3, 4) or "\n" in message or len(message) > MAX_MESSAGE:
             return f"odd: {len(message)} characters, code {error.exit_code}: {message[:300]!r}"
         return "refused"
     except BaseException as error:
@@ -244,18 +248,18 @@ def fuzz(kind: str, count: int, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": kind, "mutations": count, "refused": 0, "valid": 0, "odd": []}
     with tempfile.TemporaryDirectory(prefix="fuzz-") as temporary:
         good = make(Path(temporary))
-        first = end_of(run, good, seed)
-        assert first == "valid" or kind == "argos", f"the good folder is not: {first}"
+        first = run_in_child(run, good, seed)
+        assert first == "valid" or kind == "argos", f"the unchanged folder is not valid: {first}"
         for number in range(count):
             dice = random.Random(f"{kind} {seed} {number}")
             copy = Path(temporary) / f"c{good.suffix}"
             shutil.copytree(good, copy) if good.is_dir() else shutil.copy(good, copy)
-            what = change(copy, dice)
-            end = end_of(run, copy, number)
-            if end in ("valid", "refused"):
-                found[end] += 1
+            description = change(copy, dice)
+            result = run_in_child(run, copy, number)
+            if result in ("valid", "refused"):
+                found[result] += 1
             else:
-                found["odd"].append(f"{number}: {what}: {end}")
+                found["odd"].append(f"{number}: {description}: {result}")
             shutil.rmtree(copy) if copy.is_dir() else copy.unlink(missing_ok=True)
     return found
 

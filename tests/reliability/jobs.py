@@ -1,6 +1,6 @@
-"""What a forked process does: a command, or first something that goes wrong in it later.
+"""Jobs of a forked process: a command, or a fault that is installed before it.
 
-A process that is to die does so by SIGKILL to itself: nothing is cleaned up, as after a loss of power.
+A process dies by sending SIGKILL to itself. Nothing is cleaned up, as after a power failure.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from typing import Any
 
 from replaced_folders import WRITERS
 from serving_faults import hold_steps, serving_fault, slow_steps
-from small_run import CPU, begin, built
+from small_run import CPU, begin, build_run
 from snapshots import snapshot
 
 import attendo.cli.main
@@ -32,9 +32,9 @@ from attendo.train.checkpoint import Checkpoints
 from attendo.train.distributed import init_distributed
 from attendo.train.loop import Report, Step
 
-__all__ = ["hold_steps", "serving_fault", "slow_steps"]  # found here by their names, as all jobs are
+__all__ = ["hold_steps", "serving_fault", "slow_steps"]  # jobs are looked up in this module by name
 
-MAY_NOT = 77
+NOT_PERMITTED = 77
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
@@ -50,108 +50,108 @@ def attendo_command(arguments: list[str]) -> None:
 
 
 def die_at_disk_call(call: int, how: str) -> None:
-    """`before` the call, `after` it, or when it has done `half` of its work, where that can be."""
-    made = 0
+    """Die `before` the call, `after` it, or when it has done `half` of its work, if that is possible."""
+    calls = 0
 
-    def dying(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def dying_call(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*arguments: Any) -> Any:
-            nonlocal made
-            made += 1
-            if made != call:
+            nonlocal calls
+            calls += 1
+            if calls != call:
                 return original(*arguments)
             if how == "after":
                 original(*arguments)
             elif how == "half":
-                _do_half(name, original, arguments)
+                _do_half_of_call(name, original, arguments)
             os.kill(os.getpid(), signal.SIGKILL)
             raise AssertionError("dead by now")
 
         return wrapped
 
     for module, name in DISK_CALLS:
-        setattr(module, name, dying(name, getattr(module, name)))
+        setattr(module, name, dying_call(name, getattr(module, name)))
 
 
 def signal_at_batch(batch: int, numbers: list[int]) -> None:
-    """Signals that arrive while this batch is learned from, its loss just computed."""
-    loss, seen = attendo.train.update.training_loss, 0
+    """Send signals to the process after the loss of this batch is computed."""
+    loss, batches_seen = attendo.train.update.training_loss, 0
 
-    def signalling(*arguments: Any) -> Any:
-        nonlocal seen
-        seen += 1
-        if seen == batch:
+    def loss_with_signals(*arguments: Any) -> Any:
+        nonlocal batches_seen
+        batches_seen += 1
+        if batches_seen == batch:
             for number in numbers:
                 os.kill(os.getpid(), number)
         return loss(*arguments)
 
-    attendo.train.update.training_loss = signalling
+    attendo.train.update.training_loss = loss_with_signals
 
 
-def spoil_loss(batch: int) -> None:
-    """The loss of this batch is no number."""
-    loss, seen = attendo.train.update.training_loss, 0
+def make_loss_nan(batch: int) -> None:
+    """Make the loss of this batch NaN."""
+    loss, batches_seen = attendo.train.update.training_loss, 0
 
-    def spoiling(*arguments: Any) -> Any:
-        nonlocal seen
-        seen += 1
-        return loss(*arguments) * (float("nan") if seen == batch else 1.0)
+    def loss_with_nan(*arguments: Any) -> Any:
+        nonlocal batches_seen
+        batches_seen += 1
+        return loss(*arguments) * (float("nan") if batches_seen == batch else 1.0)
 
-    attendo.train.update.training_loss = spoiling
+    attendo.train.update.training_loss = loss_with_nan
 
 
 def forget_random_state() -> None:
-    """A run that is resumed draws anew."""
+    """Do not restore the random state when a run is resumed."""
     attendo.train.checkpoint.restore_random = lambda *arguments: True
 
 
 def record_pairs(file: str) -> None:
-    """The numbers of the pairs that this rank learns from, one line a batch."""
-    learn = attendo.train.update.Updater._forward_backward
+    """Write the numbers of the pairs that this rank trains on, one line per batch."""
+    forward_backward = attendo.train.update.Updater._forward_backward
 
-    def recording(self: Any, batch: Any) -> None:
+    def record(self: Any, batch: Any) -> None:
         with Path(file).open("a") as lines:
             lines.write(json.dumps(batch.numbers) + "\n")
-        learn(self, batch)
+        forward_backward(self, batch)
 
-    attendo.train.update.Updater._forward_backward = recording  # type: ignore[method-assign]
+    attendo.train.update.Updater._forward_backward = record  # type: ignore[method-assign]
 
 
 def limit_file_size(limit: int) -> None:
-    """A longer file cannot be written: the error of the system is that of a disk without room."""
+    """Limit the size of files. A longer write fails as on a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
 
 def mount_small_disk(folder: str, size: int) -> None:
-    """A disk of so many bytes that only this process sees and that is gone with it; exit code 77 where it may not."""
+    """Mount a tmpfs of `size` bytes that only this process sees. Exit with code 77 if that is not permitted."""
     system = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
     alone = CLONE_NEWNS if user == 0 else CLONE_NEWNS | CLONE_NEWUSER
     private = MS_REC | MS_PRIVATE
     if system.unshare(alone) != 0:
-        sys.exit(MAY_NOT)
-    if user != 0:  # who is nobody in the new space could write nothing there
+        sys.exit(NOT_PERMITTED)
+    if user != 0:  # an unmapped user cannot write in the new namespace
         for file, content in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
             Path("/proc/self", file).write_text(content)
-    made = (
+    mounted = (
         system.mount(None, b"/", None, private, None) == 0
         and system.mount(b"small", folder.encode(), b"tmpfs", 0, f"size={size}".encode()) == 0
     )
-    if not made:
-        sys.exit(MAY_NOT)
+    if not mounted:
+        sys.exit(NOT_PERMITTED)
 
 
 def fill_disk(folder: str, first: int, last: int) -> None:
-    """A file takes all the room that is left when this step is told, and is gone when the other one is."""
+    """A file fills the disk when step `first` is reported and is removed when step `last` is."""
     filler, show = Path(folder) / "filler", TrainingProgress.show
 
-    def showing(self: TrainingProgress, report: Report) -> None:
+    def show_and_fill(self: TrainingProgress, report: Report) -> None:
         if isinstance(report, Step) and report.step == first:
             _fill(filler)
         if isinstance(report, Step) and report.step == last:
             filler.unlink()
         show(self, report)
 
-    TrainingProgress.show = showing  # type: ignore[method-assign]
+    TrainingProgress.show = show_and_fill  # type: ignore[method-assign]
 
 
 def copy_folder(source: str, target: str) -> None:
@@ -159,13 +159,13 @@ def copy_folder(source: str, target: str) -> None:
 
 
 def attendo_to_the_end(arguments: list[str]) -> None:
-    """A command that must succeed, with more to do behind it."""
+    """A command that is followed by other jobs."""
     with suppress(SystemExit):
         attendo_command(arguments)
 
 
 def measure_memory(run_file: str, folder: str, result: str) -> None:
-    """Bytes, open files and threads of this process after every step, validation and save of a run."""
+    """Measure resident bytes, open files and threads of this process after every step of a run."""
     run = begin(RunConfig(**read_run_file(Path(run_file))), Path(folder))
     measured = []
     for report in run.train():
@@ -177,21 +177,21 @@ def measure_memory(run_file: str, folder: str, result: str) -> None:
 
 
 def save_again(run: str, target: str) -> None:
-    """What a run was resumed from, sharded where there are others, and how many numbers this process holds of it."""
+    """Save a resumed run again, sharded if there are several processes, and print how many numbers this one holds."""
     with init_distributed(CPU) as (world, device):
         config = load_run_config(Path(run), ["train.sharding=full"])
-        resumed = built(Run.resume(Path(run), device, world, config))
-        learner, snapshot = resumed.trainer.updater, resumed.trainer.snapshot()
+        resumed = build_run(Run.resume(Path(run), device, world, config))
+        updater, snapshot = resumed.trainer.updater, resumed.trainer.snapshot()
         if world.is_main:
             Checkpoints(Path(target)).save(snapshot)
-        learning = [_numbers(each) for each in learner.placement.network.parameters()]
-        moments = [_numbers(state["exp_avg"]) for state in learner.optimizer.state.values()]
-        whole = [each.untyped_storage().nbytes() for each in learner.network.parameters()]
-        print(json.dumps({"weights": sum(learning), "moments": sum(moments), "whole": sum(whole) // 4}))
+        weights = [_numbers(each) for each in updater.placement.network.parameters()]
+        moments = [_numbers(state["exp_avg"]) for state in updater.optimizer.state.values()]
+        unsharded = [each.untyped_storage().nbytes() for each in updater.network.parameters()]
+        print(json.dumps({"weights": sum(weights), "moments": sum(moments), "whole": sum(unsharded) // 4}))
 
 
-def hear_the_leader() -> None:
-    """Every process says another number and decides otherwise; what it hears is printed."""
+def print_broadcasts() -> None:
+    """Every process sends another number and another decision, and prints what it receives."""
     with init_distributed(CPU) as (world, _):
         print(
             json.dumps(
@@ -220,19 +220,19 @@ def write_folder(kind: str, folder: str, version: int) -> None:
     WRITERS[kind](Path(folder), version)
 
 
-def _do_half(name: str, original: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _do_half_of_call(name: str, original: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     if name == "write":
         path, content = arguments
         original(path, content[: len(content) // 2])
     elif name == "save_file":
         original(*arguments)
-        _cut(arguments[1])
+        _truncate(arguments[1])
     elif name == "write_manifest":
         original(*arguments)
-        _cut(arguments[0] / "manifest.json")
+        _truncate(arguments[0] / "manifest.json")
     elif name == "remove" and arguments[0].is_dir():
         next(arguments[0].iterdir()).unlink()
 
 
-def _cut(path: Path) -> None:
+def _truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)

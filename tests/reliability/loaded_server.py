@@ -1,4 +1,4 @@
-"""A server in a process of its own, loaded by our own client, and what it says of itself."""
+"""A server in a separate process under load from attendo's load client, with its metrics."""
 
 import asyncio
 import random
@@ -34,7 +34,7 @@ from attendo.text import EOS
 
 T = TypeVar("T")
 WORDS = sorted({word for text in SOURCES for word in text.split()})
-Counts = Mapping[tuple[str, ...], float]  # name of a counter and values of its labels
+Counts = Mapping[tuple[str, ...], float]  # by the name of a counter and the values of its labels
 
 
 def sentences(count: int, longest: int = 9, seed: int = 1) -> list[str]:
@@ -43,7 +43,7 @@ def sentences(count: int, longest: int = 9, seed: int = 1) -> list[str]:
 
 
 def save_model(folder: Path) -> Path:
-    """A small random model whose answers differ in length and words."""
+    """Save a small random model whose outputs differ in length and words."""
     model = tiny_model(tie="none")
     with torch.no_grad():
         model.network.output.weight.mul_(3.0)
@@ -55,50 +55,54 @@ def save_model(folder: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A server that can be loaded and looked at."""
+class LoadedServer:
+    """A server that can be put under load and measured."""
 
     started: RunningServer
 
-    def put(self, load: Load, api: Api = "own", texts: Sequence[str] = (), **fields: Any) -> list[RequestOutcome]:
-        return self._with(lambda wire: self._put(wire, load, api, texts or sentences(50), fields))
+    def send_load(self, load: Load, api: Api = "own", texts: Sequence[str] = (), **fields: Any) -> list[RequestOutcome]:
+        return self._run_with_client(lambda client: self._run_load(client, load, api, texts or sentences(50), fields))
 
     def capacity(self, texts: Sequence[str], **fields: Any) -> float:
-        """Answers a second to requests that come at random moments, as many as 48 clients had answered: those sit down
-        and get up all at once, where answers are of one length, which is less work."""
-        all_at_once = self._steadily(Load(clients=48, seconds=12), texts, **fields)
-        return self._steadily(Load(rate=all_at_once, seconds=18), texts, **fields)
+        """Answers per second at random arrival times, at the rate that 48 concurrent clients reach.
 
-    def _steadily(self, load: Load, texts: Sequence[str], **fields: Any) -> float:
-        """Answers a second without those of the first third, in which seats fill."""
-        told = self.put(load, texts=texts, **fields)
-        steady = [each for each in told if each.end == "answered" and load.seconds / 3 < each.ended_at <= load.seconds]
+        With outputs of equal length, the requests of concurrent clients start and end together, which is less work.
+        """
+        concurrent_rate = self._steady_rate(Load(clients=48, seconds=12), texts, **fields)
+        return self._steady_rate(Load(rate=concurrent_rate, seconds=18), texts, **fields)
+
+    def _steady_rate(self, load: Load, texts: Sequence[str], **fields: Any) -> float:
+        """Answers per second, without the first third, in which the batch fills."""
+        outcomes = self.send_load(load, texts=texts, **fields)
+        steady = [
+            each for each in outcomes if each.end == "answered" and load.seconds / 3 < each.ended_at <= load.seconds
+        ]
         return len(steady) / (load.seconds * 2 / 3)
 
     def answers(self, texts: Sequence[str], clients: int, api: Api = "own", **fields: Any) -> list[RequestOutcome]:
-        """Every text once."""
+        """Request every text once."""
 
-        async def work(wire: HttpClient) -> list[RequestOutcome]:
-            return await request_all(wire, await make_adapter(api, wire, fields), texts, clients, deadline=600)
+        async def send(client: HttpClient) -> list[RequestOutcome]:
+            return await request_all(client, await make_adapter(api, client, fields), texts, clients, deadline=600)
 
-        return self._with(work)
+        return self._run_with_client(send)
 
     def get(self, path: str) -> str:
-        async def work(wire: HttpClient) -> str:
-            return (await wire.send(HttpRequest(path))).body.decode()
+        async def send(client: HttpClient) -> str:
+            return (await client.send(HttpRequest(path))).body.decode()
 
-        return self._with(work)
+        return self._run_with_client(send)
 
     def counts(self) -> Counts:
-        """Every number of /metrics."""
+        """All numbers of /metrics."""
         found = {}
         for family in text_string_to_metric_families(self.get("/metrics")):
             for sample in family.samples:
                 found[sample.name, *sample.labels.values()] = sample.value
         return found
 
-    def number(self, name: str) -> float:
-        """Of all labels together."""
+    def metric(self, name: str) -> float:
+        """The sum over all labels."""
         return sum(value for key, value in self.counts().items() if key[0] == name)
 
     @property
@@ -115,40 +119,42 @@ class Loaded:
         counts = self.counts()
         return all(value == 0 for key, value in counts.items() if key[0] in gauges)
 
-    async def _put(
-        self, wire: HttpClient, load: Load, api: Api, texts: Sequence[str], fields: Any
+    async def _run_load(
+        self, client: HttpClient, load: Load, api: Api, texts: Sequence[str], fields: Any
     ) -> list[RequestOutcome]:
-        return await run_load(wire, await make_adapter(api, wire, fields), texts, load)
+        return await run_load(client, await make_adapter(api, client, fields), texts, load)
 
-    def _with(self, work: Callable[[HttpClient], Coroutine[Any, Any, T]]) -> T:
+    def _run_with_client(self, send: Callable[[HttpClient], Coroutine[Any, Any, T]]) -> T:
         async def main() -> T:
-            wire = HttpClient(Address.parse(self.started.url))
+            client = HttpClient(Address.parse(self.started.url))
             try:
-                return await work(wire)
+                return await send(client)
             finally:
-                await wire.close()
+                await client.close()
 
         return asyncio.run(main())
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[Loaded]:
-    """In a process that has imported everything itself, with the limits that a server has unless told otherwise."""
+def serving(folder: Path, *options: str) -> Iterator[LoadedServer]:
+    """A server in a new process, with the default limits."""
     with start_server([save_model(folder)], "--threads", "1", *options) as server:
         asyncio.run(wait_until_ready(server.url))
-        yield Loaded(server)
+        yield LoadedServer(server)
 
 
 @contextmanager
-def forked(children: Children, folder: Path, *options: str, before: Sequence[Job] = ()) -> Iterator[Loaded]:
-    """In a forked process, which imports nothing, with limits that a busy machine never reaches."""
+def serving_forked(
+    children: Children, folder: Path, *options: str, before: Sequence[Job] = ()
+) -> Iterator[LoadedServer]:
+    """A server in a forked process, with limits that a busy machine never reaches."""
     with Service(children, save_model(folder), "--threads", "1", *options, before=before) as service:
-        service.until_ready()
-        yield Loaded(RunningServer(f"http://127.0.0.1:{service.port}", service.pid))
+        service.wait_until_ready()
+        yield LoadedServer(RunningServer(f"http://127.0.0.1:{service.port}", service.pid))
 
 
-def grown(before: Counts, after: Counts, *names: str) -> dict[tuple[str, ...], int]:
-    """By how much counters of these names have grown; those that have not are left out."""
+def increases(before: Counts, after: Counts, *names: str) -> dict[tuple[str, ...], int]:
+    """The increase of each counter with one of these names, without the ones that have not changed."""
     return {
         key: round(value - before.get(key, 0))
         for key, value in sorted(after.items())
@@ -156,10 +162,10 @@ def grown(before: Counts, after: Counts, *names: str) -> dict[tuple[str, ...], i
     }
 
 
-def until(fact: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < end, "it never came to be so"
+    while not condition():
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.02)
 
 

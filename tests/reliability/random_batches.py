@@ -1,4 +1,4 @@
-"""Answers alone beside answers in random batches, by every decoder, in batches on every engine that has it."""
+"""Compares single outputs with outputs in random batches, for every decoder and engine."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ from attendo.text import EOS
 from attendo.text_model import Hypothesis, Result, TextModel
 
 WORDS = tuple(sorted({word for text in SOURCES for word in text.split()}))
-MOST = 6
+MAX_LENGTH = 6
 
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -30,8 +30,8 @@ DECODERS: dict[str, dict[str, Any]] = {
 }
 
 
-def lively_model() -> TextModel:
-    """With logits so far apart that answers differ in length."""
+def spread_model() -> TextModel:
+    """A model with spread logits, so that outputs differ in length."""
     model = tiny_model(2, tie="none", num_encoder_layers=1, num_decoder_layers=1)
     with torch.no_grad():
         model.network.output.weight.mul_(3.0)
@@ -39,40 +39,40 @@ def lively_model() -> TextModel:
     return model
 
 
-def compared(options: dict[str, Any], sentences: int) -> dict[str, float]:
-    """How many answers differ, and the largest differences of scores and of attention.
+def compare_batches(options: dict[str, Any], sentences: int) -> dict[str, float]:
+    """The number of outputs that differ, and the largest differences of scores and attention.
 
-    A machine is an engine with room for few tokens or for many; they take turns.
+    The batches alternate between engines, with a small and a large `batch_tokens`.
     """
-    model, dice = lively_model(), random.Random(5)
+    model, dice = spread_model(), random.Random(5)
     texts = [" ".join(dice.choices(WORDS, k=dice.randint(1, 7))) for _ in range(sentences)]
-    options = {"max_length": MOST, **options}
+    options = {"max_length": MAX_LENGTH, **options}
     engines = ["cached"] if "constraints" in options else ["cached", "fast"]
-    machines = [{"engine": engine, "batch_tokens": room} for engine in engines for room in (30, 4096)]
+    backends = [{"engine": engine, "batch_tokens": batch_tokens} for engine in engines for batch_tokens in (30, 4096)]
     alone = [model.generate([text], **options)[0] for text in texts]
-    waiting, together, groups = dice.sample(range(sentences), sentences), dict[int, Result](), 0
-    while waiting:
+    remaining, batched, batch_count = dice.sample(range(sentences), sentences), dict[int, Result](), 0
+    while remaining:
         size = dice.choice((1, 7, sentences // 8, sentences // 4))
-        group = [waiting.pop() for _ in range(min(len(waiting), size))]
-        found = model.generate([texts[n] for n in group], **machines[groups % len(machines)], **options)
-        together.update(zip(group, found, strict=True))
-        groups += 1
-    assert groups >= len(machines), "some machine had nothing to do"
-    pairs = [pair for n, one in enumerate(alone) for pair in zip(one.hypotheses, together[n].hypotheses, strict=True)]
+        batch = [remaining.pop() for _ in range(min(len(remaining), size))]
+        found = model.generate([texts[n] for n in batch], **backends[batch_count % len(backends)], **options)
+        batched.update(zip(batch, found, strict=True))
+        batch_count += 1
+    assert batch_count >= len(backends), "some backends were not used"
+    pairs = [pair for n, one in enumerate(alone) for pair in zip(one.hypotheses, batched[n].hypotheses, strict=True)]
     return {
         "hypotheses": len(pairs),
         "texts": len({one.text for one, _ in pairs}),
-        "different": sum(one != other and _told(one) != _told(other) for one, other in pairs),
+        "different": sum(one != other and _exact_fields(one) != _exact_fields(other) for one, other in pairs),
         "score": max(abs(one.score - other.score) for one, other in pairs),
-        "attention": max(_attention_apart(one, other) for one, other in pairs),
+        "attention": max(_attention_difference(one, other) for one, other in pairs),
     }
 
 
-def _told(each: Hypothesis) -> tuple[object, ...]:
+def _exact_fields(each: Hypothesis) -> tuple[object, ...]:
     return each.ids, each.cut, each.constraints
 
 
-def _attention_apart(one: Hypothesis, other: Hypothesis) -> float:
+def _attention_difference(one: Hypothesis, other: Hypothesis) -> float:
     if one.alignment is None or other.alignment is None or not one.ids:
         return 0.0
     return float((one.alignment.weights - other.alignment.weights).abs().max())

@@ -1,4 +1,4 @@
-"""Folders in two versions, each written and read by the functions that users call."""
+"""Folders in two versions, written and read by the public functions."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What goes wrong in a server, on purpose: for requests that are marked by the most tokens of their answers."""
+"""Faults in a server. Requests are marked for them by their `max_length`."""
 
 import time
 from collections import deque
@@ -21,42 +21,42 @@ BAD_WORD = "boom"
 _RAISED: dict[str, type[BaseException]] = {
     "decoding": RuntimeError,
     "memory": torch.OutOfMemoryError,
-    "death": SystemExit,  # nothing in the thread catches it
+    "death": SystemExit,  # not caught in the thread
 }
 
 
 def slow_steps(seconds: float, longest: int = 0) -> None:
-    """Every step takes so much longer, while somebody is served who asked for at least so many tokens."""
-    _before_steps(lambda limits: time.sleep(seconds) if max(limits, default=0) >= longest else None)
+    """Every step takes `seconds` longer while a request with a `max_length` of at least `longest` is running."""
+    _run_before_steps(lambda limits: time.sleep(seconds) if max(limits, default=0) >= longest else None)
 
 
 def hold_steps(file: str) -> None:
-    """No step is made for as long as this file exists."""
+    """No step runs while this file exists."""
 
     def hold(limits: list[int]) -> None:
         while Path(file).exists():
             time.sleep(0.005)
 
-    _before_steps(hold)
+    _run_before_steps(hold)
 
 
 def serving_fault(kind: str, seconds: float = 0.0) -> None:
-    """In decoding, memory, tokenizer; the death of the thread; or a hang of so many seconds."""
+    """A fault in decoding, memory or tokenizer, the death of the thread, or a hang of `seconds`."""
     if kind == "tokenizer":
-        _fault_in_tokenizer()
+        _install_tokenizer_fault()
         return
 
-    def strike(limits: list[int]) -> None:
+    def raise_fault(limits: list[int]) -> None:
         if MARK in limits and kind == "hang":
             time.sleep(seconds)
         elif MARK in limits:
             raise _RAISED[kind]("on purpose")
 
-    _before_steps(strike)
+    _run_before_steps(raise_fault)
 
 
-def _before_steps(do: Callable[[list[int]], None]) -> None:
-    """`do` is told the most tokens that each request may have."""
+def _run_before_steps(do: Callable[[list[int]], None]) -> None:
+    """`do` is called with the `max_length` of every request."""
     original = ContinuousBatch.step
 
     def step(self: ContinuousBatch, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
@@ -66,7 +66,7 @@ def _before_steps(do: Callable[[list[int]], None]) -> None:
     ContinuousBatch.step = step  # type: ignore[method-assign]
 
 
-def _fault_in_tokenizer() -> None:
+def _install_tokenizer_fault() -> None:
     original = Words.encode
 
     def encode(self: Words, text: str) -> Any:

@@ -1,4 +1,4 @@
-"""A run that is over in a second: sentences made up here, a tiny network, and what a finished run is compared by."""
+"""A run that trains in 1 s on generated sentences, and the outcome by which finished runs are compared."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ LETTERS = "abcdefgh"
 
 
 def write_text(folder: Path, pairs: int = 240, words: tuple[int, int] = (2, 8), seed: int = 0) -> dict[str, str]:
-    """Two parallel files: the target is the source backwards in capitals. As settings of a run's data."""
+    """Write two parallel files: the target is the reversed source in capitals. Returns data settings of a run."""
     chance = random.Random(seed)
     sources = [
         " ".join(chance.choice(LETTERS) + chance.choice(LETTERS) for _ in range(chance.randint(*words)))
@@ -37,7 +37,7 @@ def write_text(folder: Path, pairs: int = 240, words: tuple[int, int] = (2, 8), 
 
 
 def run_config(data: Mapping[str, Any], train: Mapping[str, Any] | None = None, **changes: Any) -> RunConfig:
-    """`train` is laid over the settings of a run of 24 steps, some 10 of them an epoch."""
+    """A run of 24 steps, with about 10 steps per epoch. `train` overrides its training settings."""
     training = {
         "steps": STEPS,
         "batch_tokens": 200,
@@ -69,15 +69,15 @@ def write_run_file(path: Path, config: RunConfig) -> Path:
 
 
 def begin(config: RunConfig, folder: Path) -> Run:
-    return built(Run.begin(config, folder, CPU))
+    return build_run(Run.begin(config, folder, CPU))
 
 
 def resume(folder: Path) -> Run:
-    """As a fresh process would: whatever was drawn in this one before must not matter."""
+    """Resume as a new process would: the random state of this process must not matter."""
     torch.manual_seed(99)
     random.seed(99)
     np.random.seed(99)
-    return built(Run.resume(folder, CPU))
+    return build_run(Run.resume(folder, CPU))
 
 
 def train_to_the_end(run: Run) -> Run:
@@ -87,7 +87,7 @@ def train_to_the_end(run: Run) -> Run:
     return run
 
 
-def built(run: Run) -> Run:
+def build_run(run: Run) -> Run:
     for _ in run.prepare():
         pass
     run.build()
@@ -96,7 +96,7 @@ def built(run: Run) -> Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What two equal runs have in common, to the last bit."""
+    """All results of a run that must be equal, bit for bit, in two equal runs."""
 
     model: str
     optimizer: str
@@ -127,26 +127,26 @@ def outcome(folder: Path, step: int = STEPS) -> Outcome:
 
 
 def _random_state(path: Path) -> str:
-    """Of what draws for training. Python's own source is left out: the checker of types in tests draws from it."""
+    """The random state of training, without Python's `random`, which the type checker of the tests uses."""
     tensors = sorted((name, tensor) for name, tensor in load_file(path).items() if not name.endswith("/python"))
     return hashlib.sha256(b"".join(name.encode() + tensor.numpy().tobytes() for name, tensor in tensors)).hexdigest()
 
 
 def reports(folder: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl; one that a kill has cut is none."""
-    whole = (folder / "metrics.jsonl").read_text("utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in whole]
+    """The complete lines of metrics.jsonl. A line truncated by a kill is ignored."""
+    lines = (folder / "metrics.jsonl").read_text("utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in lines]
 
 
-def acknowledged(folder: Path) -> int:
+def last_acknowledged_step(folder: Path) -> int:
     """The last step whose checkpoint was reported as safe."""
     if not (folder / "metrics.jsonl").exists():
         return 0
     return max((line["step"] for line in reports(folder) if line["kind"] == "saved"), default=0)
 
 
-def left_behind(folder: Path) -> list[str]:
-    """Hidden files that somebody should have removed; the lock of a killed process holds nobody up."""
+def leftover_files(folder: Path) -> list[str]:
+    """Hidden files that should have been removed, except locks: the lock of a killed process blocks no one."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob(".*") if path.name != ".lock")
 
 

@@ -1,4 +1,4 @@
-"""A server in a process of its own, and those who ask it."""
+"""A server in a separate process, and concurrent clients."""
 
 import http.client
 import json
@@ -17,16 +17,16 @@ from children import Children, Ended, Job
 from serving_faults import MARK
 from tiny import SOURCES
 
-PATIENCE = 240.0  # seconds, of a test that waits for something that must come: only a hang takes so long
+PATIENCE = 240.0  # seconds; only a hang reaches it
 LONG = {"min_length": 100, "max_length": 100}
 # Limits that a busy machine never reaches. A test of a limit sets it.
-_TIMES = ("max_queue_seconds", "watchdog_seconds", "drain_seconds", "body_timeout")
-UNHURRIED = ("--deadline", "600", *(f"--set={name}=600" for name in _TIMES))
+_TIME_LIMITS = ("max_queue_seconds", "watchdog_seconds", "drain_seconds", "body_timeout")
+LONG_LIMITS = ("--deadline", "600", *(f"--set={name}=600" for name in _TIME_LIMITS))
 
 
 @dataclass(frozen=True)
-class Answered:
-    """`status` is 0 where the connection was refused or cut."""
+class Response:
+    """A response. `status` is 0 if the connection was refused or closed."""
 
     status: int
     content: Any = None
@@ -34,12 +34,12 @@ class Answered:
 
     @property
     def code(self) -> str:
-        told = self.content.get("error")
-        return str(self.content["detail"] if told is None else told["code"])  # DeepL's, or our own
+        error = self.content.get("error")
+        return str(self.content["detail"] if error is None else error["code"])  # DeepL's format, or our own
 
 
 class Service:
-    """`attendo serve`, on a port that the system chooses unless one is given."""
+    """`attendo serve`, on the given port or on one chosen by the system."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Service:
         **environment: str,
     ) -> None:
         self._port = port
-        arguments = ("serve", folder, "--port", str(port or 0), *UNHURRIED, *options)
+        arguments = ("serve", folder, "--port", str(port or 0), *LONG_LIMITS, *options)
         self._child = children.start_attendo(*arguments, before=before, **environment)
         self._ended: Ended | None = None
 
@@ -61,10 +61,10 @@ class Service:
 
     @property
     def port(self) -> int:
-        """Where none was given, the one that it announces when it listens."""
+        """The given port, or the one that the server prints when it listens."""
         if self._port is None:
             address = re.compile(rb"^http://\S+?:(\d+)/?\n", re.MULTILINE)
-            self.until(lambda: address.search(self._child.output.read_bytes()))
+            self.wait_until(lambda: address.search(self._child.output.read_bytes()))
             (port,) = address.findall(self._child.output.read_bytes())
             self._port = int(port)
         return self._port
@@ -77,47 +77,47 @@ class Service:
             self.kill(signal.SIGKILL)
             self.wait()
 
-    def get(self, path: str) -> Answered:
-        return self._ask("GET", path, None)
+    def get(self, path: str) -> Response:
+        return self._send("GET", path, None)
 
-    def generate(self, *texts: str, **options: Any) -> Answered:
-        return self._ask("POST", "/api/v1/generate", {"texts": texts or SOURCES[:1], **options})
+    def generate(self, *texts: str, **options: Any) -> Response:
+        return self._send("POST", "/api/v1/generate", {"texts": texts or SOURCES[:1], **options})
 
-    def upload(self, text: str) -> Answered:
-        """A document, as DeepL's clients bring one."""
+    def upload(self, text: str) -> Response:
+        """Upload a document as DeepL's clients do."""
         head = "Content-Disposition: form-data; name="
         parts = [f'{head}"target_lang"\r\n\r\nZH', f'{head}"file"; filename="a.txt"\r\n\r\n{text}']
         body = "".join(f"--part\r\n{each}\r\n" for each in parts) + "--part--\r\n"
-        return self._ask("POST", "/v2/document", body, "multipart/form-data; boundary=part")
+        return self._send("POST", "/v2/document", body, "multipart/form-data; boundary=part")
 
-    def asked_after(self, given: Answered, what: str = "") -> Answered:
-        """A document that was brought."""
+    def document_request(self, given: Response, endpoint: str = "") -> Response:
+        """Request the status of an uploaded document, or another of its endpoints."""
         key = {"document_key": given.content["document_key"]}
-        return self._ask("POST", f"/v2/document/{given.content['document_id']}{what}", key)
+        return self._send("POST", f"/v2/document/{given.content['document_id']}{endpoint}", key)
 
-    def marked(self) -> Answered:
-        """A request that the fault strikes, if there is one."""
+    def trigger_fault(self) -> Response:
+        """A request that triggers the installed fault."""
         return self.generate(max_length=MARK, min_length=MARK)
 
-    def until_ready(self) -> None:
-        self.until(lambda: self.get("/readyz").status == 200)
+    def wait_until_ready(self) -> None:
+        self.wait_until(lambda: self.get("/readyz").status == 200)
 
-    def until_there(self, count: int) -> None:
-        """So many are being answered, or wait for it."""
-        self.until(lambda: self._sum("(?:running|waiting)_requests") == count)
+    def wait_for_requests(self, count: int) -> None:
+        """Wait until this many requests are running or queued."""
+        self.wait_until(lambda: self._sum("(?:running|waiting)_requests") == count)
 
-    def until_nothing_is_computed(self) -> None:
-        self.until(lambda: self._sum("batch_size") == 0)
+    def wait_until_batch_is_empty(self) -> None:
+        self.wait_until(lambda: self._sum("batch_size") == 0)
 
     def _sum(self, gauge: str) -> float:
         numbers = re.findall(rf"^attendo_{gauge}(?:{{\S*)? (\S+)$", self.get("/metrics").content, re.MULTILINE)
         assert numbers
         return sum(map(float, numbers))
 
-    def until(self, fact: Any) -> None:
+    def wait_until(self, condition: Any) -> None:
         begin = time.monotonic()
-        while not fact():
-            assert time.monotonic() - begin < PATIENCE, "it never came to be so"
+        while not condition():
+            assert time.monotonic() - begin < PATIENCE, "the condition did not become true in time"
             time.sleep(0.01)
 
     def kill(self, number: int) -> None:
@@ -127,18 +127,18 @@ class Service:
         self._ended = self._ended or self._child.wait()
         return self._ended
 
-    def _ask(self, method: str, path: str, content: Any, kind: str = "application/json") -> Answered:
+    def _send(self, method: str, path: str, payload: Any, kind: str = "application/json") -> Response:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
-            body = content if content is None or isinstance(content, str) else json.dumps(content)
+            body = payload if payload is None or isinstance(payload, str) else json.dumps(payload)
             connection.request(method, path, body, {"content-type": kind})
-            answered = connection.getresponse()
-            text = answered.read().decode()
-            is_json = answered.headers.get_content_type() == "application/json"
-            told = json.loads(text) if is_json else text
-            return Answered(answered.status, told, answered.headers.get("x-request-id", ""))
+            response = connection.getresponse()
+            text = response.read().decode()
+            is_json = response.headers.get_content_type() == "application/json"
+            content = json.loads(text) if is_json else text
+            return Response(response.status, content, response.headers.get("x-request-id", ""))
         except (OSError, http.client.HTTPException):
-            return Answered(0)
+            return Response(0)
         finally:
             connection.close()
 
@@ -150,30 +150,30 @@ def free_port() -> int:
         return port
 
 
-class Asking:
-    """Several who ask at once, each in a thread of its own."""
+class ConcurrentRequests:
+    """Concurrent requests, each in its own thread."""
 
     def __init__(self, service: Service, requests: Sequence[dict[str, Any]]) -> None:
-        self._answers: dict[int, Answered] = {}
+        self._responses: dict[int, Response] = {}
         self._threads = [
-            threading.Thread(target=self._ask, args=(service, number, request), daemon=True)
+            threading.Thread(target=self._send_one, args=(service, number, request), daemon=True)
             for number, request in enumerate(requests)
         ]
         for thread in self._threads:
             thread.start()
 
-    def _ask(self, service: Service, number: int, request: dict[str, Any]) -> None:
-        self._answers[number] = service.generate(*request.pop("texts"), **request)
+    def _send_one(self, service: Service, number: int, request: dict[str, Any]) -> None:
+        self._responses[number] = service.generate(*request.pop("texts"), **request)
 
-    def answers(self) -> list[Answered]:
-        """When all have come, in the order of the requests."""
+    def responses(self) -> list[Response]:
+        """Wait for all responses and return them in the order of the requests."""
         for thread in self._threads:
             thread.join(PATIENCE)
-        assert len(self._answers) == len(self._threads)
-        return [self._answers[number] for number in sorted(self._answers)]
+        assert len(self._responses) == len(self._threads)
+        return [self._responses[number] for number in sorted(self._responses)]
 
 
-def different(count: int, **options: Any) -> list[dict[str, Any]]:
-    """Requests of which no two are the same: those would be answered once."""
+def distinct_requests(count: int, **options: Any) -> list[dict[str, Any]]:
+    """Distinct requests, because equal concurrent ones share one computation."""
     words = " ".join(SOURCES).split()
     return [{"texts": [f"{words[n % len(words)]} {words[n // len(words)]}"], **options} for n in range(count)]

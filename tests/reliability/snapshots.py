@@ -1,4 +1,4 @@
-"""Checkpoints made up for tests of what becomes of them on disk."""
+"""Generated checkpoints for tests of how they are stored."""
 
 import torch
 
@@ -6,7 +6,7 @@ from attendo.train.checkpoint import Snapshot
 
 
 def snapshot(step: int) -> Snapshot:
-    """Small, and different at every step."""
+    """A small snapshot that differs at every step."""
     generator = torch.Generator().manual_seed(step)
     return Snapshot(
         step=step,

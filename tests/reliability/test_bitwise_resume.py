@@ -1,4 +1,4 @@
-"""R1: a run that was stopped and resumed is the uninterrupted run, to the last bit of weights, optimizer and losses."""
+"""R1: a stopped and resumed run equals the uninterrupted one, bit for bit, in weights, optimizer and losses."""
 
 import os
 import signal
@@ -49,7 +49,7 @@ STOPS: dict[str, Stop] = {
 }
 
 
-# Every variant and every stop point; `make test-all` tries each variant with each stop point.
+# Every variant and every stop point. `make test-all` runs all combinations.
 SHORT = {
     ("plain", "at the first step"),
     ("plain", "before the last validation"),
@@ -61,7 +61,7 @@ SHORT = {
 
 
 def in_short(*case: str, short: set[Any]) -> Any:
-    """One case of a grid, which only `make test-all` tries unless it is among the short ones."""
+    """One case of a grid. Cases that are not in `short` run with `make test-all` only."""
     name = case if len(case) > 1 else case[0]
     return pytest.param(*case, marks=[] if name in short else [pytest.mark.slow])
 
@@ -73,7 +73,7 @@ def at_the_end_of_an_epoch(report: Report, run: Run) -> bool:
 
 @pytest.fixture(scope="module")
 def configs(prepared: Path, prepared_pieces: Path) -> Configs:
-    """The settings of a variant."""
+    """Makes the settings of a variant."""
 
     def make(variant: str, **train: Any) -> RunConfig:
         changes = VARIANTS[variant]
@@ -86,25 +86,25 @@ def configs(prepared: Path, prepared_pieces: Path) -> Configs:
 
 @pytest.fixture(scope="module")
 def uninterrupted(configs: Configs, tmp_path_factory: pytest.TempPathFactory) -> References:
-    """What a variant comes to when nobody stops it; each is trained once."""
-    known: dict[str, Outcome] = {}
+    """The outcome of a variant without a stop. Each is trained once."""
+    outcomes: dict[str, Outcome] = {}
 
-    def of(variant: str, **train: Any) -> Outcome:
+    def train_variant(variant: str, **train: Any) -> Outcome:
         name = f"{variant} {train}"
-        if name not in known:
+        if name not in outcomes:
             folder = tmp_path_factory.mktemp("uninterrupted") / "run"
             train_to_the_end(begin(configs(variant, **train), folder))
-            known[name] = outcome(folder)
-        return known[name]
+            outcomes[name] = outcome(folder)
+        return outcomes[name]
 
-    return of
+    return train_variant
 
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize(
     ("variant", "stop"), [in_short(variant, stop, short=SHORT) for variant in VARIANTS for stop in STOPS]
 )
-def test_R1_a_run_stopped_and_resumed_is_the_uninterrupted_one(
+def test_R1_resumed_run_equals_the_uninterrupted_one(
     configs: Configs, uninterrupted: References, tmp_path: Path, variant: str, stop: str
 ) -> None:
     run = begin(configs(variant), tmp_path / "run")
@@ -115,7 +115,7 @@ def test_R1_a_run_stopped_and_resumed_is_the_uninterrupted_one(
     train_to_the_end(again)
     expected = uninterrupted(variant)
     found = outcome(run.folder)
-    if stop == "before the last validation":  # that step was saved before it was validated, and is not saved again
+    if stop == "before the last validation":  # that step was saved before its validation and is not saved again
         later = ("validated", "best", "best_step", "best_loss", "since_best")
         found.state.update({name: expected.state[name] for name in later})
     assert found == expected
@@ -124,21 +124,21 @@ def test_R1_a_run_stopped_and_resumed_is_the_uninterrupted_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", [in_short(each, short={"moving average"}) for each in VARIANTS])
-def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
+def test_R1_signal_during_an_update_waits_for_its_end(
     configs: Configs, uninterrupted: References, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run.begin(configs(variant, accumulate=3), tmp_path / "run", CPU)
-    learned = 0
-    learn = attendo.train.update.Updater._forward_backward
+    batches_seen = 0
+    forward_backward = attendo.train.update.Updater._forward_backward
 
-    def signalling(*arguments: Any) -> None:
-        nonlocal learned
-        learned += 1
-        if learned == 3 * 4 + 2:  # the second batch of the fifth update
+    def forward_with_signal(*arguments: Any) -> None:
+        nonlocal batches_seen
+        batches_seen += 1
+        if batches_seen == 3 * 4 + 2:  # the second batch of the fifth update
             os.kill(os.getpid(), signal.SIGTERM)
-        learn(*arguments)
+        forward_backward(*arguments)
 
-    monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", signalling)
+    monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", forward_with_signal)
     done = run_training(run)
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, 5)
     monkeypatch.undo()
@@ -146,21 +146,21 @@ def test_R1_a_signal_between_two_batches_of_an_update_waits_for_its_end(
     assert outcome(run.folder) == uninterrupted(variant, accumulate=3)
 
 
-def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
+def test_R1_error_during_an_update_saves_no_partial_step(
     configs: Configs, uninterrupted: References, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run.begin(configs("dropout"), tmp_path / "run", CPU)
-    learned = 0
-    learn = attendo.train.update.Updater._forward_backward
+    batches_seen = 0
+    forward_backward = attendo.train.update.Updater._forward_backward
 
-    def failing(*arguments: Any) -> None:
-        nonlocal learned
-        learned += 1
-        if learned == 13:
+    def forward_with_error(*arguments: Any) -> None:
+        nonlocal batches_seen
+        batches_seen += 1
+        if batches_seen == 13:
             raise RuntimeError("out of memory")
-        learn(*arguments)
+        forward_backward(*arguments)
 
-    monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", failing)
+    monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", forward_with_error)
     with pytest.raises(RuntimeError, match="out of memory"):
         run_training(run)
     monkeypatch.undo()
@@ -170,19 +170,19 @@ def test_R1_a_fault_amid_an_update_leaves_no_checkpoint_of_half_of_it(
 
 
 @pytest.mark.slow
-def test_R1_who_asks_for_an_end_does_not_wait_for_a_validation(
+def test_R1_signal_interrupts_a_validation(
     configs: Configs, uninterrupted: References, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The signal comes in its middle, and the validation is made when the run goes on."""
+    """The signal arrives during the validation, which is done when the run is resumed."""
     scored: dict[str, Any] = {"metrics": ("chrf",), "metric_pairs": 10}
     run = Run.begin(configs("moving average", **scored), tmp_path / "run", CPU)
     loss = attendo.train.validation.cross_entropy_sum
 
-    def signalling(*arguments: Any) -> Any:
+    def forward_with_signal(*arguments: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return loss(*arguments)
 
-    monkeypatch.setattr(attendo.train.validation, "cross_entropy_sum", signalling)
+    monkeypatch.setattr(attendo.train.validation, "cross_entropy_sum", forward_with_signal)
     done = run_training(run)
     monkeypatch.undo()
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, VALIDATED_AT)
@@ -192,7 +192,7 @@ def test_R1_who_asks_for_an_end_does_not_wait_for_a_validation(
 
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_R1_a_run_stopped_after_every_few_steps_is_the_uninterrupted_one(
+def test_R1_run_stopped_many_times_equals_the_uninterrupted_one(
     configs: Configs, uninterrupted: References, tmp_path: Path, every: int
 ) -> None:
     run = begin(configs("dropout"), tmp_path / "run")
@@ -205,7 +205,7 @@ def test_R1_a_run_stopped_after_every_few_steps_is_the_uninterrupted_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", [in_short(each, short={"BPE-dropout"}) for each in ("dropout", "BPE-dropout")])
-def test_R1_fresh_processes_of_the_command_line_go_on_bit_for_bit(
+def test_R1_new_processes_resume_bit_for_bit(
     children: Children, configs: Configs, uninterrupted: References, tmp_path: Path, variant: str
 ) -> None:
     run, run_file = tmp_path / "run", write_run_file(tmp_path / "run.toml", configs(variant))
@@ -219,8 +219,8 @@ def test_R1_fresh_processes_of_the_command_line_go_on_bit_for_bit(
     assert outcome(run) == uninterrupted(variant)
 
 
-def test_another_stop_point_would_be_noticed(configs: Configs, uninterrupted: References, tmp_path: Path) -> None:
-    """The comparison is worth something: dropout that is drawn anew gives another run."""
+def test_another_random_state_gives_another_run(configs: Configs, uninterrupted: References, tmp_path: Path) -> None:
+    """The comparison can fail: dropout with another random state gives another run."""
     run = begin(configs("dropout"), tmp_path / "run")
     stop_when(run, STOPS["amid an epoch"])
     again = resume(run.folder)
@@ -233,7 +233,7 @@ def test_another_stop_point_would_be_noticed(configs: Configs, uninterrupted: Re
 
 
 def stop_when(run: Run, stop: Stop) -> int:
-    """Stop listening there, and save, as the command line does."""
+    """Stop the run at this report and save it, as the command line does."""
     reports = run.train()
     for report in reports:
         if stop(report, run):

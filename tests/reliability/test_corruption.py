@@ -1,4 +1,4 @@
-"""R6: whatever befalls a file of a checkpoint is noticed before a tensor is used, and the one before it serves."""
+"""R6: any damage to a checkpoint is found before a tensor is read, and the previous checkpoint is used."""
 
 import random
 import shutil
@@ -16,105 +16,110 @@ from attendo.train import checkpoint
 from attendo.train.checkpoint import Checkpoints
 
 FILES = ("model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json", "manifest.json")
-# Of each file; `make test` tries some.
+# Per file; `make test` tries fewer.
 FLIPS = pytest.mark.parametrize("flips", [20, pytest.param(200, marks=pytest.mark.slow)])
 CUTS = pytest.mark.parametrize("cuts", [10, pytest.param(50, marks=pytest.mark.slow)])
 
 
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> Checkpoints:
-    kept = Checkpoints(tmp_path / "checkpoints")
+    saved = Checkpoints(tmp_path / "checkpoints")
     for step in (10, 20):
-        kept.save(snapshot(step))
-    return kept
+        saved.save(snapshot(step))
+    return saved
 
 
 @pytest.fixture
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fails where tensors of the newer checkpoint are read."""
+def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails if tensors of the newer checkpoint are read."""
     read = checkpoint.read_tensors
 
-    def refusing(path: Path) -> object:
+    def checked_read(path: Path) -> object:
         assert path.parent.name != "step-00000020", f"tensors of {path} were used"
         return read(path)
 
-    monkeypatch.setattr(checkpoint, "read_tensors", refusing)
+    monkeypatch.setattr(checkpoint, "read_tensors", checked_read)
 
 
-@pytest.mark.usefixtures("unread")
+@pytest.mark.usefixtures("forbid_reading")
 @pytest.mark.parametrize("name", FILES)
 @FLIPS
-def test_R6_one_bit_anywhere_is_noticed(checkpoints: Checkpoints, name: str, flips: int) -> None:
+def test_R6_one_flipped_bit_is_detected(checkpoints: Checkpoints, name: str, flips: int) -> None:
     path, chance = checkpoints.path(20) / name, random.Random(name)
-    whole = path.read_bytes()
+    original = path.read_bytes()
     for _ in range(flips):
-        place, bit = chance.randrange(len(whole)), 1 << chance.randrange(8)
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
-        assert_the_older_one_serves(checkpoints)
-    path.write_bytes(whole)
+        offset, bit = chance.randrange(len(original)), 1 << chance.randrange(8)
+        path.write_bytes(original[:offset] + bytes([original[offset] ^ bit]) + original[offset + 1 :])
+        assert_older_checkpoint_is_used(checkpoints)
+    path.write_bytes(original)
 
 
-@pytest.mark.usefixtures("unread")
+@pytest.mark.usefixtures("forbid_reading")
 @pytest.mark.parametrize("name", FILES)
 @CUTS
-def test_R6_a_file_cut_short_or_grown_is_noticed(checkpoints: Checkpoints, name: str, cuts: int) -> None:
+def test_R6_truncated_or_extended_file_is_detected(checkpoints: Checkpoints, name: str, cuts: int) -> None:
     path, chance = checkpoints.path(20) / name, random.Random(name)
-    whole = path.read_bytes()
-    # The last byte of the manifest is the end of its line, and says nothing.
-    lengths = [0, 1, len(whole) - 2, *(chance.randrange(len(whole) - 1) for _ in range(cuts - 3))]
-    for content in (*(whole[:length] for length in lengths), whole + b"}", whole + whole, bytes(len(whole))):
+    original = path.read_bytes()
+    # The last byte of the manifest is a line feed, which carries no information.
+    lengths = [0, 1, len(original) - 2, *(chance.randrange(len(original) - 1) for _ in range(cuts - 3))]
+    for content in (
+        *(original[:length] for length in lengths),
+        original + b"}",
+        original + original,
+        bytes(len(original)),
+    ):
         path.write_bytes(content)
-        assert_the_older_one_serves(checkpoints)
+        assert_older_checkpoint_is_used(checkpoints)
 
 
-def missing(folder: Path, name: str) -> None:
+def remove_file(folder: Path, name: str) -> None:
     (folder / name).unlink()
 
 
-def a_folder(folder: Path, name: str) -> None:
+def replace_by_folder(folder: Path, name: str) -> None:
     (folder / name).unlink()
     (folder / name).mkdir()
 
 
-def a_link(folder: Path, name: str) -> None:
+def replace_by_link(folder: Path, name: str) -> None:
     (folder / name).rename(folder.parent / "elsewhere")
     (folder / name).symlink_to(folder.parent / "elsewhere")
 
 
-def from_the_older_one(folder: Path, name: str) -> None:
+def copy_from_older(folder: Path, name: str) -> None:
     shutil.copy(folder.with_name("step-00000010") / name, folder / name)
 
 
-def swapped(folder: Path, name: str) -> None:
+def swap_files(folder: Path, name: str) -> None:
     other = folder / FILES[FILES.index(name) - 1]
     (folder / name).rename(folder / "third")
     other.rename(folder / name)
     (folder / "third").rename(other)
 
 
-@pytest.mark.usefixtures("unread")
+@pytest.mark.usefixtures("forbid_reading")
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        *((name, damage) for name in FILES for damage in (missing, a_folder, from_the_older_one, swapped)),
-        *((name, a_link) for name in FILES if name != "manifest.json"),
+        *((name, damage) for name in FILES for damage in (remove_file, replace_by_folder, copy_from_older, swap_files)),
+        *((name, replace_by_link) for name in FILES if name != "manifest.json"),
     ],
 )
-def test_R6_a_file_that_is_missing_or_another_is_noticed(
+def test_R6_missing_or_replaced_file_is_detected(
     checkpoints: Checkpoints, name: str, damage: Callable[[Path, str], None]
 ) -> None:
     damage(checkpoints.path(20), name)
-    assert_the_older_one_serves(checkpoints)
+    assert_older_checkpoint_is_used(checkpoints)
 
 
-@pytest.mark.usefixtures("unread")
-def test_R6_a_whole_checkpoint_under_the_name_of_another_step_is_noticed(checkpoints: Checkpoints) -> None:
+@pytest.mark.usefixtures("forbid_reading")
+def test_R6_checkpoint_of_another_step_is_detected(checkpoints: Checkpoints) -> None:
     shutil.rmtree(checkpoints.path(20))
     shutil.copytree(checkpoints.path(10), checkpoints.path(20))
-    assert_the_older_one_serves(checkpoints, fragment("checkpoint_manifest_mismatch"))
+    assert_older_checkpoint_is_used(checkpoints, fragment("checkpoint_manifest_mismatch"))
 
 
-def test_R6_where_all_are_damaged_every_reason_is_named_in_one_line(checkpoints: Checkpoints) -> None:
+def test_R6_error_lists_all_damaged_checkpoints_in_one_line(checkpoints: Checkpoints) -> None:
     for step in (10, 20):
         (checkpoints.path(step) / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, check=has_code("all_checkpoints_damaged")) as caught:
@@ -123,7 +128,7 @@ def test_R6_where_all_are_damaged_every_reason_is_named_in_one_line(checkpoints:
 
 
 @pytest.mark.slow
-def test_R6_the_command_line_passes_over_a_damaged_checkpoint_and_says_why(
+def test_R6_command_line_skips_a_damaged_checkpoint_with_a_warning(
     children: Children, prepared: Path, tmp_path: Path
 ) -> None:
     run = begin(run_config({"prepared": prepared}, model={"dropout": 0.2}), tmp_path / "run")
@@ -143,13 +148,13 @@ def test_R6_the_command_line_passes_over_a_damaged_checkpoint_and_says_why(
     assert failed.error.startswith(fragment("all_checkpoints_damaged", folder=run.folder / "checkpoints"))
 
 
-def assert_the_older_one_serves(checkpoints: Checkpoints, reason: str = "") -> None:
+def assert_older_checkpoint_is_used(checkpoints: Checkpoints, reason: str = "") -> None:
     found = checkpoints.load_newest()
     assert found is not None
     assert equal(found.snapshot, snapshot(10))
-    (told,) = found.skipped_reasons
-    assert str(checkpoints.path(20)) in told
-    assert reason in told
+    (reason_found,) = found.skipped_reasons
+    assert str(checkpoints.path(20)) in reason_found
+    assert reason in reason_found
 
 
 def flip(path: Path) -> None:

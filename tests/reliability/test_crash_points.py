@@ -1,4 +1,4 @@
-"""R4: the process dies before, in the middle of and after every single change that saving makes to the disk."""
+"""R4: the process is killed before, during and after every disk operation of a save."""
 
 import errno
 import shutil
@@ -19,7 +19,7 @@ NEW, KEEP_LAST, BEST = 40, 2, 10
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three checkpoints. When the fourth is safe, 20 is to go: 10 is the best one."""
+    """Three checkpoints. After the fourth is saved, 20 is pruned, because 10 is the best one."""
     folder = tmp_path_factory.mktemp("earlier") / "checkpoints"
     for step in (10, 20, 30):
         Checkpoints(folder).save(snapshot(step))
@@ -35,10 +35,10 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 @pytest.mark.parametrize("occupied", [False, True], ids=["", "in place of a damaged one"])
-def test_R4_wherever_the_process_dies_the_newest_whole_checkpoint_is_found(
+def test_R4_newest_complete_checkpoint_is_found_after_a_kill(
     children: Children, earlier: Path, tmp_path: Path, how: str, occupied: bool, call: int, every: int
 ) -> None:
-    """At its first call, or a later one, and at every so many from there on, until it lives to its end."""
+    """Kill the process at disk call `call`, then at every `every`-th one, until the save finishes."""
     died = True
     while died:
         folder = tmp_path / f"{call}"
@@ -49,22 +49,22 @@ def test_R4_wherever_the_process_dies_the_newest_whole_checkpoint_is_found(
         ended = children.start([("die_at_disk_call", {"call": call, "how": how}), ("save_and_prune", save)]).wait()
         died = ended.code == -9
         assert died or ended.code == 0, ended.errors
-        check_that_it_goes_on(Checkpoints(folder), not died, damaged={NEW} if occupied else set())
+        check_recovery(Checkpoints(folder), not died, damaged={NEW} if occupied else set())
         call += every
     assert call > 15
 
 
-def check_that_it_goes_on(checkpoints: Checkpoints, finished: bool, damaged: set[int]) -> None:
-    """`damaged` may still be what they were before; everything else is whole or not there."""
+def check_recovery(checkpoints: Checkpoints, finished: bool, damaged: set[int]) -> None:
+    """Checkpoints in `damaged` may still be damaged. All others are complete or absent."""
     atomic_files.remove_leftovers(checkpoints.folder)
     assert not list(checkpoints.folder.glob(".*"))
-    halves = {step for step in checkpoints.steps() if not checkpoints._is_intact(step)}
-    assert halves <= damaged
+    damaged_now = {step for step in checkpoints.steps() if not checkpoints._is_intact(step)}
+    assert damaged_now <= damaged
     found = checkpoints.load_newest()
     assert found is not None
     assert found.snapshot.step in ((NEW,) if finished else (30, NEW))
     assert equal(found.snapshot, snapshot(found.snapshot.step))
-    for step in (BEST, 30):  # neither was ever to be removed
+    for step in (BEST, 30):  # neither may be removed
         assert equal(checkpoints.load(step), snapshot(step))
     checkpoints.save(snapshot(NEW))
     checkpoints.prune(KEEP_LAST, BEST)
@@ -80,7 +80,7 @@ def read_content(folder: Path) -> Content:
 
 
 def write_versions(kind: str, folder: Path) -> list[Content]:
-    """Write both versions one after the other. Return the files of each."""
+    """Write both versions in order. Return the files of each."""
     contents = []
     for version in (1, 2):
         WRITERS[kind](folder, version)
@@ -90,7 +90,7 @@ def write_versions(kind: str, folder: Path) -> list[Content]:
 
 
 def check_replaced(kind: str, folder: Path, versions: list[Content], finished: bool) -> None:
-    """The folder is complete: in its new version if the writer finished. The next writer leaves nothing else."""
+    """The folder is complete, and in its new version if the writer finished. The next write leaves no other files."""
     READERS[kind](folder)
     assert read_content(folder) in (versions[1:] if finished else versions)
     WRITERS[kind](folder, 2)
@@ -106,7 +106,7 @@ def check_replaced(kind: str, folder: Path, versions: list[Content], finished: b
     ],
 )
 @pytest.mark.parametrize("kind", WRITERS)
-def test_R4_a_folder_is_complete_wherever_its_writer_is_killed(
+def test_R4_folder_is_complete_after_its_writer_is_killed(
     children: Children, tmp_path: Path, kind: str, how: str, call: int, every: int
 ) -> None:
     versions = write_versions(kind, tmp_path / "finished" / "folder")
@@ -125,7 +125,7 @@ def test_R4_a_folder_is_complete_wherever_its_writer_is_killed(
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()], ids=["disk", "user"])
-def test_R4_a_folder_is_complete_whichever_change_to_the_disk_fails(
+def test_R4_folder_is_complete_after_a_disk_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, error: BaseException
 ) -> None:
     versions = write_versions(kind, tmp_path / "finished" / "folder")
@@ -144,21 +144,21 @@ def test_R4_a_folder_is_complete_whichever_change_to_the_disk_fails(
 
 
 def fail_at_disk_call(patch: pytest.MonkeyPatch, call: int, error: BaseException) -> None:
-    """Let one of the changes to the disk raise an error."""
-    made = 0
+    """Make one disk operation raise an error."""
+    calls = 0
 
-    def failing(original: Callable[..., None]) -> Callable[..., None]:
+    def failing_call(original: Callable[..., None]) -> Callable[..., None]:
         def wrapped(*arguments: object) -> None:
-            nonlocal made
-            made += 1
-            if made == call:
+            nonlocal calls
+            calls += 1
+            if calls == call:
                 raise error
             original(*arguments)
 
         return wrapped
 
     for name in ("write", "sync", "move", "remove"):
-        patch.setattr(atomic_files, name, failing(getattr(atomic_files, name)))
+        patch.setattr(atomic_files, name, failing_call(getattr(atomic_files, name)))
 
 
 def is_interrupted(write: Callable[[], None]) -> bool:

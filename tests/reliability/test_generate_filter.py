@@ -1,4 +1,4 @@
-"""D4: `attendo generate` as a filter, whatever comes in."""
+"""D4: `attendo generate` as a filter for any input."""
 
 import random
 import re
@@ -19,7 +19,7 @@ from attendo.model_folder import StoredModel
 from attendo.text import SentencePiece
 from attendo.text_model import TextModel
 
-STRANGE = (
+HOSTILE = (
     *(
         "",
         " ",
@@ -70,13 +70,13 @@ STRANGE = (
 
 
 def hostile_lines(count: int) -> Iterator[str]:
-    """All strange ones, then mixtures of them with words, no two alike but by chance."""
+    """All hostile lines, then random mixtures of them with words."""
     dice = random.Random(4)
     words = " ".join(SOURCES).split()
-    short = [line for line in STRANGE if len(line) < 100]
+    short = [line for line in HOSTILE if len(line) < 100]
     for number in range(count):
-        if number < len(STRANGE):
-            yield STRANGE[number]
+        if number < len(HOSTILE):
+            yield HOSTILE[number]
         elif number % 500 == 0:
             yield " ".join(dice.choices([*words, *short], k=700))[:5000]
         else:
@@ -92,7 +92,7 @@ def words_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pieces_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that is fond of saying the byte of a line feed."""
+    """A model that often generates the byte tokens of line feed and carriage return."""
     pieces = SentencePiece.train([*SOURCES, *TARGETS] * 4, 330)
     config = ModelConfig(**{**SIZES, "num_encoder_layers": 1, "num_decoder_layers": 1}, vocab_size=330, tie="none")
     network = Transformer(config.replace(vocab_size=pieces.vocab_size), torch.Generator().manual_seed(1))
@@ -107,7 +107,7 @@ def pieces_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(children: Children) -> Callable[..., Ended]:
-    """`attendo generate` with these bytes on standard input."""
+    """Runs `attendo generate` with these bytes on standard input."""
     return lambda model, given, *options: children.attendo("generate", model, *options, given=given)
 
 
@@ -118,7 +118,7 @@ def run(children: Children) -> Callable[..., Ended]:
         *(pytest.param(each, 10_000, marks=pytest.mark.slow) for each in ("words_model", "pieces_model")),
     ],
 )
-def test_D4_so_many_hostile_lines_give_as_many_lines_in_order(
+def test_D4_every_hostile_line_gives_one_output_line(
     kind: str, count: int, run: Callable[..., Ended], request: pytest.FixtureRequest
 ) -> None:
     folder, lines = request.getfixturevalue(kind), list(hostile_lines(count))
@@ -137,13 +137,11 @@ def test_D4_so_many_hostile_lines_give_as_many_lines_in_order(
     assert again.output.decode().removesuffix("\n").split("\n") == [answers[n] for n in some]
 
 
-def test_D4_bytes_that_are_no_text_are_an_error_that_names_the_line_or_are_replaced(
-    words_model: Path, run: Callable[..., Ended]
-) -> None:
+def test_D4_invalid_utf8_raises_with_the_line_or_is_replaced(words_model: Path, run: Callable[..., Ended]) -> None:
     given = b"the cat\n\xed\xa0\x80 lone surrogate\nthe cat\n\xff\xfe\n"
     failed = run(words_model, given)
     assert failed.code == 3
-    assert failed.output.count(b"\n") == 1  # what stands above it is answered
+    assert failed.output.count(b"\n") == 1  # earlier lines are answered
     assert failed.error.startswith(fragment("stdin_line_not_utf8", line=2))
     done = run(words_model, given, "--errors", "replace")
     assert done.code == 0
@@ -151,7 +149,7 @@ def test_D4_bytes_that_are_no_text_are_an_error_that_names_the_line_or_are_repla
     assert "line 4: not in the vocabulary" in done.errors
 
 
-def test_D4_whoever_has_seen_enough_leaves_quietly(children: Children, words_model: Path) -> None:
+def test_D4_closed_output_pipe_ends_quietly(children: Children, words_model: Path) -> None:
     running = children.start_attendo("generate", words_model, "--max-length", "3", given=None)
     with running.given.open("wb", buffering=0) as given:
         with running.output.open("rb") as output:

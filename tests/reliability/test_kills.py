@@ -1,6 +1,4 @@
-"""R3: runs killed at random times and inside their saves; each goes on, loses nothing it had acknowledged, and ends
-as the run that nobody disturbed.
-"""
+"""R3: a run killed at random times and during saves loses no acknowledged step and equals the undisturbed run."""
 
 import random
 import shutil
@@ -11,9 +9,9 @@ from pathlib import Path
 import pytest
 from children import Child, Children, Job
 from small_run import (
-    acknowledged,
     begin,
-    left_behind,
+    last_acknowledged_step,
+    leftover_files,
     outcome,
     resume,
     run_config,
@@ -23,18 +21,18 @@ from small_run import (
 
 from attendo.train.checkpoint import Checkpoints
 
-DISK_CALLS = 60  # of about four saves
-LONGEST = 2.0  # seconds until a kill, on a machine that has much else to do
+DISK_CALLS = 60  # in about 4 saves
+MAX_SECONDS = 2.0  # seconds until a kill, also on a busy machine
 
 
-class Storm:
-    """One run after the other, each killed and resumed until it is done."""
+class KillTest:
+    """Runs that are killed and resumed until they finish."""
 
     def __init__(self, children: Children, run_file: Path, folder: Path) -> None:
         self.children, self.run_file, self.folder = children, run_file, folder
         begin = time.perf_counter()
         assert children.attendo("train", run_file, "--out", folder / "undisturbed").code == 0
-        self.seconds = min(time.perf_counter() - begin, LONGEST)  # that a whole run takes
+        self.seconds = min(time.perf_counter() - begin, MAX_SECONDS)  # duration of a complete run
         self.expected = outcome(folder / "undisturbed")
         self.kills = self.kills_in_saves = self.finished = 0
 
@@ -42,9 +40,9 @@ class Storm:
     def run(self) -> Path:
         return self.folder / f"run-{self.finished}"
 
-    def survive(self, seconds: float | None = None, disk_call: int | None = None, how: str = "") -> None:
-        """Go on, until the kill or the end; then look at what is left."""
-        child = self._go_on([("die_at_disk_call", {"call": disk_call, "how": how})] if disk_call else [])
+    def resume_and_kill(self, seconds: float | None = None, disk_call: int | None = None, how: str = "") -> None:
+        """Resume the run until it is killed or finished, then check its checkpoints."""
+        child = self._resume([("die_at_disk_call", {"call": disk_call, "how": how})] if disk_call else [])
         if seconds is not None:
             time.sleep(seconds)
             child.kill()
@@ -56,56 +54,58 @@ class Storm:
         self.kills += 1
         self.kills_in_saves += disk_call is not None
         found = Checkpoints(self.run / "checkpoints").load_newest()
-        assert (found.snapshot.step if found else 0) >= acknowledged(self.run)
+        assert (found.snapshot.step if found else 0) >= last_acknowledged_step(self.run)
         assert found is None or found.skipped_reasons == ()
 
-    def calm_down(self) -> None:
-        """The last run to its end; the first step after a restart finds nothing left over."""
-        ended = self._go_on([], "--stop-at", "1").wait()
+    def finish_last_run(self) -> None:
+        """Finish the last run. After its first step, no temporary files are left."""
+        ended = self._resume([], "--stop-at", "1").wait()
         assert ended.code == 0, ended.errors
-        assert left_behind(self.run) == []
-        ended = self._go_on([]).wait()
+        assert leftover_files(self.run) == []
+        ended = self._resume([]).wait()
         assert ended.code == 0, ended.errors
         self._finish()
 
-    def _go_on(self, faults: Sequence[Job], *more: str) -> Child:
-        begun = (self.run / "run.toml").exists()
-        if not begun:
+    def _resume(self, faults: Sequence[Job], *more: str) -> Child:
+        has_started = (self.run / "run.toml").exists()
+        if not has_started:
             shutil.rmtree(self.run, ignore_errors=True)
-        start = ("--resume", self.run) if begun else (self.run_file, "--out", self.run)
+        start = ("--resume", self.run) if has_started else (self.run_file, "--out", self.run)
         return self.children.start_attendo("train", *start, *more, before=faults)
 
     def _finish(self) -> None:
         assert outcome(self.run) == self.expected
-        assert left_behind(self.run) == []
+        assert leftover_files(self.run) == []
         shutil.rmtree(self.run)
         self.finished += 1
 
 
-def test_R3_a_model_that_another_has_replaced_does_not_outlive_a_restart(prepared: Path, tmp_path: Path) -> None:
+def test_R3_replaced_model_is_removed_by_a_restart(prepared: Path, tmp_path: Path) -> None:
     run = train_to_the_end(begin(run_config({"prepared": prepared}, {"steps": 2}), tmp_path / "run"))
     model, old = run.folder / "model", run.folder / ".old-model"
-    shutil.copytree(model, old)  # as a kill leaves them that comes after the new one was put in place
+    shutil.copytree(model, old)  # as left by a kill after the new folder was moved into place
     resume(run.folder)
-    assert left_behind(run.folder) == []
-    model.rename(old)  # and before
+    assert leftover_files(run.folder) == []
+    model.rename(old)  # as left by a kill before that
     resume(run.folder)
-    assert old.is_dir(), "the only one there is"
+    assert old.is_dir(), "the only model was removed"
 
 
 @pytest.fixture
-def storm(children: Children, prepared: Path, tmp_path: Path) -> Storm:
+def kill_test(children: Children, prepared: Path, tmp_path: Path) -> KillTest:
     config = run_config({"prepared": prepared}, {"save_every": 2, "validate_every": 6}, model={"dropout": 0.2})
-    return Storm(children, write_run_file(tmp_path / "run.toml", config), tmp_path / "storm")
+    return KillTest(children, write_run_file(tmp_path / "run.toml", config), tmp_path / "storm")
 
 
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
-def test_R3_killed_again_and_again_a_run_ends_as_if_nothing_had_happened(storm: Storm, kills: int) -> None:
+def test_R3_killed_run_equals_the_undisturbed_run(kill_test: KillTest, kills: int) -> None:
     chance = random.Random(kills)
-    while storm.kills < kills:
-        if storm.kills_in_saves < kills // 2:
-            storm.survive(disk_call=chance.randint(1, DISK_CALLS), how=chance.choice(["before", "half", "after"]))
+    while kill_test.kills < kills:
+        if kill_test.kills_in_saves < kills // 2:
+            kill_test.resume_and_kill(
+                disk_call=chance.randint(1, DISK_CALLS), how=chance.choice(["before", "half", "after"])
+            )
         else:
-            storm.survive(seconds=chance.uniform(0, storm.seconds))
-    storm.calm_down()
-    assert (storm.kills, storm.kills_in_saves) == (kills, kills // 2)
+            kill_test.resume_and_kill(seconds=chance.uniform(0, kill_test.seconds))
+    kill_test.finish_last_run()
+    assert (kill_test.kills, kill_test.kills_in_saves) == (kills, kills // 2)

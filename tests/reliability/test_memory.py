@@ -7,7 +7,7 @@ import pytest
 from children import Children
 from small_run import begin, run_config, write_run_file, write_text
 
-SETTLED = 200  # steps after which everything has been done a few times
+SETTLED = 200  # steps after which every kind of work has been done several times
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""X2: a file that would run code when it is unpickled, offered as any file of a model, is refused and never run."""
+"""X2: a malicious pickle in the place of any model file is rejected and never unpickled."""
 
 import io
 import pickle
@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 from error_codes import fragment
-from sealed_folders import (
+from tampered_folders import (
     CHECKPOINT_FILES,
-    checkpoint_of,
-    foreign,
-    model,
+    make_checkpoint,
+    make_foreign,
+    make_model,
     read_checkpoint,
     read_foreign,
     read_model,
-    refused,
-    replaced,
+    rejection,
+    replace_file,
 )
 
 from attendo.errors import ModelError
@@ -36,7 +36,7 @@ FOREIGN_FILES = ("pytorch_model.bin", "model.pt", "weights.ckpt", "model.npz", "
 
 
 class Bomb:
-    """Unpickling it makes a file."""
+    """Unpickling it creates a file."""
 
     def __init__(self, sentinel: Path) -> None:
         self.sentinel = sentinel
@@ -45,13 +45,13 @@ class Bomb:
         return Path.touch, (self.sentinel,)
 
 
-def torch_saved(bomb: Bomb, zipped: bool) -> bytes:
+def save_with_torch(bomb: Bomb, zipped: bool) -> bytes:
     file = io.BytesIO()
     torch.save({"weight": bomb}, file, _use_new_zipfile_serialization=zipped)
     return file.getvalue()
 
 
-def numpy_saved(bomb: Bomb) -> bytes:
+def save_with_numpy(bomb: Bomb) -> bytes:
     file = io.BytesIO()
     np.savez(file, weight=np.array([bomb], dtype=object))
     return file.getvalue()
@@ -61,9 +61,9 @@ BOMBS: dict[str, Callable[[Bomb], bytes]] = {
     "text protocol": lambda bomb: pickle.dumps(bomb, 0),
     "binary protocol": lambda bomb: pickle.dumps(bomb, 2),
     "newest protocol": pickle.dumps,
-    "torch": lambda bomb: torch_saved(bomb, zipped=True),
-    "old torch": lambda bomb: torch_saved(bomb, zipped=False),
-    "numpy": numpy_saved,
+    "torch": lambda bomb: save_with_torch(bomb, zipped=True),
+    "old torch": lambda bomb: save_with_torch(bomb, zipped=False),
+    "numpy": save_with_numpy,
 }
 
 
@@ -77,38 +77,38 @@ def bomb(request: pytest.FixtureRequest, sentinel: Path) -> bytes:
     return BOMBS[request.param](Bomb(sentinel))
 
 
-def test_a_bomb_goes_off_where_it_is_unpickled(sentinel: Path) -> None:
+def test_unpickling_the_bomb_creates_the_file(sentinel: Path) -> None:
     pickle.loads(BOMBS["newest protocol"](Bomb(sentinel)))
     assert sentinel.exists()
 
 
 @pytest.mark.short(3)
-def test_in_a_model_folder_it_is_refused(tmp_path: Path, sentinel: Path, bomb: bytes) -> None:
-    folder = model(tmp_path)
+def test_pickle_in_a_model_folder_is_rejected(tmp_path: Path, sentinel: Path, bomb: bytes) -> None:
+    folder = make_model(tmp_path)
     for name in MODEL_FILES:
-        whole, sealed = (folder / name).read_bytes(), (folder / "manifest.json").read_bytes()
-        replaced(folder, name, bomb)
-        assert name in refused(read_model, folder)
-        replaced(folder, name, whole)
-        (folder / "manifest.json").write_bytes(sealed)
+        original, manifest = (folder / name).read_bytes(), (folder / "manifest.json").read_bytes()
+        replace_file(folder, name, bomb)
+        assert name in rejection(read_model, folder)
+        replace_file(folder, name, original)
+        (folder / "manifest.json").write_bytes(manifest)
     read_model(folder)
     assert not sentinel.exists()
 
 
-def test_in_a_checkpoint_it_is_refused(tmp_path: Path, sentinel: Path, bomb: bytes) -> None:
-    folder = checkpoint_of(tmp_path)
+def test_pickle_in_a_checkpoint_is_rejected(tmp_path: Path, sentinel: Path, bomb: bytes) -> None:
+    folder = make_checkpoint(tmp_path)
     for name in CHECKPOINT_FILES:
-        whole, sealed = (folder / name).read_bytes(), (folder / "manifest.json").read_bytes()
-        replaced(folder, name, bomb)
-        assert name in refused(read_checkpoint, folder)
-        replaced(folder, name, whole)
-        (folder / "manifest.json").write_bytes(sealed)
+        original, manifest = (folder / name).read_bytes(), (folder / "manifest.json").read_bytes()
+        replace_file(folder, name, bomb)
+        assert name in rejection(read_checkpoint, folder)
+        replace_file(folder, name, original)
+        (folder / "manifest.json").write_bytes(manifest)
     read_checkpoint(folder)
     assert not sentinel.exists()
 
 
 @pytest.mark.parametrize("kind", PIECES)
-def test_as_the_pieces_of_a_tokenizer_it_is_refused(tmp_path: Path, sentinel: Path, bomb: bytes, kind: str) -> None:
+def test_pickle_as_tokenizer_file_is_rejected(tmp_path: Path, sentinel: Path, bomb: bytes, kind: str) -> None:
     write_header(tmp_path, "joint", kind, None if kind == "sentencepiece" else ["a"])
     (tmp_path / PIECES[kind]).write_bytes(bomb)
     with pytest.raises(ModelError, match=re.escape(PIECES[kind])):
@@ -117,27 +117,25 @@ def test_as_the_pieces_of_a_tokenizer_it_is_refused(tmp_path: Path, sentinel: Pa
 
 
 @pytest.mark.parametrize("name", FOREIGN_FILES)
-def test_a_folder_with_nothing_but_a_pickle_is_not_imported(
-    tmp_path: Path, sentinel: Path, bomb: bytes, name: str
-) -> None:
-    folder = foreign(tmp_path)
+def test_folder_with_only_a_pickle_is_not_imported(tmp_path: Path, sentinel: Path, bomb: bytes, name: str) -> None:
+    folder = make_foreign(tmp_path)
     (folder / "model.safetensors").unlink()
-    replaced(folder, name, bomb)
-    told = refused(read_foreign, folder)
-    assert name in told
-    assert fragment("weights_format_unsafe") in told
+    replace_file(folder, name, bomb)
+    error = rejection(read_foreign, folder)
+    assert name in error
+    assert fragment("weights_format_unsafe") in error
     assert not sentinel.exists()
 
 
-def test_under_another_name_it_is_not_imported_either(tmp_path: Path, sentinel: Path, bomb: bytes) -> None:
-    folder = foreign(tmp_path)
+def test_pickle_under_another_name_is_not_imported(tmp_path: Path, sentinel: Path, bomb: bytes) -> None:
+    folder = make_foreign(tmp_path)
     for name in ("model.safetensors", "config.json"):
-        whole = (folder / name).read_bytes()
-        replaced(folder, name, bomb)
-        assert name in refused(read_foreign, folder)
-        replaced(folder, name, whole)
+        original = (folder / name).read_bytes()
+        replace_file(folder, name, bomb)
+        assert name in rejection(read_foreign, folder)
+        replace_file(folder, name, original)
     (folder / "model.safetensors").unlink()
-    replaced(folder, "model.safetensors.index.json", b'{"weight_map": {"x": "pytorch_model.bin"}}')
-    replaced(folder, "pytorch_model.bin", bomb)
-    assert "pytorch_model.bin is not a readable safetensors file" in refused(read_foreign, folder)
+    replace_file(folder, "model.safetensors.index.json", b'{"weight_map": {"x": "pytorch_model.bin"}}')
+    replace_file(folder, "pytorch_model.bin", bomb)
+    assert "pytorch_model.bin is not a readable safetensors file" in rejection(read_foreign, folder)
     assert not sentinel.exists()

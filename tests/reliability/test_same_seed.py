@@ -1,4 +1,4 @@
-"""R2: the same seed gives the same run, in fresh processes and for as long as nothing is changed on purpose."""
+"""R2: the same seed gives the same run in new processes, and the stored losses."""
 
 import json
 import subprocess
@@ -12,8 +12,8 @@ from small_run import begin, outcome, reports, run_config, train_to_the_end, wri
 GOLDEN = Path(__file__).parents[1] / "golden" / "training_losses.json"
 
 
-def test_R2_two_processes_make_the_same_run_from_the_same_text(children: Children, tmp_path: Path) -> None:
-    """This one and another: Python orders sets of strings otherwise in each."""
+def test_R2_child_process_trains_the_same_run(children: Children, tmp_path: Path) -> None:
+    """In this process and in another one: Python orders sets of strings differently in each."""
     config = run_config(write_text(tmp_path), {"steps": 8}, model={"dropout": 0.2})
     ended = children.attendo("train", write_run_file(tmp_path / "run.toml", config), "--out", tmp_path / "one")
     assert ended.code == 0, ended.errors
@@ -24,7 +24,7 @@ def test_R2_two_processes_make_the_same_run_from_the_same_text(children: Childre
 
 
 @pytest.mark.slow
-def test_R2_two_fresh_processes_make_the_same_run_from_the_same_text(tmp_path: Path) -> None:
+def test_R2_two_new_processes_train_the_same_run(tmp_path: Path) -> None:
     config = run_config(write_text(tmp_path), {"steps": 8}, model={"dropout": 0.2})
     run_file = write_run_file(tmp_path / "run.toml", config)
     command = [sys.executable, "-m", "attendo", "train", str(run_file), "--device", "cpu", "--out"]
@@ -37,7 +37,7 @@ def test_R2_two_fresh_processes_make_the_same_run_from_the_same_text(tmp_path: P
     assert len(one.steps) == 8
 
 
-def test_R2_another_seed_makes_another_run(tmp_path: Path, prepared: Path) -> None:
+def test_R2_another_seed_gives_another_run(tmp_path: Path, prepared: Path) -> None:
     losses = []
     for seed in (1, 2):
         run = begin(run_config({"prepared": prepared}, {"steps": 2}, seed=seed), tmp_path / f"{seed}")
@@ -45,8 +45,8 @@ def test_R2_another_seed_makes_another_run(tmp_path: Path, prepared: Path) -> No
     assert losses[0] != losses[1]
 
 
-def test_R2_losses_are_those_that_were_frozen(tmp_path: Path, prepared: Path) -> None:
-    """Written once, on a CPU with torch 2.13; a change of them means that training computes something else."""
+def test_R2_losses_match_the_stored_ones(tmp_path: Path, prepared: Path) -> None:
+    """Measured on a CPU with torch 2.13. Other losses mean that training computes something else."""
     run = begin(run_config({"prepared": prepared}, {"steps": 20, "label_smoothing": 0.1}), tmp_path / "run")
     lines = [line for line in reports(train_to_the_end(run).folder) if line["kind"] == "step"]
     golden = json.loads(GOLDEN.read_text("utf-8"))

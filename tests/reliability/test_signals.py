@@ -1,4 +1,4 @@
-"""R8: SIGTERM and SIGINT let the step end, save, and leave with the exit code that tells; a second leaves at once."""
+"""R8: SIGTERM and SIGINT finish the step, save and set the exit code; a second signal ends the process at once."""
 
 import signal
 from pathlib import Path
@@ -11,7 +11,7 @@ from attendo.runs.config import RunConfig
 from attendo.train.checkpoint import Checkpoints
 
 ACCUMULATE = 3
-AMID_STEP_5 = 4 * ACCUMULATE + 2  # the second of the three batches of the fifth update
+BATCH_IN_STEP_5 = 4 * ACCUMULATE + 2  # the second of the 3 batches of the fifth update
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +26,16 @@ def expected(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Out
 
 @pytest.mark.short(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_R8_a_signal_amid_a_step_saves_that_step_and_the_run_goes_on_bit_for_bit(
+def test_R8_signal_saves_the_step_and_the_run_resumes_bitwise(
     children: Children, config: RunConfig, expected: Outcome, tmp_path: Path, number: int, code: int
 ) -> None:
     run, run_file = tmp_path / "run", write_run_file(tmp_path / "run.toml", config)
-    disturbed = [("signal_at_batch", {"batch": AMID_STEP_5, "numbers": [number]})]
-    stopped = children.attendo("train", run_file, "--out", run, before=disturbed)
+    fault = [("signal_at_batch", {"batch": BATCH_IN_STEP_5, "numbers": [number]})]
+    stopped = children.attendo("train", run_file, "--out", run, before=fault)
     assert (stopped.code, "Traceback" in stopped.errors) == (code, False)
     assert f"stopped at step 5, saved; go on with: attendo train --resume {run}\n" in stopped.errors
     assert Checkpoints(run / "checkpoints").steps()[-1] == 5
-    assert (run / "model" / "manifest.json").exists(), "whoever stops early has a model all the same"
+    assert (run / "model" / "manifest.json").exists(), "a stopped run has a model"
     assert children.attendo("train", "--resume", run).code == 0
     assert outcome(run) == expected
 
@@ -45,12 +45,12 @@ def test_R8_a_signal_amid_a_step_saves_that_step_and_the_run_goes_on_bit_for_bit
     ("numbers", "code"),
     [([signal.SIGINT, signal.SIGINT], 130), ([signal.SIGTERM, signal.SIGTERM], -signal.SIGTERM)],
 )
-def test_R8_a_second_signal_leaves_at_once_and_nothing_saved_is_lost(
+def test_R8_second_signal_ends_at_once_and_keeps_checkpoints(
     children: Children, config: RunConfig, expected: Outcome, tmp_path: Path, numbers: list[int], code: int
 ) -> None:
     run, run_file = tmp_path / "run", write_run_file(tmp_path / "run.toml", config)
-    disturbed = [("signal_at_batch", {"batch": AMID_STEP_5, "numbers": numbers})]
-    stopped = children.attendo("train", run_file, "--out", run, before=disturbed)
+    fault = [("signal_at_batch", {"batch": BATCH_IN_STEP_5, "numbers": numbers})]
+    stopped = children.attendo("train", run_file, "--out", run, before=fault)
     assert (stopped.code, "Traceback" in stopped.errors) == (code, False), stopped.errors
     assert Checkpoints(run / "checkpoints").steps() == [3]
     assert children.attendo("train", "--resume", run).code == 0

@@ -1,4 +1,4 @@
-"""S11: a server that has answered thousands takes no more memory, files or threads than after some hundreds."""
+"""S11: memory, files and threads of a server do not grow with the number of requests."""
 
 from itertools import cycle, islice
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from children import Children
-from loaded_server import Loaded, forked, sentences, serving, until
+from loaded_server import LoadedServer, sentences, serving, serving_forked, wait_until
 
 from attendo.bench.load_test import Api, Load
 
@@ -23,25 +23,27 @@ KINDS: list[tuple[Api, dict[str, Any]]] = [
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("settled", "requests"), [(40, 100), pytest.param(1000, 10_000, marks=pytest.mark.slow)])
-def test_S11_nothing_grows(children: Children, tmp_path: Path, settled: int, requests: int) -> None:
+def test_S11_memory_files_and_threads_do_not_grow(
+    children: Children, tmp_path: Path, settled: int, requests: int
+) -> None:
     folder = tmp_path / "model"
-    with serving(folder) if requests > MANY else forked(children, folder) as server:
-        asked = ask(server, settled)
-        until(lambda: server.idle)
-        memory, files, threads = server.number("attendo_resident_bytes"), server.files, server.threads
-        asked += ask(server, requests - settled)
-        until(lambda: server.idle)
-        until(lambda: server.files <= files)
+    with serving(folder) if requests > MANY else serving_forked(children, folder) as server:
+        sent = send_requests(server, settled)
+        wait_until(lambda: server.idle)
+        memory, files, threads = server.metric("attendo_resident_bytes"), server.files, server.threads
+        sent += send_requests(server, requests - settled)
+        wait_until(lambda: server.idle)
+        wait_until(lambda: server.files <= files)
         assert server.threads <= threads
-        assert server.number("attendo_resident_bytes") <= memory + min(0.03 * memory, 20 * 1024**2)
-        assert asked >= requests
+        assert server.metric("attendo_resident_bytes") <= memory + min(0.03 * memory, 20 * 1024**2)
+        assert sent >= requests
 
 
-def ask(server: Loaded, count: int) -> int:
-    """Mixed requests, some of which are not waited for."""
-    asked, part = 0, count // len(KINDS) + 1
+def send_requests(server: LoadedServer, count: int) -> int:
+    """Send mixed requests, and some whose clients disconnect. Returns the number of requests that were waited for."""
+    sent, part = 0, count // len(KINDS) + 1
     for api, fields in KINDS:
         texts = list(islice(cycle(sentences(100, seed=count)), part))
-        asked += len(server.answers(texts, CLIENTS, api, **fields))
-    server.put(Load(rate=100, seconds=0.3, leaving=1.0, leave_within=0.1), min_length=512, max_length=512)
-    return asked
+        sent += len(server.answers(texts, CLIENTS, api, **fields))
+    server.send_load(Load(rate=100, seconds=0.3, leaving=1.0, leave_within=0.1), min_length=512, max_length=512)
+    return sent

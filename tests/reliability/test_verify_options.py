@@ -1,4 +1,4 @@
-"""Networks of every option answer the same on every path, and the script that tries all of them finds a mistake."""
+"""Networks with any option give the same output on every path, and the script that tries them finds errors."""
 
 import importlib.util
 from pathlib import Path
@@ -12,8 +12,8 @@ from attendo.runs.verify import PathComparison
 
 Options = dict[str, Any]
 
-# Together every option; the script tries each alone, which takes a minute.
-TOGETHER: tuple[Options, ...] = (
+# Together these cover every option. The script tries each option alone, which takes 1 minute.
+COMBINED: tuple[Options, ...] = (
     {
         "norm": "post",
         "final_norm": True,
@@ -46,34 +46,34 @@ def script() -> ModuleType:
     return module
 
 
-def test_no_option_and_no_choice_of_one_is_forgotten(script: ModuleType) -> None:
+def test_every_option_and_choice_is_covered(script: ModuleType) -> None:
     expected = set(ModelConfig.model_fields) - VOCABULARIES
     assert len(expected) > 20
-    for networks in (script.ALONE, TOGETHER):
+    for networks in (script.ALONE, COMBINED):
         assert {name for options in networks for name in options} == expected
         tried = {(name, value) for options in ({}, *networks) for name, value in {**defaults(), **options}.items()}
         assert choices() - tried == set()
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("options", TOGETHER, ids=str)
+@pytest.mark.parametrize("options", COMBINED, ids=str)
 def test_all_paths_of_a_random_network_agree(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: Options
 ) -> None:
     monkeypatch.setattr(script, "ALONE", (options,))
     code = script.main(["--combinations", "0", "--sentences", "3"])
-    told = capsys.readouterr().out
-    assert (code, told.splitlines()[0].split()[0]) == (0, "same"), told
-    assert "1 networks, cpu, fp32" in told
+    output = capsys.readouterr().out
+    assert (code, output.splitlines()[0].split()[0]) == (0, "same"), output
+    assert "1 networks, cpu, fp32" in output
 
 
-def test_answers_differ_so_that_a_mistake_could_be_seen(script: ModuleType) -> None:
-    for options in TOGETHER:
+def test_outputs_of_random_networks_differ(script: ModuleType) -> None:
+    for options in COMBINED:
         results = script.random_model(options).generate(script.sentences(12), beam=4)
         assert len({result.text for result in results}) > 4
 
 
-def test_a_difference_is_named_and_the_exit_code_says_so(
+def test_differences_are_printed_and_set_the_exit_code(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [
@@ -90,7 +90,7 @@ def test_a_difference_is_named_and_the_exit_code_says_so(
     assert last.endswith(": 2 differ")
 
 
-def test_combinations_are_networks_that_can_be_made_and_the_same_every_time(script: ModuleType) -> None:
+def test_combinations_are_valid_and_deterministic(script: ModuleType) -> None:
     drawn = list(script.combinations(8))
     assert drawn == list(script.combinations(8))
     assert all(script.random_model(options).network.decoder for options in drawn)
@@ -98,7 +98,7 @@ def test_combinations_are_networks_that_can_be_made_and_the_same_every_time(scri
 
 
 def choices() -> set[tuple[str, Any]]:
-    """Every value of the settings that have but a few."""
+    """Every value of settings that are literals or booleans."""
     found: set[tuple[str, Any]] = set()
     for name, field in ModelConfig.model_fields.items():
         kinds = [field.annotation, *get_args(field.annotation)]

@@ -1,4 +1,4 @@
-"""What a network computes that is no number is an error that names the text, and is no other text's trouble."""
+"""A NaN log-probability raises an error that names the text and does not affect other texts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,9 +16,15 @@ from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.worker import BatchLimits, ModelWorker
 from attendo.text_model import NotANumberError, TextModel, load
 
-BAD = "I love NLP"  # one of its words is no number
-TEXTS = [*SOURCES[1:], BAD, *SOURCES[1:]]
-WAYS: list[dict[str, Any]] = [{}, {"beam": 3}, {"sample": True}, {"beam": 4, "beam_groups": 2}, {"mbr": "chrf"}]
+NAN_TEXT = "I love NLP"  # the embedding of NLP is NaN
+TEXTS = [*SOURCES[1:], NAN_TEXT, *SOURCES[1:]]
+DECODING_OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"beam": 3},
+    {"sample": True},
+    {"beam": 4, "beam_groups": 2},
+    {"mbr": "chrf"},
+]
 
 
 @pytest.fixture
@@ -33,8 +39,8 @@ def model() -> TextModel:
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
-@pytest.mark.parametrize("options", WAYS, ids=str)
-def test_every_engine_names_the_text(model: TextModel, engine: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", DECODING_OPTIONS, ids=str)
+def test_every_engine_reports_the_text_with_nan(model: TextModel, engine: str, options: dict[str, Any]) -> None:
     with pytest.raises(
         NotANumberError,
         check=has_code(
@@ -48,30 +54,30 @@ def test_every_engine_names_the_text(model: TextModel, engine: str, options: dic
 @pytest.mark.parametrize(
     "options", [{"beam": 2, "constraints": ["猫"]}, {"banned_phrases": ["猫"]}, {"coverage_penalty": 0.2}]
 )
-def test_so_does_every_other_search(model: TextModel, options: dict[str, Any]) -> None:
+def test_every_search_option_reports_the_text_with_nan(model: TextModel, options: dict[str, Any]) -> None:
     with pytest.raises(
         NotANumberError, check=has_code("text_log_probability_nan", text=has_code("text_position", position=4, total=7))
     ):
         model.generate(TEXTS, **options)
 
 
-def test_streams_alternatives_and_scores_do_too(model: TextModel) -> None:
+def test_streams_alternatives_and_scores_report_nan(model: TextModel) -> None:
     with pytest.raises(
         NotANumberError, check=has_code("text_log_probability_nan", text=has_code("text_position", position=1, total=1))
     ):
-        list(model.stream(BAD))
+        list(model.stream(NAN_TEXT))
     with pytest.raises(ModelError, check=has_code("answer_log_probability_nan")):
-        model.alternatives(BAD)
+        model.alternatives(NAN_TEXT)
     with pytest.raises(
         NotANumberError, check=has_code("text_log_probability_nan", text=has_code("text_position", position=2, total=2))
     ):
-        model.score(["the cat", BAD], ["猫", "猫"])
+        model.score(["the cat", NAN_TEXT], ["猫", "猫"])
 
 
-def test_who_comes_behind_it_is_answered_as_ever(model: TextModel) -> None:
-    """Also in the place that it had: what it left there is not read, not even by a weight of zero."""
+def test_next_request_in_the_slot_is_unaffected_by_nan(model: TextModel) -> None:
+    """The next request in the same slot must not read its NaN values, not even with weight 0."""
     expected = [result.ids for result in model.generate(SOURCES[1:])]
-    call = model.prepare_call([BAD, *SOURCES[1:]])
+    call = model.prepare_call([NAN_TEXT, *SOURCES[1:]])
     requests, strategy, rules = call.prepare_search()
     engine = FastEngine(model.network, 1)
     found: dict[int, Sequence[int]] = {}
@@ -85,25 +91,25 @@ def test_who_comes_behind_it_is_answered_as_ever(model: TextModel) -> None:
 
 
 @pytest.mark.short(2)
-@pytest.mark.parametrize("fixed", [False, True], ids=["crowd", "slots"])
+@pytest.mark.parametrize("static", [False, True], ids=["continuous", "static"])
 @pytest.mark.parametrize("options", [{}, {"beam": 2}], ids=["greedy", "beam"])
-def test_of_a_server_one_request_fails(model: TextModel, fixed: bool, options: dict[str, Any]) -> None:
+def test_nan_fails_one_request_of_a_server(model: TextModel, static: bool, options: dict[str, Any]) -> None:
     expected = [each.text for each in model.generate(SOURCES[1:], **options)]
-    batcher = ModelWorker(model, BatchLimits(max_batch_size=2), fixed)
+    worker = ModelWorker(model, BatchLimits(max_batch_size=2), static)
 
-    async def all_of_them() -> list[Any]:
-        tasks = [batcher.generate([text], **options) for text in TEXTS]
+    async def generate_all() -> list[Any]:
+        tasks = [worker.generate([text], **options) for text in TEXTS]
         try:
             return await asyncio.gather(*tasks, return_exceptions=True)
         finally:
-            await batcher.drain()
+            await worker.drain()
 
-    found = asyncio.run(all_of_them())
+    found = asyncio.run(generate_all())
     assert isinstance(found[3], ApiError | NotANumberError)
     assert [each[0].text for n, each in enumerate(found) if n != 3] == expected * 2
 
 
-def test_a_precision_that_overflows_is_named(tmp_path: Path) -> None:
+def test_nan_error_names_the_precision(tmp_path: Path) -> None:
     model = tiny_model(tie="none")
     with torch.no_grad():
         model.network.output.weight.mul_(1e6)

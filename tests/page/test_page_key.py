@@ -1,24 +1,24 @@
-"""A server that wants a key: the page asks for it, and brings it from then on."""
+"""The page asks for the API key of a server and sends it with every request."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_server import Visit, real_app, serving, soon
+from page_server import Visit, real_app, serving, wait_until
 
 KEY = "s3cret-key"
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def locked_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(real_app(tmp_path_factory.mktemp("run"), keys=(KEY,))) as server:
         yield server.address
 
 
-def test_the_page_asks_for_the_key_until_it_is_right_and_keeps_it_for_the_tab(fresh_page: Any, locked: str) -> None:
+def test_page_asks_for_the_key_and_keeps_it_for_the_tab(fresh_page: Any, locked_address: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    visit = Visit(fresh_page, locked)
+    visit = Visit(fresh_page, locked_address)
     dialog = fresh_page.locator("dialog.key")
     dialog.wait_for()
     assert fresh_page.evaluate("document.activeElement.id") == "key"
@@ -30,28 +30,28 @@ def test_the_page_asks_for_the_key_until_it_is_right_and_keeps_it_for_the_tab(fr
     fresh_page.fill("#key", KEY)
     fresh_page.keyboard.press("Enter")
     visit.open("heads")
-    assert soon(lambda: dialog.count() == 0)
+    assert wait_until(lambda: dialog.count() == 0)
     fresh_page.reload()
-    visit.drawn("heads")
+    visit.wait_drawn("heads")
     assert dialog.count() == 0
     assert KEY not in fresh_page.evaluate("location.href + JSON.stringify(localStorage)")
-    assert {each for each in visit.troubles() if "401" not in each} == set()
+    assert {each for each in visit.problems() if "401" not in each} == set()
 
 
 @pytest.mark.slow
-def test_whoever_gives_no_key_is_told_and_can_try_again_in_chinese(fresh_page: Any, locked: str) -> None:
-    visit = Visit(fresh_page, f"{locked}#lang=zh")
-    visit.address = locked
+def test_cancelled_key_dialog_shows_an_error_and_a_retry(fresh_page: Any, locked_address: str) -> None:
+    visit = Visit(fresh_page, f"{locked_address}#lang=zh")
+    visit.address = locked_address
     fresh_page.locator("dialog.key").wait_for()
     assert "密钥" in fresh_page.locator("#key-title").inner_text()
     fresh_page.keyboard.press("Escape")
-    complaint = fresh_page.locator("main .complaint")
-    complaint.wait_for()
-    assert "密钥" in complaint.inner_text()
-    complaint.locator(".retry").click()
+    error_box = fresh_page.locator("main .complaint")
+    error_box.wait_for()
+    assert "密钥" in error_box.inner_text()
+    error_box.locator(".retry").click()
     fresh_page.fill("#key", "有 空格")
     fresh_page.keyboard.press("Enter")
     assert fresh_page.locator("dialog.key").count() == 1
     fresh_page.fill("#key", KEY)
     fresh_page.keyboard.press("Enter")
-    visit.drawn("alignment")
+    visit.wait_drawn("alignment")

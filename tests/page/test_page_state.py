@@ -1,4 +1,4 @@
-"""What a person has done stays when the page is drawn anew, and what an address says is never more than it can mean."""
+"""Redrawing the page keeps text and focus, and invalid values in an address are ignored or reported."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from page_server import VIEWS
 
 from attendo.serve.explorer.schemas import ExplorerDecodingOptions
 
-# Addresses that nobody would write, and that somebody's link may hold all the same.
-STRANGE: dict[str, dict[str, Any]] = {
+# Invalid addresses that a link may contain.
+INVALID_STATES: dict[str, dict[str, Any]] = {
     "alignment": {"site": "nowhere", "show": "head", "layer": 99, "head": -7, "words": "maybe"},
     "heads": {"pins": "cross.9.9,,x.y.z,cross.0", "badge": "beauty", "layers": "a,,1.5", "stretch": "yes"},
     "steps": {"step": 999, "prefix": '{"a": 1}'},
@@ -24,29 +24,29 @@ STRANGE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("change", ["#language", "#theme", "#kind-beam", "#tab-heads"])
-def test_what_was_typed_and_not_sent_stays(visit: Any, change: str) -> None:
+def test_typed_text_is_kept_when_the_page_changes(visit: Any, change: str) -> None:
     page = visit.page
     visit.open()
     page.fill("#source", "not sent yet")
     page.locator(change).click()
-    visit.drawn("heads" if change == "#tab-heads" else "alignment")
+    visit.wait_drawn("heads" if change == "#tab-heads" else "alignment")
     assert page.input_value("#source") == "not sent yet"
     assert "not+sent" not in page.evaluate("location.hash")
     if change == "#theme":
-        for _ in range(2):  # round to where it was
+        for _ in range(2):  # cycle back to the first theme
             page.click("#theme")
 
 
-def test_a_sample_takes_the_place_of_what_was_typed(visit: Any) -> None:
+def test_sample_replaces_the_typed_text(visit: Any) -> None:
     page = visit.page
     visit.open()
     page.fill("#source", "not sent yet")
     page.locator("#sample-1").click()
-    visit.drawn("alignment")
+    visit.wait_drawn("alignment")
     assert page.input_value("#source") == "the cat sat"
 
 
-def test_a_token_that_is_being_typed_stays_from_step_to_step(visit: Any) -> None:
+def test_typed_token_is_kept_between_steps(visit: Any) -> None:
     view = visit.open("steps")
     view.locator("#other-piece").fill("坐")
     visit.page.click("#after")
@@ -75,16 +75,14 @@ def test_a_token_that_is_being_typed_stays_from_step_to_step(visit: Any) -> None
         ("training", "#curve-loss", ["ArrowRight"]),
     ],
 )
-def test_the_focus_stays_where_it_was_when_a_control_is_used(
-    visit: Any, view: str, control: str, keys: list[str]
-) -> None:
+def test_focus_stays_on_a_used_control(visit: Any, view: str, control: str, keys: list[str]) -> None:
     page = visit.page
     visit.open(view)
     page.locator(control).focus()
     for key in keys:
         page.keyboard.press(key)
     shown = "tree" if control == "#tab-tree" else view
-    visit.drawn(shown)
+    visit.wait_drawn(shown)
     page.wait_for_function("() => document.activeElement !== document.body")
     focused = page.evaluate("document.activeElement.id || document.activeElement.className")
     group = control.strip("#").split("-")[0]
@@ -93,22 +91,22 @@ def test_the_focus_stays_where_it_was_when_a_control_is_used(
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize("view", VIEWS)
-def test_an_address_that_cannot_be_meant_is_drawn_as_far_as_it_can(visit: Any, view: str) -> None:
-    found = visit.open(view, **STRANGE[view])
+def test_invalid_values_in_the_address_are_ignored(visit: Any, view: str) -> None:
+    found = visit.open(view, **INVALID_STATES[view])
     assert found.locator(".complaint").count() == 0
     assert visit.page.locator(f"#tab-{view}").get_attribute("aria-current") == "page"
 
 
-def test_a_view_that_is_none_is_the_first(visit: Any) -> None:
+def test_unknown_view_opens_the_first_one(visit: Any) -> None:
     visit.open("heads")
     visit.page.evaluate("location.hash = 'view=constructor&lang=en'")
-    visit.drawn("alignment")
+    visit.wait_drawn("alignment")
     assert visit.page.locator("#tab-alignment").get_attribute("aria-current") == "page"
 
 
 @pytest.mark.short(3)
 @pytest.mark.parametrize(
-    ("view", "state", "words"),
+    ("view", "state", "error"),
     [
         ("alignment", {"kind": "beam", "beam": 99}, message("field_less_than_equal", name="decoder.beam", le=12)),
         ("alignment", {"layers": "7"}, fragment("unknown_layer", layer=7)),
@@ -120,18 +118,16 @@ def test_a_view_that_is_none_is_the_first(visit: Any) -> None:
         ("compare", {"versus": "checkpoints", "other": "step-1"}, fragment("unknown_checkpoint", name="step-1")),
     ],
 )
-def test_what_the_server_does_not_have_is_told_with_a_way_back(
-    visit: Any, view: str, state: dict[str, Any], words: str
-) -> None:
+def test_server_errors_are_shown_with_a_retry(visit: Any, view: str, state: dict[str, Any], error: str) -> None:
     found = visit.open(view, **state)
-    assert words in found.locator(".complaint").inner_text()
+    assert error in found.locator(".complaint").inner_text()
     visit.page.locator(f"#tab-{view}").wait_for()
     assert found.locator(".retry").is_visible()
-    visit.forgive("status of 4")
+    visit.ignore_errors("status of 4")
 
 
-def test_the_limits_of_the_page_are_those_of_the_server(visit: Any) -> None:
-    """The page may offer less, never more: what it offers is not refused."""
+def test_page_limits_are_within_server_limits(visit: Any) -> None:
+    """The page may offer a smaller range than the server, never a larger one."""
     page = visit.page
     bounds: dict[str, tuple[float, float]] = {}
     for kind in ("beam", "sample"):
@@ -143,7 +139,7 @@ def test_the_limits_of_the_page_are_those_of_the_server(visit: Any) -> None:
     assert set(bounds) == {*("beam", "n_best", "length_penalty", "max_length"), "temperature", "top_k", "top_p", "seed"}
     for name, (low, high) in bounds.items():
         for value in (low, high):
-            if (name, value) != ("max_length", 0):  # none is asked for then
+            if (name, value) != ("max_length", 0):  # 0 means no limit and is not sent
                 ExplorerDecodingOptions.model_validate({"kind": "sample", name: value if value % 1 else int(value)})
     for name in ("beam", "n_best", "max_length"):
         with pytest.raises(ValueError, match=name):

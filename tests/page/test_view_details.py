@@ -1,16 +1,16 @@
-"""What a view shows beside its numbers: marks, scales, hints, and words for what is missing."""
+"""Marks, scales, hints and notices of the views."""
 
 from typing import Any
 
 import pytest
-from page_server import soon
+from page_server import wait_until
 
-UNASKED = "the small dog sat home"  # by no other test: the page may keep what it was answered
-REFUSAL = {"code": "busy", "message": "too many requests wait", "message_zh": "等待的请求太多"}
+UNCACHED_TEXT = "the small dog sat home"  # used by no other test: the page may cache responses
+BUSY_ERROR = {"code": "busy", "message": "too many requests wait", "message_zh": "等待的请求太多"}
 
 
 @pytest.mark.slow
-def test_forced_tokens_stay_marked_in_what_was_read(visit: Any) -> None:
+def test_forced_tokens_stay_marked_in_the_decoder_input(visit: Any) -> None:
     view = visit.open("steps", step=1)
     view.locator(".bars button:not(.chosen)").first.click()
     view.locator(".tokens:not(.small) .token.forced").first.wait_for()
@@ -24,14 +24,14 @@ def test_forced_tokens_stay_marked_in_what_was_read(visit: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_token_that_is_none_is_refused_where_it_was_typed_and_the_view_stays(visit: Any) -> None:
+def test_unknown_token_is_rejected_and_the_view_stays(visit: Any) -> None:
     view = visit.open("steps", step=1)
     answer = view.locator(".tokens").first.inner_text()
     view.locator("#other-piece").fill("nobody")
     view.locator("#force").click()
-    complaint = view.locator(".complaint")
-    complaint.wait_for()
-    assert "nobody" in complaint.inner_text()
+    error_box = view.locator(".complaint")
+    error_box.wait_for()
+    assert "nobody" in error_box.inner_text()
     assert view.locator(".tokens").first.inner_text() == answer
     assert view.locator("#other-piece").input_value() == "nobody"
     assert "prefix" not in visit.page.evaluate("location.hash")
@@ -40,27 +40,27 @@ def test_a_token_that_is_none_is_refused_where_it_was_typed_and_the_view_stays(v
     view.locator(".token.forced").first.wait_for()
     assert view.locator(".complaint").count() == 0
     assert view.locator("#other-piece").input_value() == ""
-    visit.forgive("status of 4")
+    visit.ignore_errors("status of 4")
 
 
 @pytest.mark.slow
-def test_what_is_refused_for_now_can_be_asked_again(visit: Any) -> None:
+def test_busy_error_offers_a_retry(visit: Any) -> None:
     visit.open()
-    visit.page.route("**/api/v1/ledger", lambda route: route.fulfill(status=429, json={"error": REFUSAL}))
+    visit.page.route("**/api/v1/ledger", lambda route: route.fulfill(status=429, json={"error": BUSY_ERROR}))
     try:
-        visit.page.evaluate("fields => { location.hash = fields; }", f"view=ledger&lang=zh&text={UNASKED}")
-        complaint = visit.page.locator("view-ledger .complaint")
-        complaint.wait_for()
-        assert "等待的请求太多" in complaint.inner_text()
+        visit.page.evaluate("fields => { location.hash = fields; }", f"view=ledger&lang=zh&text={UNCACHED_TEXT}")
+        error_box = visit.page.locator("view-ledger .complaint")
+        error_box.wait_for()
+        assert "等待的请求太多" in error_box.inner_text()
     finally:
         visit.page.unroute_all()
-    complaint.locator(".retry").click()
+    error_box.locator(".retry").click()
     visit.page.locator("view-ledger table").wait_for()
-    visit.forgive("status of 429")
+    visit.ignore_errors("status of 429")
 
 
 @pytest.mark.slow
-def test_a_word_that_the_vocabulary_lacks_is_named_beside_its_sign(visit: Any) -> None:
+def test_unknown_words_are_shown_with_unk(visit: Any) -> None:
     view = visit.open(text="I saw zebra and yak", target="猫 zebra")
     lines = view.locator(".stage .tokens")
     assert lines.nth(0).locator(".token").all_inner_texts() == [
@@ -75,20 +75,20 @@ def test_a_word_that_the_vocabulary_lacks_is_named_beside_its_sign(visit: Any) -
 
 
 @pytest.mark.slow
-def test_a_map_of_a_long_source_is_no_strip_and_one_of_a_long_target_no_tower(visit: Any) -> None:
+def test_map_of_a_long_text_keeps_readable_proportions(visit: Any) -> None:
     view = visit.open(text=" ".join(["cat"] * 100), target="猫 坐")
     layout = view.locator("heat-map").evaluate("map => map.layout")
     assert layout["wide"] < 9
     assert layout["high"] >= 16
     columns = view.locator("heat-map").evaluate("map => map.scene.items.filter((each) => each.turn).length")
-    assert 10 < columns < 101  # every so many of them has its label
+    assert 10 < columns < 101  # not every column has a label
     view = visit.open(text="cat", target=" ".join(["猫"] * 100))
     layout = view.locator("heat-map").evaluate("map => map.layout")
     assert layout["height"] < 1100
     assert layout["high"] < layout["wide"]
 
 
-def test_a_cell_of_a_map_that_is_not_square_is_the_one_pointed_at(visit: Any) -> None:
+def test_hover_finds_the_cell_of_a_map_that_is_not_square(visit: Any) -> None:
     view = visit.open(text=" ".join(["cat"] * 100), target="猫 坐")
     layout = view.locator("heat-map").evaluate("map => map.layout")
     across, down = layout["left"] + 40.5 * layout["wide"], layout["top"] + 1.5 * layout["high"]
@@ -98,9 +98,9 @@ def test_a_cell_of_a_map_that_is_not_square_is_the_one_pointed_at(visit: Any) ->
 
 
 @pytest.mark.slow
-def test_the_chart_of_the_steps_has_both_scales_and_the_tokens(visit: Any) -> None:
+def test_steps_chart_has_both_scales_and_the_tokens(visit: Any) -> None:
     view = visit.open("steps")
-    steps = visit.ask("/steps", prefix=[])["steps"]
+    steps = visit.request("/steps", prefix=[])["steps"]
     largest = max(step["entropy"] for step in steps)
     assert view.locator(".spark-scale").first.locator("span").all_inner_texts() == [f"{largest:.2f}", "0"]
     assert view.locator(".spark-scale.of-end span").all_inner_texts() == ["100 %", "0 %"]
@@ -122,12 +122,12 @@ def test_the_chart_of_the_steps_has_both_scales_and_the_tokens(visit: Any) -> No
         ("signed(-0.5, 1)", "−0.5"),
     ],
 )
-def test_what_rounds_to_nothing_has_no_sign(visit: Any, call: str, shown: str) -> None:
+def test_rounded_zero_has_no_sign(visit: Any, call: str, shown: str) -> None:
     assert visit.page.evaluate(f"import('/page/dom.js').then(({{ number, signed }}) => {call})") == shown
 
 
 @pytest.mark.slow
-def test_a_tree_that_is_wider_than_the_page_says_that_it_scrolls(visit: Any) -> None:
+def test_tree_wider_than_the_page_shows_a_scroll_hint(visit: Any) -> None:
     view = visit.open("tree", kind="beam", max_length=4)
     hint = view.locator(".scrolls")
     assert hint.is_hidden()
@@ -137,7 +137,7 @@ def test_a_tree_that_is_wider_than_the_page_says_that_it_scrolls(visit: Any) -> 
     assert visit.page.locator(".tree-scroll").evaluate("box => box.scrollWidth > box.clientWidth")
 
 
-def test_answers_that_were_cut_are_marked_where_they_are_compared(visit: Any) -> None:
+def test_truncated_outputs_are_marked_in_comparisons(visit: Any) -> None:
     view = visit.open("compare", versus="decoders", max_length=2)
     assert [each.strip() for each in view.locator(".output .cut").all_inner_texts()] == ["cut at the length limit"] * 2
     view = visit.open("compare", versus="decoders")
@@ -146,17 +146,17 @@ def test_answers_that_were_cut_are_marked_where_they_are_compared(visit: Any) ->
     assert view.locator(".output .cut").count() == 1
 
 
-def test_a_model_or_a_checkpoint_that_is_not_there_is_named(visit: Any) -> None:
+def test_missing_model_and_checkpoint_are_named(visit: Any) -> None:
     page = visit.page
     visit.open(model="gone <b>", checkpoint="step-00000099")
-    told = page.locator(".strange .notice")
-    assert told.nth(0).inner_text().startswith("There is no model named “gone <b>” here: run is shown instead.")
-    assert "step-00000099" in told.nth(1).inner_text()
+    notices = page.locator(".strange .notice")
+    assert notices.nth(0).inner_text().startswith("There is no model named “gone <b>” here: run is shown instead.")
+    assert "step-00000099" in notices.nth(1).inner_text()
     page.click("#language")
-    assert soon(lambda: "没有名为“gone <b>”的模型" in told.nth(0).inner_text())
+    assert wait_until(lambda: "没有名为“gone <b>”的模型" in notices.nth(0).inner_text())
     page.click("#drop-model")
     page.click("#drop-checkpoint")
-    visit.drawn("alignment")
-    assert soon(lambda: (told.count(), page.locator(".complaint").count()) == (0, 0))
+    visit.wait_drawn("alignment")
+    assert wait_until(lambda: (notices.count(), page.locator(".complaint").count()) == (0, 0))
     assert "gone" not in page.evaluate("location.hash")
-    visit.forgive("status of 4")
+    visit.ignore_errors("status of 4")

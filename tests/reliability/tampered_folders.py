@@ -1,4 +1,4 @@
-"""Folders that attendo wrote, with one file replaced and a manifest that knows of it: made to do harm."""
+"""Folders that attendo wrote, with one file replaced and the manifest updated, as an attacker would do."""
 
 import hashlib
 import json
@@ -20,42 +20,45 @@ STEP = 10
 CHECKPOINT_FILES = (*(f"{name}.safetensors" for name in checkpoint.FILES), "state.json", "manifest.json")
 
 
-def model(folder: Path) -> Path:
+def make_model(folder: Path) -> Path:
     tiny_model().save(folder / "model")
     return folder / "model"
 
 
-def checkpoint_of(folder: Path) -> Path:
+def make_checkpoint(folder: Path) -> Path:
     tensors = {"x": torch.zeros(1)}
     checkpoints = Checkpoints(folder)
     checkpoints.save(Snapshot(STEP, tensors, tensors, tensors, {}))
     return checkpoints.path(STEP)
 
 
-def foreign(folder: Path) -> Path:
-    """A model of transformers whose weights are all that matters."""
+def make_foreign(folder: Path) -> Path:
+    """A folder of the transformers library with empty weights."""
     (folder / "config.json").write_text(json.dumps({"model_type": "marian"}))
     (folder / "model.safetensors").write_bytes(b"")
     return folder
 
 
-def replaced(folder: Path, name: str, content: bytes | Path) -> None:
-    """Where there is a manifest, it is written anew, with right checksums."""
-    place = folder / name
-    place.unlink(missing_ok=True)
+def replace_file(folder: Path, name: str, content: bytes | Path) -> None:
+    """Replace a file. If there is a manifest, update its checksums."""
+    path = folder / name
+    path.unlink(missing_ok=True)
     if isinstance(content, Path):
-        place.hardlink_to(content)
+        path.hardlink_to(content)
     else:
-        place.write_bytes(content)
+        path.write_bytes(content)
     manifest = folder / "manifest.json"
     if not manifest.exists() or name == manifest.name:
         return
-    told = json.loads(manifest.read_text("utf-8"))
-    with place.open("rb") as file:
-        told["files"][name] = {"bytes": place.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    entries = json.loads(manifest.read_text("utf-8"))
+    with path.open("rb") as file:
+        entries["files"][name] = {
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+        }
     manifest.unlink()
-    known = {key: value for key, value in told.items() if key != "sha256"}
-    manifest.write_text(json.dumps({**known, "sha256": model_files.json_sha256(known)}), "utf-8")
+    without_digest = {key: value for key, value in entries.items() if key != "sha256"}
+    manifest.write_text(json.dumps({**without_digest, "sha256": model_files.json_sha256(without_digest)}), "utf-8")
 
 
 def read_model(folder: Path) -> None:
@@ -71,8 +74,8 @@ def read_foreign(folder: Path) -> None:
     from_folder(folder)
 
 
-def refused(read: Callable[[Path], None], folder: Path) -> str:
-    """The one line that it is refused with."""
+def rejection(read: Callable[[Path], None], folder: Path) -> str:
+    """The error message with which the folder is rejected, in one line."""
     with pytest.raises(ModelError) as error:
         read(folder)
     assert "\n" not in str(error.value)
