@@ -71,7 +71,7 @@ def preset(
     """
     if name not in PRESETS:
         raise UsageError(
-            "unknown_like_system", name=name, known=", ".join(PRESETS), suggestion=suggest_name(name, list(PRESETS))
+            "unknown_decoding_preset", name=name, known=", ".join(PRESETS), suggestion=suggest_name(name, list(PRESETS))
         )
     options = {key: value for key, value in (options or {}).items() if value is not None}
     kept = (

@@ -91,7 +91,7 @@ MESSAGES: dict[str, Message] = {
         "weights must be finite and more than 0, not {weight}: leave out a member that should not count",
         "权重为 {weight}，应为大于 0 的有限数：请去掉不参与的成员",
     ),
-    "unknown_like_system": Message(
+    "unknown_decoding_preset": Message(
         "unknown preset {name!r}: use {known}{suggestion}", "未知的 preset {name!r}：可用 {known}{suggestion}"
     ),
     "coverage_penalty_negative": Message(
@@ -150,7 +150,7 @@ MESSAGES: dict[str, Message] = {
     "probability_mass_out_of_range": Message(
         "{option} must be more than 0 and at most 1, not {value}", "{option} 为 {value}，应大于 0 且不超过 1"
     ),
-    "ban_cannot_be_met": Message(
+    "banned_phrases_unavoidable": Message(
         "banned_phrases {phrases} cannot be met: every answer found contains one of them; ban fewer phrases",
         "无法避开 banned_phrases {phrases}：找到的回答都含有其中之一；请减少禁用的短语",
     ),
@@ -400,9 +400,9 @@ MESSAGES: dict[str, Message] = {
         "min_length_extra {min_length_extra} is more than max_length {max_length}: lower min_length_extra, or raise max_length",
         "min_length_extra {min_length_extra} 大于 max_length {max_length}：请减小 min_length_extra，或增大 max_length",
     ),
-    "at_limit_free_conflict": Message(
-        "{option} and at_limit free cannot be used together: set at_limit to cut or end",
-        "{option} 不能与 at_limit free 同时使用：请把 at_limit 设为 cut 或 end",
+    "at_limit_any_conflict": Message(
+        "{option} and at_limit any cannot be used together: set at_limit to truncate or force_eos",
+        "{option} 不能与 at_limit any 同时使用：请把 at_limit 设为 truncate 或 force_eos",
     ),
     "stop_rule_conflict": Message(
         "{option} and the stop rule {stop} cannot be used together: use first or settled",

@@ -15,7 +15,7 @@ def make_command(*arguments: str) -> list[str]:
 def last_line(output: str, exit_code: int) -> str:
     """Return the last line that a failed command printed: its error."""
     lines = output.strip().splitlines()
-    return lines[-1].removeprefix("attendo: ") if lines else f"it said nothing, and ended with exit code {exit_code}"
+    return lines[-1].removeprefix("attendo: ") if lines else f"it printed nothing, and ended with exit code {exit_code}"
 
 
 def run_attendo(arguments: Sequence[str]) -> None:

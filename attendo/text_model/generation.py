@@ -119,7 +119,7 @@ class Generation:
                 return found
             banned.extend(sorted(new))
             (found,) = self._search([line], engine, banned)
-        raise UsageError("ban_cannot_be_met", phrases=", ".join(map(repr, self._options.banned_phrases)))
+        raise UsageError("banned_phrases_unavoidable", phrases=", ".join(map(repr, self._options.banned_phrases)))
 
     def _select_best(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
         if self._config.mbr != "none":

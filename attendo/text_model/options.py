@@ -173,7 +173,7 @@ def _check_lengths(options: GenerateOptions, given: Mapping[str, Any]) -> None:
 def _require_plain_beam(config: GenerationConfig, option: str) -> None:
     """Reject stopping rules that only a plain beam supports."""
     if config.at_limit == "any":
-        raise UsageError("at_limit_free_conflict", option=option)
+        raise UsageError("at_limit_any_conflict", option=option)
     if config.stop in ("leader", "shrinking"):
         raise UsageError("stop_rule_conflict", option=option, stop=config.stop)
 

@@ -400,11 +400,11 @@ def test_an_unmet_constraint_is_reported_with_its_line(attendo: Command, model_f
         (["--top-p", "2", "--sample"], "--top-p"),
         (
             ["--beam", "2", "--length-penalty", "400"],
-            "'--length-penalty': 400 is not in the range: 10 or less",
+            "'--length-penalty': 400 is too large: give 10 or less",
         ),
         (
             ["--max-length-factor", "1e300"],
-            "'--max-length-factor': 1e300 is not in the range: 100 or less",
+            "'--max-length-factor': 1e300 is too large: give 100 or less",
         ),
     ],
 )

@@ -39,7 +39,7 @@ def test_without_a_command_only_help_is_shown(attendo: Command) -> None:
     shown = attendo()
     assert shown.code == 2
     assert "Usage" in shown.output + shown.errors
-    assert "attendo: " not in shown.errors.splitlines()
+    assert "attendo: " not in shown.errors
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ from attendo.errors import UsageError
         ({"prefix": "我 爱 NLP", "max_length": 2}, ["prefix has 3 tokens", "max_length 2"]),
         ({"split": True, "constraints": ["猫"]}, ["constraints", "split"]),
         ({"mbr_candidates": 4}, ["mbr_candidates", "mbr"]),
-        ({"mbr": "chrf", "beam": 3, "mbr_candidates": 4}, ["mbr_candidates", "beam of 3"]),
+        ({"mbr": "chrf", "beam": 3, "mbr_candidates": 4}, ["mbr_candidates", "beam 3"]),
         ({"mbr": "chrf", "mbr_candidates": 4, "n_best": 5}, ["n_best", "mbr_candidates (4)"]),
         ({"constraints": ["猫"], "engine": "fast"}, ["constraints", "fast"]),
         ({"coverage_penalty": 0.2, "engine": "textbook"}, ["coverage_penalty", "textbook"]),

@@ -56,11 +56,10 @@ def test_a_banned_phrase_is_never_generated(make: Callable[[], TextModel], beam:
 def test_a_ban_covers_unusual_tokenizations(make: Callable[[], TextModel], monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = make(), sentences(6, longest=4)
     banned = most_frequent_word([result.text for result in model.generate(texts, max_length=8)])
-    expected = [result.text for result in model.generate(texts, banned_phrases=[banned], max_length=8)]
     monkeypatch.setattr("attendo.text_model.generation.banned_token_sequences", lambda tokenizer, phrases: ())
     found = model.generate(texts, banned_phrases=[banned], max_length=8)
+    assert len(found) == len(texts)
     assert not any(contains(result.text, banned) for result in found)
-    assert len(found) == len(expected)
 
 
 def test_the_ids_of_a_phrase_are_found() -> None:
