@@ -145,7 +145,7 @@ def test_two_languages_are_translated_concurrently(monkeypatch: pytest.MonkeyPat
         return [translator.TextTranslation(text.upper(), (), 0, 0, cut=False) for text in texts]
 
     monkeypatch.setattr(translator, "translate", translate_slowly)
-    gateway = gateway("en-de", "zh-de")
+    gateway = make_gateway("en-de", "zh-de")
     done = translator.translate_detected(
         gateway, ["zh", "en", "zh"], "de", ["a", "b", "c"], translator.SegmentationOptions()
     )
