@@ -214,7 +214,7 @@ def test_m2m100_and_mbart_list_all_incompatibilities() -> None:
         "norm is post, not pre",
         "it has no norm behind each stack",
         "it has a norm on the embedding",
-        "position_offset is 0, which must follow the number of a token",
+        "position_offset is 0, which must follow a token id",
         "position_layout is interleaved, not fairseq",
         "norm_kind is rms, not layer",
     ]

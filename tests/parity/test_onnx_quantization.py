@@ -89,6 +89,6 @@ def test_int8_keeps_products_in_float32_to_meet_the_bounds(tmp_path: Path, monke
     assert "mean" in reason_note
 
     monkeypatch.setitem(exporting.BOUNDS, "int8", replace(wide, mean_difference=1e-9))
-    with pytest.raises(ModelMismatchError, check=has_code("quantized_model_differs")):
+    with pytest.raises(ModelMismatchError, check=has_code("converted_model_differs")):
         export(model, tmp_path / "worse", "onnx", "int8", sentences)
     assert not (tmp_path / "worse").exists()
