@@ -49,7 +49,7 @@ HONOURED: list[dict[str, Any]] = [
 ALL = "onnx, textbook, cached, fast"
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"beam": 4}, "stop settled (CTranslate2: first), at_limit cut/end, renormalise false", ALL),
-    ({"sample": True}, "sample + seed", ALL),
+    ({"sample": True}, "sample", ALL),
     ({"beam": 4, "groups": 2}, "beam_groups", ALL),
     ({**THEIRS, "beam": 2, "at_limit": "cut", "constraints": ["w10"]}, "constraints", "onnx, cached"),
     ({"alignments": True}, "alignments", "textbook, cached, fast"),

@@ -91,6 +91,6 @@ def test_int8_that_would_lose_too_much_leaves_products_in_float32_and_says_so(
     assert "mean" in because
 
     monkeypatch.setitem(exporting.BOUNDS, "int8", replace(wide, mean_difference=1e-9))
-    with pytest.raises(ModelMismatchError, check=has_code("quantized_model_differs")):
+    with pytest.raises(ModelMismatchError, check=has_code("converted_model_differs")):
         export(model, tmp_path / "worse", "onnx", "int8", sentences)
     assert not (tmp_path / "worse").exists()

@@ -220,7 +220,7 @@ def test_alternatives_and_trees_come_from_our_own_search(
             has_code(
                 "engine_option_unsupported",
                 reasons=has_code(
-                    "engine_option_alternatives", options="sample + seed", engines="onnx, textbook, cached, fast"
+                    "engine_option_alternatives", options="sample", engines="onnx, textbook, cached, fast"
                 ),
             ),
         ),
@@ -270,7 +270,7 @@ def test_alternatives_and_trees_come_from_our_own_search(
             has_code(
                 "engine_option_unsupported",
                 reasons=has_code(
-                    "engine_option_alternatives", options="sample + seed", engines="onnx, textbook, cached, fast"
+                    "engine_option_alternatives", options="sample", engines="onnx, textbook, cached, fast"
                 ),
             ),
         ),

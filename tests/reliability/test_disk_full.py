@@ -158,7 +158,7 @@ def test_R5_the_command_line_then_leaves_with_exit_code_1_and_one_line(
     assert failed.code == 1
     assert failed.error.startswith(fragment("checkpoint_saves_failed", count=3))
     assert f"{run / 'checkpoints'}" in failed.error
-    assert " bytes " in failed.error
+    assert " bytes" in failed.error
     assert children.attendo("train", "--resume", run).code == 0
 
 

@@ -173,7 +173,7 @@ def test_a_port_that_is_taken_is_told_before_any_model_is_read(children: Childre
         port = taken.getsockname()[1]
         ended = children.attendo("serve", tmp_path / "model", "--port", str(port))
     assert ended.code == 2
-    assert ended.error.startswith(fragment("port_in_use", port=port))
+    assert ended.error.startswith(fragment("port_in_use", port=port, host="127.0.0.1"))
 
 
 @pytest.mark.slow
