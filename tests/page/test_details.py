@@ -150,7 +150,7 @@ def test_a_model_or_a_checkpoint_that_is_not_there_is_named(visit: Any) -> None:
     page = visit.page
     visit.open(model="gone <b>", checkpoint="step-00000099")
     told = page.locator(".strange .notice")
-    assert told.nth(0).inner_text().startswith("There is no model named “gone <b>” here: run is shown instead.")
+    assert told.nth(0).inner_text().startswith("The model “gone <b>” does not exist: run is shown instead.")
     assert "step-00000099" in told.nth(1).inner_text()
     page.click("#language")
     assert soon(lambda: "没有名为“gone <b>”的模型" in told.nth(0).inner_text())
