@@ -150,7 +150,7 @@ def test_missing_model_and_checkpoint_are_named(visit: Any) -> None:
     page = visit.page
     visit.open(model="gone <b>", checkpoint="step-00000099")
     notices = page.locator(".strange .notice")
-    assert notices.nth(0).inner_text().startswith("There is no model named “gone <b>” here: run is shown instead.")
+    assert notices.nth(0).inner_text().startswith("The model “gone <b>” does not exist: run is shown instead.")
     assert "step-00000099" in notices.nth(1).inner_text()
     page.click("#language")
     assert wait_until(lambda: "没有名为“gone <b>”的模型" in notices.nth(0).inner_text())

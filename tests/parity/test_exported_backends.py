@@ -222,7 +222,7 @@ def test_alternatives_and_search_trees_need_our_search(
             has_code(
                 "engine_option_unsupported",
                 reasons=has_code(
-                    "engine_option_alternatives", options="sample + seed", engines="onnx, textbook, cached, fast"
+                    "engine_option_alternatives", options="sample", engines="onnx, textbook, cached, fast"
                 ),
             ),
         ),
@@ -272,7 +272,7 @@ def test_alternatives_and_search_trees_need_our_search(
             has_code(
                 "engine_option_unsupported",
                 reasons=has_code(
-                    "engine_option_alternatives", options="sample + seed", engines="onnx, textbook, cached, fast"
+                    "engine_option_alternatives", options="sample", engines="onnx, textbook, cached, fast"
                 ),
             ),
         ),

@@ -166,7 +166,7 @@ def test_R5_command_line_ends_with_code_1_and_one_line(children: Children, prepa
     assert failed.code == 1
     assert failed.error.startswith(fragment("checkpoint_saves_failed", count=3))
     assert f"{run / 'checkpoints'}" in failed.error
-    assert " bytes " in failed.error
+    assert " bytes" in failed.error
     assert children.attendo("train", "--resume", run).code == 0
 
 

@@ -171,7 +171,7 @@ def test_occupied_port_is_reported_before_models_are_read(children: Children, tm
         port = occupied.getsockname()[1]
         ended = children.attendo("serve", tmp_path / "model", "--port", str(port))
     assert ended.code == 2
-    assert ended.error.startswith(fragment("port_in_use", port=port))
+    assert ended.error.startswith(fragment("port_in_use", port=port, host="127.0.0.1"))
 
 
 @pytest.mark.slow

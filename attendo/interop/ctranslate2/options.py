@@ -141,7 +141,7 @@ def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Itera
             if _has(rules, Renormalise) and not strategy.free_end:
                 yield "renormalise + at_limit truncate/force_eos"
         case Sampling():
-            yield "sample + seed"  # its samples do not depend on a seed
+            yield "sample"  # its samples do not depend on a seed
         case DiverseBeam():
             yield "beam_groups"
         case ConstrainedBeam():

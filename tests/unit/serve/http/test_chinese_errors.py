@@ -94,4 +94,4 @@ def test_errors_for_too_long_texts_are_chinese(short: SmallServer) -> None:
     long = "the cat sat " * 10
     assert "拆分" in chinese_message(short.raw("generate", texts=["a", long]))
     assert "第 2 段" in chinese_message(short.raw("generate", texts=["a", long], split=True))
-    assert "多句" in chinese_message(short.raw("generate", texts=["the cat. a dog."], split=True, prefix="猫。狗"))
+    assert "多个句子" in chinese_message(short.raw("generate", texts=["the cat. a dog."], split=True, prefix="猫。狗"))
