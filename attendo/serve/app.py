@@ -29,10 +29,10 @@ def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = Non
         docs_url=None,
         redoc_url=None,
     )
-    office = ModelGateway(ModelRegistry(models, settings), settings, ServerMetrics())
+    gateway = ModelGateway(ModelRegistry(models, settings), settings, ServerMetrics())
     for group in (health, metrics, libretranslate, huggingface, deepl, openai, native):
-        app.include_router(group.routes(office))
+        app.include_router(group.routes(gateway))
     app.include_router(page_routes())
     handle_errors(app, native.request_field_names())
     install_openapi(app, settings)
-    return RequestGuard(app, office)
+    return RequestGuard(app, gateway)

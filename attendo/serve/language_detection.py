@@ -82,8 +82,8 @@ def _base_language(language: str) -> str:
 
 def _main_script(language: str) -> str:
     _, *subtags = language.replace("_", "-").lower().split("-")
-    written = next((_SCRIPT_SUBTAGS[each] for each in subtags if each in _SCRIPT_SUBTAGS), None)
-    return written or language_script(_base_language(language))
+    script = next((_SCRIPT_SUBTAGS[each] for each in subtags if each in _SCRIPT_SUBTAGS), None)
+    return script or language_script(_base_language(language))
 
 
 def _select_by_script(script: str, languages: Sequence[str]) -> list[str]:

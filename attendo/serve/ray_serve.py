@@ -82,13 +82,13 @@ def app_factory(
     tasks: Sequence[str] = (),
 ) -> Callable[[], "Replica"]:
     """Return a function that builds the application in a replica. Its closure is pickled, so it holds plain values."""
-    places, values = [str(each) for each in folders], settings.model_dump(mode="json")
+    paths, values = [str(each) for each in folders], settings.model_dump(mode="json")
 
     def build() -> Replica:
         from attendo.serve.app import create_app
         from attendo.serve.scheduling.registry import load_models
 
-        models = load_models([Path(each) for each in places], device, languages=languages, tasks=tasks)
+        models = load_models([Path(each) for each in paths], device, languages=languages, tasks=tasks)
         return Replica(create_app(models, ServeSettings(**values)))
 
     return build
@@ -116,15 +116,15 @@ class Replica:
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         from attendo.serve.server import freeze_gc
 
-        office = self._app.gateway
+        gateway = self._app.gateway
         await receive()
-        await office.warm_up()
+        await gateway.warm_up()
         freeze_gc()
         self._watchdog.start()  # ends the process on a fault; Ray then starts another one
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        office.draining = True
-        await asyncio.gather(*(each.worker.drain() for each in office.registry.all()))
+        gateway.draining = True
+        await asyncio.gather(*(each.worker.drain() for each in gateway.registry.all()))
         self._watchdog.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -139,12 +139,12 @@ class HealthCheckMixin:
 
 
 def _make_settings(arguments: RayServeArguments) -> ServeSettings:
-    given = {
+    options = {
         "allowed_hosts": (*LOOPBACK, *_split_list(arguments.hosts)),
         "keys": read_keys(arguments.key_file, os.environ.get("ATTENDO_KEYS")),
     }
     limits = ServeSettings.with_new_names(apply_changes({}, _split_list(arguments.limits)))
-    settings = ServeSettings(**{**given, **limits})
+    settings = ServeSettings(**{**options, **limits})
     for key in settings.keys:
         check_key(key, "limits: keys")
     return settings

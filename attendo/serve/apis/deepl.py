@@ -118,30 +118,30 @@ class _TextTranslator:
             froms = [
                 each.language for each in await detect_source_languages(self._gateway, texts, target, how.text_format)
             ]
-        done = await translate_detected(self._gateway, froms, target, texts, how)
+        translations = await translate_detected(self._gateway, froms, target, texts, how)
         self.characters += sum(map(len, texts))
-        replies = [
+        responses = [
             DeepLTranslation(
                 detected_source_language=to_deepl_code(source),
                 text=each.text,
                 billed_characters=len(text),
                 model_type_used=self._model_name(source, target) if request.model_type else None,
             )
-            for text, source, each in zip(texts, froms, done, strict=True)
+            for text, source, each in zip(texts, froms, translations, strict=True)
         ]
-        return {"translations": [each.model_dump(exclude_none=True) for each in replies]}
+        return {"translations": [each.model_dump(exclude_none=True) for each in responses]}
 
     def _model_name(self, source: str, target: str) -> str | None:
         """Return the name of the model for a pair, or None if the text is already in the target language."""
         return None if source == target else self._gateway.get_model_for_pair(source, target).name
 
 
-def document_routes(office: ModelGateway, documents: DocumentStore) -> APIRouter:
+def document_routes(gateway: ModelGateway, documents: DocumentStore) -> APIRouter:
     router = APIRouter(prefix="/document")
 
     @router.post("", response_model=DocumentResponse, responses=UPLOAD_ERRORS, openapi_extra=DOCUMENT_BODY)
     async def upload(request: Request) -> Response:
-        document = await documents.add(*await _read_upload(request, office))
+        document = await documents.add(*await _read_upload(request, gateway))
         return json_response(DocumentResponse(document_id=document.document_id, document_key=document.key))
 
     @router.post(
@@ -166,8 +166,8 @@ def document_routes(office: ModelGateway, documents: DocumentStore) -> APIRouter
         content = await documents.read_result(document)
         # Sent as an attachment, so that an uploaded HTML page never runs in this server's origin.
         headers = {"content-disposition": f'attachment; filename="{document.document_id}"'}
-        forgotten = BackgroundTask(documents.discard, document)
-        return Response(content, media_type=_OCTET_STREAM, headers=headers, background=forgotten)
+        cleanup = BackgroundTask(documents.discard, document)
+        return Response(content, media_type=_OCTET_STREAM, headers=headers, background=cleanup)
 
     return router
 
@@ -178,12 +178,12 @@ async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, 
         file = form.get("file")
         if not isinstance(file, UploadFile):
             raise ApiError("no_file", {"param": "file"})
-        wanted = validate_fields(DocumentRequest, form_fields(form))
-        wanted.check_supported()
-        kind = document_format(wanted.filename or file.filename or "")
-        if wanted.output_format and DOCUMENT_FORMATS.get(wanted.output_format.lower()) != kind:
-            raise ApiError("other_format", {"param": "output_format"}, ending=wanted.output_format)
-        source, target = resolve_pair(gateway, wanted.source_lang, wanted.target_lang)
+        options = validate_fields(DocumentRequest, form_fields(form))
+        options.check_supported()
+        kind = document_format(options.filename or file.filename or "")
+        if options.output_format and DOCUMENT_FORMATS.get(options.output_format.lower()) != kind:
+            raise ApiError("other_format", {"param": "output_format"}, ending=options.output_format)
+        source, target = resolve_pair(gateway, options.source_lang, options.target_lang)
         most = gateway.settings.documents_bytes
         content = await file.read(most + 1)
     if len(content) > most:

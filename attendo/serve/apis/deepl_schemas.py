@@ -106,8 +106,8 @@ async def open_form(request: Request) -> AsyncIterator[FormData]:
 
 def form_fields(form: FormData) -> dict[str, Any]:
     """Return the list fields as lists, and the first value of every other field."""
-    given = {name: [each for each in form.getlist(name) if not isinstance(each, UploadFile)] for name in form}
-    return {name: values if name in _LIST_FIELDS else values[0] for name, values in given.items() if values}
+    fields = {name: [each for each in form.getlist(name) if not isinstance(each, UploadFile)] for name in form}
+    return {name: values if name in _LIST_FIELDS else values[0] for name, values in fields.items() if values}
 
 
 def _tag_names(value: str | list[str]) -> list[str]:

@@ -76,31 +76,31 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post("/hf/translation", **route_options("/hf/translation"))
     async def translation(request: Request) -> Response:
         """Translate with the model for src_lang and tgt_lang, by default with the first translation model."""
-        asked = await _parse_request(gateway, request)
-        served = _select_by_languages(gateway, asked) or _select_by_task(gateway, "translation")
-        return json_response(await _run_task(gateway, served, asked, "translation"))
+        inputs = await _parse_request(gateway, request)
+        served = _select_by_languages(gateway, inputs) or _select_by_task(gateway, "translation")
+        return json_response(await _run_task(gateway, served, inputs, "translation"))
 
     @router.post("/hf/summarization", **route_options("/hf/summarization"))
     async def summarization(request: Request) -> Response:
         """Summarize with the first summarization model, or with the first model without a task."""
-        asked = await _parse_request(gateway, request)
+        inputs = await _parse_request(gateway, request)
         return json_response(
-            await _run_task(gateway, _select_by_task(gateway, "summarization"), asked, "summarization")
+            await _run_task(gateway, _select_by_task(gateway, "summarization"), inputs, "summarization")
         )
 
     @router.post("/hf/models/{name}", **route_options("/hf/models/{name}"))
     async def one_model(name: str, request: Request) -> Response:
         """Run one model on its own task."""
-        asked = await _parse_request(gateway, request)
-        return json_response(await _run_task(gateway, gateway.get_model(name), asked))
+        inputs = await _parse_request(gateway, request)
+        return json_response(await _run_task(gateway, gateway.get_model(name), inputs))
 
     @router.post("/hf", **route_options("/hf"))
     @router.post("/", **route_options("/"))
     async def root(request: Request) -> Response:
         """Run the model for src_lang and tgt_lang, by default the first model."""
-        asked = await _parse_request(gateway, request)
-        served = _select_by_languages(gateway, asked) or gateway.get_model(None)
-        return json_response(await _run_task(gateway, served, asked))
+        inputs = await _parse_request(gateway, request)
+        served = _select_by_languages(gateway, inputs) or gateway.get_model(None)
+        return json_response(await _run_task(gateway, served, inputs))
 
     router.include_router(_chat_routes(gateway))
     return router
@@ -173,8 +173,8 @@ def _select_by_task(gateway: ModelGateway, task: HFTask) -> ServedModel:
         for each in served:
             if _model_task(each) == wanted:
                 return each
-    told = ", ".join(f"{each.name} ({_model_task(each)})" for each in served)
-    raise ApiError("hf_task", task=task, served=told)
+    model_list = ", ".join(f"{each.name} ({_model_task(each)})" for each in served)
+    raise ApiError("hf_task", task=task, served=model_list)
 
 
 def _model_task(served: ServedModel) -> str | None:
@@ -195,21 +195,21 @@ async def _run_task(
         texts = await _continue_texts(gateway, served, inputs)
     else:
         texts = [each.text for each in await gateway.generate(served, inputs.texts, **inputs.options)]
-    told = task or about.task
-    names = OUTPUT_FIELDS[told] if told else _ALL_OUTPUT_FIELDS
+    output_task = task or about.task
+    names = OUTPUT_FIELDS[output_task] if output_task else _ALL_OUTPUT_FIELDS
     return [dict.fromkeys(names, text) for text in texts]
 
 
 async def _continue_texts(gateway: ModelGateway, served: ServedModel, inputs: _TaskInputs) -> list[str]:
     """Return the continuation of each text. Length limits depend on its prompt, so texts are generated one by one."""
     gateway.check_texts(inputs.texts)
-    deadline, told = gateway.deadline(), []
+    deadline, continuations = gateway.deadline(), []
     for text in inputs.texts:
         own = prompt_tokens(served.model, text)
         options = add_prompt_length(inputs.options, inputs.new_token_options, own, gateway.settings.max_output_tokens)
         (result,) = await gateway.generate(served, [text], deadline=deadline, **options)
-        told.append(next(strip_prompt(served.model, result)).text)
-    return told
+        continuations.append(next(strip_prompt(served.model, result)).text)
+    return continuations
 
 
 def _check_languages(served: ServedModel, inputs: _TaskInputs) -> None:
@@ -229,11 +229,11 @@ class HFParameters:
 
 def parse_parameters(body: dict[str, Any]) -> HFParameters:
     """Parse the parameters. Decoding options may be at the top level or in generate_parameters."""
-    given = dict(_get_object(body, "parameters"))
-    decoding = _get_object(given, "generate_parameters")
-    given.pop("generate_parameters", None)
-    source, target = (_pop_language(given, name) for name in ("src_lang", "tgt_lang"))
-    return HFParameters(source, target, {**given, **decoding})
+    parameters = dict(_get_object(body, "parameters"))
+    decoding = _get_object(parameters, "generate_parameters")
+    parameters.pop("generate_parameters", None)
+    source, target = (_pop_language(parameters, name) for name in ("src_lang", "tgt_lang"))
+    return HFParameters(source, target, {**parameters, **decoding})
 
 
 def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -265,19 +265,19 @@ def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _get_object(values: dict[str, Any], name: str) -> dict[str, Any]:
-    found = values.get(name)
-    if found is None:
+    value = values.get(name)
+    if value is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ApiError("hf_object", name=name)
-    return found
+    return value
 
 
 def _pop_language(values: dict[str, Any], name: str) -> str | None:
-    found = values.pop(name, None)
-    if found is not None and not isinstance(found, str):
-        raise ApiError("hf_value", name=name, value=shorten(found, 40))
-    return found or None
+    value = values.pop(name, None)
+    if value is not None and not isinstance(value, str):
+        raise ApiError("hf_value", name=name, value=shorten(value, 40))
+    return value or None
 
 
 def _get_number(values: dict[str, Any], name: str, number_type: type) -> Any:

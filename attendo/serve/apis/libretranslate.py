@@ -142,8 +142,8 @@ def routes(gateway: ModelGateway) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate one or several texts, sent as JSON, as a form or in the query string."""
         values = await _read_and_authenticate(gateway, request)
-        asked = _parse_params(gateway, values)
-        return json_response(_response_body(asked, *await _translate_texts(gateway, asked)))
+        params = _parse_params(gateway, values)
+        return json_response(_response_body(params, *await _translate_texts(gateway, params)))
 
     @router.post(
         "/detect", response_model=list[LibreDetectedLanguage], responses=DETECT_ERRORS, openapi_extra=DETECT_BODY
@@ -213,14 +213,14 @@ async def _read_and_authenticate(gateway: ModelGateway, request: Request) -> dic
 
 
 def _parse_params(gateway: ModelGateway, values: dict[str, Any]) -> _TranslateParams:
-    given = values.get("q")
-    texts = _require_texts(given) if isinstance(given, list) else [_require_text(values, "q")]
+    query = values.get("q")
+    texts = _require_texts(query) if isinstance(query, list) else [_require_text(values, "q")]
     source, target = _require_text(values, "source"), _require_text(values, "target")
     alternatives = _parse_count(values.get("alternatives"), "alternatives", gateway.settings.alternatives)
     _check_sizes(gateway, texts)
     kind = _parse_format(values.get("format") or "text")
     return _TranslateParams(
-        texts, not isinstance(given, list), *_resolve_pair(gateway, source, target), kind, alternatives
+        texts, not isinstance(query, list), *_resolve_pair(gateway, source, target), kind, alternatives
     )
 
 
@@ -253,8 +253,8 @@ def _parse_count(value: Any, name: str, max_value: int) -> int:
         return 0
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = float(value)  # float accepts any number of digits, int() does not
-    whole = isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or math.isinf(value)))
-    if isinstance(value, bool) or not whole:
+    is_integer = isinstance(value, int) or (isinstance(value, float) and (value.is_integer() or math.isinf(value)))
+    if isinstance(value, bool) or not is_integer:
         raise ApiError("libre_no_number", name=name)
     if value > max_value:
         raise ApiError("libre_above", name=name, most=max_value)
@@ -282,13 +282,13 @@ def _resolve_pair(gateway: ModelGateway, source: str, target: str) -> tuple[str 
     target_code = match_language(target, among)
     if target_code is None:
         other = _resolve_language(gateway, target)
-        begun = source_code or next(iter(served))
+        shown_source = source_code or next(iter(served))
         raise ApiError(
             "libre_no_pair",
             target=other,
             target_name=language_name(other),
-            source=begun,
-            source_name=language_name(begun),
+            source=shown_source,
+            source_name=language_name(shown_source),
         )
     return source_code, target_code
 
@@ -325,12 +325,12 @@ def _response_body(
     params: _TranslateParams, translations: Sequence[TextTranslation], detected: Sequence[LanguagePrediction]
 ) -> dict[str, Any]:
     """Build the response: lists if `q` is a list, and only the requested fields."""
-    told: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
+    fields: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
     if detected:
-        told["detectedLanguage"] = [_detection_body(each) for each in detected]
+        fields["detectedLanguage"] = [_detection_body(each) for each in detected]
     if params.alternatives:
-        told["alternatives"] = [each.alternatives for each in translations]
-    return {name: each[0] if params.is_single else each for name, each in told.items()}
+        fields["alternatives"] = [each.alternatives for each in translations]
+    return {name: each[0] if params.is_single else each for name, each in fields.items()}
 
 
 def _detection_body(detection: LanguagePrediction) -> dict[str, Any]:

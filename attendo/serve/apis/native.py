@@ -55,11 +55,11 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
 def request_field_names() -> list[str]:
     """Return the field names of all native requests, for suggestions after a typo."""
-    asked = (GenerateRequest, ScoreRequest, SourceTargetPair, ExplorerDecodingOptions, *OF_PAGE)
-    return sorted({name for each in asked for name in each.model_fields})
+    schemas = (GenerateRequest, ScoreRequest, SourceTargetPair, ExplorerDecodingOptions, *OF_PAGE)
+    return sorted({name for each in schemas for name in each.model_fields})
 
 
-def generate_routes(office: ModelGateway) -> APIRouter:
+def generate_routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["programs"])
 
     @router.post(
@@ -70,16 +70,16 @@ def generate_routes(office: ModelGateway) -> APIRouter:
             **json_or_events(GenerateResponse),
         },
     )
-    async def generate(asked: GenerateRequest) -> Response:
+    async def generate(request: GenerateRequest) -> Response:
         """Generate outputs for texts, in the same order. Omitted options default to the model's settings."""
-        if asked.stream:
+        if request.stream:
             # Invalid requests are rejected before the stream starts.
-            return event_stream(await await_first_event(_stream_events(office, asked)))
-        served = office.get_model(asked.model)
-        results = await office.generate(served, asked.texts, **asked.to_generate_options())
-        if asked.alignments:  # up to 2 million numbers: serialised in a thread to keep the event loop free
-            return await asyncio.to_thread(lambda: json_response(_generate_body(served, results, asked)))
-        return json_response(_generate_body(served, results, asked))
+            return event_stream(await await_first_event(_stream_events(gateway, request)))
+        served = gateway.get_model(request.model)
+        results = await gateway.generate(served, request.texts, **request.to_generate_options())
+        if request.alignments:  # up to 2 million numbers: serialised in a thread to keep the event loop free
+            return await asyncio.to_thread(lambda: json_response(_generate_body(served, results, request)))
+        return json_response(_generate_body(served, results, request))
 
     return router
 
@@ -88,24 +88,24 @@ async def _stream_events(gateway: ModelGateway, request: GenerateRequest) -> Eve
     """Yield `text` events with the new text, then `done` with the body of a response without streaming."""
     if len(request.texts) != 1:
         raise ApiError("one_text_a_stream", count=len(request.texts))
-    served, found = gateway.get_model(request.model), list[Result]()
+    served, results = gateway.get_model(request.model), list[Result]()
     async with aclosing(
-        gateway.stream(served, request.texts[0], on_result=found.append, **request.to_generate_options())
+        gateway.stream(served, request.texts[0], on_result=results.append, **request.to_generate_options())
     ) as streamed:
         parts = streamed if request.echo else strip_prompt_stream(served.model, request.texts[0], streamed)
         async with aclosing(parts):
             async for new in parts:
                 yield "text", {"text": new}
-    yield "done", _generate_body(served, found, request)
+    yield "done", _generate_body(served, results, request)
 
 
 def _generate_body(served: ServedModel, results: list[Result], request: GenerateRequest) -> dict[str, Any]:
     several = request.n_best is not None
-    told = results if request.echo else [strip_prompt_from_result(served.model, each) for each in results]
-    return {"model": served.name, "results": [result_to_dict(each, several) for each in told]}
+    returned_results = results if request.echo else [strip_prompt_from_result(served.model, each) for each in results]
+    return {"model": served.name, "results": [result_to_dict(each, several) for each in returned_results]}
 
 
-def score_routes(office: ModelGateway) -> APIRouter:
+def score_routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["programs"])
 
     @router.post(
@@ -116,9 +116,9 @@ def score_routes(office: ModelGateway) -> APIRouter:
             200: {"model": ScoreResponse},
         },
     )
-    async def score(asked: ScoreRequest) -> Response:
+    async def score(request: ScoreRequest) -> Response:
         """Return the log-probability of each target given its source, in the order of the pairs."""
-        return json_response(await _score_pairs(office, asked))
+        return json_response(await _score_pairs(gateway, request))
 
     return router
 
@@ -130,11 +130,11 @@ async def _score_pairs(gateway: ModelGateway, request: ScoreRequest) -> dict[str
     blocks = served.worker.iterate(
         lambda: _score_blocks(served.model, request.pairs, gateway.settings), gateway.deadline()
     )
-    found: list[ScoredTarget] = []
+    scores: list[ScoredTarget] = []
     async for tokens, scored in blocks:
         gateway.metrics.count_tokens(served.name, tokens, 0)  # all are input tokens
-        found += scored
-    return {"model": served.name, "scores": [score_to_dict(each, request.normalise, request.tokens) for each in found]}
+        scores += scored
+    return {"model": served.name, "scores": [score_to_dict(each, request.normalise, request.tokens) for each in scores]}
 
 
 def _score_blocks(

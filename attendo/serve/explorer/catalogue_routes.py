@@ -105,7 +105,7 @@ def _read_training(served: ServedModel) -> dict[str, Any]:
 def _training_steps(history: History) -> dict[str, Any]:
     """Return at most about `MAX_POINTS` evenly spaced steps and the last one. `every` is the spacing."""
     every = -(-len(history.steps) // MAX_POINTS) or 1
-    places = sorted({*range(0, len(history.steps), every), len(history.steps) - 1} - {-1})
+    indices = sorted({*range(0, len(history.steps), every), len(history.steps) - 1} - {-1})
     columns = {
         "loss": history.loss,
         "learning_rate": history.lr,
@@ -113,20 +113,20 @@ def _training_steps(history: History) -> dict[str, Any]:
         "seconds": history.seconds,
     }
     rows = [
-        {"step": int(history.steps[place]), **{name: float(each[place]) for name, each in columns.items()}}
-        for place in places
+        {"step": int(history.steps[index]), **{name: float(each[index]) for name, each in columns.items()}}
+        for index in indices
     ]
     return {"metrics": rows, "every": every, "steps": len(history.steps)}
 
 
 def _validations(history: History) -> list[dict[str, Any]]:
-    told = []
-    for place, step in enumerate(history.validation_steps):
-        scores = {name: each[place] for name, each in history.scores.items() if np.isfinite(each[place])}
+    validations = []
+    for index, step in enumerate(history.validation_steps):
+        scores = {name: each[index] for name, each in history.scores.items() if np.isfinite(each[index])}
         loss = scores.pop("valid_loss", None)
         row = {"step": int(step), "loss": None if loss is None else float(loss)}
-        told.append({**row, **{name: float(value) for name, value in scores.items()}})
-    return told
+        validations.append({**row, **{name: float(value) for name, value in scores.items()}})
+    return validations
 
 
 def _list_formulas() -> list[dict[str, Any]]:
@@ -147,9 +147,9 @@ def page_routes(folder: Path = PAGE_FOLDER) -> APIRouter:
         return _file_response(folder, "index.html")
 
     kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in MEDIA_TYPES.values()}
-    told: Responses = {**error_responses("ours", "no_page"), 200: {"content": kinds}}
+    responses: Responses = {**error_responses("ours", "no_page"), 200: {"content": kinds}}
 
-    @router.get("/page/{path:path}", response_class=Response, response_model=None, responses=told)
+    @router.get("/page/{path:path}", response_class=Response, response_model=None, responses=responses)
     async def file(path: str) -> Response:
         """Return a file of the page."""
         return _file_response(folder, path)
@@ -161,10 +161,14 @@ def _file_response(folder: Path, path: str) -> Response:
     """Return a file of a known media type. Symbolic links that leave the folder are rejected."""
     root = folder.resolve()
     try:
-        place = (root / path).resolve()
-        found = place.is_relative_to(root) and place.suffix in MEDIA_TYPES and place.is_file()
+        resolved_path = (root / path).resolve()
+        servable = (
+            resolved_path.is_relative_to(root) and resolved_path.suffix in MEDIA_TYPES and resolved_path.is_file()
+        )
     except (OSError, ValueError):  # invalid file name
-        found = False
-    if not found:
+        servable = False
+    if not servable:
         raise ApiError("no_page", path=path[:100])
-    return FileResponse(place, media_type=MEDIA_TYPES[place.suffix], headers={"cache-control": "no-cache"})
+    return FileResponse(
+        resolved_path, media_type=MEDIA_TYPES[resolved_path.suffix], headers={"cache-control": "no-cache"}
+    )

@@ -72,8 +72,8 @@ def routes(gateway: ModelGateway) -> APIRouter:
             # Invalid requests are rejected before the stream starts.
             return event_stream(await await_first_event(events))
         async with aclosing(events):
-            (whole,) = [told async for name, told in events if name == "done"]
-        return json_response(whole)
+            (response,) = [content async for name, content in events if name == "done"]
+        return json_response(response)
 
     @router.post("/steps", response_model=None, responses=PAGE_RESPONSES)
     async def steps(request: StepsRequest) -> Response:
@@ -90,15 +90,15 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
 async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Events:
     """Yield `text` events with the new text of the best hypothesis, then `done` with the response."""
-    served, whole = gateway.get_model(request.model), ""
+    served, text = gateway.get_model(request.model), ""
     items = served.worker.iterate(lambda: _generate_events(served, request, gateway.settings), gateway.deadline())
     async with aclosing(items) as parts:
-        async for name, told in parts:
+        async for name, content in parts:
             if name == "done":
-                yield name, told
-            elif told:  # an empty item only lets other requests run
-                whole += told
-                yield "text", {"text": told, "whole": whole}
+                yield name, content
+            elif content:  # an empty item only lets other requests run
+                text += content
+                yield "text", {"text": content, "whole": text}
 
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
@@ -183,7 +183,7 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
         memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
         logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
     labels, forced = model.target_tokenizer.pieces(read), len(search.target_prefix) + len(prefix)
-    told = [
+    steps = [
         {
             "read": labels[: t + 1],
             "chosen": each["piece"],
@@ -199,7 +199,7 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
         for t, each in enumerate(describe_predictions(logits[0], predicted, model.target_tokenizer))
     ]
     pieces = model.source_tokenizer.pieces([*search.source, EOS])
-    return {"source": {"pieces": pieces}, "steps": told, "text": best.text, "ended": best.has_end}
+    return {"source": {"pieces": pieces}, "steps": steps, "text": best.text, "ended": best.has_end}
 
 
 def _compute_tree(model: TextModel, request: TreeRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
@@ -219,8 +219,8 @@ def describe_tree(search: ExplorerSearch) -> CooperativeTask[dict[str, Any]]:
     ranking: list[dict[str, Any]] = []
     first = 0
     for tree in trees:
-        told = [_describe_node(tree, node, first, search) for node in tree.nodes]
-        for node, each in zip(tree.nodes, told, strict=True):
+        descriptions = [_describe_node(tree, node, first, search) for node in tree.nodes]
+        for node, each in zip(tree.nodes, descriptions, strict=True):
             while len(steps) < node.step:
                 steps.append([])
             steps[node.step - 1].append(each)

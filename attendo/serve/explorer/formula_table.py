@@ -50,9 +50,9 @@ class OperationTable:
         lines: list[TracedTensor] = []
         for entry in self._trace.entries.values():
             lines.append(entry)
-            place, _, end = entry.name.rpartition(".")
-            if place in self._sizes and end == "output":
-                yield self._sub_layer_row(place, lines)
+            site, _, end = entry.name.rpartition(".")
+            if site in self._sizes and end == "output":
+                yield self._sub_layer_row(site, lines)
             elif end in ("residual", "norm", "input", "output", "logits", "probabilities"):
                 yield self._operation_row(entry, lines)
             else:
@@ -66,7 +66,7 @@ class OperationTable:
         numbers = {
             "formula": formula,
             "text": text,
-            "bound": self._bound(site, is_attention),
+            "bound": self._bind_sub_layer(site, is_attention),
             "explain": {"en": english, "zh": chinese},
             **self._shapes_and_norms(site, before, made),
             "share": self._share(self._sizes[site]),
@@ -77,9 +77,9 @@ class OperationTable:
 
     def _operation_row(self, entry: TracedTensor, lines: Sequence[TracedTensor]) -> dict[str, Any]:
         """Build the row of a single formula: a residual sum, a norm, an input, the logits or the probabilities."""
-        place, _, end = entry.name.rpartition(".")
+        site, _, end = entry.name.rpartition(".")
         before = self._operation_input(entry.name)
-        sizes = self._sizes.get(place) if end == "residual" else None
+        sizes = self._sizes.get(site) if end == "residual" else None
         formula = find_formula(entry)
         numbers = {
             "formula": formula_id(formula),
@@ -124,12 +124,12 @@ class OperationTable:
 
     def _shapes_and_norms(self, name: str, before: Tensor | None, after: Tensor) -> dict[str, Any]:
         """Return the shapes and the mean Euclidean norm of the token vectors."""
-        told: dict[str, Any] = {"shape_in": None, "norm_in": None}
+        input_fields: dict[str, Any] = {"shape_in": None, "norm_in": None}
         if before is not None:
             chosen = self._select_step(name, before)
-            told = {"shape_in": list(before.shape), "norm_in": float(chosen.float().norm(dim=-1).mean())}
+            input_fields = {"shape_in": list(before.shape), "norm_in": float(chosen.float().norm(dim=-1).mean())}
         length = float(self._select_step(name, after).float().norm(dim=-1).mean())
-        return {**told, "shape_out": list(after.shape), "norm_out": length}
+        return {**input_fields, "shape_out": list(after.shape), "norm_out": length}
 
     def _select_step(self, name: str, value: Tensor) -> Tensor:
         if self._step is None or name.partition(".")[0] in ("encoder", "source") or value.dim() < 2:
@@ -144,20 +144,20 @@ class OperationTable:
 
     def _operation_input(self, name: str) -> Tensor | None:
         """Return the input of the operation with this name."""
-        trace, (place, _, end) = self._trace, name.rpartition(".")
+        trace, (site, _, end) = self._trace, name.rpartition(".")
         match end:
             case "residual":
-                return trace[name] - trace[f"{place}.output"]
+                return trace[name] - trace[f"{site}.output"]
             case "norm" if self._network.config.norm == "post":
-                return trace[f"{place}.residual"]
+                return trace[f"{site}.residual"]
             case "norm":
-                return trace[f"{place}.residual"] - trace[f"{place}.output"]
+                return trace[f"{site}.residual"] - trace[f"{site}.output"]
             case "output":
-                layers = len(self._network.encoder if place == "encoder" else self._network.decoder)
-                last = f"{place}.{layers - 1}.feed_forward"
+                layers = len(self._network.encoder if site == "encoder" else self._network.decoder)
+                last = f"{site}.{layers - 1}.feed_forward"
                 return trace[f"{last}.residual" if self._network.config.norm == "pre" else f"{last}.norm"]
             case "input":
-                return trace[f"{place}.embedding"]
+                return trace[f"{site}.embedding"]
             case "logits":
                 return trace["decoder.output"]
             case _:
@@ -176,18 +176,22 @@ class OperationTable:
         module = _find_norm(self._network, name)
         return None if module is None else float(module.weight.detach().float().mean())
 
-    def _bound(self, site: str, is_attention: bool) -> str:
+    def _bind_sub_layer(self, site: str, is_attention: bool) -> str:
         trace = self._trace
         if is_attention:
             queries, keys, values = (list(trace[f"{site}.{name}"].shape) for name in ("queries", "keys", "values"))
             heads, width = queries[0], queries[2]
-            asked, told, given = format_shape(queries[1:]), format_shape([width, keys[1]]), format_shape(values[1:])
-            made = format_shape([queries[1], values[2]])
+            query_shape, key_shape, value_shape = (
+                format_shape(queries[1:]),
+                format_shape([width, keys[1]]),
+                format_shape(values[1:]),
+            )
+            head_shape = format_shape([queries[1], values[2]])
             return (
-                f"softmax({asked}·{told}/√{width})·{given} → {made} × {heads} → "
+                f"softmax({query_shape}·{key_shape}/√{width})·{value_shape} → {head_shape} × {heads} → "
                 f"{format_shape(trace[f'{site}.output'].shape)}"
             )
-        given, inner, bent, made = (
+        input_shape, inner_shape, activation_shape, output_shape = (
             format_shape(each.shape)
             for each in (
                 self._sub_layer_input(site),
@@ -196,7 +200,7 @@ class OperationTable:
                 trace[f"{site}.output"],
             )
         )
-        return f"{given} → {inner} → {bent} → {made}"
+        return f"{input_shape} → {inner_shape} → {activation_shape} → {output_shape}"
 
 
 def _find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:
@@ -223,40 +227,41 @@ def formula_id(formula: Formula) -> str:
 def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
     """Measure seconds per sub-layer, by name. `output` is the output projection to the logits."""
     assert network.source is not None
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
 
-    def given(place: str) -> Tensor:
+    def sub_layer_input(site: str) -> Tensor:
         """Return the input of a sub-layer: the normalised vectors with pre-norm."""
         pre_norm = network.config.norm == "pre"
-        vectors = trace[f"{place}.norm"] if pre_norm else trace[f"{place}.residual"] - trace[f"{place}.output"]
+        vectors = trace[f"{site}.norm"] if pre_norm else trace[f"{site}.residual"] - trace[f"{site}.output"]
         return vectors[None].to(network.output.weight)
 
-    def measure(place: str, work: Callable[[], object]) -> None:
-        found[place] = min(_measure_seconds(work, network.device) for _ in range(REPEATS))
+    def measure(site: str, work: Callable[[], object]) -> None:
+        seconds[site] = min(_measure_seconds(work, network.device) for _ in range(REPEATS))
 
     with eval_mode(network):
-        x, y = given("encoder.0.self"), given("decoder.0.self")
+        x, y = sub_layer_input("encoder.0.self"), sub_layer_input("decoder.0.self")
         turns = network.source.positions.rotation(x, 0), network.target.positions.rotation(y, 0)
         memory = trace["encoder.output"][None].to(network.output.weight)
         for n, block in enumerate(network.encoder):
             assert isinstance(block, EncoderBlock)
-            place = f"encoder.{n}.self"
-            measure(place, _self_attention_call(block.self_attention, given(place), Mask(), turns[0]))
-            _measure_feed_forward(measure, f"encoder.{n}.feed_forward", block, given)
+            site = f"encoder.{n}.self"
+            measure(site, _self_attention_call(block.self_attention, sub_layer_input(site), Mask(), turns[0]))
+            _measure_feed_forward(measure, f"encoder.{n}.feed_forward", block, sub_layer_input)
         for n, block in enumerate(network.decoder):
             assert isinstance(block, DecoderBlock)
             assert block.cross_attention is not None  # not decoder-only
-            place = f"decoder.{n}.self"
+            site = f"decoder.{n}.self"
             mask = Mask(causal=trace.masked and y.size(1) > 1)
-            measure(place, _self_attention_call(block.self_attention, given(place), mask, turns[1]))
+            measure(site, _self_attention_call(block.self_attention, sub_layer_input(site), mask, turns[1]))
             # The time includes the keys and values of the memory, which are computed once per sentence.
             measure(
-                f"decoder.{n}.cross", _cross_attention_call(block.cross_attention, given(f"decoder.{n}.cross"), memory)
+                f"decoder.{n}.cross",
+                _cross_attention_call(block.cross_attention, sub_layer_input(f"decoder.{n}.cross"), memory),
             )
-            _measure_feed_forward(measure, f"decoder.{n}.feed_forward", block, given)
+            _measure_feed_forward(measure, f"decoder.{n}.feed_forward", block, sub_layer_input)
         last = trace["decoder.output"][None].to(network.output.weight)
         measure("output", lambda: network.output(last))
-    return found
+    return seconds
 
 
 def _self_attention_call(

@@ -100,17 +100,17 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
         raise ApiError("unknown_head", head=str(request.head), count=config.num_heads)
     subject = yield from InspectedPair.build(model, request, settings)
     with_mask, without = subject.trace(layer=request.layer), subject.trace(masked=False, layer=request.layer)
-    place, head, size = f"decoder.{request.layer}.self", request.head, len(subject.read_ids)
+    site, head, size = f"decoder.{request.layer}.self", request.head, len(subject.read_ids)
     return {
         "labels": {"rows": list(with_mask.target_pieces), "columns": list(with_mask.read_pieces)},
         "text": subject.text,
         "cut": subject.cut,
         "causal": torch.ones(size, size, dtype=torch.bool).tril().tolist(),
         "padding": [True] * size,  # True: not padding; a single sentence has none
-        "before": with_mask[f"{place}.scores"][head].tolist(),
-        "after": with_mask[f"{place}.masked"][head].tolist(),
-        "weights": with_mask[f"{place}.weights"][head].tolist(),
-        "weights_unmasked": without[f"{place}.weights"][head].tolist(),
+        "before": with_mask[f"{site}.scores"][head].tolist(),
+        "after": with_mask[f"{site}.masked"][head].tolist(),
+        "weights": with_mask[f"{site}.weights"][head].tolist(),
+        "weights_unmasked": without[f"{site}.weights"][head].tolist(),
         "loss": with_mask.loss,
         "loss_unmasked": without.loss,
     }
@@ -183,18 +183,18 @@ def check_map_bytes(config: ModelConfig, subject: InspectedPair, layers: Sequenc
 
 def encode_maps(maps: AttentionMaps, chosen: Sequence[int] | None) -> dict[str, Any]:
     """Return the layout of the maps and all maps concatenated as float16 in base64. Offsets count numbers."""
-    told: dict[str, Any] = {"dtype": "float16", "layers": sorted(set(chosen)) if chosen is not None else None}
+    layout: dict[str, Any] = {"dtype": "float16", "layers": sorted(set(chosen)) if chosen is not None else None}
     parts, offset = [], 0
     for kind in ATTENTION_TYPES:
         stacked = maps.stack(kind, chosen)
         layers = maps.select_layers(kind, chosen)
-        told[kind] = {"shape": list(stacked.shape), "offset": offset, "byte_offset": 2 * offset, "layers": layers}
+        layout[kind] = {"shape": list(stacked.shape), "offset": offset, "byte_offset": 2 * offset, "layers": layers}
         parts.append(stacked.flatten())
         offset += stacked.numel()
-    if told["layers"] is None:
-        told["layers"] = list(range(max(maps.config.num_encoder_layers, maps.config.num_decoder_layers)))
+    if layout["layers"] is None:
+        layout["layers"] = list(range(max(maps.config.num_encoder_layers, maps.config.num_decoder_layers)))
     numbers = torch.cat(parts).to(torch.float16).cpu().numpy().astype("<f2")
-    return {"maps": told, "block": base64.b64encode(numbers.tobytes()).decode("ascii")}
+    return {"maps": layout, "block": base64.b64encode(numbers.tobytes()).decode("ascii")}
 
 
 def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
@@ -207,14 +207,14 @@ def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
     source = maps.stack("encoder_self").mean(dim=1)  # [L, S, S]
     size, length = maps.weights["decoder.0.cross"].shape[2], maps.weights["decoder.0.cross"].shape[1]
     memory = torch.eye(size)
-    for looked in source:
-        memory = 0.5 * memory + 0.5 * looked @ memory
-    brought = torch.zeros(length, size)
+    for attention in source:
+        memory = 0.5 * memory + 0.5 * attention @ memory
+    contributions = torch.zeros(length, size)
     of_itself, of_memory = maps.stack("decoder_self").mean(dim=1), maps.stack("cross").mean(dim=1)
-    for own, looked in zip(of_itself, of_memory, strict=True):
-        brought = 0.5 * brought + 0.5 * own @ brought
-        brought = 0.5 * brought + 0.5 * looked @ memory
-    values = brought / brought.sum(dim=1, keepdim=True)
+    for own, attention in zip(of_itself, of_memory, strict=True):
+        contributions = 0.5 * contributions + 0.5 * own @ contributions
+        contributions = 0.5 * contributions + 0.5 * attention @ memory
+    values = contributions / contributions.sum(dim=1, keepdim=True)
     return {"shape": [length, size], "values": values.flatten().tolist()}
 
 
@@ -235,13 +235,13 @@ def compute_head_stats(
     """
     special = torch.tensor([[token in (BOS, EOS) for token in keys]])
     shape = AttentionExtent([maps.size(-2)], [maps.size(-1)], special, causal)
-    told: list[list[HeadStatValues]] = []
+    layer_stats: list[list[HeadStatValues]] = []
     for layer in maps:
         found = sum_statistics(layer[None], shape)
-        told.append(
+        layer_stats.append(
             [
                 {name: float(values[head]) / count if count else None for name, (values, count) in found.items()}
                 for head in range(maps.size(1))
             ]
         )
-    return told
+    return layer_stats

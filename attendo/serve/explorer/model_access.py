@@ -79,11 +79,11 @@ class ExplorerSearch:
             self.hypotheses = (self._forced_hypothesis(prefix[:-1]),)
             yield self.hypotheses[0].text
             return
-        teller = StreamDecoder(make_ranking(self.config), self.model.target_tokenizer)
+        decoder = StreamDecoder(make_ranking(self.config), self.model.target_tokenizer)
         for last in self._frontiers(*self._generation.prepare_search([self._make_source_line(prefix)], ())):
-            yield teller.push(last)
+            yield decoder.push(last)
         self.hypotheses = next(self._generation.to_hypotheses(last.hypotheses, [()]))[: self.options.n_best]
-        yield teller.flush(self.hypotheses[0].text)
+        yield decoder.flush(self.hypotheses[0].text)
 
     def record_trees(self) -> CooperativeTask[list[SearchTree]]:
         """Record every hypothesis considered. A diverse beam has one tree per group."""
@@ -102,11 +102,11 @@ class ExplorerSearch:
 
     def resolve_prefix(self, prefix: Sequence[str | int]) -> tuple[int, ...]:
         """Return the ids of a prefix of pieces or ids, without the model's target prefix."""
-        found = resolve_prefix_ids(prefix, self.model.target_tokenizer, self._next_log_probabilities)
+        ids = resolve_prefix_ids(prefix, self.model.target_tokenizer, self._next_log_probabilities)
         return (
-            found[len(self.target_prefix) :]
-            if self.target_prefix and found[: len(self.target_prefix)] == self.target_prefix
-            else found
+            ids[len(self.target_prefix) :]
+            if self.target_prefix and ids[: len(self.target_prefix)] == self.target_prefix
+            else ids
         )
 
     @torch.inference_mode()
@@ -137,11 +137,15 @@ class ExplorerSearch:
     def _forced_hypothesis(self, prefix: Sequence[int]) -> Hypothesis:
         """Return the hypothesis of a prefix that ends with EOS, scored as in a search."""
         tokenizer, ids = self.model.target_tokenizer, (*self.target_prefix, *prefix)
-        whole = Hypothesis(tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), HypothesisScore(0.0), cut=False)
+        hypothesis = Hypothesis(
+            tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), HypothesisScore(0.0), cut=False
+        )
         tokens = len(ids) + int(self.config.counts_eos)
         divisor, reward = make_ranking(self.config).terms(tokens)
-        log_probability = sum(self.token_log_probabilities(whole))
-        return replace(whole, parts=HypothesisScore(log_probability, tokens=tokens, divisor=divisor, reward=reward))
+        log_probability = sum(self.token_log_probabilities(hypothesis))
+        return replace(
+            hypothesis, parts=HypothesisScore(log_probability, tokens=tokens, divisor=divisor, reward=reward)
+        )
 
     def _frontiers(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
@@ -163,10 +167,10 @@ async def run_and_respond(gateway: ModelGateway, request: ModelTextRequest, task
     """Run `task` with the requested model and return its result as JSON."""
     served = gateway.get_model(request.model)
 
-    def written() -> CooperativeTask[Response]:
+    def respond() -> CooperativeTask[Response]:
         return json_response((yield from task(prepare_model(served, request))))
 
-    return await run_on_worker(gateway, served, written)
+    return await run_on_worker(gateway, served, respond)
 
 
 async def run_on_worker(
@@ -178,8 +182,8 @@ async def run_on_worker(
         yield ((yield from task()),)
 
     async with aclosing(served.worker.iterate(turns, gateway.deadline())) as items:
-        ((found,),) = [item async for item in items if item is not None]
-    return found
+        ((result,),) = [item async for item in items if item is not None]
+    return result
 
 
 def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
@@ -241,8 +245,8 @@ def _truncate(text: str, tokenizer: Tokenizer, max_tokens: int) -> str:
             fits = middle
         else:
             too_much = middle
-    begun = text[:fits]
-    if begun and not begun[-1].isspace() and not text[fits].isspace():
-        words = begun.rsplit(maxsplit=1)
-        begun = words[0] if len(words) > 1 else begun
-    return begun.strip()
+    beginning = text[:fits]
+    if beginning and not beginning[-1].isspace() and not text[fits].isspace():
+        words = beginning.rsplit(maxsplit=1)
+        beginning = words[0] if len(words) > 1 else beginning
+    return beginning.strip()

@@ -28,12 +28,12 @@ def group_words(tokenizer: Tokenizer, ids: Ids) -> list[list[int]]:
     """
     groups: list[list[int]] = []
     joinable = False
-    for place, token in enumerate(ids):
+    for index, token in enumerate(ids):
         alone = tokenizer.kind in _WORD_LEVEL_TOKENIZERS or token <= EOS + len(tokenizer.symbols)
-        if joinable and not alone and not _begins_word(tokenizer, ids[:place], token):
-            groups[-1].append(place)
+        if joinable and not alone and not _begins_word(tokenizer, ids[:index], token):
+            groups[-1].append(index)
         else:
-            groups.append([place])
+            groups.append([index])
         joinable = not alone
     return groups
 
@@ -55,11 +55,11 @@ def resolve_prefix_ids(
     """
     ids: list[int] = []
     by_label = _ids_by_label(tokenizer) if any(isinstance(piece, str) for piece in prefix) else {}
-    for place, piece in enumerate(prefix):
+    for index, piece in enumerate(prefix):
         token = piece if isinstance(piece, int) else _resolve_piece(piece, ids, by_label, log_probabilities)
         if token >= tokenizer.vocab_size:
             raise ApiError("unknown_piece", piece=token)
-        if token in (PAD, BOS) or (token == EOS and place < len(prefix) - 1):
+        if token in (PAD, BOS) or (token == EOS and index < len(prefix) - 1):
             raise ApiError("forced_control", piece=CONTROL_PIECES[token], end=CONTROL_PIECES[EOS])
         ids.append(token)
     return tuple(ids)
@@ -73,22 +73,22 @@ def _resolve_piece(
 ) -> int:
     if piece in CONTROL_PIECES:
         return CONTROL_PIECES.index(piece)
-    found = by_label.get(piece, ())
-    if not found:
+    candidates = by_label.get(piece, ())
+    if not candidates:
         raise ApiError("unknown_piece", piece=piece[:100])
-    if len(found) == 1:
-        return found[0]
+    if len(candidates) == 1:
+        return candidates[0]
     likely = log_probabilities(previous)
-    return max(found, key=lambda token: likely[token])
+    return max(candidates, key=lambda token: likely[token])
 
 
 def _ids_by_label(tokenizer: Tokenizer) -> dict[str, tuple[int, ...]]:
     """Return the ids of each piece that an output can contain."""
-    found: dict[str, tuple[int, ...]] = {}
+    ids_by_label: dict[str, tuple[int, ...]] = {}
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
         if token == UNK or token > EOS:
-            found[piece] = (*found.get(piece, ()), token)
-    return found
+            ids_by_label[piece] = (*ids_by_label.get(piece, ()), token)
+    return ids_by_label
 
 
 def describe_predictions(

@@ -49,19 +49,19 @@ class ExplorerDecodingOptions(_DeclaredOptions):
 
     def to_generate_options(self) -> dict[str, Any]:
         """Return the options that apply to this kind, by the names of `TextModel.generate`."""
-        given = {name: each for name, each in self.model_dump(exclude={"kind"}).items() if each is not None}
+        options = {name: each for name, each in self.model_dump(exclude={"kind"}).items() if each is not None}
         if self.kind != "sample":
-            given = {name: each for name, each in given.items() if name not in _SAMPLING_OPTIONS}
+            options = {name: each for name, each in options.items() if name not in _SAMPLING_OPTIONS}
         if self.kind != "beam":
-            given = {name: each for name, each in given.items() if name not in _BEAM_OPTIONS}
+            options = {name: each for name, each in options.items() if name not in _BEAM_OPTIONS}
             plain = {"beam": 1, "beam_groups": 1, "mbr": "none", "sample": self.kind == "sample"}
-            return {**given, **plain, "n_best": self.n_best if self.kind == "sample" else 1}
-        beam = given.setdefault("beam", 4)
-        if given.get("beam_groups", 1) == 1:
-            given.pop("diversity_penalty", None)
-        if given.get("stop") != "first" or given.get("beam_groups", 1) > 1:
-            given.pop("patience", None)
-        return {**given, "n_best": min(self.n_best, beam), "mbr": "none", "sample": False}
+            return {**options, **plain, "n_best": self.n_best if self.kind == "sample" else 1}
+        beam = options.setdefault("beam", 4)
+        if options.get("beam_groups", 1) == 1:
+            options.pop("diversity_penalty", None)
+        if options.get("stop") != "first" or options.get("beam_groups", 1) > 1:
+            options.pop("patience", None)
+        return {**options, "n_best": min(self.n_best, beam), "mbr": "none", "sample": False}
 
 
 class ModelTextRequest(RequestModel):

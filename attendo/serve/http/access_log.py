@@ -58,17 +58,17 @@ def current_request_id() -> str | None:
 
 def get_request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """Return the client's request id if it is safe to log, otherwise a new one."""
-    given = [value for name, value in headers if name == REQUEST_ID_HEADER]
-    if len(given) == 1 and _SAFE_ID.fullmatch(given[0]):
-        return given[0].decode("ascii")
+    ids = [value for name, value in headers if name == REQUEST_ID_HEADER]
+    if len(ids) == 1 and _SAFE_ID.fullmatch(ids[0]):
+        return ids[0].decode("ascii")
     return secrets.token_hex(16)
 
 
 def error_location(error: BaseException) -> str:
     """Return the type of an error and where it was raised. The message may contain user text, so it is omitted."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
-    places = " < ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))
-    return f"{type(error).__name__} at {places or 'an unknown place'}"
+    locations = " < ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))
+    return f"{type(error).__name__} at {locations or 'an unknown place'}"
 
 
 def log_config(log_format: Literal["text", "json"], level: str = "INFO") -> dict[str, Any]:
@@ -101,15 +101,15 @@ class LogFormatter(logging.Formatter):
         self._json = log_format == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        told = {
+        fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             **self._collect_fields(record),
         }
         if self._json:
-            return to_json(told).decode()
-        return _format_text(told)
+            return to_json(fields).decode()
+        return _format_text(fields)
 
     def _collect_fields(self, record: logging.LogRecord) -> dict[str, Any]:
         entry = getattr(record, "entry", None)

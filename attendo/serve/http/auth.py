@@ -35,9 +35,9 @@ def require_key(gateway: "ModelGateway", key: str | None) -> None:
         return
     if not key:
         raise ApiError("no_key")
-    given = key.encode(errors="surrogatepass")  # a body may contain a lone surrogate
+    encoded_key = key.encode(errors="surrogatepass")  # a body may contain a lone surrogate
     # Compare with all keys in constant time, so the duration reveals neither a prefix nor which key matched.
-    fitting = [hmac.compare_digest(given, each.encode()) for each in keys]
+    fitting = [hmac.compare_digest(encoded_key, each.encode()) for each in keys]
     if not any(fitting):
         raise ApiError("bad_key")
 
@@ -55,14 +55,14 @@ def read_keys(file: Path | None, environment: str | None) -> tuple[str, ...]:
     lines: list[tuple[str, str]] = []
     if file is not None:
         try:
-            written = file.read_text("utf-8").splitlines()
+            file_lines = file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError("key_file_unreadable", path=file, reason=getattr(error, "strerror", "not UTF-8")) from None
-        lines += [(f"{file}, line {number}", line.strip()) for number, line in enumerate(written, start=1)]
+        lines += [(f"{file}, line {number}", line.strip()) for number, line in enumerate(file_lines, start=1)]
     lines += [("ATTENDO_KEYS", each) for each in re.split(r"[,\s]+", environment or "")]
-    keys = [(place, key) for place, key in lines if key and not key.startswith("#")]
-    for place, key in keys:
-        check_key(key, place)
+    keys = [(origin, key) for origin, key in lines if key and not key.startswith("#")]
+    for origin, key in keys:
+        check_key(key, origin)
     if file is not None and not keys:
         raise UsageError("key_file_without_keys", path=file)
     return tuple(dict.fromkeys(key for _, key in keys))

@@ -65,10 +65,10 @@ class ApiError(HTTPException):
 
         The default of `request_id` is the id of the current request.
         """
-        told = {"code": self.code, "message": self.english, "message_zh": self.chinese, **self.extra}
+        fields = {"code": self.code, "message": self.english, "message_zh": self.chinese, **self.extra}
         if (number := request_id or current_request_id()) is not None:
-            told["request_id"] = number
-        return error_body(api_for_path(path), self.status(path), told)
+            fields["request_id"] = number
+        return error_body(api_for_path(path), self.status(path), fields)
 
     def status(self, path: str) -> int:
         return status_for(api_for_path(path), self.code, self.status_code)

@@ -95,12 +95,12 @@ def routes(gateway: "ModelGateway") -> APIRouter:
     router = APIRouter()
     gateway.metrics.register_models(gateway.registry.all())
 
-    told = {
+    responses = {
         **error_responses("ours", "metrics_closed"),
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
     }
 
-    @router.get("/metrics", response_class=Response, responses=told)
+    @router.get("/metrics", response_class=Response, responses=responses)
     def metrics(request: Request) -> Response:
         if not gateway.settings.metrics_open and not _is_local(request):
             if not gateway.settings.keys:

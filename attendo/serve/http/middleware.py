@@ -94,8 +94,8 @@ class RequestGuard:
     async def _handle(self, scope: Scope, receive: Receive, sender: "_ResponseSender", entry: AccessLogEntry) -> None:
         """Handle a request and send an error response if anything fails."""
         try:
-            there = await self._check_and_forward(scope, receive, sender, entry.route)
-            entry.status = 0 if there else CLIENT_CLOSED_REQUEST
+            connected = await self._check_and_forward(scope, receive, sender, entry.route)
+            entry.status = 0 if connected else CLIENT_CLOSED_REQUEST
         except asyncio.CancelledError:  # the server ends without waiting for this request
             await _send_error(ApiError("draining"), scope, receive, sender)
             raise
@@ -114,8 +114,8 @@ class RequestGuard:
             self._check_headers(scope, most)
             if self.gateway.draining and scope["path"] not in QUIET_PATHS and route not in DOCUMENT_RESULT_ROUTES:
                 raise ApiError("draining")
-            if (told := preflight_headers(scope["method"], scope["headers"], allowed)) is not None:
-                await Response(status_code=204, headers=told)(scope, receive, sender)
+            if (preflight := preflight_headers(scope["method"], scope["headers"], allowed)) is not None:
+                await Response(status_code=204, headers=preflight)(scope, receive, sender)
                 return True
             async with asyncio.timeout(settings.body_timeout):
                 body = await incoming.read()
@@ -169,9 +169,9 @@ class _ResponseSender:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            given = {name.lower() for name, _ in message.get("headers", ())}
+            names = {name.lower() for name, _ in message.get("headers", ())}
             more = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
-            headers = [*message.get("headers", ()), *(each for each in more if each[0] not in given)]
+            headers = [*message.get("headers", ()), *(each for each in more if each[0] not in names)]
             message = {**message, "headers": headers}
         await self._send(message)
         if message["type"] != "http.response.start" and not message.get("more_body", False):
@@ -239,7 +239,7 @@ async def _run_until_disconnect(
     """Run the app until its response is complete. Cancel it and return False if the client disconnects first."""
     left, pending = asyncio.Event(), [body]
 
-    async def replayed() -> Message:
+    async def replay_body() -> Message:
         if pending:
             return {"type": "http.request", "body": pending.pop(), "more_body": False}
         await left.wait()
@@ -250,21 +250,21 @@ async def _run_until_disconnect(
             pass
         left.set()
 
-    working = asyncio.ensure_future(app(scope, replayed, sender))
+    working = asyncio.ensure_future(app(scope, replay_body, sender))
     watching = asyncio.ensure_future(watch())
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         # The watcher also ends when the response is complete.
-        there = working.done() or sender.complete
-        if not there:
+        connected = working.done() or sender.complete
+        if not connected:
             working.cancel()
         await asyncio.gather(working, return_exceptions=True)
     finally:
         watching.cancel()
         working.cancel()
-    if there and not working.cancelled() and (error := working.exception()):
+    if connected and not working.cancelled() and (error := working.exception()):
         raise error
-    return there
+    return connected
 
 
 def cors_headers(settings: ServeSettings, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -152,10 +152,10 @@ def _complete_schema(schema: dict[str, Any], settings: ServeSettings) -> dict[st
             with_key = bool(settings.keys) and f"{method.upper()} {path}" not in ROUTES_WITHOUT_KEY
             responses = operation["responses"]
             responses.pop("422", None)
-            for status, told in error_responses(shape, *COMMON_ERRORS, *(KEY_ERRORS if with_key else ())).items():
-                responses.setdefault(str(status), told)
-            if told := responses.get("200", {}).get("content", {}).get("text/event-stream"):
-                told.pop("schema", None)  # added by FastAPI; a stream has an itemSchema instead
+            for status, response in error_responses(shape, *COMMON_ERRORS, *(KEY_ERRORS if with_key else ())).items():
+                responses.setdefault(str(status), response)
+            if stream_content := responses.get("200", {}).get("content", {}).get("text/event-stream"):
+                stream_content.pop("schema", None)  # added by FastAPI; a stream has an itemSchema instead
             operation["responses"] = dict(sorted(responses.items()))
             if with_key:
                 operation["security"] = [{"key": []}]

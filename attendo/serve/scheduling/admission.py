@@ -81,10 +81,10 @@ class AdmissionQueue:
         if ahead < 0 or not since:
             return False
         answer = self._mean_duration(now, since[0])
-        rounds, seat = divmod(ahead, len(since))
-        until_free = rounds * answer + max(0.0, answer - (now - since[seat]))
-        on_the_whole = ahead / len(since) * answer  # also if many run for longer than the mean
-        return until_free > self._bound_wait(answer) or on_the_whole > self._bound_wait(answer / 2)
+        rounds, slot = divmod(ahead, len(since))
+        until_free = rounds * answer + max(0.0, answer - (now - since[slot]))
+        mean_wait = ahead / len(since) * answer  # also if many run for longer than the mean
+        return until_free > self._bound_wait(answer) or mean_wait > self._bound_wait(answer / 2)
 
     def add(self, job: ScheduledJob) -> None:
         job.wait_in(self.jobs)
@@ -135,8 +135,8 @@ class WaitEstimator:
         self._discard_stale(now)
         if self._busy and others_wait:  # jobs waited during the whole interval
             passed = now - self._last
-            kept = math.exp(-passed / _DECAY_SECONDS)
-            self._seconds, self._num_finished = self._seconds * kept + passed, self._num_finished * kept + count
+            decay = math.exp(-passed / _DECAY_SECONDS)
+            self._seconds, self._num_finished = self._seconds * decay + passed, self._num_finished * decay + count
         self._last, self._busy = now, others_wait
 
     def estimate_wait(self, now: float, ahead: int) -> float:

@@ -76,8 +76,8 @@ class ExclusiveJobs:
             self._jobs.remove(job)
         self._isolated.discard(job)
         self._results.pop(job, None)
-        if (begun := self._iterators.pop(job, None)) is not None and hasattr(begun, "close"):
-            begun.close()
+        if (iterator := self._iterators.pop(job, None)) is not None and hasattr(iterator, "close"):
+            iterator.close()
 
     def _next_job(self) -> ScheduledJob:
         first, *others = self.jobs
@@ -154,11 +154,11 @@ class ExclusiveJobs:
         texts = [text for share in texts_by_job.values() for text in share]
         results = iter(self._model.generate(texts, **spec.options))
         for job, share in texts_by_job.items():
-            found = self._results.setdefault(job, [])
-            found += [next(results) for _ in share]
-            if isinstance(job.spec, GenerateJob) and len(found) == len(job.spec.texts):
+            job_results = self._results.setdefault(job, [])
+            job_results += [next(results) for _ in share]
+            if isinstance(job.spec, GenerateJob) and len(job_results) == len(job.spec.texts):
                 self._remove(job)
-                job.finish(found)
+                job.finish(job_results)
             else:
                 self._move_to_back(job)
 

@@ -211,8 +211,8 @@ class BatchGroup:
             self._bisect_failure(error)
             return
         for request in before[: len(before) - len(feed)]:
-            for reply in self._responses[request]:
-                reply.job.start()
+            for response in self._responses[request]:
+                response.job.start()
         # Update after the jobs have started: until then their slots count as free. Update before results are
         # delivered: a client that sends its next request at once must find the slot free.
         self._num_free = self._batch.num_free
@@ -231,8 +231,8 @@ class BatchGroup:
         return deque() if self.closing else self._waiting
 
     def _deliver(self, request: DecodeRequest, hypotheses: Frontier) -> None:
-        for reply in self._responses.pop(request, ()):
-            _fail_on_error(reply, partial(reply.add_result, request, hypotheses))
+        for response in self._responses.pop(request, ()):
+            _fail_on_error(response, partial(response.add_result, request, hypotheses))
 
     def _peek(self) -> None:
         """Send the new text of streamed responses."""
@@ -240,28 +240,30 @@ class BatchGroup:
         if self._batch is None or self._steps % self._peek_interval:
             return
         numbers = {
-            request.request_id for request, each in self._responses.items() if any(reply.streamed for reply in each)
+            request.request_id
+            for request, each in self._responses.items()
+            if any(response.streamed for response in each)
         }
         if not numbers:
             return
         for request, frontier in self._batch.peek(numbers):
-            for reply in self._responses.get(request, ()):
-                _fail_on_error(reply, partial(reply.send_new_text, frontier))
+            for response in self._responses.get(request, ()):
+                _fail_on_error(response, partial(response.send_new_text, frontier))
 
     def _bisect_failure(self, error: Exception) -> None:
         """Find the faulty request by bisection and fail it. The others are decoded again from the start."""
         queued = {*self._waiting, *chain(*self._suspects)}
-        seated = [request for request in self._responses if request not in queued] or [self._input_queue.popleft()]
+        running = [request for request in self._responses if request not in queued] or [self._input_queue.popleft()]
         self._batch, self._num_free = None, None
         if self._suspects and not self._suspects[0]:
             self._suspects.popleft()
-        if len(seated) == 1:
-            for reply in self._responses[seated[0]]:
-                reply.job.fail(error)
-            self._drop(seated)
+        if len(running) == 1:
+            for response in self._responses[running[0]]:
+                response.job.fail(error)
+            self._drop(running)
             return
-        middle = len(seated) // 2
-        self._suspects.extendleft((deque(seated[middle:]), deque(seated[:middle])))
+        middle = len(running) // 2
+        self._suspects.extendleft((deque(running[middle:]), deque(running[:middle])))
 
     def _drop(self, requests: Sequence[DecodeRequest]) -> None:
         for request in requests:

@@ -32,9 +32,9 @@ class ModelGateway:
             try:
                 await served.worker.generate([served.sample_text])
             except (ApiError, AttendoError) as error:
-                told = error.english if isinstance(error, ApiError) else str(error)
+                reason = error.english if isinstance(error, ApiError) else str(error)
                 raise ModelError(
-                    "model_warm_up_failed", model=served.name, text=served.sample_text, reason=told
+                    "model_warm_up_failed", model=served.name, text=served.sample_text, reason=reason
                 ) from None
         language_detection.load_detector([*dict.fromkeys(code for pair in self.pairs() for code in pair)])
         self.is_warm = True
@@ -133,15 +133,15 @@ class ModelGateway:
         """Yield the new text of each step. `on_result` receives the whole result at the end."""
         self.check_texts([text])
         self.check_options(**options)
-        begin, told, found = time.monotonic(), False, list[Result]()
+        begin, started, results = time.monotonic(), False, list[Result]()
         until = deadline or self.deadline()
-        async with aclosing(served.worker.stream(text, until, on_result=found.append, **options)) as parts:
+        async with aclosing(served.worker.stream(text, until, on_result=results.append, **options)) as parts:
             async for new in parts:
-                if not told:
+                if not started:
                     self.metrics.observe_first_token(time.monotonic() - begin)
-                told = True
+                started = True
                 yield new
-        for each in found:
+        for each in results:
             self._count_tokens(served, each)
             if on_result is not None:
                 on_result(each)
@@ -165,8 +165,8 @@ class ModelGateway:
         self.check_texts([text for text in texts if isinstance(text, str)])
 
     def _count_tokens(self, served: ServedModel, result: Result) -> None:
-        said = sum(len(each.ids) for each in result.hypotheses)
-        self.metrics.count_tokens(served.name, result.source_tokens, said)
+        target_tokens = sum(len(each.ids) for each in result.hypotheses)
+        self.metrics.count_tokens(served.name, result.source_tokens, target_tokens)
 
 
 def _flatten(texts: Any) -> list[Any]:

@@ -91,8 +91,8 @@ class ScheduledJob:
     def wait_and_run_seconds(self) -> tuple[float, float]:
         """Seconds in the queue, and seconds since the start."""
         now = time.monotonic()
-        begun = self._started_at or now
-        return begun - self.queued_at, now - begun
+        start = self._started_at or now
+        return start - self.queued_at, now - start
 
     def cancel(self) -> None:
         """Cancel the job before the next step; thread-safe."""

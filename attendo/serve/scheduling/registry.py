@@ -123,8 +123,8 @@ class ModelRegistry:
 def _with_language_codes(about: ModelCard) -> ModelCard:
     """Normalise the languages as those of requests are. An unknown language becomes None."""
     codes = {
-        name: None if told is None else language_code(told)
-        for name, told in (("source_language", about.source_language), ("target_language", about.target_language))
+        name: None if language is None else language_code(language)
+        for name, language in (("source_language", about.source_language), ("target_language", about.target_language))
     }
     return about.replace(**codes)
 
@@ -139,15 +139,15 @@ def _read_sha256(folder: Path) -> str | None:
 
 def make_model_specs(folders: Sequence[Path], models: Sequence[TextModel]) -> list[ModelSpec]:
     """Name each model after its run or its folder. Duplicate names get a number."""
-    found: list[ModelSpec] = []
+    specs: list[ModelSpec] = []
     for folder, model in zip(folders, models, strict=True):
-        place = folder.resolve()
-        name = first = (place.parent.name if place.name == "model" else place.name) or "model"
+        path = folder.resolve()
+        name = first = (path.parent.name if path.name == "model" else path.name) or "model"
         number = 2
-        while name in [each.name for each in found]:
+        while name in [each.name for each in specs]:
             name, number = f"{first}-{number}", number + 1
-        found.append(ModelSpec(name, model, folder))
-    return found
+        specs.append(ModelSpec(name, model, folder))
+    return specs
 
 
 def load_models(
@@ -162,11 +162,11 @@ def load_models(
     if threads is not None:
         torch.set_num_threads(threads)  # before a model starts its own threads
     pairs = [_parse_language_pair(each) for each in _check_one_per_model(folders, languages, "--languages")]
-    given = _check_one_per_model(folders, tasks, "--task")
-    found = make_model_specs(folders, [_with_precision(load(each, device), precision) for each in folders])
+    model_tasks = _check_one_per_model(folders, tasks, "--task")
+    specs = make_model_specs(folders, [_with_precision(load(each, device), precision) for each in folders])
     return [
-        replace(each, about=_make_card(each.model, pairs[place : place + 1], given[place : place + 1]))
-        for place, each in enumerate(found)
+        replace(each, about=_make_card(each.model, pairs[index : index + 1], model_tasks[index : index + 1]))
+        for index, each in enumerate(specs)
     ]
 
 
@@ -201,21 +201,21 @@ def _check_one_per_model(folders: Sequence[Path], given: Sequence[str], option: 
 def _parse_language_pair(given: str) -> tuple[str, str]:
     """Parse a pair such as en-zh or zh-Hans-en: split at the hyphen that leaves two known languages."""
     parts = given.split("-")
-    for place in range(1, len(parts)):
-        source, target = language_code("-".join(parts[:place])), language_code("-".join(parts[place:]))
+    for index in range(1, len(parts)):
+        source, target = language_code("-".join(parts[:index])), language_code("-".join(parts[index:]))
         if source is not None and target is not None:
             return source, target
     raise UsageError("invalid_language_pair", value=given)
 
 
 def _make_card(model: TextModel, pair: Sequence[tuple[str, str]], task: Sequence[str]) -> ModelCard:
-    told: dict[str, Any] = dict(model.about)
+    fields: dict[str, Any] = dict(model.about)
     for source, target in pair:
-        told |= {"source_language": source, "target_language": target}
-        told.setdefault("task", "translation")
+        fields |= {"source_language": source, "target_language": target}
+        fields.setdefault("task", "translation")
     for each in task:
-        told["task"] = each
-    return TrainedModelCard(**told)
+        fields["task"] = each
+    return TrainedModelCard(**fields)
 
 
 def _with_precision(model: TextModel, precision: str | None) -> TextModel:

@@ -94,10 +94,10 @@ class Scheduler:
     def _count_free_slots(self) -> int:
         """Count free slots. If requests wait, only the groups that they wait for count. Thread-safe."""
         max_size, groups = self._batch_factory.max_batch_size, [*self._open_groups]
-        crowded = [group.num_free for group in groups if group.has_waiting]
-        if not crowded:
+        free_slots = [group.num_free for group in groups if group.has_waiting]
+        if not free_slots:
             return max(0, max_size - sum(group.num_used for group in groups))
-        return sum(max_size if each is None else each for each in crowded)
+        return sum(max_size if each is None else each for each in free_slots)
 
     def _run_step(self, group: BatchGroup) -> None:
         if group.busy:
@@ -211,10 +211,10 @@ class Scheduler:
 def _limit_length_options(max_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with the server's limit in place of source-relative lengths, which would exceed it."""
     beyond = ("max_length_factor", "max_length_extra", "min_length_factor")
-    kept = {name: value for name, value in options.items() if name not in beyond}
-    if (kept.get("min_length_extra") or 0) > max_tokens:
-        del kept["min_length_extra"]
-    return {**kept, "max_length": max_tokens}
+    limited = {name: value for name, value in options.items() if name not in beyond}
+    if (limited.get("min_length_extra") or 0) > max_tokens:
+        del limited["min_length_extra"]
+    return {**limited, "max_length": max_tokens}
 
 
 @contextmanager

@@ -76,8 +76,8 @@ class ModelWorker:
         """Return the results of `TextModel.generate` with these options."""
         if isinstance(texts, str):
             raise UsageError("texts_not_a_list")
-        with self._submit(GenerateJob(tuple(texts), options), deadline) as heard:
-            while not isinstance(event := await _next_event(heard, deadline), JobFinished):
+        with self._submit(GenerateJob(tuple(texts), options), deadline) as events:
+            while not isinstance(event := await _next_event(events, deadline), JobFinished):
                 pass
             results: list[Result] = event.value
             return results
@@ -90,8 +90,8 @@ class ModelWorker:
         **options: Any,
     ) -> AsyncGenerator[str, None]:
         """Yield the new text as it is decided. `on_result` receives the whole result at the end."""
-        with self._submit(GenerateJob((text,), options, streamed=True), deadline) as heard:
-            while isinstance(event := await _next_event(heard, deadline), Chunk):
+        with self._submit(GenerateJob((text,), options, streamed=True), deadline) as events:
+            while isinstance(event := await _next_event(events, deadline), Chunk):
                 yield event.item
             if on_result is not None:
                 on_result(event.value[0])
@@ -107,8 +107,8 @@ class ModelWorker:
 
     async def iterate(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncGenerator[T, None]:
         """Yield the items of an iterator that runs in a thread, one item between two decoding steps of others."""
-        with self._submit(CallableJob(work), deadline) as heard:
-            while isinstance(event := await _next_event(heard, deadline), Chunk):
+        with self._submit(CallableJob(work), deadline) as events:
+            while isinstance(event := await _next_event(events, deadline), Chunk):
                 yield event.item
 
     async def drain(self) -> None:
@@ -167,11 +167,11 @@ class ModelWorker:
         """Queue a job and yield the queue of its events. On exit the job is cancelled before the next step."""
         loop, events = asyncio.get_running_loop(), asyncio.Queue[JobEvent]()
 
-        def heard(event: JobEvent) -> None:
+        def put_event(event: JobEvent) -> None:
             with suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        job = ScheduledJob(spec, heard, deadline)
+        job = ScheduledJob(spec, put_event, deadline)
         self._yielder.loop = loop
         self._enqueue(job)
         try:

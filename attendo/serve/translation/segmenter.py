@@ -51,9 +51,9 @@ class SegmentedText:
 
     def assemble(self, translations: Sequence[TranslatedSentence]) -> str:
         """Return the whole text, with one translation for each of `sentences`."""
-        said = iter(translations)
-        written = [unit.assemble(said) for unit in self._blocks]
-        return self._document.insert_translations([text for text, _ in written], [links for _, links in written])
+        remaining = iter(translations)
+        blocks = [unit.assemble(remaining) for unit in self._blocks]
+        return self._document.insert_translations([text for text, _ in blocks], [links for _, links in blocks])
 
 
 def _parse_document(text: str, options: SegmentationOptions) -> "_PlainText | Markup":
@@ -74,7 +74,7 @@ class _PlainText:
     @property
     def texts(self) -> list[str]:
         """The blocks, each joined to one line."""
-        return [join_texts([line.strip() for line in self._text[slice(*place)].splitlines()]) for place in self._spans]
+        return [join_texts([line.strip() for line in self._text[slice(*span)].splitlines()]) for span in self._spans]
 
     def insert_translations(
         self, translations: Sequence[str], links: Sequence[CharacterLinks | None] | None = None
@@ -90,15 +90,15 @@ class _PlainText:
 
 def _find_spans(text: str, split: SplitRule) -> Iterator[tuple[int, int]]:
     """Yield the begin and end of each block, without surrounding white space."""
-    begun: int | None = None
+    block_begin: int | None = None
     end = 0
     for begin, end in _find_lines(text):
-        begun = begin if begun is None else begun
+        block_begin = begin if block_begin is None else block_begin
         if split == "lines" or (split == "signs" and split_sentences(f"{text[begin:end]} x")[-1] == "x"):
-            yield begun, end
-            begun = None
-    if begun is not None:
-        yield begun, end
+            yield block_begin, end
+            block_begin = None
+    if block_begin is not None:
+        yield block_begin, end
 
 
 def _find_lines(text: str) -> Iterator[tuple[int, int]]:
@@ -130,18 +130,18 @@ class _TextBlock:
 
     def assemble(self, translations: Iterator[TranslatedSentence]) -> tuple[str, CharacterLinks | None]:
         """Return the text and its links. The links are None if one sentence has none."""
-        whole, links = "", list[tuple[int, int]]()
+        joined, links = "", list[tuple[int, int]]()
         linked = True
         for part in self.spans:
             text, known = (
                 _strip_translation(next(translations)) if part.translatable else (part.text, _identity_links(part.text))
             )
-            whole = join_texts([whole, text])
-            shift = len(whole) - len(text)
+            joined = join_texts([joined, text])
+            shift = len(joined) - len(text)
             linked = linked and known is not None
             last = len(part.text) - 1  # a normalising tokenizer may give positions past the end
             links += [(part.begin + min(here, last), shift + there) for here, there in known or ()]
-        return whole, links if linked else None
+        return joined, links if linked else None
 
 
 def _strip_translation(translation: TranslatedSentence) -> tuple[str, CharacterLinks | None]:
@@ -155,4 +155,4 @@ def _strip_translation(translation: TranslatedSentence) -> tuple[str, CharacterL
 
 
 def _identity_links(text: str) -> CharacterLinks:
-    return [(place, place) for place in range(len(text))]
+    return [(index, index) for index in range(len(text))]

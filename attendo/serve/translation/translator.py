@@ -52,8 +52,8 @@ async def translate_sentences(
     if with_links and _supports_alignment(served.model):
         # With alignments=True the whole call would be an exclusive job, which delays other requests. So the texts are
         # decoded in the batch, and the hypotheses are aligned afterwards in small groups.
-        looks = served.worker.iterate(lambda: _align_in_batches(served.model, texts, results), deadline)
-        links = [each async for group in looks for each in group]
+        link_groups = served.worker.iterate(lambda: _align_in_batches(served.model, texts, results), deadline)
+        links = [each async for group in link_groups for each in group]
     return [
         unique_hypotheses(
             _make_hypothesis(*each, result.source_tokens) for each in zip(result.hypotheses, known, strict=True)
@@ -78,11 +78,11 @@ async def _generate_in_chunks(
     """Generate in calls of at most `settings.texts` texts."""
     size, room = gateway.settings.max_texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
 
-    async def asked(at: int) -> list[Result]:
+    async def generate_chunk(at: int) -> list[Result]:
         async with room:
             return await gateway.generate(served, texts[at : at + size], **options)
 
-    groups = await gather_or_cancel([asked(at) for at in range(0, len(texts), size)])
+    groups = await gather_or_cancel([generate_chunk(at) for at in range(0, len(texts), size)])
     return [result for group in groups for result in group]
 
 
@@ -113,13 +113,13 @@ def _align_in_batches(model: TextModel, texts: Sequence[str], results: Sequence[
 
 def unique_hypotheses(hypotheses: Iterable[SentenceHypothesis]) -> list[SentenceHypothesis]:
     """Return the first hypothesis, then those with a new, non-empty text."""
-    kept: list[SentenceHypothesis] = []
-    told = {""}
+    unique: list[SentenceHypothesis] = []
+    texts = {""}
     for each in hypotheses:
-        if not kept or each.text.strip() not in told:
-            kept.append(each)
-        told.add(each.text.strip())
-    return kept
+        if not unique or each.text.strip() not in texts:
+            unique.append(each)
+        texts.add(each.text.strip())
+    return unique
 
 
 def _make_hypothesis(hypothesis: Hypothesis, links: Links, source_tokens: int) -> SentenceHypothesis:
@@ -153,13 +153,16 @@ async def translate(
     """
     gateway.check_texts(texts)
     plans = [plan async for plan in _segment_texts(texts, segmentation, make_fit_check(served.model))]
-    asked = [sentence for plan in plans for sentence in plan.sentences]
-    if len(asked) > MAX_SENTENCES:
-        raise ApiError("too_many_sentences", count=len(asked), most=MAX_SENTENCES)
+    sentences = [sentence for plan in plans for sentence in plan.sentences]
+    if len(sentences) > MAX_SENTENCES:
+        raise ApiError("too_many_sentences", count=len(sentences), most=MAX_SENTENCES)
     options = {**options, "split": False}  # already split
-    searches = _plan_searches(served, alternatives, gateway.settings.max_beam, options) if asked else []
+    searches = _plan_searches(served, alternatives, gateway.settings.max_beam, options) if sentences else []
     found = await gather_or_cancel(
-        [translate_sentences(gateway, served, asked, segmentation.text_format != "text", **each) for each in searches]
+        [
+            translate_sentences(gateway, served, sentences, segmentation.text_format != "text", **each)
+            for each in searches
+        ]
     )
     answers = (unique_hypotheses(chain(*each)) for each in zip(*found, strict=True))
     return [_assemble(plan, [*islice(answers, len(plan.sentences))], alternatives) for plan in plans]
@@ -174,22 +177,22 @@ async def translate_detected(
     alternatives: int = 0,
 ) -> list[TextTranslation]:
     """Translate each text from its own source language. A text in the target language is returned unchanged."""
-    told = {place: _keep_untranslated(text) for place, text in enumerate(texts)}
-    places = {
-        source: [place for place, each in enumerate(sources) if each == source]
+    translations = {index: _keep_untranslated(text) for index, text in enumerate(texts)}
+    indices_by_source = {
+        source: [index for index, each in enumerate(sources) if each == source]
         for source in sources
         if source != target
     }
-    served = {source: gateway.get_model_for_pair(source, target) for source in places}
-    done = await gather_or_cancel(
+    served = {source: gateway.get_model_for_pair(source, target) for source in indices_by_source}
+    groups = await gather_or_cancel(
         [
-            translate(gateway, served[source], [texts[place] for place in there], segmentation, alternatives)
-            for source, there in places.items()
+            translate(gateway, served[source], [texts[index] for index in indices], segmentation, alternatives)
+            for source, indices in indices_by_source.items()
         ]
     )
-    for there, found in zip(places.values(), done, strict=True):
-        told |= zip(there, found, strict=True)
-    return [told[place] for place in range(len(texts))]
+    for indices, group in zip(indices_by_source.values(), groups, strict=True):
+        translations |= zip(indices, group, strict=True)
+    return [translations[index] for index in range(len(texts))]
 
 
 def _keep_untranslated(text: str) -> TextTranslation:
@@ -231,11 +234,11 @@ def _assemble_alternatives(
     segmented: SegmentedText, hypotheses: Sequence[Sequence[SentenceHypothesis]], text: str
 ) -> Iterator[str]:
     """Yield the text from the second hypotheses, from the third, and so on; missing ones are replaced by the best."""
-    told = {text}
+    texts = {text}
     for number in range(1, max(map(len, hypotheses), default=0)):
         other = segmented.assemble([each[number] if number < len(each) else each[0] for each in hypotheses])
-        if other not in told:
-            told.add(other)
+        if other not in texts:
+            texts.add(other)
             yield other
 
 

@@ -58,28 +58,28 @@ class TokenBudget:
         ahead = [
             prompt.model_inputs[: self._estimate_fitting(prompt.model_inputs, self._max_tokens)] for prompt in prompts
         ]
-        found = iter(await generate_texts([part for parts in ahead for part in parts], None) if any(ahead) else [])
-        first = [[next(found) for _ in parts] for parts in ahead]
-        told = zip(prompts, first, strict=True)
+        results = iter(await generate_texts([part for parts in ahead for part in parts], None) if any(ahead) else [])
+        first = [[next(results) for _ in parts] for parts in ahead]
+        prompt_results = zip(prompts, first, strict=True)
         return await gather_or_cancel(
-            [self._generate_prompt(prompt.model_inputs, known, generate_texts) for prompt, known in told]
+            [self._generate_prompt(prompt.model_inputs, known, generate_texts) for prompt, known in prompt_results]
         )
 
     async def _generate_prompt(
         self, sentences: Sequence[str], known: list[Result], generate_texts: GenerateCall
     ) -> list[Result]:
         """Generate the sentences of one prompt. `known` are results of the first ones, generated without the budget."""
-        own, told = self._sentence_limits(sentences), list[Result]()
-        while len(told) < len(sentences) and (room := self.remaining(told)):
-            at = len(told)
+        own, results = self._sentence_limits(sentences), list[Result]()
+        while len(results) < len(sentences) and (room := self.remaining(results)):
+            at = len(results)
             if not known and (likely := self._estimate_fitting(sentences[at:], room)) > 1:
                 known = await generate_texts(sentences[at : at + likely], None)
             if known and self._is_unaffected(known[0], own[at], room):
-                told.append(known[0])
+                results.append(known[0])
             else:
-                told += await generate_texts([sentences[at]], room if room < own[at] else None)
+                results += await generate_texts([sentences[at]], room if room < own[at] else None)
             known = known[1:]
-        return told
+        return results
 
     def _is_unaffected(self, result: Result, sentence_limit: int, remaining: int) -> bool:
         """Return whether a limit of `remaining` tokens would give the same result as `sentence_limit`."""
@@ -202,25 +202,25 @@ class CompletionRunner:
         else:
             rest = iter(await ask([part for each in prompts for part in each.model_inputs], self._options.max_tokens))
             found = [[next(rest) for _ in each.model_inputs] for each in prompts]
-        told = zip(prompts, found, strict=True)
-        return [choice for prompt, results in told for choice in self._build_choices(prompt, results)]
+        prompt_results = zip(prompts, found, strict=True)
+        return [choice for prompt, results in prompt_results for choice in self._build_choices(prompt, results)]
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[str | OpenAIChoice, None]:
         """Yield the new text each time, then the complete choice."""
-        stops, told, results = StopSequenceFilter(self._options.stop_sequences), "", list[Result]()
-        if said := self._echo_text(prompt):
-            yield said
+        stops, text, results = StopSequenceFilter(self._options.stop_sequences), "", list[Result]()
+        if echo := self._echo_text(prompt):
+            yield echo
         async with aclosing(self._stream_text(prompt, results)) as bits:
             async for bit in bits:
                 if new := stops.push(bit):
-                    told += new
+                    text += new
                     yield new
                 if stops.reached:
                     break
         if rest := stops.flush():
-            told += rest
+            text += rest
             yield rest
-        yield self._build_choice(prompt, told, stops.reached, [self._hypothesis(each, 0) for each in results])
+        yield self._build_choice(prompt, text, stops.reached, [self._hypothesis(each, 0) for each in results])
 
     def _make_generate_call(self, deadline: float) -> GenerateCall:
         """Return a function that generates in calls of at most `settings.texts` texts, with limited concurrency."""
@@ -240,12 +240,12 @@ class CompletionRunner:
 
     async def _stream_text(self, prompt: Prompt, results: list[Result]) -> AsyncGenerator[str, None]:
         """Yield the text as it is generated. Every segment has its own deadline, because the client receives text."""
-        said = ""
+        text = ""
         for piece in prompt.segments:
             if piece.sent_to_model and self._budget is not None and self._budget.remaining(results) == 0:
                 return
-            begin = piece.separator(said) + ("" if piece.sent_to_model else piece.text)
-            said += begin
+            begin = piece.separator(text) + ("" if piece.sent_to_model else piece.text)
+            text += begin
             yield begin
             if piece.sent_to_model:
                 most = self._max_length(piece.text, results)
@@ -256,7 +256,7 @@ class CompletionRunner:
                     aclosing(strip_prompt_stream(self._served.model, piece.text, streamed)) as bits,
                 ):
                     async for bit in bits:
-                        said += bit
+                        text += bit
                         yield bit
 
     def _max_length(self, text: str, previous: Sequence[Result] = ()) -> int | None:
@@ -277,11 +277,11 @@ class CompletionRunner:
 
     def _build_choice(self, prompt: Prompt, text: str, stopped: bool, hypotheses: Sequence[Hypothesis]) -> OpenAIChoice:
         """Build a choice. After a stop sequence, count the returned tokens: a stream has no result to count."""
-        whole = self._echo_text(prompt) + text
+        full_text = self._echo_text(prompt) + text
         if stopped:
-            return OpenAIChoice(whole, "stop", len(self._served.model.target_tokenizer.encode(text)))
+            return OpenAIChoice(full_text, "stop", len(self._served.model.target_tokenizer.encode(text)))
         cut = len(hypotheses) < len(prompt.model_inputs) or any(each.cut for each in hypotheses)
-        return OpenAIChoice(whole, "length" if cut else "stop", sum(len(each.ids) for each in hypotheses))
+        return OpenAIChoice(full_text, "length" if cut else "stop", sum(len(each.ids) for each in hypotheses))
 
     def _echo_text(self, prompt: Prompt) -> str:
         """Return the prompt if `echo` is set. It is not searched for stop sequences, and counts as prompt tokens."""
@@ -308,8 +308,8 @@ class StopSequenceFilter:
         found = [at for at in map(self._pending.find, self._sequences) if at >= 0]
         self.reached = bool(found)
         end = min(found) if found else len(self._pending) - self._possible_prefix_length()
-        told, self._pending = self._pending[:end], self._pending[end:]
-        return told
+        ready, self._pending = self._pending[:end], self._pending[end:]
+        return ready
 
     def flush(self) -> str:
         """Return the held-back text at the end of the stream."""

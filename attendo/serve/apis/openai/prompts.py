@@ -36,13 +36,13 @@ class Prompt:
 
     def assemble(self, outputs: Sequence[str]) -> str:
         """Join the outputs and the copied segments, up to the first segment without an output."""
-        said, rest = "", iter(outputs)
+        joined, rest = "", iter(outputs)
         for piece in self.segments:
             text = next(rest, None) if piece.sent_to_model else piece.text
             if text is None:
                 break
-            said += piece.separator(said) + text
-        return said
+            joined += piece.separator(joined) + text
+        return joined
 
 
 def splits_sentences(served: ServedModel) -> bool:
@@ -67,10 +67,10 @@ def build_source(messages: Sequence[ChatMessage], served: ServedModel, settings:
 
     Turns are joined as in training. System messages are ignored, because no model follows instructions.
     """
-    said = [turn for turn in messages if turn.role in ("user", "assistant")]
-    if not said or said[-1].role != "user":
+    turns = [turn for turn in messages if turn.role in ("user", "assistant")]
+    if not turns or turns[-1].role != "user":
         raise ApiError("no_user_turn", {"param": "messages"})
-    texts = [turn.text for turn in said]
+    texts = [turn.text for turn in turns]
     if served.about.task != "conversation":
         return texts[-1]
     model = served.model

@@ -86,8 +86,8 @@ class CommonParams(_OpenAIObject):
 
     def check_supported(self) -> None:
         """Raise `ApiError` for unknown and unsupported parameters."""
-        given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
-        for name, value in given.items():
+        extra_fields = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
+        for name, value in extra_fields.items():
             if name not in UNSUPPORTED and name not in WITHOUT_EFFECT:
                 raise self._unknown_parameter(name[:_MAX_SHOWN_CHARACTERS])
             if name in UNSUPPORTED and not _is_one_of(value, UNSUPPORTED[name]):

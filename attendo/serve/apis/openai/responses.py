@@ -83,18 +83,20 @@ class ResponseEnvelope:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def build_chat(self, choices: Sequence[OpenAIChoice], usage: Usage) -> ChatResponse:
-        told = [
+        chat_choices = [
             ChatChoice(index=n, message=AssistantMessage(content=each.text), finish_reason=each.finish_reason)
             for n, each in enumerate(choices)
         ]
-        return ChatResponse(id=self._id, created=self.created, model=self.model, choices=told, usage=usage)
+        return ChatResponse(id=self._id, created=self.created, model=self.model, choices=chat_choices, usage=usage)
 
     def build_completion(self, choices: Sequence[OpenAIChoice], usage: Usage) -> CompletionResponse:
-        told = [
+        completion_choices = [
             CompletionChoice(index=n, text=each.text, finish_reason=each.finish_reason)
             for n, each in enumerate(choices)
         ]
-        return CompletionResponse(id=self._id, created=self.created, model=self.model, choices=told, usage=usage)
+        return CompletionResponse(
+            id=self._id, created=self.created, model=self.model, choices=completion_choices, usage=usage
+        )
 
     def build_chunk(self, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Build one chunk of a stream."""
@@ -113,8 +115,10 @@ class ResponseEnvelope:
 
 
 def count_usage(prompt_tokens: int, choices: Sequence[OpenAIChoice]) -> Usage:
-    said = sum(each.tokens for each in choices)
-    return Usage(prompt_tokens=prompt_tokens, completion_tokens=said, total_tokens=prompt_tokens + said)
+    completion_tokens = sum(each.tokens for each in choices)
+    return Usage(
+        prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, total_tokens=prompt_tokens + completion_tokens
+    )
 
 
 async def stream_completion(
@@ -146,12 +150,12 @@ async def _stream_chunks(
     nothing = {"usage": None} if with_usage else {}
     choices: list[OpenAIChoice] = []
     for index, prompt in enumerate(prompts):
-        begun = False
-        async with aclosing(runner.stream(prompt)) as told:
-            async for new in told:
-                if not begun and envelope.id_prefix == "chatcmpl":
+        started = False
+        async with aclosing(runner.stream(prompt)) as parts:
+            async for new in parts:
+                if not started and envelope.id_prefix == "chatcmpl":
                     yield envelope.build_chunk([_role_delta(index)]) | nothing
-                begun = True
+                started = True
                 if isinstance(new, str):
                     yield envelope.build_chunk([_text_delta(envelope, index, new)]) | nothing
                 else:
@@ -168,13 +172,13 @@ def _role_delta(index: int) -> dict[str, Any]:
 
 
 def _text_delta(envelope: ResponseEnvelope, index: int, text: str) -> dict[str, Any]:
-    told = {"delta": {"content": text}} if envelope.id_prefix == "chatcmpl" else {"text": text}
-    return {"index": index, **told, "finish_reason": None, "logprobs": None}
+    content = {"delta": {"content": text}} if envelope.id_prefix == "chatcmpl" else {"text": text}
+    return {"index": index, **content, "finish_reason": None, "logprobs": None}
 
 
 def _finish_delta(envelope: ResponseEnvelope, index: int, choice: OpenAIChoice) -> dict[str, Any]:
-    told: dict[str, Any] = {"delta": {}} if envelope.id_prefix == "chatcmpl" else {"text": ""}
-    return {"index": index, **told, "finish_reason": choice.finish_reason, "logprobs": None}
+    content: dict[str, Any] = {"delta": {}} if envelope.id_prefix == "chatcmpl" else {"text": ""}
+    return {"index": index, **content, "finish_reason": choice.finish_reason, "logprobs": None}
 
 
 def _encode_event(content: Any) -> bytes:
