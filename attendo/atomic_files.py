@@ -42,7 +42,7 @@ def new_folder(folder: Path, bytes_needed: int = 0) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(path: Path, bytes_needed: int = 0) -> Iterator[Path]:
-    """Yield an empty folder next to `path`. What is not moved elsewhere is removed at the end."""
+    """Yield an empty folder next to `path`. Files that are not moved elsewhere are removed at the end."""
     new = temporary_path(path)
     remove(new)
     try:

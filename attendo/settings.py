@@ -121,8 +121,8 @@ def _is_near(name: str, other: str, similarity: float) -> bool:
 
 def _abbreviates(name: str, other: str) -> bool:
     """Whether `name` shortens or omits words of `other`, as heads or n_head for num_heads."""
-    whole = _split_words(other)
-    return all(any(word.startswith(part) for word in whole) for part in _split_words(name))
+    words = _split_words(other)
+    return all(any(word.startswith(part) for word in words) for part in _split_words(name))
 
 
 def _normalise_name(name: str) -> str:

@@ -218,11 +218,11 @@ def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = N
             count=len(lines),
         )
     encoded = tokenizer.encode_many([line if line.strip() else "" for line in lines])
-    kept = [(ids, reference) for ids, reference in zip(encoded, expected, strict=True) if ids]
-    if not kept:
+    pairs = [(ids, reference) for ids, reference in zip(encoded, expected, strict=True) if ids]
+    if not pairs:
         raise DataError("file_has_no_text", path=path)
-    sources, beside = zip(*kept, strict=True)
-    return BenchmarkSentences(path, sources, beside if references is not None else None)
+    sources, paired_references = zip(*pairs, strict=True)
+    return BenchmarkSentences(path, sources, paired_references if references is not None else None)
 
 
 def make_natural_workloads(

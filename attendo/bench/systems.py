@@ -218,13 +218,13 @@ class CTranslate2Runner:
         by_sentences = make_call("examples", math.ceil(workload.batch / self._workers))
         if workload.forced or len(sources) <= workload.batch:
             return by_sentences
-        ways = {
+        calls = {
             "sentences": by_sentences,
             "tokens": make_call("tokens", math.ceil(_count_source_tokens(workload) / self._workers)),
         }
-        best = pick_faster(ways)
+        best = pick_faster(calls)
         self.name = f"{self._plain_name} by {best}"
-        return ways[best]
+        return calls[best]
 
     def extract_ids(self, output: Any) -> list[list[int]]:
         return [[self._piece_ids[piece] for piece in each.hypotheses[0]] for each in output]

@@ -27,9 +27,9 @@ def average(
         raise UsageError("run_not_found", folder=run)
     if (out / "manifest.json").is_file() and not overwrite:
         raise UsageError("output_model_exists", folder=out)
-    kept = Checkpoints(run / "checkpoints").steps()
-    if len(kept) < (last or 1):
-        raise UsageError("too_few_checkpoints", folder=run, count=len(kept), last=last or 1)
-    steps = kept[-(last or DEFAULT_CHECKPOINTS) :]
+    all_steps = Checkpoints(run / "checkpoints").steps()
+    if len(all_steps) < (last or 1):
+        raise UsageError("too_few_checkpoints", folder=run, count=len(all_steps), last=last or 1)
+    steps = all_steps[-(last or DEFAULT_CHECKPOINTS) :]
     average_model(run, steps).save(out)
     print_stderr(f"mean of steps {', '.join(map(str, steps))} written to {out}")

@@ -278,13 +278,13 @@ class TrainingProgress:
 
     def _render(self) -> Group:
         """Render one immutable tuple, because the redraw thread calls this method."""
-        done, time_left, recent, totals = self._shown
+        num_steps, time_left, recent, totals = self._shown
         row = Table.grid(padding=(0, 2), expand=True)
         row.add_column(ratio=1)
         row.add_column(no_wrap=True)
         row.add_column(no_wrap=True)
-        bar = ProgressBar(self.steps, done, complete_style="cyan", finished_style="cyan")
-        row.add_row(bar, f"{done:,}/{self.steps:,}", time_left)
+        bar = ProgressBar(self.steps, num_steps, complete_style="cyan", finished_style="cyan")
+        row.add_row(bar, f"{num_steps:,}/{self.steps:,}", time_left)
         lines = (*_wrap_facts(recent, self.console.width), *_wrap_facts(totals, self.console.width))
         return Group(row, *map(Text, lines))
 
@@ -310,14 +310,14 @@ class _StepStatistics:
         if self._last is not None:
             self._count(step.step - self._last.step, step.seconds - self._last.seconds)
         self._last = step
-        begun, before = self._start
+        start, before = self._start
         if step.seconds > before:
-            self._wall_clock_factor = max(1.0, (now - begun) / (step.seconds - before))
+            self._wall_clock_factor = max(1.0, (now - start) / (step.seconds - before))
 
     def _count(self, steps: int, seconds: float) -> None:
         """Add to the decayed sums. A single slow step has little weight; a lasting change dominates after minutes."""
-        kept = math.exp(-seconds / DECAY_SECONDS)
-        self._steps, self._seconds = self._steps * kept + steps, self._seconds * kept + seconds
+        decay = math.exp(-seconds / DECAY_SECONDS)
+        self._steps, self._seconds = self._steps * decay + steps, self._seconds * decay + seconds
 
     def summarise(self) -> list[str]:
         if not self._recent:

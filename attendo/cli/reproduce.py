@@ -103,7 +103,7 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     from attendo.recipes.run_state import read_run_state, write_text_checksums
 
     texts: dict[str | None, dict[str, str]] = {}  # checksums by variant; all seeds of a variant use the same text
-    left: list[tuple[PlannedRun, RunConfig, bool]] = []
+    remaining: list[tuple[PlannedRun, RunConfig, bool]] = []
     for run in runs:
         config = make_config(recipe.path, {"folder": folder}, run.changes)
         if run.variant not in texts:
@@ -112,15 +112,17 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
         if state == "complete":
             print_stderr(f"{run.name}: complete, in {run.folder}")
         else:
-            left.append((run, config, state == "begun"))
+            remaining.append((run, config, state == "begun"))
     if max_jobs > 1:
-        for run in [run for run, _, begun in left if not begun]:
+        for run in [run for run, _, is_started in remaining if not is_started]:
             write_text_checksums(run.folder, texts[run.variant])
-        _train_in_parallel([_make_job(recipe, run, folder, device, begun) for run, _, begun in left], max_jobs)
+        _train_in_parallel(
+            [_make_job(recipe, run, folder, device, is_started) for run, _, is_started in remaining], max_jobs
+        )
         return
-    for number, (run, config, begun) in enumerate(left, start=1):
-        print_stderr(f"{run.name}: training {number} of {len(left)}, in {run.folder}")
-        _train_one(run, config, device, None if begun else texts[run.variant])
+    for number, (run, config, is_started) in enumerate(remaining, start=1):
+        print_stderr(f"{run.name}: training {number} of {len(remaining)}, in {run.folder}")
+        _train_one(run, config, device, None if is_started else texts[run.variant])
 
 
 def _train_one(run: "PlannedRun", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
@@ -141,13 +143,13 @@ def _start_run(run: "PlannedRun", config: "RunConfig", device: "torch.device", t
     from attendo.runs.run import Run
 
     try:
-        begun = Run.begin(config, run.folder, device)
+        new_run = Run.begin(config, run.folder, device)
     except UsageError:
         if read_run_state(run.folder, config, texts) == "new":
             raise
         raise UsageError("run_started_by_another_process", folder=run.folder) from None
     write_text_checksums(run.folder, texts)
-    return begun
+    return new_run
 
 
 def _make_job(recipe: "Recipe", run: "PlannedRun", folder: Path | None, device: str, resumes: bool) -> "TrainingJob":
@@ -166,14 +168,14 @@ def _make_job(recipe: "Recipe", run: "PlannedRun", folder: Path | None, device: 
 def _train_in_parallel(jobs: "Sequence[TrainingJob]", max_jobs: int) -> None:
     from attendo.recipes.jobs import TrainingJobFinished, TrainingJobStarted, run_jobs
 
-    done = 0
+    num_finished = 0
     with defer_signals() as interrupt, closing(run_jobs(jobs, max_jobs)) as reports:
         for report in reports:
             if isinstance(report, TrainingJobStarted):
                 print_stderr(f"{report.job.name}: training, told in {report.job.log}")
             elif isinstance(report, TrainingJobFinished):
-                done += 1
-                print_stderr(f"{report.job.name}: done after {report.seconds:,.0f} s, {done} of {len(jobs)}")
+                num_finished += 1
+                print_stderr(f"{report.job.name}: done after {report.seconds:,.0f} s, {num_finished} of {len(jobs)}")
             elif interrupt:
                 print_stderr("stopping: the trainings save, and the same command goes on from there")
                 break
@@ -188,7 +190,7 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     from attendo.recipes.scoring import OutputsNotSaved, ScoringStarted, TruncatedOutputs, score_tests
     from attendo.text_model import pick_device
 
-    begun, found, kept = time.monotonic(), [], True
+    start, results, all_saved = time.monotonic(), [], True
     for report in score_tests(recipe, runs, folder, device):
         match report:
             case ScoringStarted():
@@ -200,15 +202,15 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
                 )
             case OutputsNotSaved():
                 print_stderr(report.reason)
-                kept = False
+                all_saved = False
             case _:
-                found.append(report)
-    outcome = make_outcome(recipe, runs, found)
-    seconds = time.monotonic() - begun
+                results.append(report)
+    outcome = make_outcome(recipe, runs, results)
+    seconds = time.monotonic() - start
     print("\n".join(format_outcome(outcome)), flush=True)  # before writing the results, which may fail
     path = write_results(outcome, out, folder, collect_environment(pick_device(device)), seconds)
     print_stderr(f"written to {path}")
-    return outcome.passed is not False and kept
+    return outcome.passed is not False and all_saved
 
 
 def format_recipes(recipes: "Sequence[Recipe]") -> Iterator[str]:

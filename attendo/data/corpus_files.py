@@ -220,14 +220,14 @@ def _read_file_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
 
 def _join_quoted_lines(lines: Iterator[bytes], path: Path) -> Iterator[bytes]:
     """Yield the rows of a .csv file: a line break inside quotes belongs to the row."""
-    begun, first = b"", 0
+    partial_row, first = b"", 0
     for number, line in enumerate(lines, start=1):
-        row = begun + b"\n" + line if first else line
+        row = partial_row + b"\n" + line if first else line
         if row.count(b'"') % 2 == 0:
             yield row
-            begun, first = b"", 0
+            partial_row, first = b"", 0
             continue
-        begun, first = row, first or number
+        partial_row, first = row, first or number
         if len(row) > _MAX_ROW_BYTES:
             break
     if first:

@@ -131,22 +131,22 @@ def _split_blocks(texts: Iterable[str], path: Path, line: int = 1) -> Iterator[T
 
 def _decode_file(path: Path) -> Iterator[str]:
     """Yield decoded text without a byte order mark. Line ends become line feeds."""
-    decoder, lines, held = codecs.getincrementaldecoder("utf-8-sig")(), 0, ""
+    decoder, lines, carry = codecs.getincrementaldecoder("utf-8-sig")(), 0, ""
     with open_binary(path) as file:
         for number, content in enumerate(chain(_read_chunks(file, path), (b"",))):
             if number == 0:
                 reject_utf16(content, path)
             try:
-                text = held + decoder.decode(content, not content)
+                text = carry + decoder.decode(content, not content)
             except UnicodeDecodeError as error:
                 raise not_utf8_error(
-                    path, lines + held.count("\n") + error.object[: error.start].count(b"\n") + 1
+                    path, lines + carry.count("\n") + error.object[: error.start].count(b"\n") + 1
                 ) from None
-            held = "\r" if text.endswith("\r") and content else ""
-            text = text.removesuffix(held).replace("\r\n", "\n")
+            carry = "\r" if text.endswith("\r") and content else ""
+            text = text.removesuffix(carry).replace("\r\n", "\n")
             if "\0" in text:
-                where = lines + text.count("\n", 0, text.index("\0")) + 1
-                raise DataError("text_line_contains_nul", path=path, line=where)
+                line_number = lines + text.count("\n", 0, text.index("\0")) + 1
+                raise DataError("text_line_contains_nul", path=path, line=line_number)
             lines += text.count("\n")
             if text:
                 yield text

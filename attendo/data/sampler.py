@@ -129,8 +129,8 @@ class BufferReader:
         drawn = keyed_random.uniform(
             keyed_random.make_keys(self._seed, "copies", position.epoch, numbers.astype(np.uint64))
         )
-        taken = np.flatnonzero(drawn < np.repeat(blocks["share"], sizes))
-        rows = taken[keyed_random.permutation(len(taken), self._seed, "pairs", position.epoch, position.pool)]
+        chosen = np.flatnonzero(drawn < np.repeat(blocks["share"], sizes))
+        rows = chosen[keyed_random.permutation(len(chosen), self._seed, "pairs", position.epoch, position.pool)]
         return (
             RaggedArray.concatenate([source for source, _ in parts]).take(rows),
             RaggedArray.concatenate([target for _, target in parts]).take(rows),

@@ -93,7 +93,7 @@ class ReservoirSample:
 
     def pairs(self) -> list[TextPair]:
         """Return the sample in text order."""
-        return [pair for _, _, pair in sorted(self._heap, key=lambda kept: kept[1])]
+        return [pair for _, _, pair in sorted(self._heap, key=lambda entry: entry[1])]
 
     def _evict(self) -> None:
         while len(self._heap) > self._max_pairs or (self._characters > self._max_characters and len(self._heap) > 1):

@@ -54,12 +54,14 @@ class ShardedWriter:
         self._num_truncated = 0
         for block in filter_rows(corpus):
             pairs = self._encode(block, bad)
-            back = self._held_out_mask([row.source for row, _, _ in pairs])
-            self._write_valid_texts([row for (row, _, _), kept in zip(pairs, back, strict=True) if kept])
-            learnt = [pair for pair, kept in zip(pairs, back, strict=True) if not kept]
+            held_out_mask = self._held_out_mask([row.source for row, _, _ in pairs])
+            self._write_valid_texts(
+                [row for (row, _, _), is_held_out in zip(pairs, held_out_mask, strict=True) if is_held_out]
+            )
+            training_pairs = [pair for pair, is_held_out in zip(pairs, held_out_mask, strict=True) if not is_held_out]
             shards.add(
-                RaggedArray.from_lists([source for _, source, _ in learnt]),
-                RaggedArray.from_lists([target for *_, target in learnt]),
+                RaggedArray.from_lists([source for _, source, _ in training_pairs]),
+                RaggedArray.from_lists([target for *_, target in training_pairs]),
             )
             self._estimate_size(self._bytes + shards.size)
             yield self.lines

@@ -69,13 +69,13 @@ class Beam(Strategy):
         """Return the initial rows. All rows of a sentence are equal, so only the first has a finite log-probability."""
         rows = Frontier.start(limits, self.width, capacity)
         counts = torch.arange(rows.length.size(0), device=rows.length.device) % self.width == 0
-        kept = Frontier.start(limits, self.max_finished, rows.ids.size(1))
-        nothing = torch.full_like(kept.log_probability, NEG_INF)
-        led = torch.zeros_like(kept.open) if self.stop == "leader" else None
+        finished = Frontier.start(limits, self.max_finished, rows.ids.size(1))
+        nothing = torch.full_like(finished.log_probability, NEG_INF)
+        led = torch.zeros_like(finished.open) if self.stop == "leader" else None
         return replace(
             rows,
             log_probability=torch.where(counts, 0.0, NEG_INF),
-            finished=replace(kept, log_probability=nothing, open=~kept.open, was_top=led),
+            finished=replace(finished, log_probability=nothing, open=~finished.open, was_top=led),
         )
 
     def advance(
@@ -95,27 +95,27 @@ class Beam(Strategy):
             )
             was_open = frontier.open.view(-1, self.width)[:, :1].expand(-1, self.max_finished).flatten()
             finished = self._merge_finished(finished, ended, cut).where(was_open, finished)
-        done = frontier.full | stuck | self._is_done(finished, going)
-        return parents, replace(going, open=frontier.open & ~done, finished=finished)
+        closed = frontier.full | stuck | self._is_done(finished, going)
+        return parents, replace(going, open=frontier.open & ~closed, finished=finished)
 
     def select_candidates(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> "Candidates":
         """Return candidates. They may end among the first `width`, or continue among the first `width` without EOS."""
-        found = top_candidates(frontier, log_probs, ruled, 2 * self.width)
+        candidates = top_candidates(frontier, log_probs, ruled, 2 * self.width)
         if self.stop != "shrinking":
-            return found
+            return candidates
         assert frontier.finished is not None
-        taken = frontier.finished.ended.view(-1, self.max_finished).sum(dim=1, keepdim=True)
-        beyond = torch.arange(found.ids.size(1), device=taken.device) >= self.width - taken
-        return replace(found, log_probability=found.log_probability.masked_fill(beyond, NEG_INF))
+        num_finished = frontier.finished.ended.view(-1, self.max_finished).sum(dim=1, keepdim=True)
+        beyond = torch.arange(candidates.ids.size(1), device=num_finished.device) >= self.width - num_finished
+        return replace(candidates, log_probability=candidates.log_probability.masked_fill(beyond, NEG_INF))
 
     def best_first(self, frontier: Frontier) -> Int[Tensor, "B N"]:
         """Return the order of the hypotheses of each sentence, best first. Finished hypotheses rank before cut ones."""
         scores = self.ranking.score(frontier).view(-1, frontier.width)
         by_score = scores.argsort(dim=1, descending=True, stable=True)
-        standing = self.rank_class(frontier).view_as(scores).gather(1, by_score)
-        return by_score.gather(1, standing.argsort(dim=1, stable=True))
+        rank_classes = self.rank_class(frontier).view_as(scores).gather(1, by_score)
+        return by_score.gather(1, rank_classes.argsort(dim=1, stable=True))
 
     def rank_class(self, frontier: Frontier) -> Integer[Tensor, " R"]:
         """Return the rank class of each row. Lower classes rank first, regardless of the score."""
@@ -215,16 +215,16 @@ def top_candidates(
 ) -> Candidates:
     """Return the best candidates of each sentence by value. Ties go to the first row."""
     width, vocabulary = frontier.width, log_probs.size(-1)
-    values, places = beam_topk(
+    values, indices = beam_topk(
         ruled.unflatten(0, (-1, width)), frontier.value.view(-1, width), min(count, width * vocabulary)
     )
-    log_probability = log_probs.reshape(-1, width * vocabulary).gather(1, places)
-    ruled_value = ruled.reshape(-1, width * vocabulary).gather(1, places)
+    log_probability = log_probs.reshape(-1, width * vocabulary).gather(1, indices)
+    ruled_value = ruled.reshape(-1, width * vocabulary).gather(1, indices)
     there_is = values != NEG_INF
-    first = torch.arange(0, log_probs.size(0), width, device=places.device)[:, None]
+    first = torch.arange(0, log_probs.size(0), width, device=indices.device)[:, None]
     return Candidates(
-        parents=first + places // vocabulary,
-        ids=places % vocabulary,
+        parents=first + indices // vocabulary,
+        ids=indices % vocabulary,
         log_probability=torch.where(there_is, log_probability, NEG_INF),
         penalty=torch.where(there_is, difference(ruled_value, log_probability), 0.0),
     )
@@ -280,16 +280,16 @@ def chunked_topk(
     maxima = _chunk_maxima(numbers) + added[..., None]  # [B, W, N]
     likely = maxima.flatten(1).topk(count).indices[..., None]  # [B, C, 1]
     row, column = likely // maxima.size(2), likely % maxima.size(2) * _CHUNK + inside  # [B, C, _CHUNK]
-    places = (row * size + column.clamp(max=size - 1)).flatten(1)
-    few = numbers.flatten(1).gather(1, places).view_as(column) + added.gather(1, row[..., 0])[..., None]
+    indices = (row * size + column.clamp(max=size - 1)).flatten(1)
+    few = numbers.flatten(1).gather(1, indices).view_as(column) + added.gather(1, row[..., 0])[..., None]
     best = few.masked_fill(column >= size, NEG_INF).flatten(1).topk(count)
-    return best.values, places.gather(1, best.indices)
+    return best.values, indices.gather(1, best.indices)
 
 
 def _chunk_maxima(numbers: Float[Tensor, "*S V"]) -> Float[Tensor, "*S N"]:
     """Return the maximum of each chunk. The last chunk may be shorter."""
-    whole = numbers.size(-1) - numbers.size(-1) % _CHUNK
-    parts = [numbers[..., :whole].unflatten(-1, (-1, _CHUNK)).amax(dim=-1)]
-    if whole < numbers.size(-1):
-        parts.append(numbers[..., whole:].amax(dim=-1, keepdim=True))
+    full_size = numbers.size(-1) - numbers.size(-1) % _CHUNK
+    parts = [numbers[..., :full_size].unflatten(-1, (-1, _CHUNK)).amax(dim=-1)]
+    if full_size < numbers.size(-1):
+        parts.append(numbers[..., full_size:].amax(dim=-1, keepdim=True))
     return torch.cat(parts, dim=-1)

@@ -68,8 +68,8 @@ class PhraseAutomaton:
         left = [
             (phrase, self._times_left(phrase, each), each[0]) for phrase, each in zip(self._phrases, state, strict=True)
         ]
-        begun = (begun for phrase, times, begun in left if times and begun < len(phrase))
-        return sum(times * len(phrase) for phrase, times, _ in left) - max(begun, default=0)
+        partial_lengths = (num_matched for phrase, times, num_matched in left if times and num_matched < len(phrase))
+        return sum(times * len(phrase) for phrase, times, _ in left) - max(partial_lengths, default=0)
 
     def advancing_tokens(self, state: PhraseState) -> tuple[int, ...]:
         """Return the tokens that reduce `count_tokens_left`. There is at least one unless the count is 0."""
@@ -81,53 +81,53 @@ class PhraseAutomaton:
             self._advancing[state] = tuple(nearer)
         return self._advancing[state]
 
-    def satisfied(self, state: PhraseState) -> tuple[bool, ...]:
+    def find_satisfied(self, state: PhraseState) -> tuple[bool, ...]:
         """Return whether each required phrase is satisfied, in the given order. Of equal phrases, the first count
         first.
         """
-        left = {
-            phrase: asked - self._times_left(phrase, each)
-            for phrase, (_, asked), each in zip(self._phrases, self.start, state, strict=True)
+        times_met = {
+            phrase: required_times - self._times_left(phrase, each)
+            for phrase, (_, required_times), each in zip(self._phrases, self.start, state, strict=True)
         }
-        told = []
+        results = []
         for phrase in self._required:
-            told.append(left[phrase] > 0)
-            left[phrase] -= 1
-        return tuple(told)
+            results.append(times_met[phrase] > 0)
+            times_met[phrase] -= 1
+        return tuple(results)
 
     @staticmethod
     def _times_left(phrase: tuple[int, ...], state: tuple[int, int]) -> int:
         """Return the remaining occurrences of a phrase if the sequence ended here."""
-        begun, times = state
-        return times - (begun == len(phrase))
+        num_matched, times = state
+        return times - (num_matched == len(phrase))
 
     def _find_extended(self, state: PhraseState, token: int) -> tuple[bool, ...]:
         """Return, for each phrase, whether the sequence ends with it and this token extends its last word."""
         return tuple(
-            begun == len(phrase) and self._extends_last_word(phrase, token)
-            for phrase, (begun, _) in zip(self._phrases, state, strict=True)
+            num_matched == len(phrase) and self._extends_last_word(phrase, token)
+            for phrase, (num_matched, _) in zip(self._phrases, state, strict=True)
         )
 
     def _advance(self, state: PhraseState, token: int, extended: tuple[bool, ...]) -> PhraseState:
         new = []
-        for phrase, borders, (begun, times), is_longer in zip(
+        for phrase, borders, (num_matched, times), is_longer in zip(
             self._phrases, self._borders, state, extended, strict=True
         ):
-            if begun == len(phrase):
-                begun, times = (borders[begun], times) if is_longer else (0, times - 1)
+            if num_matched == len(phrase):
+                num_matched, times = (borders[num_matched], times) if is_longer else (0, times - 1)
             if times > 0:
-                while begun > 0 and phrase[begun] != token:
-                    begun = borders[begun]
-                begun += phrase[begun] == token
-            new.append((begun, times))
+                while num_matched > 0 and phrase[num_matched] != token:
+                    num_matched = borders[num_matched]
+                num_matched += phrase[num_matched] == token
+            new.append((num_matched, times))
         return tuple(new)
 
     def _successors(self, state: PhraseState) -> set[PhraseState]:
         """Return all states that one more token can reach."""
-        full = tuple(begun == len(phrase) for phrase, (begun, _) in zip(self._phrases, state, strict=True))
-        told = {(token, self._find_extended(state, token)) for token in self._tokens}
+        full = tuple(num_matched == len(phrase) for phrase, (num_matched, _) in zip(self._phrases, state, strict=True))
+        phrase_tokens = {(token, self._find_extended(state, token)) for token in self._tokens}
         others = {(_OTHER_TOKEN, full), (_OTHER_TOKEN, (False,) * len(full))}
-        return {self._advance(state, *way) for way in told | others}
+        return {self._advance(state, *token_and_extended) for token_and_extended in phrase_tokens | others}
 
     def _shortest_distances(self) -> dict[PhraseState, int]:
         """Return the fewest tokens to completion from every reachable state, or {} if there are too many states."""
@@ -210,9 +210,9 @@ class ConstrainedBeam(Beam):
         for phrases in self.constraints.values():
             check_phrases(phrases, "required")
 
-    def satisfied(self, hypotheses: Frontier) -> list[tuple[bool, ...]]:
+    def find_satisfied(self, hypotheses: Frontier) -> list[tuple[bool, ...]]:
         """Return which phrases of its sentence each row contains, in the given order."""
-        return [phrases.satisfied(state) for phrases, state in self._phrase_states(hypotheses)]
+        return [phrases.find_satisfied(state) for phrases, state in self._phrase_states(hypotheses)]
 
     def select_candidates(
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
@@ -226,38 +226,45 @@ class ConstrainedBeam(Beam):
     def list_rejected(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list[list[tuple[Candidate, Fate]]]:
         """Return the 2·width best rejected candidates of each sentence, with the reason. Rows count from its first."""
         return [
-            [(way._replace(row=way.row - each.first), fate) for way, fate in each.rejected[: 2 * self.width]]
+            [
+                (candidate._replace(row=candidate.row - each.first), fate)
+                for candidate, fate in each.rejected[: 2 * self.width]
+            ]
             for each in self._sort_candidates(frontier, ruled)
         ]
 
     def _sort_candidates(self, frontier: Frontier, ruled: Float[Tensor, "R V"]) -> list["_SortedCandidates"]:
         states = self._phrase_states(frontier)
-        ways = self._candidate_values(states, frontier, ruled)
+        values = self._candidate_values(states, frontier, ruled)
         room = (frontier.limits.max_length - frontier.length - 1).tolist()
-        found = []
-        for first in range(0, len(ways), self.width):
+        results = []
+        for first in range(0, len(values), self.width):
             phrases = states[first][0]
             every = [
                 Candidate(value, row, token, phrases.count_tokens_left(phrases.read([token], states[row][1])))
                 for row in range(first, first + self.width)
-                for token, value in ways[row].items()
+                for token, value in values[row].items()
             ]
             # A stable sort, so that ties go to the first row.
-            every.sort(key=lambda way: -way.value)
-            complete = [way for way in every if way.tokens_left == 0][: self.width]
-            going = [way for way in every if way.token != EOS]
-            in_time = [way for way in going if way.tokens_left <= room[way.row]] or going
-            taken = allocate_banks(in_time, phrases.count_tokens_left(phrases.start) + 1, self.width)
-            found.append(_SortedCandidates(first, every, [way for way in complete if way.token == EOS], in_time, taken))
-        return found
+            every.sort(key=lambda candidate: -candidate.value)
+            complete = [candidate for candidate in every if candidate.tokens_left == 0][: self.width]
+            going = [candidate for candidate in every if candidate.token != EOS]
+            in_time = [candidate for candidate in going if candidate.tokens_left <= room[candidate.row]] or going
+            selected = allocate_banks(in_time, phrases.count_tokens_left(phrases.start) + 1, self.width)
+            results.append(
+                _SortedCandidates(
+                    first, every, [candidate for candidate in complete if candidate.token == EOS], in_time, selected
+                )
+            )
+        return results
 
     def rank_class(self, frontier: Frontier) -> Integer[Tensor, " R"]:
         there_is = frontier.log_probability != NEG_INF
         if not (there_is & frontier.cut).any():
             return super().rank_class(frontier)
         needed = [1 + phrases.count_tokens_left(state) for phrases, state in self._phrase_states(frontier)]
-        standing = torch.tensor(needed, device=there_is.device).masked_fill(~there_is, max(needed) + 1)
-        return standing.masked_fill(frontier.ended, 0)
+        rank_classes = torch.tensor(needed, device=there_is.device).masked_fill(~there_is, max(needed) + 1)
+        return rank_classes.masked_fill(frontier.ended, 0)
 
     @cached_property
     def _automata(self) -> dict[int, PhraseAutomaton]:
@@ -304,13 +311,17 @@ class _SortedCandidates:
 
     @property
     def rejected(self) -> list[tuple[Candidate, Fate]]:
-        taken, in_time = {*self.ending, *self.selected}, {*self.in_time}
-        return [(way, self._fate(way, way in in_time)) for way in self.candidates if way not in taken]
+        chosen, in_time = {*self.ending, *self.selected}, {*self.in_time}
+        return [
+            (candidate, self._fate(candidate, candidate in in_time))
+            for candidate in self.candidates
+            if candidate not in chosen
+        ]
 
     @staticmethod
-    def _fate(way: Candidate, in_time: bool) -> Fate:
-        if way.token == EOS:
-            return "ends, but phrases are missing" if way.tokens_left else "ends, but not among the best W"
+    def _fate(candidate: Candidate, in_time: bool) -> Fate:
+        if candidate.token == EOS:
+            return "ends, but phrases are missing" if candidate.tokens_left else "ends, but not among the best W"
         return "its bank is full" if in_time else "no room left for the phrases"
 
 
@@ -320,13 +331,13 @@ def allocate_banks(candidates: Sequence[Candidate], banks: int, width: int) -> l
     room = {0: share + width % banks}
     chosen: list[Candidate] = []
     others: list[Candidate] = []
-    for way in candidates:
-        left = room.get(way.tokens_left, share)
-        room[way.tokens_left] = left - 1
-        (chosen if left > 0 else others).append(way)
+    for candidate in candidates:
+        left = room.get(candidate.tokens_left, share)
+        room[candidate.tokens_left] = left - 1
+        (chosen if left > 0 else others).append(candidate)
     if share == 0:
-        others.sort(key=lambda way: way.tokens_left)
-    return sorted([*chosen, *others][:width], key=lambda way: -way.value)
+        others.sort(key=lambda candidate: candidate.tokens_left)
+    return sorted([*chosen, *others][:width], key=lambda candidate: -candidate.value)
 
 
 _NO_PHRASES = PhraseAutomaton(())
@@ -347,10 +358,12 @@ def _to_candidates(
     chosen: list[list[Candidate]], log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
 ) -> Candidates:
     parents, ids = (
-        torch.tensor([[getattr(way, name) for way in each] for each in chosen], device=log_probs.device)
+        torch.tensor([[getattr(candidate, name) for candidate in each] for each in chosen], device=log_probs.device)
         for name in ("row", "token")
     )
-    there_is = torch.tensor([[way.value != NEG_INF for way in each] for each in chosen], device=log_probs.device)
+    there_is = torch.tensor(
+        [[candidate.value != NEG_INF for candidate in each] for each in chosen], device=log_probs.device
+    )
     log_probability, value = log_probs[parents, ids], ruled[parents, ids]
     return Candidates(
         parents,

@@ -115,17 +115,17 @@ class ContinuousBatch(RunningBatch):
 
     def _collect_finished(self, frontier: Frontier) -> list[FinishedBatch]:
         is_open = frontier.open.view(-1, self._strategy.width).any(dim=1).tolist()
-        done = {
+        finished = {
             slot: request
             for slot, (request, open_) in enumerate(zip(self._requests, is_open, strict=True))
             if request is not None and not open_
         }
-        if not done:
+        if not finished:
             return []
-        hypotheses = frontier.hypotheses.select_sentences(torch.tensor([*done], device=self._device)).cpu()
-        self._requests = [None if slot in done else request for slot, request in enumerate(self._requests)]
+        hypotheses = frontier.hypotheses.select_sentences(torch.tensor([*finished], device=self._device)).cpu()
+        self._requests = [None if slot in finished else request for slot, request in enumerate(self._requests)]
         self._compact()
-        return [FinishedBatch([*done.values()], hypotheses)]
+        return [FinishedBatch([*finished.values()], hypotheses)]
 
     def _insert(self, new: list[DecodeRequest]) -> None:
         """Insert requests, into free slots first. Appending requires a copy of all others."""

@@ -74,11 +74,13 @@ class DiverseBeam(Strategy):
 
     def _select_group(self, n: int, frontier: Frontier) -> Frontier:
         assert frontier.finished is not None  # `start` guarantees it
-        kept = self.beam.max_finished
-        first = torch.arange(n * kept, frontier.finished.length.size(0), self.groups * kept, device=frontier.ids.device)
-        finished = (first[:, None] + torch.arange(kept, device=first.device)).flatten()
+        max_finished = self.beam.max_finished
+        first = torch.arange(
+            n * max_finished, frontier.finished.length.size(0), self.groups * max_finished, device=frontier.ids.device
+        )
+        finished = (first[:, None] + torch.arange(max_finished, device=first.device)).flatten()
         group = frontier.select(self._group_rows(n, frontier), self.beam.width)
-        return replace(group, finished=frontier.finished.select(finished, kept))
+        return replace(group, finished=frontier.finished.select(finished, max_finished))
 
     def _merge_groups(self, groups: list[Frontier]) -> Frontier:
         rows, finished = replace(groups[0], finished=None), groups[0].hypotheses
@@ -89,8 +91,8 @@ class DiverseBeam(Strategy):
     def _sort_finished(self, rows: Frontier, finished: Frontier) -> Frontier:
         """Sort the hypotheses of finished sentences, best first. Until then each group's hypotheses stay together."""
         is_open = rows.open.view(-1, self.width).any(dim=1, keepdim=True)
-        places = torch.arange(finished.width, device=is_open.device)
-        order = torch.where(is_open, places, self.beam.best_first(finished))
+        indices = torch.arange(finished.width, device=is_open.device)
+        order = torch.where(is_open, indices, self.beam.best_first(finished))
         first = torch.arange(0, finished.length.size(0), finished.width, device=order.device)[:, None]
         return finished.select((first + order).flatten(), finished.width)
 

@@ -109,8 +109,8 @@ class Frontier:
         if self.ids.size(1) == columns and self.limits.prefix.size(1) == prefix:
             return self
         finished = None if self.finished is None else self.finished.pad_to(columns, prefix)
-        asked = replace(self.limits, prefix=_pad_columns(self.limits.prefix, prefix))
-        return replace(self, ids=_pad_columns(self.ids, columns), limits=asked, finished=finished)
+        limits = replace(self.limits, prefix=_pad_columns(self.limits.prefix, prefix))
+        return replace(self, ids=_pad_columns(self.ids, columns), limits=limits, finished=finished)
 
     def select(self, rows: Int[Tensor, " N"], width: int = 1) -> "Frontier":
         """Select these rows, as `width` per sentence."""
@@ -176,8 +176,8 @@ class Frontier:
 
     def with_token(self, ids: Int[Tensor, " R"], where: Bool[Tensor, " R"]) -> Int[Tensor, "R C"]:
         """Write `ids` after the last token of the rows selected by `where`."""
-        place = (self.length[:, None] + 1).clamp(max=self.ids.size(1) - 1)
-        return self.ids.scatter(1, place, torch.where(where[:, None], ids[:, None], self.ids.gather(1, place)))
+        position = (self.length[:, None] + 1).clamp(max=self.ids.size(1) - 1)
+        return self.ids.scatter(1, position, torch.where(where[:, None], ids[:, None], self.ids.gather(1, position)))
 
 
 def difference(value: Float[Tensor, "*S"], log_probability: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:

@@ -35,7 +35,7 @@ def rank_by_utility(candidates: Sequence[Any], utility: Utility, weights: Sequen
     Candidates are texts or other hashable values. Equal candidates are compared once, and their weights are added.
     `weights` must not be negative. By default all weights are equal.
     """
-    different = {candidate: place for place, candidate in enumerate(dict.fromkeys(candidates))}
+    different = {candidate: index for index, candidate in enumerate(dict.fromkeys(candidates))}
     kind = [different[candidate] for candidate in candidates]
     share = np.bincount(kind, _check_weights(weights, len(candidates)))
     expected = _utility_matrix(utility, list(different)) @ (share / share.sum())

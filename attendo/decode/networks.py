@@ -201,9 +201,9 @@ class TextbookNetwork:
         return TextbookState(self._network.encode(source_ids, mask, tap=_force_explicit_attention))
 
     def step(self, ids: Int[Tensor, "R 1"], state: TextbookState) -> tuple[Float[Tensor, "R 1 V"], TextbookState]:
-        said = ids if state.ids is None else torch.cat((state.ids, ids), dim=1)
-        logits, _ = self._network.step(said, self._network.start(state.memory), tap=_force_explicit_attention)
-        return logits[:, -1:], replace(state, ids=said)
+        all_ids = ids if state.ids is None else torch.cat((state.ids, ids), dim=1)
+        logits, _ = self._network.step(all_ids, self._network.start(state.memory), tap=_force_explicit_attention)
+        return logits[:, -1:], replace(state, ids=all_ids)
 
 
 def _force_explicit_attention(site: str, weights: Tensor) -> None:

@@ -37,7 +37,7 @@ RENAMED_VALUES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """What is declared of an option besides its name, type and default."""
+    """The properties of an option besides its name, type and default."""
 
     description: str
     section: str

@@ -38,11 +38,11 @@ def prefill_prefix(
     members = _members(network)
     if members is None or not _can_prefill(frontier, strategy, rules):
         return start, frontier
-    asked = map_tensors(frontier.limits, lambda each: each[:: frontier.width])
-    count = _count_columns(members, frontier, counts := _prefix_lengths(asked), same_length)
+    limits = map_tensors(frontier.limits, lambda each: each[:: frontier.width])
+    count = _count_columns(members, frontier, counts := _prefix_lengths(limits), same_length)
     if count == 0:
         return start, frontier
-    worth = _PrefixScorer(asked, frontier.ids.size(1), strategy, rules)
+    worth = _PrefixScorer(limits, frontier.ids.size(1), strategy, rules)
     most = (_MAX_LOGITS_GPU if counts.is_cuda else _MAX_LOGITS) // members[0].output.out_features
     state, log_probability, value = _read_prefix(network, start, count, worth, most)
     in_prefix = torch.arange(count, device=counts.device) < counts[:, None]
@@ -53,7 +53,7 @@ def prefill_prefix(
     state = state.reorder(sentences.repeat_interleave(frontier.width)) if same_length else state.with_past_mask(is_read)
     added = (log_probability, difference(value, log_probability))
     frontier = _append_prefix(frontier, worth.ids, is_read, *(each.where(is_read, 0.0).sum(dim=1) for each in added))
-    return state, frontier if _has_prefix_left(asked, is_read) else frontier.pad_to(frontier.ids.size(1), prefix=0)
+    return state, frontier if _has_prefix_left(limits, is_read) else frontier.pad_to(frontier.ids.size(1), prefix=0)
 
 
 def _members(network: Any) -> Sequence[Transformer] | None:
@@ -127,11 +127,11 @@ def _read_prefix(
     The next step reads the last token of the prefix.
     """
     part = max(1, max_positions // scorer.ids.size(0))
-    told = []
+    scores = []
     for first in range(0, count, part):
         logits, state = network.step(scorer.ids[:, first : min(first + part, count)], state)
-        told.append(scorer(logits, first))
-    log_probability, value = (torch.cat(each, dim=1) for each in zip(*told, strict=True))
+        scores.append(scorer(logits, first))
+    log_probability, value = (torch.cat(each, dim=1) for each in zip(*scores, strict=True))
     return state, log_probability, value
 
 
@@ -140,13 +140,13 @@ def _append_prefix(
 ) -> Frontier:
     """Append to each row the part of its prefix that has been read."""
     counts = is_read.sum(dim=1)
-    said = ids.where(torch.arange(ids.size(1), device=ids.device) <= counts[:, None], PAD)
-    said, counts, log_probability, penalty = (
-        each.repeat_interleave(frontier.width, dim=0) for each in (said, counts, log_probability, penalty)
+    prefix_ids = ids.where(torch.arange(ids.size(1), device=ids.device) <= counts[:, None], PAD)
+    prefix_ids, counts, log_probability, penalty = (
+        each.repeat_interleave(frontier.width, dim=0) for each in (prefix_ids, counts, log_probability, penalty)
     )
     return replace(
         frontier,
-        ids=said,
+        ids=prefix_ids,
         length=counts,
         log_probability=frontier.log_probability + log_probability,
         penalty=frontier.penalty + penalty,

@@ -74,12 +74,12 @@ def preset(
             "unknown_decoding_preset", name=name, known=", ".join(PRESETS), suggestion=suggest_name(name, list(PRESETS))
         )
     options = {key: value for key, value in (options or {}).items() if value is not None}
-    kept = (
+    model_settings = (
         {}
         if model_config is None
         else {key: getattr(model_config, key) for key in (*_RUNTIME_SETTINGS, *_MODEL_SETTINGS)}
     )
-    config = GenerationConfig(**{**kept, **PRESETS[name], **options})
+    config = GenerationConfig(**{**model_settings, **PRESETS[name], **options})
     return config.override(**{**_dependent_settings(name, config), **options})
 
 

@@ -39,8 +39,8 @@ class FinishedBatch:
     hypotheses: Frontier
 
     def split(self) -> Iterator[tuple[DecodeRequest, Frontier]]:
-        for place, request in enumerate(self.requests):
-            yield request, self.hypotheses.select_sentences(torch.tensor([place]))
+        for index, request in enumerate(self.requests):
+            yield request, self.hypotheses.select_sentences(torch.tensor([index]))
 
 
 def limit_tensors(requests: Sequence[DecodeRequest], device: torch.device, prefix_width: int = 0) -> RowLimits:

@@ -27,7 +27,7 @@ def except_prefix(call: RuleCall) -> RuleCall:
     """Exempt the required token of a prefix from a rule."""
 
     @wraps(call)
-    def spared(self: Any, log_probs: Tensor, frontier: Frontier) -> Tensor:
+    def apply_except_prefix(self: Any, log_probs: Tensor, frontier: Frontier) -> Tensor:
         if frontier.limits.prefix.size(1) == 0:
             return call(self, log_probs, frontier)
         inside, token = _next_prefix_token(frontier)
@@ -35,7 +35,7 @@ def except_prefix(call: RuleCall) -> RuleCall:
         ruled = call(self, log_probs, frontier)
         return ruled.scatter_(1, token, torch.where(inside, before, ruled.gather(1, token)))
 
-    return spared
+    return apply_except_prefix
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class BannedPhrases(Rule):
             return log_probs
         before, last = self._tables_on(log_probs.device)
         back = torch.arange(before.size(1), device=before.device)
-        places = frontier.length[:, None] - back  # [R, K]
-        said = frontier.ids.gather(1, places.clamp(min=0))  # BOS before the first token; no phrase contains it
-        complete = ((said[:, None] == before) | (before == _ANY_TOKEN)).all(dim=-1)  # [R, N]
+        positions = frontier.length[:, None] - back  # [R, K]
+        last_ids = frontier.ids.gather(1, positions.clamp(min=0))  # BOS before the first token; no phrase contains it
+        complete = ((last_ids[:, None] == before) | (before == _ANY_TOKEN)).all(dim=-1)  # [R, N]
         return _mask_tokens(log_probs, last.expand_as(complete), complete)
 
     def _tables_on(self, device: torch.device) -> tuple[Int[Tensor, "N K"], Int[Tensor, " N"]]:
@@ -151,8 +151,8 @@ class NoRepeatNgram(Rule):
         ends = torch.arange(self.size - 1, frontier.ids.size(1), device=log_probs.device)
         same = ends <= frontier.length[:, None]  # [R, windows]: the n-grams so far
         for n in range(self.size - 1):
-            place = (frontier.length + n - self.size + 2).clamp(min=0)
-            same = same & (frontier.ids[:, n : n + windows] == frontier.ids.gather(1, place[:, None]))
+            position = (frontier.length + n - self.size + 2).clamp(min=0)
+            same = same & (frontier.ids[:, n : n + windows] == frontier.ids.gather(1, position[:, None]))
         return _mask_tokens(log_probs, frontier.ids[:, self.size - 1 :], same)
 
 
@@ -200,9 +200,9 @@ class RepetitionPenalty(Rule):
     def __call__(self, log_probs: Float[Tensor, "R V"], frontier: Frontier) -> Float[Tensor, "R V"]:
         columns = torch.arange(frontier.ids.size(1), device=log_probs.device)
         # Use BOS for empty positions: it occurs in every row.
-        said = torch.where(columns <= frontier.length[:, None], frontier.ids, BOS)
-        before = log_probs.gather(1, said)
-        return log_probs.scatter_(1, said, torch.where(before < 0, before * self.penalty, before / self.penalty))
+        tokens = torch.where(columns <= frontier.length[:, None], frontier.ids, BOS)
+        before = log_probs.gather(1, tokens)
+        return log_probs.scatter_(1, tokens, torch.where(before < 0, before * self.penalty, before / self.penalty))
 
 
 def check_phrases(phrases: Sequence[Sequence[int]], kind: str) -> None:
@@ -234,6 +234,6 @@ def _mask_tokens(
 
 def _next_prefix_token(frontier: Frontier) -> tuple[Bool[Tensor, "R 1"], Int[Tensor, "R 1"]]:
     """Return whether a row is still inside its prefix, and the next prefix token."""
-    prefix, place = frontier.limits.prefix, frontier.length[:, None]
-    token = prefix.gather(1, place.clamp(max=prefix.size(1) - 1))
-    return (place < prefix.size(1)) & (token != PAD), token
+    prefix, position = frontier.limits.prefix, frontier.length[:, None]
+    token = prefix.gather(1, position.clamp(max=prefix.size(1) - 1))
+    return (position < prefix.size(1)) & (token != PAD), token

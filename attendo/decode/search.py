@@ -150,7 +150,7 @@ def search(
     `state` has one memory per sentence. Closed sentences stay in the yielded frontier but are removed from the batch. A
     frontier instead of limits must be at the same position as the state.
     """
-    frontier = told = strategy.start(limits) if isinstance(limits, RowLimits) else limits
+    frontier = complete = strategy.start(limits) if isinstance(limits, RowLimits) else limits
     sentences = frontier.length.size(0) // strategy.width
     here = torch.arange(sentences, device=frontier.length.device)  # sentences in the batch
     while int((still_open := frontier.open.view(-1, strategy.width).any(dim=1)).sum()) > 0:
@@ -164,5 +164,5 @@ def search(
             here = here[staying]
         run_step_hook()
         state, frontier = step_function(stepper, state, frontier, strategy, rules)
-        told = frontier if here.size(0) == sentences else told.replace_sentences(here, frontier)
-        yield told
+        complete = frontier if here.size(0) == sentences else complete.replace_sentences(here, frontier)
+        yield complete

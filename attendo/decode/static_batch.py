@@ -78,9 +78,9 @@ class StaticBatch(RunningBatch):
             with torch.no_grad():
                 self._run_step()
             self._poller.record(self._still_open)
-            if (done := self._find_finished()) and len(done) >= self._min_refill(waiting):
-                self._release(done)
-        yield from self._result_copy.completed(wait_for_all=not any(self._requests))
+            if (finished := self._find_finished()) and len(finished) >= self._min_refill(waiting):
+                self._release(finished)
+        yield from self._result_copy.pop_completed(wait_for_all=not any(self._requests))
 
     @property
     def busy(self) -> bool:
@@ -125,17 +125,17 @@ class StaticBatch(RunningBatch):
             )
         }
 
-    def _release(self, done: dict[int, DecodeRequest]) -> None:
+    def _release(self, requests: dict[int, DecodeRequest]) -> None:
         """Start copying their results, and free their slots."""
         with torch.no_grad():
-            self._result_copy.enqueue(done)
-        for slot in done:
+            self._result_copy.enqueue(requests)
+        for slot in requests:
             self._requests[slot] = None
 
     def _empty_frontier(self, shape: BatchShape, device: torch.device) -> Frontier:
         """Return an empty frontier with every slot closed."""
-        asked = limit_tensors([DecodeRequest(0, (), shape.capacity - 2)] * shape.count, device, shape.prefix_width)
-        started = self._strategy.start(asked, shape.capacity)
+        limits = limit_tensors([DecodeRequest(0, (), shape.capacity - 2)] * shape.count, device, shape.prefix_width)
+        started = self._strategy.start(limits, shape.capacity)
         # Copies, because each tensor is written to and needs its own memory.
         return map_tensors(replace(started, open=torch.zeros_like(started.open)), torch.clone)
 
@@ -204,8 +204,11 @@ class SlotPrefill:
         ids, numbers, prefix = packed.split((self._source_width, _NUM_FIELDS, self._prefix_width), dim=1)
         length, slots, limit, least, number = numbers.unbind(dim=1)
         mask = torch.arange(self._source_width, device=packed.device) < length[:, None]
-        asked = RowLimits(max_length=limit, min_length=least, prefix=prefix, request_id=number)
-        start, new = encode_and_start(self._network, ids, mask), self._strategy.start(asked, self._frontier.ids.size(1))
+        limits = RowLimits(max_length=limit, min_length=least, prefix=prefix, request_id=number)
+        start, new = (
+            encode_and_start(self._network, ids, mask),
+            self._strategy.start(limits, self._frontier.ids.size(1)),
+        )
         start, new = prefill_prefix(self._network, start, new, self._strategy, self._rules)
         self._state.insert(slots, self._frontier.row_indices(slots), start)
         _write_sentences(self._frontier, slots, new.pad_to(new.ids.size(1), self._prefix_width))
@@ -279,12 +282,12 @@ class AsyncResultCopy:
             arrived.record()
         self._pending.append(PendingCopy(requests, there, arrived))
 
-    def completed(self, wait_for_all: bool = False) -> Iterator[FinishedBatch]:
+    def pop_completed(self, wait_for_all: bool = False) -> Iterator[FinishedBatch]:
         """Yield the completed results. If all buffers are in use, wait for the first."""
         while self._pending and (wait_for_all or self._is_copied(self._pending[0])):
-            journey = self._pending.popleft()
-            if journey.requests:
-                yield journey.get_results()
+            pending = self._pending.popleft()
+            if pending.requests:
+                yield pending.get_results()
 
     @property
     def busy(self) -> bool:

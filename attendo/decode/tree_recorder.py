@@ -62,28 +62,28 @@ class TreeRecorder(Strategy):
         self, frontier: Frontier, log_probs: Tensor, ruled: Tensor, parents: Tensor | None, after: Frontier
     ) -> None:
         width = frontier.width
-        looked_at = self._find_candidates(frontier, log_probs, ruled, joint=parents is not None)
-        left_out = self._find_rejected(frontier, log_probs, ruled)
+        considered = self._find_candidates(frontier, log_probs, ruled, joint=parents is not None)
+        rejected = self._find_rejected(frontier, log_probs, ruled)
         rows = torch.arange(after.length.size(0), device=after.ids.device) if parents is None else parents
         added = log_probs[rows, after.last[:, 0]].view(-1, width).tolist()
         follows = (rows.view(-1, width) % width).tolist()
         before, then = _snapshot_rows(frontier, self._ranking), _snapshot_rows(after, None)
         answers = then if after.finished is None else _snapshot_rows(after.finished, None)
         numbers = frontier.limits.request_id[::width].tolist()
-        for place, number in enumerate(numbers):
-            if any(before[place].open):
+        for index, number in enumerate(numbers):
+            if any(before[index].open):
                 step = StepRecord(
-                    before[place],
-                    then[place],
-                    answers[place],
-                    follows[place],
-                    added[place],
+                    before[index],
+                    then[index],
+                    answers[index],
+                    follows[index],
+                    added[index],
                     parents is not None,
                     self._strategy.free_end,
-                    *looked_at[place],
-                    left_out.get(place, []),
+                    *considered[index],
+                    rejected.get(index, []),
                 )
-                self._builder_for(number, before[place]).add(step)
+                self._builder_for(number, before[index]).add(step)
         self._group += 1
 
     def _builder_for(self, number: int, before: RowSnapshot) -> TreeBuilder:
@@ -119,20 +119,25 @@ class TreeRecorder(Strategy):
         """Return the candidates rejected for required phrases, by sentence index."""
         if not isinstance(self._strategy, ConstrainedBeam):
             return {}
-        told: dict[int, list[tuple[CandidateRecord, Fate]]] = {}
-        for place, ways in enumerate(self._strategy.list_rejected(frontier, ruled)):
-            first = place * frontier.width
-            told[place] = [
+        rejected: dict[int, list[tuple[CandidateRecord, Fate]]] = {}
+        for sentence, candidates in enumerate(self._strategy.list_rejected(frontier, ruled)):
+            first = sentence * frontier.width
+            rejected[sentence] = [
                 (
                     CandidateRecord(
-                        way.row, way.token, float(log_probs[first + way.row, way.token]), way.value, None, n
+                        candidate.row,
+                        candidate.token,
+                        float(log_probs[first + candidate.row, candidate.token]),
+                        candidate.value,
+                        None,
+                        n,
                     ),
                     fate,
                 )
-                for n, (way, fate) in enumerate(ways)
-                if frontier.open[first + way.row]
+                for n, (candidate, fate) in enumerate(candidates)
+                if frontier.open[first + candidate.row]
             ]
-        return told
+        return rejected
 
     @property
     def _ranking(self) -> Ranking | None:
@@ -181,11 +186,11 @@ def _list_candidates(
         scores = ranking.score(replace(grown, ended=best.ids.flatten() == EOS)).tolist()
     columns = (best.parents % width, best.ids, best.log_probability, grown.value)
     parents, ids, log_probability, values = (each.flatten().tolist() for each in columns)
-    places = [*range(size)] * best.ids.size(0)
-    made = list(map(CandidateRecord, parents, ids, log_probability, values, scores, places))
+    ranks = [*range(size)] * best.ids.size(0)
+    records = list(map(CandidateRecord, parents, ids, log_probability, values, scores, ranks))
     together = size * (width // frontier.width)
-    for first in range(0, len(made), together):
-        yield [made[place] for place in range(first, first + together) if there[place]]
+    for first in range(0, len(records), together):
+        yield [records[index] for index in range(first, first + together) if there[index]]
 
 
 def _snapshot_rows(frontier: Frontier, ranking: Ranking | None) -> list[RowSnapshot]:

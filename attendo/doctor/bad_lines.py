@@ -106,12 +106,12 @@ def _find_skipped_lines(data: PreparedData) -> list[NDArray[np.int64] | None]:
     for name, number, _ in _read_bad_lines(data.folder / BAD_LINES):
         bad.setdefault(name, set()).add(number)
     try:
-        kept_back = _find_held_out_lines(data, index)
+        held_out_lines = _find_held_out_lines(data, index)
     except (AttendoError, OSError):  # the text may be missing or changed
         return [None] * len(index.corpora)
     found: list[NDArray[np.int64] | None] = []
-    for corpus, kept in zip(index.corpora, kept_back, strict=True):
-        numbers = np.array(sorted(kept | bad.get(_collapse_spaces(corpus.name), set())), np.int64)
+    for corpus, held_out in zip(index.corpora, held_out_lines, strict=True):
+        numbers = np.array(sorted(held_out | bad.get(_collapse_spaces(corpus.name), set())), np.int64)
         found.append(numbers if len(numbers) + corpus.pairs == corpus.lines else None)
     return found
 

@@ -32,8 +32,8 @@ def read_blocks(data: PreparedData, max_pairs: int = MAX_PAIRS, block_pairs: int
     for number, corpus in enumerate(data.corpora):
         pairs = len(corpus.shards)
         firsts = np.arange(0, pairs, block_pairs)
-        kept = max(1, round(len(firsts) * max_pairs / data.pairs)) if data.pairs > max_pairs else len(firsts)
-        for first in firsts[np.linspace(0, len(firsts) - 1, min(kept, len(firsts))).round().astype(int)].tolist():
+        num_blocks = max(1, round(len(firsts) * max_pairs / data.pairs)) if data.pairs > max_pairs else len(firsts)
+        for first in firsts[np.linspace(0, len(firsts) - 1, min(num_blocks, len(firsts))).round().astype(int)].tolist():
             source, target = corpus.shards.read(first, min(first + block_pairs, pairs))
             yield PairBlock(number, first, source, target)
 

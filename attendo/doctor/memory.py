@@ -82,10 +82,10 @@ def check_memory(updater: Updater, data: PreparedData, measure: bool = False) ->
         f"{format_bytes(most.activations)} activations, {format_bytes(most.peak_gradients)} gradients of "
         "logits and layers"
     )
-    taken = measure_memory(updater, most.shape) if measure and fits else None
-    if taken is not None:
-        values["measured"] = taken
-        found += f"; measured {format_bytes(taken)}, {_describe_deviation(most.total / taken - 1)} the estimate"
+    measured = measure_memory(updater, most.shape) if measure and fits else None
+    if measured is not None:
+        values["measured"] = measured
+        found += f"; measured {format_bytes(measured)}, {_describe_deviation(most.total / measured - 1)} the estimate"
     found += "; how much is free is not known" if free is None else f"; {format_bytes(free)} free"
     if fits:
         return Finding("memory", "ok", found, values=values, about="network")
@@ -139,17 +139,17 @@ def _describe_deviation(share: float) -> str:
 def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
     """Return the bytes that the forward pass saves for the backward pass, each storage once, without weights."""
     weights = {weight.untyped_storage().data_ptr() for weight in updater.network.parameters()}
-    kept: dict[int, Tensor] = {}  # references, so that the allocator does not reuse an address
+    saved: dict[int, Tensor] = {}  # references, so that the allocator does not reuse an address
 
     def save(tensor: Tensor) -> Tensor:
         # Detach: an operation that saves its own output would otherwise form a reference cycle.
-        kept[tensor.untyped_storage().data_ptr()] = tensor.detach()
+        saved[tensor.untyped_storage().data_ptr()] = tensor.detach()
         return tensor.detach()
 
     updater.network.train()
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         _forward(updater, batch.to(updater.device))
-    return sum(tensor.untyped_storage().nbytes() for address, tensor in kept.items() if address not in weights)
+    return sum(tensor.untyped_storage().nbytes() for address, tensor in saved.items() if address not in weights)
 
 
 def _forward(updater: Updater, batch: Batch) -> Tensor:

@@ -242,10 +242,10 @@ def _find_window_faults(batch: Batch, data: PreparedData) -> Iterator[str]:
     rows = zip(batch.numbers, batch.target_ids.tolist(), batch.labels.tolist(), strict=True)
     for number, inputs, labels in rows:
         window = read_pair(data, number).target
-        kept = [each for each in labels if each != PAD]
-        if kept != list(window):
+        tokens = [each for each in labels if each != PAD]
+        if tokens != list(window):
             yield f"window {number + 1:,}: the labels are not that of the prepared data"
-        elif inputs[: len(kept)] != [BOS, *kept[:-1]]:
+        elif inputs[: len(tokens)] != [BOS, *tokens[:-1]]:
             yield f"window {number + 1:,}: the labels {labels[:6]} are not the input {inputs[:6]} one step ahead"
 
 

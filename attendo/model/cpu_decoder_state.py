@@ -28,10 +28,10 @@ class SharedKeysValues:
     def extend(self, new: KeysValues) -> KeysValues:
         """Write the new keys and values in place."""
         width = new.keys.size(0) // self.storage.keys.size(0)
-        places = slice(self.used, self.used + width)
+        columns = slice(self.used, self.used + width)
         for here, there in ((self.storage.keys, new.keys), (self.storage.values, new.values)):
-            here[:, :, places] = there[:, :, 0].unflatten(0, (-1, width)).transpose(1, 2)  # [R, H, K] -> [B, H, W, K]
-        return KeysValues(self.storage.keys[:, :, : places.stop], self.storage.values[:, :, : places.stop])
+            here[:, :, columns] = there[:, :, 0].unflatten(0, (-1, width)).transpose(1, 2)  # [R, H, K] -> [B, H, W, K]
+        return KeysValues(self.storage.keys[:, :, : columns.stop], self.storage.values[:, :, : columns.stop])
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ class SharedCacheState:
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "SharedCacheState":
         """Keep only these sentences and rows. Drop leading positions that no row uses."""
         mask, first_position = self.memory_mask, self.first_position
-        kept = replace(
+        selected = replace(
             self.reorder(rows),
             memory=tuple(kv.select(sentences) for kv in self.memory),
             memory_mask=None if mask is None else mask.index_select(0, sentences),
             storage=tuple(kv.select(sentences) for kv in self.storage),
             first_position=None if first_position is None else first_position.index_select(0, rows),
         )
-        unused = int(kept.first_position.min()) if kept.first_position is not None and rows.numel() else 0
-        return kept._drop_positions(unused) if unused >= _MIN_DROPPED_POSITIONS else kept
+        unused = int(selected.first_position.min()) if selected.first_position is not None and rows.numel() else 0
+        return selected._drop_positions(unused) if unused >= _MIN_DROPPED_POSITIONS else selected
 
     def replace_sentences(
         self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"], start: DecoderState
@@ -138,10 +138,10 @@ class SharedCacheState:
         end, width = state.num_positions, state.width
         counts = torch.full_like(sentences, positions) if start.past_mask is None else start.past_mask.sum(dim=1)
         column = torch.arange(positions) - (positions - counts)[:, None]  # [N, T]: source of the last T
-        places = slice((end - positions) * width, end * width, width)
+        columns = slice((end - positions) * width, end * width, width)
         for here, new in zip(state.storage, start.past, strict=True):
-            here.keys[sentences, :, places] = _gather_columns(new.keys, column)
-            here.values[sentences, :, places] = _gather_columns(new.values, column)
+            here.keys[sentences, :, columns] = _gather_columns(new.keys, column)
+            here.values[sentences, :, columns] = _gather_columns(new.values, column)
         rows = (sentences[:, None] * width + torch.arange(width)).flatten()
         order = state.order.clone()
         order[rows, end - positions :] = torch.where(column < 0, _NO_WRITER, 0).repeat_interleave(width, dim=0)
@@ -156,10 +156,10 @@ class SharedCacheState:
         more = positions - self.num_positions
         if more <= 0:
             return self
-        places = (0, 0, more * self.width, 0)
+        padding = (0, 0, more * self.width, 0)
         return replace(
             self,
-            storage=tuple(KeysValues(pad(kv.keys, places), pad(kv.values, places)) for kv in self.storage),
+            storage=tuple(KeysValues(pad(kv.keys, padding), pad(kv.values, padding)) for kv in self.storage),
             order=pad(self.order, (more, 0), value=_NO_WRITER),
             num_positions=positions,
             first_position=self._first_positions() + more,
@@ -167,11 +167,11 @@ class SharedCacheState:
 
     def _drop_positions(self, count: int) -> "SharedCacheState":
         """Drop the first `count` positions, which no row uses."""
-        places = count * self.width
+        columns = count * self.width
         return replace(
             self,
             storage=tuple(
-                KeysValues(kv.keys[:, :, places:].clone(), kv.values[:, :, places:].clone()) for kv in self.storage
+                KeysValues(kv.keys[:, :, columns:].clone(), kv.values[:, :, columns:].clone()) for kv in self.storage
             ),
             order=self.order[:, count:],
             num_positions=self.num_positions - count,

@@ -126,8 +126,8 @@ class StaticCacheState:
         return StaticCacheState(start.memory, start.memory_mask, tuple(storage), length, order)
 
     def read(self, ids: Int[Tensor, "R T"], mask: Bool[Tensor, "R T"] | None) -> tuple["StaticCacheState", Mask]:
-        places = torch.arange(self.storage[0].length, device=ids.device)
-        return self, Mask((places <= self.length[:, None])[:, None, None])
+        positions = torch.arange(self.storage[0].length, device=ids.device)
+        return self, Mask((positions <= self.length[:, None])[:, None, None])
 
     def layer_cache(self, layer: int) -> StaticKeysValues:
         return StaticKeysValues(self.storage[layer], self.length, self.order)
@@ -139,8 +139,8 @@ class StaticCacheState:
         """Continue each row from its parent, a row of the same sentence. New columns go to the row's own storage."""
         assert self.order is not None  # the state was created with reorderable=True
         rows = torch.arange(parents.size(0), device=parents.device)
-        places = torch.arange(self.order.size(1), device=parents.device)
-        past = places < self.length[:, None]
+        positions = torch.arange(self.order.size(1), device=parents.device)
+        past = positions < self.length[:, None]
         return replace(self, order=torch.where(past, self.order.index_select(0, parents), rows[:, None]))
 
     def insert(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: DecoderState) -> None:

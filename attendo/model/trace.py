@@ -62,13 +62,17 @@ def trace_network(
 def _encode(recorder: TraceRecorder, network: Transformer, ids: Int[Tensor, " S"], scales: ScaledHeads) -> Activations:
     assert network.source is not None
     x, angles = _embed(recorder, "source", network.source, ids, Activations(_lookup(network.source, ids), "X"))
-    look = AttentionContext(_full_mask(len(ids), len(ids), x.vectors), "padding_mask", scales, angles)
+    context = AttentionContext(_full_mask(len(ids), len(ids), x.vectors), "padding_mask", scales, angles)
     for n, block in enumerate(network.encoder):
         assert isinstance(block, EncoderBlock)
-        place = f"encoder.{n}.self"
-        given = enter(recorder, place, block.self_residual, x)
+        site = f"encoder.{n}.self"
+        sublayer_input = enter(recorder, site, block.self_residual, x)
         x = leave(
-            recorder, place, block.self_residual, x, attention(recorder, block.self_attention, given, given, look)
+            recorder,
+            site,
+            block.self_residual,
+            x,
+            attention(recorder, block.self_attention, sublayer_input, sublayer_input, context),
         )
         x = _feed_forward_sublayer(recorder, f"encoder.{n}.feed_forward", block, x)
     return Activations(_finish(recorder, "encoder", network.encoder_norm, x), "Z")
@@ -84,23 +88,31 @@ def _decode(
 ) -> Activations:
     y, angles = _embed(recorder, "target", network.target, ids, Activations(_lookup(network.target, ids), "Y"))
     visible = _full_mask(len(ids), len(ids), y.vectors)
-    look = AttentionContext(
+    context = AttentionContext(
         visible.tril() if masked else visible, "causal_mask" if masked else "unmasked", scales, angles
     )
     for n, block in enumerate(network.decoder):
         assert isinstance(block, DecoderBlock)
-        place = f"decoder.{n}.self"
-        given = enter(recorder, place, block.self_residual, y)
+        site = f"decoder.{n}.self"
+        sublayer_input = enter(recorder, site, block.self_residual, y)
         y = leave(
-            recorder, place, block.self_residual, y, attention(recorder, block.self_attention, given, given, look)
+            recorder,
+            site,
+            block.self_residual,
+            y,
+            attention(recorder, block.self_attention, sublayer_input, sublayer_input, context),
         )
         if block.cross_attention is not None and block.cross_residual is not None and memory is not None:
-            place, all_of_it = f"decoder.{n}.cross", _full_mask(len(ids), memory.vectors.size(0), y.vectors)
-            given = enter(recorder, place, block.cross_residual, y)
-            seen = attention(
-                recorder, block.cross_attention, given, memory, AttentionContext(all_of_it, "padding_mask", scales)
+            site, all_visible = f"decoder.{n}.cross", _full_mask(len(ids), memory.vectors.size(0), y.vectors)
+            sublayer_input = enter(recorder, site, block.cross_residual, y)
+            output = attention(
+                recorder,
+                block.cross_attention,
+                sublayer_input,
+                memory,
+                AttentionContext(all_visible, "padding_mask", scales),
             )
-            y = leave(recorder, place, block.cross_residual, y, seen)
+            y = leave(recorder, site, block.cross_residual, y, output)
         y = _feed_forward_sublayer(recorder, f"decoder.{n}.feed_forward", block, y)
     return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")
 
@@ -120,8 +132,10 @@ def _feed_forward_sublayer(
     recorder: TraceRecorder, site: str, block: EncoderBlock | DecoderBlock, activations: Activations
 ) -> Activations:
     residual = block.feed_forward_residual
-    given = enter(recorder, site, residual, activations)
-    return leave(recorder, site, residual, activations, feed_forward(recorder, site, block.feed_forward, given))
+    sublayer_input = enter(recorder, site, residual, activations)
+    return leave(
+        recorder, site, residual, activations, feed_forward(recorder, site, block.feed_forward, sublayer_input)
+    )
 
 
 def _finish(recorder: TraceRecorder, stack: str, module: nn.Module, activations: Activations) -> Float[Tensor, "T D"]:
@@ -192,8 +206,8 @@ def _angles(
 ) -> Float[Tensor, "T half"]:
     """Return position times frequency, as a broadcast product of a column and a row."""
     exponents = torch.arange(0, width, 2, dtype=torch.float32, device=x.device)
-    whole = max(width - 2, 1) if reaches_end else width
-    frequencies = (exponents * (-math.log(10_000) / whole)).exp()
+    divisor = max(width - 2, 1) if reaches_end else width
+    frequencies = (exponents * (-math.log(10_000) / divisor)).exp()
     recorder.record(f"{side}.frequencies", "frequencies", frequencies, (exponents,))
     column = torch.arange(*position_range, dtype=torch.float32, device=x.device)[:, None]
     return recorder.record(f"{side}.angles", "angles", (column * frequencies).to(x.dtype), (column, frequencies))

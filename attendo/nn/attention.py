@@ -82,9 +82,9 @@ class StaticKeysValues:
         assert self.order is not None, "asked for where there is one"
         _, heads, room, width = storage.shape
         head = torch.arange(heads, device=storage.device)[:, None]
-        place = torch.arange(room, device=storage.device)
-        numbers = (self.order[:, None] * heads + head) * room + place  # [R, H, C]
-        return storage.view(-1, width).index_select(0, numbers.flatten()).view(*numbers.shape, width)
+        positions = torch.arange(room, device=storage.device)
+        indices = (self.order[:, None] * heads + head) * room + positions  # [R, H, C]
+        return storage.view(-1, width).index_select(0, indices.flatten()).view(*indices.shape, width)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ class ThreadTuner:
 
         On contended cores the system gives each thread a share, so more threads get more processor time.
         """
-        free = [place for place, count in enumerate(self.counts) if _LOAD_SINCE_IMPORT.has_cores_for(count)]
+        free = [index for index, count in enumerate(self.counts) if _LOAD_SINCE_IMPORT.has_cores_for(count)]
         return max(free) if free else len(self.counts) - 1
 
     def begin(self) -> None:
@@ -301,16 +301,16 @@ def _find_tuner(max_threads: int) -> WaitPolicy | ThreadTuner:
 
 def _start_idle_threads(cores: int) -> Callable[[], None]:
     """Start a thread that owns `cores` sleeping OpenMP threads, and return a function that ends it."""
-    ready, done = threading.Event(), threading.Event()
+    ready, stop = threading.Event(), threading.Event()
 
     def own() -> None:
         torch.set_num_threads(cores)
         torch.empty(cores << 16).fill_(0)  # large enough to use all threads
         ready.set()
-        done.wait()
+        stop.wait()
 
     def end() -> None:
-        done.set()
+        stop.set()
         owner.join()
 
     owner = threading.Thread(target=own, name="attendo-spin-throttle", daemon=True)

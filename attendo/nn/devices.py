@@ -53,7 +53,9 @@ def _onednn_bf16_fails() -> bool:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether the error reports that device or host memory ran out."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(said in str(error) for said in _OOM_PHRASES)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        phrase in str(error) for phrase in _OOM_PHRASES
+    )
 
 
 def free_cached_memory() -> None:

@@ -133,5 +133,5 @@ def _angles(
 
 def frequencies(width: int, device: torch.device | None = None, reaches_end: bool = False) -> Float[Tensor, " half"]:
     """Return 1 / 10000^(2i / width) as exp(b ln a). With `reaches_end`, return 1 / 10000^(2i / (width - 2))."""
-    whole = max(width - 2, 1) if reaches_end else width
-    return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / whole))
+    divisor = max(width - 2, 1) if reaches_end else width
+    return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / divisor))

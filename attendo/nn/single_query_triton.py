@@ -64,20 +64,20 @@ def attend_kernel(
         top, total = float("-inf"), 0.0
         sums = tl.zeros([value_block], tl.float32)
     for first in range(0, num_positions, block):
-        place = first + tl.arange(0, block)
-        seen = place < num_positions
-        source = place * 0 + row // width
+        positions = first + tl.arange(0, block)
+        seen = positions < num_positions
+        source = positions * 0 + row // width
         if ordered:
-            source = tl.load(order + row * order_row + place, mask=seen, other=0)
+            source = tl.load(order + row * order_row + positions, mask=seen, other=0)
         if masked:
-            seen = seen & (tl.load(visible + (row // width) * visible_row + place, mask=seen, other=0) != 0)
-        at = source[:, None] * key_row + place[:, None] * key_position + k[None, :]
+            seen = seen & (tl.load(visible + (row // width) * visible_row + positions, mask=seen, other=0) != 0)
+        at = source[:, None] * key_row + positions[:, None] * key_position + k[None, :]
         here = tl.load(keys + at, mask=seen[:, None] & in_key[None, :], other=0.0).to(tl.float32)
         scores = tl.where(seen, tl.sum(here * query[None, :], axis=1), float("-inf"))
         highest = tl.maximum(top, tl.max(scores, axis=0))
         level = tl.where(highest == float("-inf"), 0.0, highest)
         weights, shrunk = tl.exp(scores - level), tl.exp(top - level)
-        at = source[:, None] * value_row + place[:, None] * value_position + v[None, :]
+        at = source[:, None] * value_row + positions[:, None] * value_position + v[None, :]
         here = tl.load(values + at, mask=seen[:, None] & in_value[None, :], other=0.0).to(tl.float32)
         sums = sums * shrunk + tl.sum(weights[:, None] * here, axis=0)
         total = total * shrunk + tl.sum(weights, axis=0)

@@ -139,7 +139,7 @@ def find_recipe(name: str) -> Recipe:
 
 def list_recipes() -> dict[str, Path]:
     """Return the paths of the built-in recipes, by name."""
-    paths = [path for shelf in _RECIPE_FOLDERS for path in sorted(shelf.glob("*.toml"))]
+    paths = [path for folder in _RECIPE_FOLDERS for path in sorted(folder.glob("*.toml"))]
     return {path.stem: path for path in paths if "reproduce" in read_run_file(path)}
 
 

@@ -81,8 +81,8 @@ def _check_text_unchanged(folder: Path, data_folders: tuple[Path | None, Path | 
 
 def _is_complete(folder: Path, steps: int) -> bool:
     """Return whether the run has finished. The final model has the last step, or an early one if patience ran out."""
-    written = _read_scores(folder).get("step")
-    return isinstance(written, int) and (written >= steps or _has_stopped_early(folder, written))
+    step = _read_scores(folder).get("step")
+    return isinstance(step, int) and (step >= steps or _has_stopped_early(folder, step))
 
 
 def _has_stopped_early(folder: Path, step: int) -> bool:

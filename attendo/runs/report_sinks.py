@@ -51,13 +51,13 @@ class MetricsFile:
         self._path = folder / METRICS_FILE
         try:
             content = self._path.read_bytes() if self._path.exists() else b""
-            kept = b"".join(line + b"\n" for line in content.split(b"\n") if _parse_step(line) <= step)
-            if kept != content:
-                atomic_files.replace_file(self._path, kept)
+            valid = b"".join(line + b"\n" for line in content.split(b"\n") if _parse_step(line) <= step)
+            if valid != content:
+                atomic_files.replace_file(self._path, valid)
             self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
             raise AttendoError("metrics_file_not_writable", path=self._path, reason=error.strerror) from None
-        self._valid_bytes = len(kept)
+        self._valid_bytes = len(valid)
 
     def write(self, report: Report) -> None:
         self._lost += len(self._queue) == MAX_QUEUED_LINES

@@ -326,14 +326,16 @@ def _compare_exported_scores(model: TextModel, texts: Sequence[str]) -> PathComp
     Tokenising the output text may give other token pieces than generation. Such outputs are skipped.
     """
     tokenizer, answers = model.target_tokenizer, _generate(model, texts, EXPORTED_SEARCHES["greedy"], len(texts))
-    kept = [
+    comparable = [
         (text, answer)
         for text, (answer, *_) in zip(texts, answers, strict=True)
         if tokenizer.pieces(tokenizer.encode(answer.text)) == list(answer.pieces)
     ]
-    read = model.score_tokens([text for text, _ in kept], [answer.text for _, answer in kept])
+    read = model.score_tokens([text for text, _ in comparable], [answer.text for _, answer in comparable])
     largest = 0.0
-    for one, (_, answer) in zip(read, kept, strict=True):
+    for one, (_, answer) in zip(read, comparable, strict=True):
         of_tokens = one.log_probabilities[: len(answer.pieces) + answer.has_end]
         largest = max(largest, absolute_difference(sum(of_tokens), answer.log_probability))
-    return PathComparison("the score of an answer", "greedy", len(kept), largest=largest, allowed=EXPORTED_TOLERANCE)
+    return PathComparison(
+        "the score of an answer", "greedy", len(comparable), largest=largest, allowed=EXPORTED_TOLERANCE
+    )

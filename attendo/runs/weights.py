@@ -119,9 +119,9 @@ def load_final_weights(
 
     The model folder is written at every best validation.
     """
-    if config.final == "average" and (kept := checkpoints.steps()):
+    if config.final == "average" and (steps := checkpoints.steps()):
         damaged: list[str] = []
-        mean = average_checkpoints(checkpoints, kept[-config.average :], damaged)
+        mean = average_checkpoints(checkpoints, steps[-config.average :], damaged)
         return FinalWeights(mean, f"left out of the mean: {damaged[0]}" if damaged else None)
     if config.final != "best" or best_step is None:
         return FinalWeights()

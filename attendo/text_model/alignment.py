@@ -39,8 +39,8 @@ class AlignmentHead:
         if (found := scores.get(ALIGNMENT_HEAD)) is None:
             return None
         sizes = {"layer": config.num_decoder_layers, "head": config.num_heads}
-        places = {name: found.get(name) if isinstance(found, dict) else None for name in sizes}
-        if not all(type(place) is int and 0 <= place < sizes[name] for name, place in places.items()):
+        indices = {name: found.get(name) if isinstance(found, dict) else None for name in sizes}
+        if not all(type(index) is int and 0 <= index < sizes[name] for name, index in indices.items()):
             raise ModelError(
                 "alignment_head_out_of_range",
                 name=ALIGNMENT_HEAD,
@@ -72,22 +72,22 @@ def align(
     pairs = [
         Example(source, each.ids) for result, source in zip(results, sources, strict=True) for each in result.hypotheses
     ]
-    found: dict[int, Alignment] = {}
+    alignments: dict[int, Alignment] = {}
 
-    def look(group: Sequence[int]) -> None:
+    def align_group(group: Sequence[int]) -> None:
         run_step_hook()
         batch = collate([pairs[number] for number in group]).to(networks[0].output.weight.device)
         mean = torch.stack([_cross_attention(each, batch, head) for each in networks]).mean(dim=0).cpu()
         for row, number in enumerate(group):
             pair = pairs[number]
-            found[number] = Alignment(mean[row, : len(pair.target), : len(pair.source) + 1].clone())
+            alignments[number] = Alignment(mean[row, : len(pair.target), : len(pair.source) + 1].clone())
 
-    run_in_length_batches([pair.length for pair in pairs], min(batch_tokens, _MAX_BATCH_POSITIONS), look)
-    each_in_turn = iter(range(len(pairs)))
+    run_in_length_batches([pair.length for pair in pairs], min(batch_tokens, _MAX_BATCH_POSITIONS), align_group)
+    numbers = iter(range(len(pairs)))
     return [
         replace(
             result,
-            hypotheses=tuple(replace(each, alignment=found[next(each_in_turn)]) for each in result.hypotheses),
+            hypotheses=tuple(replace(each, alignment=alignments[next(numbers)]) for each in result.hypotheses),
         )
         for result in results
     ]
@@ -142,7 +142,7 @@ def word_indices(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
     """
     text = tokenizer.decode(ids)
     begins = [n for n, each in enumerate(text) if not each.isspace() and (n == 0 or text[n - 1].isspace())]
-    return tuple(bisect_right(begins, place) - 1 for place in _last_character_positions(tokenizer, ids))
+    return tuple(bisect_right(begins, position) - 1 for position in _last_character_positions(tokenizer, ids))
 
 
 def _last_character_positions(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
@@ -150,10 +150,10 @@ def _last_character_positions(tokenizer: Tokenizer, ids: Sequence[int]) -> list[
 
     A space after a token counts only if it is a token of its own.
     """
-    places: list[int] = []
+    positions: list[int] = []
     length = 0
-    for place, token in enumerate(ids):
-        near = ids[max(0, place - _CONTEXT_TOKENS) : place]
+    for index, token in enumerate(ids):
+        near = ids[max(0, index - _CONTEXT_TOKENS) : index]
         length += len(tokenizer.decode([*near, token])) - len(tokenizer.decode(near))
-        places.append(max(0, length - 1))
-    return places
+        positions.append(max(0, length - 1))
+    return positions

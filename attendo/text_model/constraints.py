@@ -48,12 +48,12 @@ def banned_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> tupl
     Pieces that also occur inside words are not banned: `schaft` would block `Mannschaft`. A phrase that is written with
     such pieces, as after punctuation, is detected in the output.
     """
-    ways = [
-        way
+    sequences = [
+        ids
         for phrase in phrases
-        for way in (_encode_at_word_start(tokenizer, phrase), _encode_standalone(tokenizer, phrase))
+        for ids in (_encode_at_word_start(tokenizer, phrase), _encode_standalone(tokenizer, phrase))
     ]
-    return tuple(dict.fromkeys(way for way in ways if way and UNK not in way))
+    return tuple(dict.fromkeys(ids for ids in sequences if ids and UNK not in ids))
 
 
 def required_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[tuple[Ids, ...]]:
@@ -68,7 +68,9 @@ def required_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> li
             missing = ", ".join(map(repr, tokenizer.unknown(phrase)))
             raise UsageError("constraint_not_in_vocabulary", phrase=phrase, missing=missing)
     glued = [
-        way if _may_be_glued(tokenizer, phrase) and UNK not in (way := encode_without_space(tokenizer, phrase)) else ids
+        glued_ids
+        if _may_be_glued(tokenizer, phrase) and UNK not in (glued_ids := encode_without_space(tokenizer, phrase))
+        else ids
         for phrase, ids in zip(phrases, spaced, strict=True)
     ]
     return list(dict.fromkeys((tuple(spaced), tuple(glued))))

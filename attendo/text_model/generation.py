@@ -72,7 +72,7 @@ class Generation:
         `phrases` are the required phrases of each sentence.
         """
         rows = _FrontierRows.from_frontier(frontier, self._ranking)
-        for sentence, places in enumerate(self._ranking.order(frontier).tolist()):
+        for sentence, order in enumerate(self._ranking.order(frontier).tolist()):
             first = sentence * frontier.width
             if has_nan(rows.values[first : first + frontier.width]):
                 number = int(frontier.limits.request_id[first])
@@ -81,10 +81,10 @@ class Generation:
             # A hypothesis that meets more constraints may rank low, so sort before truncating.
             # Duplicate texts are dropped, so that other hypotheses fill the list.
             every = bool(phrases[sentence]) or self._removes_duplicates
-            best = [first + place for place in places][: None if every else needed]
-            found = [row for row in best if rows.log_probability[row] != NEG_INF] or best[:needed]
+            best = [first + index for index in order][: None if every else needed]
+            valid = [row for row in best if rows.log_probability[row] != NEG_INF] or best[:needed]
             yield self._drop_duplicates(
-                _sort_by_constraints(self._make_hypothesis(rows, row, phrases[sentence]) for row in found)
+                _sort_by_constraints(self._make_hypothesis(rows, row, phrases[sentence]) for row in valid)
             )[:needed]
 
     def _search(
@@ -94,12 +94,12 @@ class Generation:
         by_number = {line.request_id: line for line in lines}
         if len(by_number) < len(lines):
             raise UsageError("request_number_collision")
-        for way in (0, 1):
-            if asked := [line for line in lines if len(line.phrase_variants) > way]:
-                for answers in engine.generate(*self.prepare_search(asked, banned, way)):
+        for variant in (0, 1):
+            if variant_lines := [line for line in lines if len(line.phrase_variants) > variant]:
+                for answers in engine.generate(*self.prepare_search(variant_lines, banned, variant)):
                     phrases = [by_number[request.request_id].phrases for request in answers.requests]
-                    told = self.to_hypotheses(answers.hypotheses, phrases)
-                    for request, hypotheses in zip(answers.requests, told, strict=True):
+                    hypotheses_per_request = self.to_hypotheses(answers.hypotheses, phrases)
+                    for request, hypotheses in zip(answers.requests, hypotheses_per_request, strict=True):
                         found[request.request_id] = _merge_hypotheses(found.get(request.request_id, ()), hypotheses)
         return [found[line.request_id] for line in lines]
 
@@ -136,10 +136,10 @@ class Generation:
         """Keep the best hypothesis of each text, if texts must be distinct."""
         if not self._removes_duplicates:
             return found
-        kept: dict[str, Hypothesis] = {}
+        by_text: dict[str, Hypothesis] = {}
         for each in found:
-            kept.setdefault(each.text, each)
-        return tuple(kept.values())
+            by_text.setdefault(each.text, each)
+        return tuple(by_text.values())
 
     def _rank_by_mbr(self, found: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
         """Sort by expected utility, highest first (minimum Bayes risk).
@@ -149,7 +149,7 @@ class Generation:
         texts = [each.text for each in found]
         weights = None if self._config.sample else probability_weights([each.log_probability for each in found])
         risk = rank_by_utility(texts, pairwise_chrf if self._config.mbr == "chrf" else pairwise_bleu, weights)
-        ordered = [replace(found[place], utility=risk.expected[place]) for place in risk.order]
+        ordered = [replace(found[index], utility=risk.expected[index]) for index in risk.order]
         return tuple({each.text: each for each in ordered}.values())  # duplicate samples are returned once
 
     def _make_hypothesis(self, rows: "_FrontierRows", row: int, phrases: tuple[str, ...]) -> Hypothesis:
@@ -263,10 +263,10 @@ class PreparedCall:
         try:
             yield
         except NotANumberError as error:
-            place = next(
+            index = next(
                 n for n, lines in enumerate(self.lines_per_text) for line in lines if line.request_id == error.number
             )
-            raise NotANumberError("text_log_probability_nan", error.precision, place, len(self.texts)) from None
+            raise NotANumberError("text_log_probability_nan", error.precision, index, len(self.texts)) from None
 
     def collect_results(self, line_results: Sequence[Result]) -> list[Result]:
         """Join the results of the lines into one result per text."""
@@ -274,7 +274,7 @@ class PreparedCall:
             line_results = [
                 self._add_word_indices(result, line) for result, line in zip(line_results, self.lines, strict=True)
             ]
-        told = zip(
+        joined = zip(
             self.source_encoder.join_results(line_results, self.lines_per_text),
             self.texts,
             self.lines_per_text,
@@ -288,7 +288,7 @@ class PreparedCall:
                 source_left_out=sum(line.truncated_tokens for line in lines),
                 unsplit=sum(line.unsplit for line in lines),
             )
-            for result, text, lines in told
+            for result, text, lines in joined
         ]
 
     @property

@@ -98,11 +98,11 @@ class SourceEncoder:
         self, line_results: Sequence[Result], lines_per_text: Sequence[Sequence[SourceLine]]
     ) -> list[Result]:
         """Join the results of the lines into one result per text, in the order of the texts."""
-        rest, told = iter(line_results), []
+        rest, results = iter(line_results), []
         for lines, phrases in zip(lines_per_text, self._options.expand_constraints(len(lines_per_text)), strict=True):
-            of_lines = [next(rest) for _ in lines] or [empty_result(len(phrases), self._options.alignments)]
-            told.append(self._join_sentences(of_lines, lines) if len(of_lines) > 1 else of_lines[0])
-        return told
+            text_results = [next(rest) for _ in lines] or [empty_result(len(phrases), self._options.alignments)]
+            results.append(self._join_sentences(text_results, lines) if len(text_results) > 1 else text_results[0])
+        return results
 
     def join(self, outputs: Sequence[str], lines: Sequence[SourceLine]) -> str:
         """Join the outputs of the first `len(outputs)` lines into one text."""
@@ -171,18 +171,18 @@ class SourceEncoder:
 
     def _join_alignments(self, hypotheses: Sequence[Hypothesis], lines: Sequence[SourceLine]) -> Alignment | None:
         """Join the sentence alignments block-diagonally. The last column is the eos of each sentence."""
-        kept = [each.alignment for each in hypotheses if each.alignment is not None]
-        if len(kept) < len(hypotheses):
+        alignments = [each.alignment for each in hypotheses if each.alignment is not None]
+        if len(alignments) < len(hypotheses):
             return None
-        weights = torch.block_diag(*(each.weights[:, :-1] for each in kept))
-        ends = torch.cat([each.weights[:, -1:] for each in kept])
+        weights = torch.block_diag(*(each.weights[:, :-1] for each in alignments))
+        ends = torch.cat([each.weights[:, -1:] for each in alignments])
         sources = self._count_words_before([line.text for line in lines], lines)
         targets = self._count_words_before([each.text for each in hypotheses], lines)
         return Alignment(
             torch.cat([weights, ends], dim=1),
-            tuple(piece for each in kept for piece in each.source_pieces),
-            _offset_words([each.source_words for each in kept], sources),
-            _offset_words([each.target_words for each in kept], targets),
+            tuple(piece for each in alignments for piece in each.source_pieces),
+            _offset_words([each.source_words for each in alignments], sources),
+            _offset_words([each.target_words for each in alignments], targets),
         )
 
     def _count_words_before(self, texts: Sequence[str], lines: Sequence[SourceLine]) -> list[int]:
@@ -204,11 +204,11 @@ class SourceEncoder:
         return self._make_line(text, encode_prefix(self._target, prefix) if prefix else (), phrases)
 
     def _make_line(self, text: str, prefix: Ids, phrases: tuple[str, ...]) -> SourceLine:
-        whole, begin = self._source.encode(text) if text else [], (*self._target_prefix, *prefix)
-        source, left_out = truncate(whole, self._config, len(self._source_prefix), self._max_sequence_length)
+        ids, begin = self._source.encode(text) if text else [], (*self._target_prefix, *prefix)
+        source, left_out = truncate(ids, self._config, len(self._source_prefix), self._max_sequence_length)
         limit, least = self._limits(len(source), len(begin))
-        ways = tuple(required_token_sequences(self._target, phrases)) if phrases else ((),)
-        return SourceLine((*self._source_prefix, *source), limit, least, begin, phrases, ways, left_out)
+        variants = tuple(required_token_sequences(self._target, phrases)) if phrases else ((),)
+        return SourceLine((*self._source_prefix, *source), limit, least, begin, phrases, variants, left_out)
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
         """Return the maximum and minimum length of the output, in tokens."""
@@ -237,14 +237,14 @@ def _offset_words(words: Sequence[Sequence[int]], offsets: Sequence[int]) -> tup
 
 def _select_best_combinations(results: Sequence[Result], count: int) -> list[tuple[Hypothesis, ...]]:
     """Return the `count` combinations of one hypothesis per sentence with the highest total score."""
-    kept: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
+    combinations: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
     for result in results:
         # A cut hypothesis ranks last, so its score is capped at the lowest score above it.
         ranks = accumulate((_score(each) for each in result.hypotheses), min)
         ranked = list(zip(ranks, result.hypotheses, strict=True))
-        longer = [(total + rank, (*before, each)) for total, before in kept for rank, each in ranked]
-        kept = sorted(longer, key=lambda each: -each[0])[:count]
-    return [each for _, each in kept]
+        longer = [(total + rank, (*before, each)) for total, before in combinations for rank, each in ranked]
+        combinations = sorted(longer, key=lambda each: -each[0])[:count]
+    return [each for _, each in combinations]
 
 
 def _score(hypothesis: Hypothesis) -> float:
@@ -299,9 +299,9 @@ def reject_source_options(options: GenerateOptions, config: GenerationConfig, gi
     if options.prefix:
         raise UsageError("prefix_with_decoder_only_model")
     # The length factors have source-based defaults, so only values given in the call are rejected.
-    meant = {name: given.get(name) if "factor" in name else getattr(config, name) for name in SOURCE_SETTINGS}
-    said = [name for name, value in meant.items() if value and value != SOURCE_SETTINGS[name]]
-    for name in [*(each for each in ("split", "alignments") if getattr(options, each)), *said]:
+    values = {name: given.get(name) if "factor" in name else getattr(config, name) for name in SOURCE_SETTINGS}
+    names = [name for name, value in values.items() if value and value != SOURCE_SETTINGS[name]]
+    for name in [*(each for each in ("split", "alignments") if getattr(options, each)), *names]:
         raise UsageError("source_option_without_encoder", option=name)
 
 

@@ -108,9 +108,9 @@ class Result:
     source_left_out: int = 0  # tokens cut from the end of a source that was too long
 
     def __repr__(self) -> str:
-        kept = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
+        count = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
         joined = f", joined from {len(self.sentences)} sentences" if self.joined else ""
-        return f"Result({self.text!r}, score={self.score:.4f}{', cut' if self.cut else ''}{kept}{joined})"
+        return f"Result({self.text!r}, score={self.score:.4f}{', cut' if self.cut else ''}{count}{joined})"
 
     @property
     def joined(self) -> bool:

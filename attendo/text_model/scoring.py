@@ -51,9 +51,9 @@ def encode_pairs(
             pairs.append(Example((*before, *one), (*begin, *other)))
         return pairs
     alone = target.encode_many(sources)
-    whole = target.encode_many([first + rest for first, rest in zip(sources, targets, strict=True)])
-    shared = [_common_prefix_length(one, other) for one, other in zip(alone, whole, strict=True)]
-    return [Example((*begin, *ids[:count]), ids[count:]) for ids, count in zip(whole, shared, strict=True)]
+    joined = target.encode_many([first + rest for first, rest in zip(sources, targets, strict=True)])
+    shared = [_common_prefix_length(one, other) for one, other in zip(alone, joined, strict=True)]
+    return [Example((*begin, *ids[:count]), ids[count:]) for ids, count in zip(joined, shared, strict=True)]
 
 
 def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[ScoredTarget]:
@@ -79,12 +79,14 @@ def score_continuations(
     pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device, tokenizer: Tokenizer
 ) -> list[ScoredTarget]:
     """Score targets as continuations of their sources with a decoder-only model, without eos."""
-    whole = [Example((), (*pair.source, *pair.target)) for pair in pairs]
-    behind = (
+    joined = [Example((), (*pair.source, *pair.target)) for pair in pairs]
+    continuations = (
         each[len(pair.source) :]
-        for pair, each in zip(pairs, _compute_log_probabilities(whole, network, device), strict=True)
+        for pair, each in zip(pairs, _compute_log_probabilities(joined, network, device), strict=True)
     )
-    return [_to_scored_target(list(pair.target), each, tokenizer) for pair, each in zip(pairs, behind, strict=True)]
+    return [
+        _to_scored_target(list(pair.target), each, tokenizer) for pair, each in zip(pairs, continuations, strict=True)
+    ]
 
 
 def _common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
@@ -133,11 +135,11 @@ def unique_alternatives(
     tokens: Sequence[tuple[int, float]], results: Sequence[Result], prefix: Sequence[int], tokenizer: Tokenizer
 ) -> list[Alternative]:
     """Return distinct words, each with its most probable first token and the result for that token."""
-    told: dict[str, Alternative] = {}
+    alternatives: dict[str, Alternative] = {}
     for (token, log_probability), result in zip(tokens, results, strict=True):
         word = "" if token == EOS else _first_word(tokenizer, prefix, result.ids)
-        told.setdefault(word, Alternative(word, log_probability, result))
-    return list(told.values())
+        alternatives.setdefault(word, Alternative(word, log_probability, result))
+    return list(alternatives.values())
 
 
 def _first_word(tokenizer: Tokenizer, prefix: Sequence[int], ids: Sequence[int]) -> str:

@@ -34,18 +34,18 @@ class StreamDecoder:
 def _surviving_ids(frontier: Frontier, ranking: Ranking) -> list[list[int]]:
     """Return the ids of open rows that can still win, and of the best finished rows."""
     going = frontier.open & (frontier.log_probability != NEG_INF)
-    told = [_row_ids(frontier, row) for row in going.nonzero()[:, 0].tolist()]
+    rows = [_row_ids(frontier, row) for row in going.nonzero()[:, 0].tolist()]
     if frontier.finished is None:
-        return told or [_row_ids(frontier, row) for row in range(frontier.length.size(0))]
+        return rows or [_row_ids(frontier, row) for row in range(frontier.length.size(0))]
     finished = frontier.finished
     ended = finished.ended & (finished.log_probability != NEG_INF)
     scores = ranking.score(finished).masked_fill(~ended, NEG_INF)
     best = scores.max()
     if ended.any():
         hopeful = going & (ranking.best_possible(frontier) >= best)
-        told = [_row_ids(frontier, row) for row in hopeful.nonzero()[:, 0].tolist()]
-        told += [_row_ids(finished, row) for row in (ended & (scores == best)).nonzero()[:, 0].tolist()]
-    return told
+        rows = [_row_ids(frontier, row) for row in hopeful.nonzero()[:, 0].tolist()]
+        rows += [_row_ids(finished, row) for row in (ended & (scores == best)).nonzero()[:, 0].tolist()]
+    return rows
 
 
 def _common_prefix(rows: list[list[int]]) -> list[int]:

@@ -78,14 +78,14 @@ class TextModel:
     def __repr__(self) -> str:
         """One line: task or languages, size, vocabularies, backend and device."""
         languages = [self.about[name] for name in ("source_language", "target_language") if name in self.about]
-        told = ["→".join(languages) or self.about.get("task", "")]
+        facts = ["→".join(languages) or self.about.get("task", "")]
         if isinstance(self._stored, StoredModel):
             kind = "decoder-only" if self.decoder_only else "encoder-decoder"
             parameters = sum(each.numel() for network in self.networks for each in network.parameters())
-            told += [kind, f"{parameters:,} parameters"]
+            facts += [kind, f"{parameters:,} parameters"]
         sizes = dict.fromkeys((self.source_tokenizer.vocab_size, self.target_tokenizer.vocab_size))
-        told += [f"{' and '.join(f'{size:,}' for size in sizes)} tokens", f"{self.backend.name} on {self.device}"]
-        return f"<TextModel: {', '.join(filter(None, told))}>"
+        facts += [f"{' and '.join(f'{size:,}' for size in sizes)} tokens", f"{self.backend.name} on {self.device}"]
+        return f"<TextModel: {', '.join(filter(None, facts))}>"
 
     @property
     def runtime(self) -> Backend:
@@ -149,10 +149,10 @@ class TextModel:
         """
         if outside := [each.backend.name for each in (self, *others) if not isinstance(each.backend, TorchBackend)]:
             raise UsageError("ensemble_with_exported_folder", runtime=outside[0])
-        for place, other in enumerate(others, start=2):
+        for position, other in enumerate(others, start=2):
             for side in ("source", "target"):
                 if getattr(other, f"{side}_tokenizer") != getattr(self, f"{side}_tokenizer"):
-                    raise UsageError("ensemble_tokenizer_mismatch", position=place, side=side)
+                    raise UsageError("ensemble_tokenizer_mismatch", position=position, side=side)
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
         return TextModel(self.stored_model, backend=TorchBackend(Ensemble(networks, shares, how)))
@@ -290,8 +290,8 @@ class TextModel:
         """
         self._require_single("ensemble_not_traceable")
         model = self.with_heads(heads) if heads else self
-        said = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
-        pair = EncodedPair.encode(text, said, self.generation, *self._tokenizers)
+        output = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
+        pair = EncodedPair.encode(text, output, self.generation, *self._tokenizers)
         return trace_pair(self.network, pair, model._heads, masked, layer)
 
     def with_heads(self, heads: HeadScales) -> "TextModel":
@@ -301,14 +301,14 @@ class TextModel:
         return TextModel(self.stored_model, backend=TorchBackend(tapped))
 
     def _stream_by_sentence(self, call: PreparedCall, options: dict[str, Any]) -> Generator[str, None, Result]:
-        told: list[Result] = []
+        results: list[Result] = []
         for number, line in enumerate(call.lines):
-            before = call.source_encoder.join([each.text for each in told], call.lines)
+            before = call.source_encoder.join([each.text for each in results], call.lines)
             rest = {} if number == 0 else {"prefix": None}  # the prefix applies to the first sentence only
-            told += self.generate([line.text], **{**options, **rest, "split": False})
-            if new := call.source_encoder.join([each.text for each in told], call.lines).removeprefix(before):
+            results += self.generate([line.text], **{**options, **rest, "split": False})
+            if new := call.source_encoder.join([each.text for each in results], call.lines).removeprefix(before):
                 yield new
-        return call.collect_results(told)[0]
+        return call.collect_results(results)[0]
 
     def _make_source_encoder(self, options: GenerateOptions, config: GenerationConfig) -> SourceEncoder:
         maker = PromptEncoder if self.decoder_only else SourceEncoder

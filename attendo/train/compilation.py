@@ -41,7 +41,7 @@ class CompiledBlocks:
         ]
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def apply_temporarily(self) -> Iterator[None]:
         for owner, name, compiled in self._compiled:
             setattr(owner, name, compiled)
         try:

@@ -138,7 +138,7 @@ class EMA:
         torch._foreach_add_(averages, torch._foreach_mul(list(trained.values()), 1 - keep))
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def apply_temporarily(self) -> Iterator[None]:
         """Use the averaged weights temporarily, for validation and saving."""
         now = {name: weight.detach().clone() for name, weight in self.network.named_parameters()}
         self.apply_permanently()

@@ -44,17 +44,17 @@ def choose_threads(updater: Updater, max_threads: int) -> int:
 
 def _time_passes(updater: Updater, batch: Batch, counts: tuple[int, int], load: OtherLoad) -> tuple[float, float]:
     """Return mean seconds per pass for two thread counts. Passes alternate, so that other load affects both equally."""
-    taken: tuple[list[float], list[float]] = ([], [])
+    timings: tuple[list[float], list[float]] = ([], [])
     load.measure()
     for _ in range(1 + (_PASSES if load.has_cores_for(max(counts)) else _CONTENDED_PASSES)):
-        for count, seconds in zip(counts, taken, strict=True):
+        for count, seconds in zip(counts, timings, strict=True):
             torch.set_num_threads(count)
             load.measure()
             THROTTLE.set(
                 count > 1 and not load.has_cores_for(count)
             )  # as in training, threads without a free core sleep
             seconds.append(_time_pass(updater, batch))
-    fewer, more = (fmean(seconds[1:]) for seconds in taken)  # the first pass of each allocates memory
+    fewer, more = (fmean(seconds[1:]) for seconds in timings)  # the first pass of each allocates memory
     return fewer, more
 
 

@@ -96,7 +96,11 @@ class Updater:
     def _forward_backward(self, batch: Batch) -> None:
         """Run forward and backward, and add the gradients to the accumulated ones."""
         batch = batch.to(self.device)
-        with self.autocast(), without_cudnn_attention(), self._blocks.applied() if self._blocks else nullcontext():
+        with (
+            self.autocast(),
+            without_cudnn_attention(),
+            self._blocks.apply_temporarily() if self._blocks else nullcontext(),
+        ):
             loss = self._batch_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
         (loss * self._loss_weight).backward()
         self._loss += loss.detach()
@@ -166,7 +170,7 @@ class Updater:
         """Use the weights that are validated and saved: the EMA, if there is one. Collective: call it on all ranks."""
         with ExitStack() as stack:
             if self.ema is not None:
-                stack.enter_context(self.ema.applied())
+                stack.enter_context(self.ema.apply_temporarily())
             stack.enter_context(self.placement.full_weights())
             yield
 

@@ -132,13 +132,13 @@ def _read_delta(event: Mapping[str, Any]) -> str:
 
 async def _fetch_json(http_client: HttpClient, path: str) -> Any:
     try:
-        reply = await http_client.send(HttpRequest(path))
+        response = await http_client.send(HttpRequest(path))
     except HttpClientError as error:
         raise UsageError("server_request_failed", reason=str(error)) from None
-    if reply.status != 200:
-        raise UsageError("server_api_status", path=path, status=reply.status)
+    if response.status != 200:
+        raise UsageError("server_api_status", path=path, status=response.status)
     try:
-        return json.loads(reply.body)
+        return json.loads(response.body)
     except ValueError:
         raise UsageError("server_api_not_json", path=path) from None
 

@@ -82,12 +82,12 @@ class HttpClient:
     async def send(self, request: HttpRequest, listener: ResponseListener | None = None) -> HttpResponse:
         """Send a request and return the whole response. Cancelling closes the connection."""
         listener = listener or ResponseListener()
-        kept = self._take_idle()
-        if kept is not None:
+        idle = self._take_idle()
+        if idle is not None:
             try:
-                return await self._send_on(kept, request, listener)
+                return await self._send_on(idle, request, listener)
             except HttpClientError:
-                if kept.received_any:
+                if idle.received_any:
                     raise
                 # The server closed the idle connection before the request; retry on a new one.
         return await self._send_on(await self._open(), request, listener)
@@ -102,7 +102,7 @@ class HttpClient:
         self, connection: "_Connection", request: HttpRequest, listener: ResponseListener
     ) -> HttpResponse:
         try:
-            reply = await connection.exchange(self._to_h11(request), request.body, listener)
+            response = await connection.exchange(self._to_h11(request), request.body, listener)
         except BaseException:
             connection.abort()
             raise
@@ -110,7 +110,7 @@ class HttpClient:
             self._idle.append(connection)
         else:
             connection.abort()
-        return reply
+        return response
 
     def _take_idle(self) -> "_Connection | None":
         while self._idle:
@@ -168,17 +168,17 @@ class _Connection:
             raise HttpClientError(str(error)) from None
 
     async def _read_response(self, listener: ResponseListener) -> HttpResponse:
-        begun: h11.Response | None = None
+        response: h11.Response | None = None
         parts: list[bytes] = []
         while not isinstance(event := await self._next_event(), h11.EndOfMessage):
             if isinstance(event, h11.Response):
-                begun = event
+                response = event
             elif isinstance(event, h11.Data):
                 parts.append(bytes(event.data))
                 listener.on_data(parts[-1])
-        assert begun is not None  # h11 emits EndOfMessage only after a Response
-        headers = {name.decode().lower(): value.decode("latin-1") for name, value in begun.headers}
-        return HttpResponse(begun.status_code, headers, b"".join(parts))
+        assert response is not None  # h11 emits EndOfMessage only after a Response
+        headers = {name.decode().lower(): value.decode("latin-1") for name, value in response.headers}
+        return HttpResponse(response.status_code, headers, b"".join(parts))
 
     async def _next_event(self) -> Any:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:

@@ -133,20 +133,22 @@ class LoadClient:
         try:
             async with asyncio.timeout(due + timeouts.deadline - self.now) as limit:
                 request = self._adapter.build_request(text)
-                reply = await self._http_client.send(request, ResponseListener(on_sent, on_data))
+                http_response = await self._http_client.send(request, ResponseListener(on_sent, on_data))
         except TimeoutError:
             return RequestOutcome(end, due, self.now, text_index=number)
         except HttpClientError as error:
             return RequestOutcome("failed", due, self.now, text_index=number, reason=str(error))
         ended_at = self.now
-        if reply.status != 200:
-            reason = " ".join(reply.body[:_MAX_REASON_BYTES].decode("utf-8", "replace").split())
-            return RequestOutcome("rejected", due, ended_at, reply.status, text_index=number, reason=reason)
+        if http_response.status != 200:
+            reason = " ".join(http_response.body[:_MAX_REASON_BYTES].decode("utf-8", "replace").split())
+            return RequestOutcome("rejected", due, ended_at, http_response.status, text_index=number, reason=reason)
         try:
-            response = self._adapter.parse_response(reply.body)
+            response = self._adapter.parse_response(http_response.body)
         except ValueError as error:
-            return RequestOutcome("failed", due, ended_at, reply.status, text_index=number, reason=str(error))
-        return RequestOutcome("answered", due, ended_at, reply.status, first[0] if first else None, response, number)
+            return RequestOutcome("failed", due, ended_at, http_response.status, text_index=number, reason=str(error))
+        return RequestOutcome(
+            "answered", due, ended_at, http_response.status, first[0] if first else None, response, number
+        )
 
 
 async def run_load(

@@ -168,14 +168,14 @@ async def wait_until_ready(url: str, headers: Mapping[str, str] | None = None, s
     client, until, reason = HttpClient(Address.parse(url), headers), time.monotonic() + seconds, "it does not answer"
     while time.monotonic() < until:
         try:
-            reply = await client.send(HttpRequest("/readyz"))
+            response = await client.send(HttpRequest("/readyz"))
         except HttpClientError as error:
             reason = str(error)
         else:
             await client.close()
-            if reply.status == 200:
+            if response.status == 200:
                 return
-            reason = f"/readyz is answered with {reply.status}"
+            reason = f"/readyz is answered with {response.status}"
         await asyncio.sleep(_POLL_SECONDS)
     raise ServerError("server_not_ready", url=url, reason=reason)
 

@@ -48,10 +48,10 @@ def test_results_are_those_of_the_enqueued_slots() -> None:
         frontier = make_frontier()
         copier = AsyncResultCopy(frontier, buffered=buffered)
         copier.enqueue(requests_in_slots([2, 0]))
-        (answers,) = copier.completed()
+        (answers,) = copier.pop_completed()
         assert request_ids(answers) == [12, 10]
         assert same(answers.hypotheses, frontier.select_sentences(torch.tensor([2, 0])))
-        assert not list(copier.completed(wait_for_all=True))
+        assert not list(copier.pop_completed(wait_for_all=True))
 
 
 def test_a_buffered_copy_ignores_later_writes_to_its_slot() -> None:
@@ -59,7 +59,7 @@ def test_a_buffered_copy_ignores_later_writes_to_its_slot() -> None:
     copier, expected = AsyncResultCopy(frontier, buffered=True), frontier.select_sentences(torch.tensor([1]))
     copier.enqueue(requests_in_slots([1]))
     frontier.ids.zero_()
-    (answers,) = copier.completed()
+    (answers,) = copier.pop_completed()
     assert same(answers.hypotheses, expected)
 
 
@@ -67,11 +67,11 @@ def test_a_result_is_unchanged_by_later_copies() -> None:
     frontier = make_frontier()
     copier, expected = AsyncResultCopy(frontier, buffered=True), frontier.select_sentences(torch.tensor([1]))
     copier.enqueue(requests_in_slots([1]))
-    (answers,) = copier.completed()
+    (answers,) = copier.pop_completed()
     for _ in range(5):
         frontier.ids.add_(1)
         copier.enqueue(requests_in_slots([0]))
-        list(copier.completed())
+        list(copier.pop_completed())
     assert same(answers.hypotheses, expected)
 
 
@@ -81,7 +81,7 @@ def test_pending_results_can_be_cancelled() -> None:
     assert copier.busy
     copier.cancel()
     assert not copier.busy
-    assert not list(copier.completed(wait_for_all=True))
+    assert not list(copier.pop_completed(wait_for_all=True))
 
 
 def test_single_results_of_a_pending_copy_can_be_cancelled() -> None:
@@ -89,6 +89,6 @@ def test_single_results_of_a_pending_copy_can_be_cancelled() -> None:
     copier = AsyncResultCopy(frontier, buffered=True)
     copier.enqueue(requests_in_slots([0, 1, 3]))
     copier.cancel([11])
-    (answers,) = copier.completed()
+    (answers,) = copier.pop_completed()
     assert request_ids(answers) == [10, 13]
     assert same(answers.hypotheses, frontier.select_sentences(torch.tensor([0, 3])))

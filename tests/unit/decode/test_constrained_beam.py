@@ -102,7 +102,7 @@ def test_all_phrases_are_met_at_the_smallest_possible_limit(kind: str, width: in
     constraints = dict.fromkeys(range(4), phrases)
     strategy = ConstrainedBeam(width, constraints=constraints)
     last = search_hypotheses(constraints, [min_limit, min_limit + 1] * 2, width)
-    met = strategy.satisfied(last)
+    met = strategy.find_satisfied(last)
     for tree in range(4):
         assert met[tree * width] == (True,) * len(phrases)
         assert contains_phrases(token_ids(last)[tree * width], phrases)
@@ -111,7 +111,7 @@ def test_all_phrases_are_met_at_the_smallest_possible_limit(kind: str, width: in
     too_short = search_hypotheses(constraints, [min_limit - 1] * 2, width)
     real = too_short.log_probability != NEG_INF
     assert too_short.cut[real].all()
-    assert not any(all(each) for each in strategy.satisfied(too_short))
+    assert not any(all(each) for each in strategy.find_satisfied(too_short))
 
 
 @pytest.mark.parametrize("width", [2, 4])
@@ -120,7 +120,7 @@ def test_ended_rows_meet_all_phrases_and_satisfied_reports_the_rest(width: int) 
     constraints = {n: kinds[n % len(kinds)] for n in range(33)}
     limits = [n % 5 for n in range(33)]
     last = search_hypotheses(constraints, limits, width)
-    satisfied = ConstrainedBeam(width, constraints=constraints).satisfied(last)
+    satisfied = ConstrainedBeam(width, constraints=constraints).find_satisfied(last)
     seen = set()
     for row, (ids, met) in enumerate(zip(token_ids(last), satisfied, strict=True)):
         phrases = constraints[row // width]
@@ -145,7 +145,7 @@ def test_cut_rows_with_fewer_missing_tokens_rank_first() -> None:
     exists = last.hypotheses.log_probability.exp() > 1e-6
     rows = [ids for ids, real in zip(token_ids(last.hypotheses), exists, strict=True) if real]
     assert rows == [[B, B], [A, B], [A, A], [B, A]]
-    assert strategy.satisfied(last.hypotheses)[0] == (False,)
+    assert strategy.find_satisfied(last.hypotheses)[0] == (False,)
 
 
 def test_without_phrases_it_equals_a_plain_beam_bit_for_bit() -> None:
@@ -190,7 +190,7 @@ def test_a_phrase_of_the_best_answer_keeps_it_the_best() -> None:
         *_, last = search(Bigrams(SHORT), BigramState(torch.arange(1)), row_limits, each, [SuppressTokens()])
         both.append(last.hypotheses)
     assert token_ids(both[0])[0] == token_ids(both[1])[0] == [A, B, EOS]
-    assert strategy.satisfied(both[1]) == [(True,)] * 3
+    assert strategy.find_satisfied(both[1]) == [(True,)] * 3
 
 
 def test_other_rules_apply_together_with_phrases() -> None:
@@ -200,12 +200,15 @@ def test_other_rules_apply_together_with_phrases() -> None:
     rules = [SuppressTokens(), BannedPhrases([[A, A], [B, UNK]]), ForcedPrefix()]
     *_, last = search(Trees(), TreeState.start(*range(8)), row_limits, strategy, rules)
     for ids, met, ended in zip(
-        token_ids(last.hypotheses), strategy.satisfied(last.hypotheses), last.hypotheses.ended.tolist(), strict=True
+        token_ids(last.hypotheses),
+        strategy.find_satisfied(last.hypotheses),
+        last.hypotheses.ended.tolist(),
+        strict=True,
     ):
         assert not ids or ids[0] == B
         assert count_phrase(ids, [A, A]) == count_phrase(ids, [B, UNK]) == 0
         assert not ended or all(met)
-    assert all(all(met) for met in strategy.satisfied(last.hypotheses)[::4])
+    assert all(all(met) for met in strategy.find_satisfied(last.hypotheses)[::4])
 
 
 def test_a_banned_phrase_is_reported_as_not_met() -> None:
@@ -213,7 +216,7 @@ def test_a_banned_phrase_is_reported_as_not_met() -> None:
     row_limits = RowLimits.make(torch.tensor([5]))
     *_, last = search(Trees(), TreeState.start(0), row_limits, strategy, [SuppressTokens(), BannedPhrases([[B, A]])])
     assert last.hypotheses.cut.all()
-    assert strategy.satisfied(last.hypotheses)[0] == (True, False)
+    assert strategy.find_satisfied(last.hypotheses)[0] == (True, False)
 
 
 @given(PHRASES, st.lists(WORD, max_size=9))
@@ -225,7 +228,7 @@ def test_satisfied_phrases_equal_those_counted_in_plain_python(phrases: list[lis
         required[tuple(phrase)] += 1
         expected.append(count_phrase(ids, phrase) >= required[tuple(phrase)])
     state = automaton.read(ids)
-    assert automaton.satisfied(state) == tuple(expected)
+    assert automaton.find_satisfied(state) == tuple(expected)
     assert (automaton.count_tokens_left(state) == 0) == all(expected) == contains_phrases(ids, phrases)
 
 
@@ -233,7 +236,7 @@ def test_satisfied_phrases_equal_those_counted_in_plain_python(phrases: list[lis
 def test_a_phrase_that_overlaps_its_own_prefix_is_found(phrase: list[int]) -> None:
     automaton = PhraseAutomaton([phrase] * 3)
     for ids in product((A, B), repeat=8):
-        assert sum(automaton.satisfied(automaton.read(ids))) == min(3, count_phrase([*ids], phrase))
+        assert sum(automaton.find_satisfied(automaton.read(ids))) == min(3, count_phrase([*ids], phrase))
 
 
 @given(PHRASES, st.lists(WORD, max_size=3))
