@@ -34,12 +34,14 @@ def _make_lookup(groups: Mapping[str, str], members: Mapping[str, tuple[Member, 
     """Return a function from names, each of a group or of members, to the members."""
 
     @cache
-    def look_up(names: str) -> tuple[Member, ...]:
+    def find_members(names: str) -> tuple[Member, ...]:
         return tuple(
-            member for name in names.split() for member in (look_up(groups[name]) if name in groups else members[name])
+            member
+            for name in names.split()
+            for member in (find_members(groups[name]) if name in groups else members[name])
         )
 
-    return look_up
+    return find_members
 
 
 _Lookup = Callable[[str], tuple[Member, ...]]

@@ -49,11 +49,11 @@ def person_who(dice: Random) -> Parts:
     person = dice.choice(people)
     if dice.random() < 0.5:
         what = dice.choice(LIKE.nouns).many
-        doing = weave("{like} {what}", "{like} {what}", joins="like+what", like=LIKE.third, what=what)
+        clause = weave("{like} {what}", "{like} {what}", joins="like+what", like=LIKE.third, what=what)
     else:
-        doing = weave("can¹ {skill}", "会¹ {skill}", skill=dice.choice(SKILLS).base)
+        clause = weave("can¹ {skill}", "会¹ {skill}", skill=dice.choice(SKILLS).base)
     friend = possessive_phrase(dice.choice(PRONOUNS), dice.choice(friends))
-    return {"who": the(person), "doing": doing, "friend": friend}
+    return {"who": the(person), "doing": clause, "friend": friend}
 
 
 _PEOPLE_WHO = tuple((nouns(people), nouns(friends)) for people, friends in COMBINATIONS["people_who"])
@@ -145,9 +145,9 @@ def if_money(dice: Random) -> Parts:
 )
 def when_coming(dice: Random) -> Parts:
     """When I came home, she was cooking. 当 我 回到 家 的 时候 ， 她 正在 做饭"""
-    (who, other), (came, doings) = two_people(dice), dice.choice(_COMING)
+    (who, other), (came, verbs) = two_people(dice), dice.choice(_COMING)
     busy = other.subject if dice.random() < 0.5 else relative(dice)
-    return {"who": who.subject, "came": came, "busy": busy, "doing": dice.choice(doings).ing}
+    return {"who": who.subject, "came": came, "busy": busy, "doing": dice.choice(verbs).ing}
 
 
 _COMING = tuple((phrase(english, chinese), activities(doings)) for english, chinese, doings in COMBINATIONS["coming"])

@@ -68,8 +68,8 @@ _PASSIVES = tuple(
 @pattern("acting somewhere", "{who} {verb} {where}", "{who} {where} {verb}", "verb+where")
 def acting_somewhere(dice: Random) -> Parts:
     """She reads books at home. 她 在 家 看 书"""
-    who, (somewhere, doings) = someone(dice), dice.choice(_ACTIVITIES_BY_LOCATION)
-    return {"who": who, "verb": dice.choice(doings).present(who), "where": dice.choice(somewhere).at}
+    who, (somewhere, verbs) = someone(dice), dice.choice(_ACTIVITIES_BY_LOCATION)
+    return {"who": who, "verb": dice.choice(verbs).present(who), "where": dice.choice(somewhere).at}
 
 
 _ACTIVITIES_BY_LOCATION = tuple(
@@ -110,8 +110,8 @@ def outing(dice: Random) -> Parts:
 @pattern("transport", "{who} {go} {where} {how}", "{who} {how} {go} {where}", "where+how")
 def transport(dice: Random) -> Parts:
     """I go to school by bus. 我 坐 公共汽车 去 学校"""
-    who, (ways, goals) = someone(dice), dice.choice(_TRIPS)
-    return {"who": who, "go": GO.present(who), "where": dice.choice(goals).to, "how": dice.choice(ways)}
+    who, (vehicles, goals) = someone(dice), dice.choice(_TRIPS)
+    return {"who": who, "go": GO.present(who), "where": dice.choice(goals).to, "how": dice.choice(vehicles)}
 
 
 _TRIPS = ((PHRASES["local_transport"], OUTINGS), (PHRASES["long_transport"], TOWNS))

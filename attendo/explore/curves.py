@@ -61,9 +61,9 @@ class History:
         """
         known = np.isfinite(self.loss)
         tokens = np.diff(self.tokens, prepend=0.0)[known]
-        places = np.arange(len(tokens))
-        reach = np.minimum(window // 2, places)
-        first, last = places - reach, np.minimum(places + reach + 1, len(tokens))
+        indices = np.arange(len(tokens))
+        reach = np.minimum(window // 2, indices)
+        first, last = indices - reach, np.minimum(indices + reach + 1, len(tokens))
         sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (self.loss[known] * tokens, tokens)]
         above, below = (each[last] - each[first] for each in sums)
         return self.steps[known], above / np.maximum(below, 1.0)

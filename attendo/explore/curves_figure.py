@@ -102,26 +102,26 @@ def downsample(positions: FloatArray, values: FloatArray) -> tuple[FloatArray, F
     size = math.ceil(2 * len(positions) / MAX_POINTS)
     if size <= 2:
         return positions, values
-    kept = []
+    indices = []
     for start in range(0, len(positions), size):
-        stretch = values[start : start + size]
-        kept += sorted({start + int(stretch.argmin()), start + int(stretch.argmax())})
-    return positions[kept], values[kept]
+        segment = values[start : start + size]
+        indices += sorted({start + int(segment.argmin()), start + int(segment.argmax())})
+    return positions[indices], values[indices]
 
 
 def _select_metrics(runs: Sequence[History], metrics: Sequence[str]) -> list[str]:
-    there = sorted({name: None for run in runs for name in run.metrics}, key=_rank)
+    available = sorted({name: None for run in runs for name in run.metrics}, key=_rank)
     for name in metrics:
-        if name not in there:
+        if name not in available:
             raise UsageError(
                 "unknown_run_metric",
                 metric=name,
-                suggestion=suggest_name(name, there),
-                metrics=", ".join(there) or "none",
+                suggestion=suggest_name(name, available),
+                metrics=", ".join(available) or "none",
             )
-    if not there:
+    if not available:
         raise UsageError("no_metrics_to_draw")
-    return list(dict.fromkeys(metrics)) or there
+    return list(dict.fromkeys(metrics)) or available
 
 
 def _rank(metric: str) -> int:

@@ -105,14 +105,14 @@ def _attention_shapes(config: ModelConfig, source_length: int, target_length: in
 
 
 def _tap_attention_shapes(network: Transformer, source_length: int, target_length: int) -> dict[str, Shape]:
-    seen: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
 
-    def remember(site: str, weights: Tensor) -> None:
-        seen[site] = tuple(weights.shape[1:])
+    def record_shape(site: str, weights: Tensor) -> None:
+        shapes[site] = tuple(weights.shape[1:])
 
     source = torch.zeros(1, source_length, dtype=torch.long) if network.source is not None else None
-    network(source, torch.zeros(1, target_length, dtype=torch.long), tap=remember)
-    return seen
+    network(source, torch.zeros(1, target_length, dtype=torch.long), tap=record_shape)
+    return shapes
 
 
 def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> Iterator[NetworkOperation]:

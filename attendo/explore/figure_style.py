@@ -72,11 +72,13 @@ def save_map_figure(figure: "Figure", image_format: str, families: Sequence[str]
 
 def _add_fallback_fonts(picture: bytes, families: Sequence[str]) -> bytes:
     """Append fonts of other systems to the font families of an SVG."""
-    quoted = ", ".join(f"'{name}'" for name in families)
-    named = [*families, *(name for name in _FALLBACK_FONTS if name not in families)]
-    wanted = ", ".join([*(f"'{name}'" for name in named), "sans-serif"])
+    old_families = ", ".join(f"'{name}'" for name in families)
+    names = [*families, *(name for name in _FALLBACK_FONTS if name not in families)]
+    new_families = ", ".join([*(f"'{name}'" for name in names), "sans-serif"])
     return re.sub(
-        rf"font-family: {re.escape(quoted)}".encode(), f"font-family: {wanted}".replace("\\", "").encode(), picture
+        rf"font-family: {re.escape(old_families)}".encode(),
+        f"font-family: {new_families}".replace("\\", "").encode(),
+        picture,
     )
 
 
@@ -112,9 +114,9 @@ class FontChooser:
 
         text = "".join(dict.fromkeys("".join(map(make_visible, texts))))
         families = tuple(choose_fonts(text))
-        there = {code for name in families for code in FT2Font(findfont(name)).get_charmap()}
+        code_points = {code for name in families for code in FT2Font(findfont(name)).get_charmap()}
         return FontChooser(
-            families, "".join(letter for letter in text if ord(letter) not in there and letter != "\ufe0f")
+            families, "".join(letter for letter in text if ord(letter) not in code_points and letter != "\ufe0f")
         )
 
     def escape_missing(self, token: str) -> str:
@@ -127,10 +129,10 @@ class FontChooser:
         """Return a warning about missing characters, or an empty string."""
         if not self.missing:
             return ""
-        shown = " ".join(f"{letter} ({_escape_character(letter)})" for letter in self.missing[:10])
+        listing = " ".join(f"{letter} ({_escape_character(letter)})" for letter in self.missing[:10])
         if len(self.missing) > 10:
-            shown = localise("fonts", "more", language, shown, len(self.missing) - 10)
-        return localise("fonts", "lacking", language, shown)
+            listing = localise("fonts", "more", language, listing, len(self.missing) - 10)
+        return localise("fonts", "lacking", language, listing)
 
 
 def choose_language_and_fonts(

@@ -44,9 +44,9 @@ class LinkCounts:
     @staticmethod
     def from_links(found: Collection[Link], sure: Collection[Link], possible: Collection[Link] = ()) -> "LinkCounts":
         """Count the links of one sentence. `possible` need not repeat the sure links."""
-        looked_up, certain = set(found), set(sure)
+        predicted, certain = set(found), set(sure)
         allowed = certain | set(possible)
-        return LinkCounts(len(looked_up), len(certain), len(looked_up & certain), len(looked_up & allowed))
+        return LinkCounts(len(predicted), len(certain), len(predicted & certain), len(predicted & allowed))
 
     def __add__(self, other: "LinkCounts") -> "LinkCounts":
         return LinkCounts(
@@ -77,7 +77,7 @@ class HeadScores:
 
     def scores(self) -> list[HeadScore]:
         """Return the scores of all heads with counted tokens, sorted by layer and head."""
-        return [HeadScore(*place, *total) for place, total in sorted(self._totals.items()) if total[1]]
+        return [HeadScore(*head, *total) for head, total in sorted(self._totals.items()) if total[1]]
 
     def best(self) -> HeadScore:
         """Return the most accurate head; ties go to the first."""
@@ -109,8 +109,8 @@ def count_aligned(weights: ArrayLike, gold: Collection[tuple[int, int]]) -> tupl
                 targets=matrix.shape[0],
             )
         links.setdefault(target, set()).add(source)
-    looked_at = matrix.argmax(axis=1)
-    return sum(int(looked_at[target]) in sources for target, sources in links.items()), len(links)
+    best_sources = matrix.argmax(axis=1)
+    return sum(int(best_sources[target]) in sources for target, sources in links.items()), len(links)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def check_link_range(gold: GoldLinks, sources: int, targets: int, location: Mess
     unit = "tokens" if gold.source_words is None else "words"
     for source, target in sorted(gold.sure | gold.possible):
         if source >= sources or target >= targets:
-            way_out = (
+            hint = (
                 "give links between words (--links words)"
                 if unit == "tokens"
                 else "count from 0, or use --links tokens if the links are between the model's tokens"
@@ -153,7 +153,7 @@ def check_link_range(gold: GoldLinks, sources: int, targets: int, location: Mess
                 sources=sources,
                 targets=targets,
                 unit=unit,
-                fix=way_out,
+                fix=hint,
             )
 
 

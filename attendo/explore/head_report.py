@@ -38,9 +38,9 @@ LinkUnit = Literal["words", "tokens"]
 
 def draw_heads(report: HeadReport, order: HeadOrder, image_format: str, language: Language = "en") -> tuple[bytes, str]:
     """Return the picture as a png, svg or pdf file, and a font warning. Colour shows the statistic of `order`."""
-    named = ("head", "layer", "framed", *ATTENTION_TYPES, f"scale_{report.sort_field(order)}")
+    keys = ("head", "layer", "framed", *ATTENTION_TYPES, f"scale_{report.sort_field(order)}")
     language, families, warning = choose_language_and_fonts(
-        [report_string(key, language) for key in named], language, image_format
+        [report_string(key, language) for key in keys], language, image_format
     )
     with plot_style(families, maps=True):
         figure = build_heads_figure(report, order, language)
@@ -139,11 +139,11 @@ def read_sentences(
         raise UsageError("gold_without_target_file", path=gold)
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
-    for number, (text, *beside) in enumerate(_read_parallel_lines(paths), start=1):
-        translation = beside[0] if beside else None
+    for number, (text, *columns) in enumerate(_read_parallel_lines(paths), start=1):
+        translation = columns[0] if columns else None
         if not text.strip() or (translation is not None and not translation.strip()):
             continue
-        links = _parse_gold(text, beside, unit, MessagePart("line_of_file", path=gold, line=number))
+        links = _parse_gold(text, columns, unit, MessagePart("line_of_file", path=gold, line=number))
         found.append(Sentence(text, translation, links, MessagePart("line_of_file", path=source, line=number)))
     if gold is not None and not any(each.gold and each.gold.sure for each in found):
         raise DataError("no_sure_gold_link", path=gold)

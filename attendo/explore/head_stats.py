@@ -60,18 +60,18 @@ def sum_statistics(
     )
     row = torch.arange(weights.size(2), device=weights.device)
     # T |d − j| is an integer, so rounding does not affect the comparison with the diagonal.
-    away = (
+    distance = (
         row[:, None] * columns[:, None, None]
         - torch.arange(weights.size(3), device=row.device) * _broadcast_lengths(rows)
     ).abs()
-    seen = row.expand(len(rows), -1) + 1 if extent.causal else columns[:, None].expand(-1, len(row))
+    num_visible = row.expand(len(rows), -1) + 1 if extent.causal else columns[:, None].expand(-1, len(row))
     real = row < rows[:, None]  # [B, T]
-    choosing = real & (seen > 1)
+    choosing = real & (num_visible > 1)
     each = {
         "entropy": (entropy, real),
-        "relative_entropy": (entropy / seen.clamp(min=2).double().log()[:, None], choosing),
-        "distance": (torch.einsum("bhts,bts->bht", exact, away / _broadcast_lengths(rows).double()), real),
-        "diagonality": (torch.einsum("bhts,bts->bht", exact, (away <= _broadcast_lengths(rows)).double()), real),
+        "relative_entropy": (entropy / num_visible.clamp(min=2).double().log()[:, None], choosing),
+        "distance": (torch.einsum("bhts,bts->bht", exact, distance / _broadcast_lengths(rows).double()), real),
+        "diagonality": (torch.einsum("bhts,bts->bht", exact, (distance <= _broadcast_lengths(rows)).double()), real),
         "special": (torch.einsum("bhts,bs->bht", exact, extent.special.double()), real),
         "largest": (exact.amax(dim=-1), real),
     }
@@ -113,14 +113,16 @@ class ForwardPass:
         if gold is not None and sentence.target is None:
             raise UsageError("gold_without_target_sentence", place=location)
         before, begin = len(model.generation.source_prefix), len(model.generation.target_prefix)
-        read = ForwardPass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
+        forward = ForwardPass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
         if gold is None or gold.source_words is None or gold.target_words is None:
-            check_link_range(gold or GoldLinks(frozenset()), len(read.source_units), len(read.target_units), location)
-            return read
+            check_link_range(
+                gold or GoldLinks(frozenset()), len(forward.source_units), len(forward.target_units), location
+            )
+            return forward
         check_link_range(gold, len(gold.source_words), len(gold.target_words), location)
         sources = map_tokens_to_words(model.source_tokenizer, sentence.source, gold.source_words, location)
         targets = map_tokens_to_words(model.target_tokenizer, sentence.target or "", gold.target_words, location)
-        return replace(read, source_units=[*[None] * before, *sources], target_units=[*[None] * begin, *targets])
+        return replace(forward, source_units=[*[None] * before, *sources], target_units=[*[None] * begin, *targets])
 
     @property
     def example(self) -> Example:
@@ -152,7 +154,7 @@ class AttentionStats:
     def add(self, network: Transformer, passes: Sequence[ForwardPass]) -> None:
         batch = collate([each.example for each in passes]).to(network.device)
         shapes = _attention_extents(batch, passes)
-        looked: dict[str, Int[Tensor, "B H T"]] = {}
+        best_positions: dict[str, Int[Tensor, "B H T"]] = {}
         together: dict[str, Int[Tensor, "B 1 T"]] = {}
         total = torch.zeros(())
 
@@ -162,14 +164,14 @@ class AttentionStats:
                 before, counted = self._sums.get((site, name), (0.0, 0))
                 self._sums[site, name] = before + values, counted + count
             if site.endswith(".cross"):
-                looked[site] = weights.argmax(dim=-1).cpu()
+                best_positions[site] = weights.argmax(dim=-1).cpu()
                 together[LAST_LAYER_MEAN] = weights.float().mean(dim=1, keepdim=True).argmax(dim=-1).cpu()
                 total = total + weights.double().sum(dim=1).cpu()
 
         network(batch.source_ids, batch.target_ids, batch.source_mask, tap=tap)
         for row, each in enumerate(passes):
-            self._add_agreement(each, total[row], {site: positions[row] for site, positions in looked.items()})
-            self._add_links(each, {site: positions[row] for site, positions in {**looked, **together}.items()})
+            self._add_agreement(each, total[row], {site: positions[row] for site, positions in best_positions.items()})
+            self._add_links(each, {site: positions[row] for site, positions in {**best_positions, **together}.items()})
 
     @property
     def last_layer_error_rate(self) -> float | None:
@@ -179,8 +181,8 @@ class AttentionStats:
     def means(self, site: str, head: int) -> dict[str, Any]:
         """Return the mean statistics of one head."""
         found: dict[str, float | None] = {}
-        for (here, name), (values, count) in self._sums.items():
-            if here == site:
+        for (own_site, name), (values, count) in self._sums.items():
+            if own_site == site:
                 found[name] = float(values[head]) / count if count else None
         if site in self._agreement_counts:
             found["agreement"] = float(self._agreement_counts[site][head]) / self._counted_tokens
@@ -198,11 +200,11 @@ class AttentionStats:
         count, words = len(forward_pass.target_ids), len(forward_pass.pair.source) - 1
         if not count or not words:
             return
-        meant = total[:count, :words].argmax(dim=-1)
+        majority = total[:count, :words].argmax(dim=-1)
         self._counted_tokens += count
         for site, positions in argmax_positions.items():
-            agreed = (positions[:, :count] == meant).sum(dim=-1)
-            self._agreement_counts[site] = self._agreement_counts.get(site, torch.zeros_like(agreed)) + agreed
+            agreements = (positions[:, :count] == majority).sum(dim=-1)
+            self._agreement_counts[site] = self._agreement_counts.get(site, torch.zeros_like(agreements)) + agreements
 
     def _add_links(self, forward_pass: ForwardPass, argmax_positions: dict[str, Int[Tensor, "H T"]]) -> None:
         """Count a link from each target token to its argmax source token, except </s>."""
@@ -333,20 +335,20 @@ def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions
         raise DataError("no_sentences_for_heads")
     check_has_encoder(model)
     network = model.network
-    read = [
+    passes = [
         ForwardPass.from_sentence(model, each, pair)
         for each, pair in zip(sentences, _encode_pairs(model, sentences), strict=True)
     ]
     stats = AttentionStats()
     with eval_mode(network):
-        for group in length_batches(read, attrgetter("length"), max_positions):
+        for group in length_batches(passes, attrgetter("length"), max_positions):
             stats.add(network, group)
     heads = tuple(
         HeadStats(site=site, head=head, **stats.means(site, head))
         for site in sites(network.config)
         for head in range(network.config.num_heads)
     )
-    tokens = [sum(len(getattr(each.pair, side)) for each in read) for side in ("source", "target")]
+    tokens = [sum(len(getattr(each.pair, side)) for each in passes) for side in ("source", "target")]
     return HeadReport(heads, len(sentences), tokens[0], tokens[1], stats.gold_links, stats.last_layer_error_rate)
 
 

@@ -71,11 +71,11 @@ def build_maps_figure(maps: Sequence[AttentionMap], axis: MapAxisLabels, columns
     layout = _GridLayout.from_maps(maps, columns)
     figure = Figure(figsize=(layout.width, layout.height), facecolor="white")
     top = _scale_max(maps)
-    drawn = [_draw(figure, each, number, layout, top) for number, each in enumerate(maps)]
-    for number, panel in enumerate(drawn):
+    panels = [_draw(figure, each, number, layout, top) for number, each in enumerate(maps)]
+    for number, panel in enumerate(panels):
         _label(panel, maps[number], number, layout, fonts)
-    _name_axes(drawn, axis, layout)
-    _draw_scale(figure, drawn[0], layout, top, axis.label("weight"))
+    _name_axes(panels, axis, layout)
+    _draw_scale(figure, panels[0], layout, top, axis.label("weight"))
     return figure
 
 
@@ -96,8 +96,8 @@ class _GridLayout:
         high, wide = maps[0].weights.shape
         columns = min(columns, len(maps))
         rows = math.ceil(len(maps) / columns)
-        room = MAX_MAP_SIDE if len(maps) == 1 else max(1.8, MAX_MAP_SIDE / columns)
-        cell = min(MAX_CELL, max(MIN_CELL, room / max(high, wide)))
+        max_side = MAX_MAP_SIDE if len(maps) == 1 else max(1.8, MAX_MAP_SIDE / columns)
+        cell = min(MAX_CELL, max(MIN_CELL, max_side / max(high, wide)))
         return _GridLayout(columns, rows, cell, wide * cell, high * cell, 0.14, 0.0 if len(maps) == 1 else 0.22)
 
     @property
@@ -123,15 +123,15 @@ class _GridLayout:
 def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _GridLayout, top: float) -> "Axes":
     panel = figure.add_axes(layout.box(number))
     high, wide = attention.weights.shape
-    apart = layout.cell >= 0.12
+    has_gaps = layout.cell >= 0.12
     panel.pcolormesh(
         attention.weights,
         cmap=attention_colormap(),
         vmin=0,
         vmax=top,
         rasterized=attention.weights.size * layout.columns * layout.rows > MAX_VECTOR_CELLS,
-        edgecolors="white" if apart else "face",
-        linewidth=0.6 if apart else 0.0,
+        edgecolors="white" if has_gaps else "face",
+        linewidth=0.6 if has_gaps else 0.0,
     )
     panel.set(xlim=(0, wide), ylim=(high, 0))
     for side in ("top", "right", "bottom", "left"):
@@ -149,14 +149,14 @@ def _label(panel: "Axes", attention: AttentionMap, number: int, layout: _GridLay
         [truncate(fonts.escape_missing(token), MAX_LABEL_CELLS) for token in attention.columns] if row == 0 else []
     )
     panel.set_yticks([index + 0.5 for index in range(len(rows))], rows, fontsize=layout.font)
-    turned = any(cell_len(label) * 0.6 * layout.font > 72 * layout.cell for label in columns)
+    rotated = any(cell_len(label) * 0.6 * layout.font > 72 * layout.cell for label in columns)
     turn = (
         {"rotation": 90}
         if layout.columns > 1 or layout.cell < 0.16
         else {"rotation": 50, "ha": "left", "rotation_mode": "anchor"}
     )
     positions = [index + 0.5 for index in range(len(columns))]
-    panel.set_xticks(positions, columns, fontsize=layout.font, **(turn if turned else {}))
+    panel.set_xticks(positions, columns, fontsize=layout.font, **(turn if rotated else {}))
     if layout.rows * layout.columns > 1:
         panel.text(
             0,

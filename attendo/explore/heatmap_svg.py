@@ -77,20 +77,20 @@ def _lay_out(attention: AttentionMap) -> _SvgLayout:
     cell, font = (40, 15) if longest_side <= 16 else (24, 13) if longest_side <= 32 else (15, 11)
     row_room = max(_text_width(_label(row), font) for row in attention.rows)
     column_widths = [_text_width(_label(column), font) for column in attention.columns]
-    turned = max(column_widths) > cell - 2
-    column_room = max(column_widths) * math.sin(_LABEL_ROTATION) + font / 2 if turned else 1.0 * font
+    rotated = max(column_widths) > cell - 2
+    column_room = max(column_widths) * math.sin(_LABEL_ROTATION) + font / 2 if rotated else 1.0 * font
     left = _MARGIN + row_room + 10
     top = _TITLE_LINE + 24 + column_room + 8
     # A rotated label extends to the right of its column.
     ends = [
-        (at + 0.5) * cell + (width * math.cos(_LABEL_ROTATION) if turned else 0)
+        (at + 0.5) * cell + (width * math.cos(_LABEL_ROTATION) if rotated else 0)
         for at, width in enumerate(column_widths)
     ]
     grid = max(len(attention.columns) * cell, *ends)
     texts = (_text_width(make_visible(attention.title), _TITLE_SIZE + 1), _text_width(CAPTION, _CAPTION_SIZE))
     width = max(left + grid, *(_MARGIN + text for text in texts)) + _MARGIN
     bottom = top + len(attention.rows) * cell
-    return _SvgLayout(left, top, cell, font, turned, math.ceil(width), math.ceil(bottom + 78), bottom)
+    return _SvgLayout(left, top, cell, font, rotated, math.ceil(width), math.ceil(bottom + 78), bottom)
 
 
 def _column_labels(attention: AttentionMap, layout: _SvgLayout) -> list[str]:

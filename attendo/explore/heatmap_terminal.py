@@ -103,5 +103,5 @@ def _shade(weight: float) -> str:
 
 
 def _centre(text: str, width: int) -> str:
-    spare = width - cell_len(text)
-    return " " * (spare // 2) + text + " " * (spare - spare // 2)
+    padding = width - cell_len(text)
+    return " " * (padding // 2) + text + " " * (padding - padding // 2)

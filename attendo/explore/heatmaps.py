@@ -63,8 +63,10 @@ class MapSelection:
 
     def describe(self, language: Language = "en") -> str:
         """Return a short description of the picture."""
-        named = [self._title(layer, head, language) for layer in self.layers for head in self.heads]
-        return named[0] if len(named) == 1 else localise("maps", "several", language, len(named), named[0], named[-1])
+        titles = [self._title(layer, head, language) for layer in self.layers for head in self.heads]
+        return (
+            titles[0] if len(titles) == 1 else localise("maps", "several", language, len(titles), titles[0], titles[-1])
+        )
 
     def compute_maps(
         self, model: TextModel, text: str, target: str | None, language: Language = "en"
@@ -93,8 +95,8 @@ class MapSelection:
 def _parse_heads(text: str, count: int) -> tuple[int | None, ...]:
     if text == MEAN:
         return (None,)
-    named = [part.strip() for part in text.split(",")]
-    for part in named:
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
         if not (part.isascii() and part.isdecimal() and int(part) < count):
             raise UsageError("invalid_head_list", heads=text, mean=MEAN, last=count - 1)
-    return tuple(dict.fromkeys(map(int, named)))
+    return tuple(dict.fromkeys(map(int, parts)))

@@ -131,15 +131,15 @@ def _entry(trace: Trace, entry: TracedTensor) -> str:
 
 
 def _values(trace: Trace, entry: TracedTensor) -> str:
-    shown = make_value_table(trace, entry.name, max_size=(_MAX_ROWS, _MAX_COLUMNS))
-    columns = "".join(f'<th scope="col">{_token(each)}</th>' for each in shown.columns or ())
+    table = make_value_table(trace, entry.name, max_size=(_MAX_ROWS, _MAX_COLUMNS))
+    columns = "".join(f'<th scope="col">{_token(each)}</th>' for each in table.columns or ())
     head = f"<thead><tr><td></td>{columns}</tr></thead>" if columns else ""
-    end = f"<td>{ELLIPSIS}</td>" if shown.more_columns else ""
+    end = f"<td>{ELLIPSIS}</td>" if table.more_columns else ""
     rows = "\n".join(
         f'<tr><th scope="row">{_token(label)}</th>{"".join(f"<td>{each}</td>" for each in cells)}{end}</tr>'
-        for label, cells in zip(shown.rows, shown.cells, strict=True)
+        for label, cells in zip(table.rows, table.cells, strict=True)
     )
-    more = f"<p class='muted'>{_render_string('more_rows', shown.more_rows)}</p>" if shown.more_rows else ""
+    more = f"<p class='muted'>{_render_string('more_rows', table.more_rows)}</p>" if table.more_rows else ""
     which = f"<p class='muted'>{_render_string('head', 0)}</p>" if entry.value.dim() == 3 else ""
     return f'{which}<div class="scroll"><table class="values">{head}<tbody>{rows}</tbody></table></div>{more}'
 

@@ -133,21 +133,21 @@ def _render_selection(trace: Trace, view: TraceView, width: int) -> Iterator[Ren
 def _layer(trace: Trace, layer_name: str, view: TraceView, width: int) -> Iterator[RenderableType]:
     stack, _, number = layer_name.partition(".")
     for part in ("self", "cross", "feed_forward"):
-        inside = f"{layer_name}.{part}"
-        if f"{inside}.output" not in trace:
+        site = f"{layer_name}.{part}"
+        if f"{site}.output" not in trace:
             continue
         name = "masked_self" if (stack, part) == ("decoder", "self") else part
         layer = trace_string(f"{stack}_layer", view.language, number)
         yield _title(trace_string("titled", view.language, layer, trace_string(name, view.language)))
-        yield from _render_entries(trace, f"{inside}.", view, width)
+        yield from _render_entries(trace, f"{site}.", view, width)
         if part != "feed_forward":
-            yield from _maps(trace, inside, view, width)
+            yield from _maps(trace, site, view, width)
 
 
 def _render_entries(trace: Trace, prefix: str, view: TraceView, width: int) -> Iterator[RenderableType]:
     for name, entry in trace.entries.items():
-        wanted = view.layer is not None or view.brief or prefix == "output." or name.endswith(_ATTENTION)
-        if name.startswith(prefix) and wanted:
+        is_shown = view.layer is not None or view.brief or prefix == "output." or name.endswith(_ATTENTION)
+        if name.startswith(prefix) and is_shown:
             yield from _render_entry(trace, entry, view, width)
 
 
@@ -199,28 +199,28 @@ def _maps(trace: Trace, site: str, view: TraceView, width: int) -> Iterator[Rend
 
 
 def _sizes(trace: Trace, language: Language) -> RichTable:
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in ("place", "entering", "adding", "leaving", "share", "gain"):
-        shown.add_column(trace_string(key, language), justify="left" if key == "place" else "right")
+        table.add_column(trace_string(key, language), justify="left" if key == "place" else "right")
     for each in trace.sizes():
         lengths = [f"{value:.2f}" for value in (each.entering, each.adding, each.leaving)]
-        shown.add_row(each.place, *lengths, f"{each.share:.0%}", f"{each.gain:.2f}")
-    return shown
+        table.add_row(each.place, *lengths, f"{each.share:.0%}", f"{each.gain:.2f}")
+    return table
 
 
 def _predictions(trace: Trace, language: Language, only: int | None = None) -> RichTable:
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in ("step", "token", "probability", "entropy", "eos"):
-        shown.add_column(trace_string(key, language), justify="left" if key == "token" else "right")
-    shown.add_column(trace_string("top", language))
+        table.add_column(trace_string(key, language), justify="left" if key == "token" else "right")
+    table.add_column(trace_string("top", language))
     steps = list(enumerate(trace.steps(3 if only is None else 10)))
     for t, each in steps[:_MAX_TOKENS] if only is None else steps[only : only + 1]:
         top = "  ".join(f"{make_visible(one.piece)} {one.probability:.3f}" for one in each.top)
         numbers = f"{each.probability:.3f}", f"{each.entropy:.2f}", f"{each.eos_probability:.3f}"
-        shown.add_row(str(t), Text(make_visible(each.piece)), *numbers, Text(top))
+        table.add_row(str(t), Text(make_visible(each.piece)), *numbers, Text(top))
     if only is None and len(steps) > _MAX_TOKENS:
-        shown.add_row(ELLIPSIS, Text(trace_string("more_rows", language, len(steps) - _MAX_TOKENS)))
-    return shown
+        table.add_row(ELLIPSIS, Text(trace_string("more_rows", language, len(steps) - _MAX_TOKENS)))
+    return table
 
 
 def _fact(formula: Formula, numbers: str, language: Language) -> Iterator[RenderableType]:
@@ -248,10 +248,10 @@ def render_head_blocks(weights: Float64[np.ndarray, "H T S"], width: int, langua
     heads, rows, columns = weights.shape
     shown_rows, shown_columns = min(rows, _MAX_BLOCK_ROWS), min(columns, _MAX_BLOCK_COLUMNS, max(1, (width - 4) // 2))
     block = max(2 * shown_columns, 8)
-    beside = max(1, (width + 2) // (block + 2))
+    per_row = max(1, (width + 2) // (block + 2))
     lines: list[Text] = []
-    for begin in range(0, heads, beside):
-        group = range(begin, min(begin + beside, heads))
+    for begin in range(0, heads, per_row):
+        group = range(begin, min(begin + per_row, heads))
         lines.append(Text("  " + "  ".join(trace_string("head", language, head).ljust(block) for head in group), "dim"))
         lines += [_line(weights, group, row, shown_columns, block) for row in range(shown_rows)]
     for key, more in (("more_rows", rows - shown_rows), ("more_columns", columns - shown_columns)):

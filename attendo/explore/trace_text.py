@@ -27,13 +27,13 @@ def make_value_table(
     """Return a traced tensor as text, with at most `max_size` rows and columns. `head` indexes an [H, T, S] tensor."""
     matrix = select_matrix(trace[name], head)
     labels, columns = token_labels(trace, name)
-    wanted = list(range(matrix.size(0)) if rows is None else rows)
-    shown, width = wanted[: max_size[0]], min(max_size[1], matrix.size(1))
+    indices = list(range(matrix.size(0)) if rows is None else rows)
+    shown, width = indices[: max_size[0]], min(max_size[1], matrix.size(1))
     return ValueTable(
         rows=tuple(labels[n] if labels else "" for n in shown),
         columns=None if columns is None else columns[:width],
         cells=tuple(tuple(format_number(each) for each in matrix[n, :width].tolist()) for n in shown),
-        more_rows=len(wanted) - len(shown),
+        more_rows=len(indices) - len(shown),
         more_columns=matrix.size(1) - width,
     )
 
@@ -68,10 +68,10 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
     rows = {"source": trace.source_pieces, "encoder": trace.source_pieces, "target": trace.read_pieces}.get(
         stack, trace.target_pieces
     )
-    seen = trace.read_pieces if site.endswith(".self") and stack == "decoder" else trace.source_pieces
+    pieces = trace.read_pieces if site.endswith(".self") and stack == "decoder" else trace.source_pieces
     if kind in ("keys", "values", "turned_keys"):
-        return seen, None
-    return rows, seen if kind in ("products", "scores", "masked", "weights") else None
+        return pieces, None
+    return rows, pieces if kind in ("products", "scores", "masked", "weights") else None
 
 
 def origin(trace: Trace) -> str:

@@ -77,8 +77,8 @@ def write_package_tree(
     )
     notes = ["Argos joins pieces as they are: a letter that the tokenizer writes as bytes shows as <0xE4>"]
     if settings := drop_machine_settings(model.stored_model.generation):
-        told = ", ".join(f"{name} {value}" for name, value in settings.items())
-        notes.append(f"Argos searches by settings of its own: those of the model stay behind ({told})")
+        listing = ", ".join(f"{name} {value}" for name, value in settings.items())
+        notes.append(f"Argos searches by settings of its own: those of the model stay behind ({listing})")
     return tree, notes
 
 
@@ -89,5 +89,5 @@ def pack_tree(tree: Path, file: Path) -> None:
             if path.is_file():
                 entry = zipfile.ZipInfo(str(path.relative_to(tree.parent)))
                 entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-                with path.open("rb") as content, package.open(entry, "w", force_zip64=True) as place:
-                    shutil.copyfileobj(content, place)
+                with path.open("rb") as content, package.open(entry, "w", force_zip64=True) as archived:
+                    shutil.copyfileobj(content, archived)

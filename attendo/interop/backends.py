@@ -28,14 +28,14 @@ MACHINE_SETTINGS = ("engine", "compile", "precision", "batch_tokens")  # depend 
 
 def check_onnx_options(options: GenerateOptions, config: GenerationConfig) -> None:
     """Raise a `UsageError` for options that ONNX Runtime does not support."""
-    asked = {
+    requested = {
         "alignments": (options.alignments, NATIVE_ENGINES),
         "coverage_penalty": (config.coverage_penalty > 0, ("cached", "fast")),
         "compile": (config.compile, ("fast",)),
         f"precision {config.precision}": (config.precision != "auto", NATIVE_ENGINES),
     }
-    if refused := {name: engines for name, (given, engines) in asked.items() if given}:
-        raise unsupported_option_error("onnx", refused)
+    if unsupported := {name: engines for name, (given, engines) in requested.items() if given}:
+        raise unsupported_option_error("onnx", unsupported)
 
 
 class OnnxBackend:
@@ -115,7 +115,7 @@ class CTranslate2Backend:
                     target=len(pair.target),
                     limit=self.max_sequence_length,
                 )
-        told = self._model.translator.score_batch(
+        results = self._model.translator.score_batch(
             [[source[each] for each in pair.source] for pair in pairs],
             [[target[each] for each in pair.target] for pair in pairs],
             max_input_length=0,
@@ -124,7 +124,7 @@ class CTranslate2Backend:
         )
         return [
             ScoredTarget(tuple(tokenizer.pieces([*pair.target, EOS])), tuple(each.log_probs))
-            for pair, each in zip(pairs, told, strict=True)
+            for pair, each in zip(pairs, results, strict=True)
         ]
 
     def inference_mode(self) -> AbstractContextManager[None]:
@@ -139,13 +139,13 @@ def drop_machine_settings(generation: dict[str, Any]) -> dict[str, Any]:
 def describe_ctranslate2_changes(generation: dict[str, Any]) -> list[str]:
     """Return notes on settings that CTranslate2 changes. Raise a `ModelError` if it does not support the defaults."""
     stored = GenerationConfig(**drop_machine_settings(generation))
-    meant = apply_ctranslate2_semantics(stored, {})
-    _check_defaults(meant, check_ctranslate2_options)
-    changed = [name for name in _relevant_settings(stored) if getattr(stored, name) != getattr(meant, name)]
+    effective = apply_ctranslate2_semantics(stored, {})
+    _check_defaults(effective, check_ctranslate2_options)
+    changed = [name for name in _relevant_settings(stored) if getattr(stored, name) != getattr(effective, name)]
     if not changed:
         return []
-    told = (f"{name} is {getattr(meant, name)}, not {getattr(stored, name)}" for name in changed)
-    return [f"CTranslate2 does not search by all settings of the model: {', '.join(told)}"]
+    changes = (f"{name} is {getattr(effective, name)}, not {getattr(stored, name)}" for name in changed)
+    return [f"CTranslate2 does not search by all settings of the model: {', '.join(changes)}"]
 
 
 def check_onnx_defaults(generation: dict[str, Any]) -> None:

@@ -139,8 +139,8 @@ def certificate_to_dict(certificate: "Certificate") -> dict[str, Any]:
     content = asdict(certificate)
     if certificate.scored is not None:
         content["scored"]["lost_bleu"] = certificate.scored.lost_bleu
-    told: dict[str, Any] = _replace_non_finite({"passed": certificate.passed, **content})
-    return told
+    fields: dict[str, Any] = _replace_non_finite({"passed": certificate.passed, **content})
+    return fields
 
 
 def _replace_non_finite(value: Any) -> Any:
@@ -171,8 +171,8 @@ def format_beside_bound(value: float, bound: float | None, digits: int, format_c
     """Format with `digits` digits, or with more if value and bound would look equal."""
     if bound is None or value == bound:
         return f"{value:.{digits}{format_code}}"
-    tellings = ((f"{value:.{more}{format_code}}", f"{bound:.{more}{format_code}}") for more in count(digits))
-    return next(told for told, other in tellings if told != other)
+    formatted = ((f"{value:.{more}{format_code}}", f"{bound:.{more}{format_code}}") for more in count(digits))
+    return next(text for text, other in formatted if text != other)
 
 
 def _logit_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
@@ -204,21 +204,21 @@ def _search_rows(certificate: "Certificate", search: "SearchComparison") -> list
 
 
 def _score_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
-    scored, bounds, judged = certificate.scored, certificate.bounds, certificate.criterion
+    scored, bounds, criterion = certificate.scored, certificate.bounds, certificate.criterion
     rows = []
     if certificate.agreement is not None:
-        least = bounds.agreement if judged == "agreement" else None
-        told = format_beside_bound(certificate.agreement, least, 2, "f")
-        rows.append(("BLEU of theirs with ours as references", told, "" if least is None else f"at least {least:g}"))
+        least = bounds.agreement if criterion == "agreement" else None
+        value = format_beside_bound(certificate.agreement, least, 2, "f")
+        rows.append(("BLEU of theirs with ours as references", value, "" if least is None else f"at least {least:g}"))
     if scored is None:
         return rows
-    most = bounds.lost_bleu if judged == "lost_bleu" else None
-    told, sentences = format_beside_bound(scored.lost_bleu, most, 2, "f"), f"{scored.sentences:,}"
+    most = bounds.lost_bleu if criterion == "lost_bleu" else None
+    value, sentences = format_beside_bound(scored.lost_bleu, most, 2, "f"), f"{scored.sentences:,}"
     return [
         *rows,
         (f"BLEU of {sentences}, ours and theirs", f"{scored.ours_bleu:.2f} and {scored.theirs_bleu:.2f}", ""),
         (f"chrF of {sentences}, ours and theirs", f"{scored.ours_chrf:.2f} and {scored.theirs_chrf:.2f}", ""),
-        ("lost BLEU", told, "" if most is None else f"at most {most}"),
+        ("lost BLEU", value, "" if most is None else f"at most {most}"),
     ]
 
 

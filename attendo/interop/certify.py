@@ -80,15 +80,15 @@ def _generate_both(
 ) -> _PairedOutputs:
     answers: list[dict[int, SystemOutput]] = [{}, {}]
     seconds = [0.0, 0.0]
-    for party in (ours, theirs):
-        party.generate([min(sources, key=len)], beam, 2)  # warm-up
+    for system in (ours, theirs):
+        system.generate([min(sources, key=len)], beam, 2)  # warm-up
     for group, limit in _groups(sources):
-        asked = [sources[n] for n in group]
-        for side, party in enumerate((ours, theirs)):
+        batch = [sources[n] for n in group]
+        for side, system in enumerate((ours, theirs)):
             begin = time.perf_counter()
-            told = party.generate(asked, beam, limit)
+            outputs = system.generate(batch, beam, limit)
             seconds[side] += time.perf_counter() - begin
-            answers[side] |= dict(zip(group, told, strict=True))
+            answers[side] |= dict(zip(group, outputs, strict=True))
     first, second = ([each[n] for n in range(len(sources))] for each in answers)
     return _PairedOutputs(first, second, *seconds)
 
@@ -111,9 +111,9 @@ def _logit_differences(
         if first is None or second is None:
             return None, None
         difference = (first.float().cpu() - second.float().cpu()).abs()
-        said = torch.ones(difference.size(1), dtype=torch.bool)
-        said[[PAD, BOS]] = False
-        difference = difference[:, said]
+        allowed = torch.ones(difference.size(1), dtype=torch.bool)
+        allowed[[PAD, BOS]] = False
+        difference = difference[:, allowed]
         largest = _max_with_nan(largest, float(difference.max()))
         total += float(difference.sum(dtype=torch.float64))
         count += difference.numel()
@@ -128,7 +128,7 @@ def _max_with_nan(one: float, other: float) -> float:
 def _compare_outputs(beam: int, paired: _PairedOutputs) -> SearchComparison:
     pairs = list(zip(paired.ours, paired.theirs, strict=True))
     same = sum(one == other for first, second in pairs for one, other in zip(first.ids, second.ids, strict=False))
-    places = sum(max(len(first.ids), len(second.ids)) for first, second in pairs)
+    positions = sum(max(len(first.ids), len(second.ids)) for first, second in pairs)
     alike = [(first, second) for first, second in pairs if first.ids == second.ids]
     differences = [
         abs(first.score - second.score)
@@ -137,7 +137,7 @@ def _compare_outputs(beam: int, paired: _PairedOutputs) -> SearchComparison:
     ]
     return SearchComparison(
         beam=beam,
-        same_tokens=same / places if places else 1.0,
+        same_tokens=same / positions if positions else 1.0,
         same_answers=len(alike),
         score_difference=reduce(_max_with_nan, differences) if differences else None,
         ours_per_second=_count_tokens(paired.ours) / paired.our_seconds,
@@ -182,12 +182,12 @@ def _reasons(
     match choose_criterion(bounds, scored, agreement):
         case "lost_bleu" if scored is not None and bounds.lost_bleu is not None:
             if not scored.lost_bleu <= bounds.lost_bleu:
-                told = format_beside_bound(scored.lost_bleu, bounds.lost_bleu, 2, "f")
-                yield f"{told} BLEU are lost, more than {bounds.lost_bleu}"
+                value = format_beside_bound(scored.lost_bleu, bounds.lost_bleu, 2, "f")
+                yield f"{value} BLEU are lost, more than {bounds.lost_bleu}"
         case "agreement" if agreement is not None and bounds.agreement is not None:
             if not agreement >= bounds.agreement:
-                told = format_beside_bound(agreement, bounds.agreement, 1, "f")
-                yield f"answers have {told} BLEU with ours as references, fewer than {bounds.agreement:g}"
+                value = format_beside_bound(agreement, bounds.agreement, 1, "f")
+                yield f"answers have {value} BLEU with ours as references, fewer than {bounds.agreement:g}"
         case _:
             yield from _too_few_tokens(bounds, searches)
 
@@ -196,8 +196,8 @@ def _too_few_tokens(bounds: Bounds, searches: Sequence[SearchComparison]) -> Ite
     for each in searches:
         if bounds.same_tokens is not None and not each.same_tokens >= bounds.same_tokens:
             name = "greedy" if each.beam == 1 else f"beam {each.beam}"
-            told = format_beside_bound(each.same_tokens, bounds.same_tokens, 2, "%")
-            yield f"{told} of the tokens of {name} are the same, fewer than {bounds.same_tokens:.1%}"
+            value = format_beside_bound(each.same_tokens, bounds.same_tokens, 2, "%")
+            yield f"{value} of the tokens of {name} are the same, fewer than {bounds.same_tokens:.1%}"
 
 
 @dataclass(frozen=True)
@@ -225,22 +225,22 @@ def collect_sentences(
             [each for _, each in model.stored_model.sample],
         )
         texts, references = texts[:min_count], references[:min_count]
-    encoded, room = model.source_tokenizer.encode_many(texts), _usable_source_length(model)
-    kept = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= room]
-    notes = _describe_skipped(encoded, room) if given else []
-    sources = [encoded[number] for number in kept]
-    reading = None
+    encoded, max_length = model.source_tokenizer.encode_many(texts), _usable_source_length(model)
+    valid = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= max_length]
+    notes = _describe_skipped(encoded, max_length) if given else []
+    sources = [encoded[number] for number in valid]
+    evaluation = None
     if find_spec("sacrebleu") is not None:
-        beside = [references[number] for number in kept] if references else []
-        reading = TextEvaluation(model.target_tokenizer.decode, len(kept), beside)
+        kept_references = [references[number] for number in valid] if references else []
+        evaluation = TextEvaluation(model.target_tokenizer.decode, len(valid), kept_references)
     before, _ = model_prefix_ids(model)
-    if kept and len(kept) < min_count:
-        where = "given" if given else "in the model's sample"
+    if valid and len(valid) < min_count:
+        label = "given" if given else "in the model's sample"
         notes.append(
-            f"sentences {where}: {len(kept)}; the other {min_count - len(kept)} are random ids, and no part of a BLEU"
+            f"sentences {label}: {len(valid)}; the other {min_count - len(valid)} are random ids, and no part of a BLEU"
         )
-    sources += [ids[:room] for ids in random_sources(model.source_tokenizer.vocab_size, min_count - len(sources))]
-    return CertificateSentences([[*before, *source] for source in sources], reading, tuple(notes))
+    sources += [ids[:max_length] for ids in random_sources(model.source_tokenizer.vocab_size, min_count - len(sources))]
+    return CertificateSentences([[*before, *source] for source in sources], evaluation, tuple(notes))
 
 
 def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[str]:
@@ -251,8 +251,8 @@ def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list
         *([f"{long} have more than {max_length} tokens"] if long else []),
     ]
     if empty + long == len(encoded):
-        told = f": {' and '.join(reasons)}" if reasons else ", there are none"
-        raise DataError("sentences_not_comparable", count=len(encoded), reason=told)
+        reason = f": {' and '.join(reasons)}" if reasons else ", there are none"
+        raise DataError("sentences_not_comparable", count=len(encoded), reason=reason)
     return [f"of {len(encoded)} given sentences {' and '.join(reasons)}, and are left out"] if reasons else []
 
 
@@ -269,10 +269,10 @@ def _usable_source_length(model: TextModel) -> int:
     if config.positions != "learned":
         return _MAX_SOURCE_LENGTH
     before, begin = model_prefix_ids(model)
-    room = min(_MAX_SOURCE_LENGTH, fit_source_length(config.max_length, len(before) + len(begin)))
-    if room < 1:
+    limit = min(_MAX_SOURCE_LENGTH, fit_source_length(config.max_length, len(before) + len(begin)))
+    if limit < 1:
         raise ModelError("max_length_too_short", max_length=config.max_length, needed=len(before) + len(begin) + 14)
-    return room
+    return limit
 
 
 def fit_source_length(positions: int, prefix_length: int) -> int:

@@ -106,10 +106,10 @@ class OnnxSystem(AttendoSystem):
 
         from attendo.interop.onnx.folder import open_onnx
 
-        opened = open_onnx(folder)
-        name = f"ONNX Runtime {onnxruntime.__version__} in {opened.precision}"
-        engine = OnnxEngine(opened.network, _BATCH_TOKENS)
-        super().__init__(name, TokenwiseNetwork(opened.network), engine, None, target_prefix)
+        model_folder = open_onnx(folder)
+        name = f"ONNX Runtime {onnxruntime.__version__} in {model_folder.precision}"
+        engine = OnnxEngine(model_folder.network, _BATCH_TOKENS)
+        super().__init__(name, TokenwiseNetwork(model_folder.network), engine, None, target_prefix)
 
 
 class CTranslate2System:
@@ -131,7 +131,7 @@ class CTranslate2System:
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
         """Return logits. CTranslate2 returns them for each prefix token and for the next token."""
         prefix = [*self._prefix, *(self._target[each] for each in target)]
-        (told,) = self._translator.translate_batch(
+        (result,) = self._translator.translate_batch(
             [[self._source[each] for each in source]],
             target_prefix=[prefix],
             beam_size=1,
@@ -140,12 +140,12 @@ class CTranslate2System:
             max_decoding_length=len(prefix) + 1,
             return_logits_vocab=True,
         )
-        rows = [np.array(row, dtype=np.float32) for row in told.logits[0]]
+        rows = [np.array(row, dtype=np.float32) for row in result.logits[0]]
         return torch.from_numpy(np.stack(rows))[len(self._prefix) :]
 
     def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
         max_length += len(self._prefix)
-        told = self._translator.translate_batch(
+        results = self._translator.translate_batch(
             [[self._source[each] for each in source] for source in sources],
             target_prefix=[self._prefix] * len(sources) if self._prefix else None,
             beam_size=beam,
@@ -156,7 +156,7 @@ class CTranslate2System:
             return_scores=True,
         )
         answers = []
-        for each in told:
+        for each in results:
             ids = tuple(self._numbers[piece] for piece in each.hypotheses[0])
             score = _mean_to_sum(each.scores[0], min(len(ids) + 1, max_length))
             answers.append(SystemOutput(ids[len(self._prefix) :], score))
@@ -202,23 +202,23 @@ class TransformersSystem:
     @torch.no_grad()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
         ids, mask = self._pad_sources([source])
-        begun = [self._start, *self._target.to_theirs([*self._prefix, *target])]
-        logits = self._model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor([begun])).logits[0]
+        inputs = [self._start, *self._target.to_theirs([*self._prefix, *target])]
+        logits = self._model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.tensor([inputs])).logits[0]
         return logits[len(self._prefix) :, list(self._target.rows)]
 
     def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
         ids, mask = self._pad_sources(sources)
-        said = self._model.generate(
+        output = self._model.generate(
             input_ids=ids,
             attention_mask=mask,
             generation_config=self._generation_config(beam, max_length + len(self._prefix)),
             logits_processor=[PrefixLogitsProcessor(self._target.to_theirs(self._prefix))],
         )
-        answers = [self._strip_output(row[1:]) for row in said.sequences.tolist()]
+        answers = [self._strip_output(row[1:]) for row in output.sequences.tolist()]
         if beam == 1:
             return [SystemOutput(each, None) for each in answers]
         lengths = [min(len(each) + 1, max_length) + len(self._prefix) for each in answers]
-        means = said.sequences_scores.tolist()
+        means = output.sequences_scores.tolist()
         return [SystemOutput(ids, mean * length) for ids, mean, length in zip(answers, means, lengths, strict=True)]
 
     def _pad_sources(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -259,10 +259,10 @@ class PrefixLogitsProcessor:
     prefix: Sequence[int]
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        place = input_ids.size(1) - 1
-        if place >= len(self.prefix):
+        position = input_ids.size(1) - 1
+        if position >= len(self.prefix):
             return scores
-        others = torch.arange(scores.size(1)) != self.prefix[place]
+        others = torch.arange(scores.size(1)) != self.prefix[position]
         return scores.masked_fill(others, float("-inf"))
 
 

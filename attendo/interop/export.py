@@ -99,9 +99,9 @@ def export(
         return _export_argos(model, goal, precision, _Certifier(goal, bounds, sentences), languages)
     *others, last = _export_methods(to, precision)
     proof, notes = _Certifier(goal, bounds, sentences), list[str]()
-    for way in others:
+    for method in others:
         try:
-            return _write_and_certify(model, way, proof, to, precision, notes)
+            return _write_and_certify(model, method, proof, to, precision, notes)
         except ModelMismatchError as error:
             notes = notes or [f"with every product in bytes, {'; '.join(error.certificate.reasons)}"]
     return _write_and_certify(model, last, proof, to, precision, notes)
@@ -149,8 +149,8 @@ def _export_argos(
     argos.check_argos_package(model, goal)
     with exported_files.new_package(goal) as folder:
         tree, notes = argos.write_package_tree(model, folder, precision, languages)
-        parties = ctranslate2_folder.load_ctranslate2_systems(model, tree / "model")
-        certificate = certifier.certify(parties, notes)
+        systems = ctranslate2_folder.load_ctranslate2_systems(model, tree / "model")
+        certificate = certifier.certify(systems, notes)
         write_json(tree / CERTIFICATE_FILE, certificate.as_json())
         argos.pack_tree(tree, folder / goal.name)
     return certificate
@@ -165,16 +165,16 @@ class _Certifier:
     sentences: CertificateSentences
 
     def certify(self, systems: tuple[ComparedSystem, ComparedSystem], notes: list[str]) -> Certificate:
-        reading = self.sentences.evaluation
-        certificate = certify(*systems, self.sentences.sources, self.bounds, reading)
-        on_random = self.bounds.agreement is not None and (reading is None or not reading.sentences)
-        told = (
+        evaluation = self.sentences.evaluation
+        certificate = certify(*systems, self.sentences.sources, self.bounds, evaluation)
+        on_random = self.bounds.agreement is not None and (evaluation is None or not evaluation.sentences)
+        all_notes = (
             *self.sentences.notes,
             *notes,
             *([_RANDOM_SOURCES_NOTE] if on_random else []),
             *_unused_reference_notes(certificate),
         )
-        certificate = replace(certificate, notes=told)
+        certificate = replace(certificate, notes=all_notes)
         if not certificate.passed:
             raise ModelMismatchError(self.goal, certificate)
         return certificate

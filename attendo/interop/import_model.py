@@ -31,33 +31,36 @@ def import_model(
     out = Path(out).resolve()
     if out.exists():
         raise UsageError("output_path_exists", path=out)
-    with atomic_files.exclusive_target(out), atomic_files.new_folder(out) as place:
-        place.rmdir()
-        imported.build_text_model().save(place)
+    with atomic_files.exclusive_target(out), atomic_files.new_folder(out) as folder:
+        folder.rmdir()
+        imported.build_text_model().save(folder)
         if not prove:
             return None
-        certificate = _certify_import(out, imported, load(place, "cpu"), texts)
-        _write_certificate(place, certificate)
+        certificate = _certify_import(out, imported, load(folder, "cpu"), texts)
+        _write_certificate(folder, certificate)
     return certificate
 
 
 def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts: Sequence[str] | None) -> Certificate:
     before, begin = model_prefix_ids(model)
-    room = _max_source_length(imported, len(begin))
-    asked = collect_sentences(model, texts)
-    sentences = asked.sources
-    told = None if "source" in imported.sides_without_language() else before
+    max_length = _max_source_length(imported, len(begin))
+    collected = collect_sentences(model, texts)
+    sentences = collected.sources
+    prefix = None if "source" in imported.sides_without_language() else before
     texts = texts or [model.source_tokenizer.decode(source[len(before) :]) for source in sentences]
-    cuts = compare_tokenizations(
-        (imported.folder.path, imported.folder.model_type), imported.source, model.source_tokenizer, told, texts
+    comparison = compare_tokenizations(
+        (imported.folder.path, imported.folder.model_type), imported.source, model.source_tokenizer, prefix, texts
     )
     theirs = TransformersSystem.from_import(imported, begin)
-    sources = [source[:room] for source in sentences]
+    sources = [source[:max_length] for source in sentences]
     certificate = certify(TorchSystem(model.network, "hf", begin), theirs, sources, Bounds())
     certificate = replace(
         certificate,
-        notes=(*asked.notes, *imported.remarks(), *([cuts.summary] if cuts.agrees else [])),
-        reasons=(*certificate.reasons, *([] if cuts.agrees else [f"the tokenizer is another one: {cuts.summary}"])),
+        notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
+        reasons=(
+            *certificate.reasons,
+            *([] if comparison.agrees else [f"the tokenizer is another one: {comparison.summary}"]),
+        ),
     )
     if not certificate.passed:
         raise ModelMismatchError(out, certificate)
@@ -68,10 +71,10 @@ def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
     """Return the longest source, in tokens, whose output limit (10 + 3/2 of it) fits the original's positions."""
     field = imported.folder.setting("max_position_embeddings")
     positions = field.count() or _DEFAULT_POSITIONS
-    room = fit_source_length(positions, prefix_length)
-    if room < 1:
+    max_length = fit_source_length(positions, prefix_length)
+    if max_length < 1:
         raise field.make_error(f"at least {prefix_length + 14} for a proof (--no-proof leaves it out)")
-    return room
+    return max_length
 
 
 def _write_certificate(folder: Path, certificate: Certificate) -> None:
@@ -99,9 +102,9 @@ def from_folder(
         case "bart":
             return from_bart(folder, with_tokenizers)
         case kind:
-            known = ", ".join(f"{name} ({what})" for name, what in SUPPORTED.items())
-            told = folder.setting("architectures")
-            names = [told.value] if isinstance(told.value, str) else map(str, told.items())
+            known = ", ".join(f"{name} ({description})" for name, description in SUPPORTED.items())
+            field = folder.setting("architectures")
+            names = [field.value] if isinstance(field.value, str) else map(str, field.items())
             architectures = list_names(names) or "nothing"
             raise ModelError(
                 "import_model_type_unsupported",

@@ -28,10 +28,10 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         raise ModelError(
             "export_format_not_runnable", folder=folder, engine=engine, formats=" or ".join(EXTERNAL_ENGINES)
         )
-    opened, backend = _load_onnx(folder, device) if engine == "onnx" else _load_ctranslate2(folder, device)
+    exported, backend = _load_onnx(folder, device) if engine == "onnx" else _load_ctranslate2(folder, device)
     about = read_about(folder) if (folder / ABOUT).is_file() else {}
-    settings = drop_machine_settings(opened.generation)
-    found = ExportedFolder(folder, opened.source_tokenizer, opened.target_tokenizer, settings, about=about)
+    settings = drop_machine_settings(exported.generation)
+    found = ExportedFolder(folder, exported.source_tokenizer, exported.target_tokenizer, settings, about=about)
     try:
         return TextModel(found, backend=backend)
     except UsageError as error:
@@ -67,16 +67,16 @@ def _load_onnx(folder: Path, device: str) -> tuple[Any, Backend]:
 
     if device != "auto" and pick_device(device).type != "cpu":
         raise UsageError("onnx_device_not_cpu", device=device)
-    opened = open_onnx(folder)
-    return opened, OnnxBackend(opened.network)
+    exported = open_onnx(folder)
+    return exported, OnnxBackend(exported.network)
 
 
 def _load_ctranslate2(folder: Path, device: str) -> tuple[Any, Backend]:
     from attendo.interop.backends import CTranslate2Backend
     from attendo.interop.ctranslate2.folder import open_ctranslate2
 
-    opened = open_ctranslate2(folder, device)
-    return opened, CTranslate2Backend(opened)
+    exported = open_ctranslate2(folder, device)
+    return exported, CTranslate2Backend(exported)
 
 
 def _reject_other_formats(folder: Path) -> None:

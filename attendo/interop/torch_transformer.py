@@ -99,11 +99,11 @@ def incompatibilities(
     kinds_of_norms = {type(each).__name__ for each in norms}
     if kinds_of_norms != {"LayerNorm"} or any(each.weight is None for each in norms):
         return [f"its norms are {', '.join(sorted(kinds_of_norms))}, and not all are a LayerNorm with gains"]
-    outside = (("source_embedding", source_embedding), ("target_embedding", target_embedding), ("output", output))
-    if other := [*_find_replaced_modules(transformer, layers, dict(outside))]:
+    modules = (("source_embedding", source_embedding), ("target_embedding", target_embedding), ("output", output))
+    if other := [*_find_replaced_modules(transformer, layers, dict(modules))]:
         return other
     widths = {output.in_features, source_embedding.embedding_dim, target_embedding.embedding_dim, transformer.d_model}
-    fits = {
+    conditions = {
         f"widths differ: {sorted(widths)}": len(widths) == 1,
         f"{output.out_features} outputs and {target_embedding.num_embeddings} target tokens": output.out_features
         == target_embedding.num_embeddings,
@@ -121,7 +121,7 @@ def incompatibilities(
         and len({each.num_heads for each in attentions}) == 1,
         f"norms differ in epsilon: {sorted({each.eps for each in norms})}": len({each.eps for each in norms}) == 1,
     }
-    return [reason for reason, fit in fits.items() if not fit]
+    return [reason for reason, is_met in conditions.items() if not is_met]
 
 
 def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -31,8 +31,8 @@ def pairwise_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Matri
         recall += both * grams.matches / np.maximum(grams.in_reference, 1)
         lengths += both
     precision, recall = precision / np.maximum(lengths, 1), recall / np.maximum(lengths, 1)
-    weighed = _BETA_SQUARED * precision + recall
-    return 100 * (1 + _BETA_SQUARED) * precision * recall / np.where(weighed > 0, weighed, 1)
+    denominator = _BETA_SQUARED * precision + recall
+    return 100 * (1 + _BETA_SQUARED) * precision * recall / np.where(denominator > 0, denominator, 1)
 
 
 def pairwise_bleu(hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str | None = None) -> Matrix:
@@ -46,12 +46,12 @@ def pairwise_bleu(hypotheses: Sequence[str], references: Sequence[str], *, token
     )
     logarithms, lengths, misses = np.zeros((3, len(hypotheses), len(references)))
     for grams in by_length:
-        there = grams.in_hypothesis > 0
-        missed = there & (grams.matches == 0)
-        misses += missed
-        matches = np.where(missed, 0.5**misses, np.where(there, grams.matches, 1))
+        has_ngrams = grams.in_hypothesis > 0
+        no_match = has_ngrams & (grams.matches == 0)
+        misses += no_match
+        matches = np.where(no_match, 0.5**misses, np.where(has_ngrams, grams.matches, 1))
         logarithms += np.log(matches / np.maximum(grams.in_hypothesis, 1))
-        lengths += there
+        lengths += has_ngrams
     words = by_length[0]
     brevity = np.minimum(0, 1 - words.in_reference / np.maximum(words.in_hypothesis, 1))
     bleu = 100 * np.exp(brevity + logarithms / np.maximum(lengths, 1))
@@ -70,7 +70,7 @@ class _NgramCounts:
 def _count_ngrams(
     hypotheses: Sequence[str], references: Sequence[str], split: Callable[[str], Sequence[str]], max_n: int
 ) -> Iterator[_NgramCounts]:
-    different = {text: place for place, text in enumerate(dict.fromkeys([*hypotheses, *references]))}
+    different = {text: index for index, text in enumerate(dict.fromkeys([*hypotheses, *references]))}
     rows, columns = (np.array([different[text] for text in texts], np.int64) for texts in (hypotheses, references))
     for counts, table in _ngram_tables([split(text) for text in different], max_n):
         shared = (table[rows] @ table[columns].T).astype(np.float64)
@@ -94,21 +94,21 @@ def _ngram_tables(texts: list[Sequence[str]], max_n: int) -> Iterator[tuple[Coun
             last, owner = last[1:][grows], owner[1:][grows]
             name = _renumber(name[:-1][grows] * len(symbols) + last)
         thing = _renumber(name * (name.size + 1) + _occurrence_index(owner * (name.size + 1) + name))
-        often = np.bincount(thing) > 1
-        kept = often[thing]
-        table = np.zeros((len(texts), int(often.sum())), np.float32)
-        table[owner[kept], _renumber(thing[kept])] = 1
+        shared = np.bincount(thing) > 1
+        is_shared = shared[thing]
+        table = np.zeros((len(texts), int(shared.sum())), np.float32)
+        table[owner[is_shared], _renumber(thing[is_shared])] = 1
         yield np.bincount(owner, minlength=len(texts)), table
 
 
 def _occurrence_index(key: Counts) -> Counts:
     """Return for each element the number of equal elements before it."""
     order = key.argsort(kind="stable")
-    ordered = key[order]
-    place = np.arange(key.size)
-    begins = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: key.size]
+    sorted_keys = key[order]
+    index = np.arange(key.size)
+    begins = np.concatenate(([True], sorted_keys[1:] != sorted_keys[:-1]))[: key.size]
     before = np.empty_like(key)
-    before[order] = place - np.maximum.accumulate(np.where(begins, place, 0))
+    before[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
     return before
 
 

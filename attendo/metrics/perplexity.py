@@ -84,9 +84,9 @@ def compute_likelihoods(model: LikelihoodModel, sources: Sequence[str], referenc
     if not sources:
         raise UsageError("no_sources_to_score")
     repeated = [source for source, line in zip(sources, right, strict=True) for _ in line]
-    scored = iter(model.score_tokens(repeated, flatten_references(right)))
+    scores = iter(model.score_tokens(repeated, flatten_references(right)))
     given = 0 if model.decoder_only else len(model.generation.target_prefix)
-    lines = [[next(scored).log_probabilities[given:] for _ in line] for line in right]
+    lines = [[next(scores).log_probabilities[given:] for _ in line] for line in right]
     return Likelihoods(
         references=right,
         log_probability=[sum(map(sum, line)) for line in lines],

@@ -82,13 +82,13 @@ def _compare(formula: MetricFormula, one: Statistics, other: Statistics, samples
         raise UsageError("negative_bootstrap_seed", seed=seed)
     scores = compute_score(formula, one), compute_score(formula, other)
     difference = scores[0].value - scores[1].value
-    drawn = bootstrap_differences(formula.value, one, other, samples, seed)
+    sampled_differences = bootstrap_differences(formula.value, one, other, samples, seed)
     return Comparison(
         one=scores[0],
         other=scores[1],
         difference=difference,
-        interval=confidence_interval(drawn),
-        p_value=p_value(drawn, difference),
+        interval=confidence_interval(sampled_differences),
+        p_value=p_value(sampled_differences, difference),
         signature=_bootstrap_signature(formula.signature, samples, seed),
     )
 

@@ -51,7 +51,7 @@ def rouge_l(output: Sequence[str], reference: Sequence[str]) -> float:
 def longest_common_subsequence(output: Sequence[str], reference: Sequence[str]) -> int:
     """Return the length of the longest common subsequence in words.
 
-    A row of the length table rises by at most 1 per word. One integer stores where it does not rise, one bit per word.
+    A row of the length table rises by at most 1 per word. One integer has a bit per word, set if it does not rise.
     An addition carries each match to the rise that it moves (Hyyrö 2004).
     """
     positions = _word_positions(output)
@@ -122,8 +122,8 @@ def rouge(name: str, references: ReferenceSets) -> Metric:
     of_line: Callable[[Sequence[str], Sequence[str]], float] = _ROUGE[name]
 
     def statistics(outputs: Sequence[str]) -> Statistics:
-        cut = zip(map(split_rouge_tokens, outputs), expected, strict=True)
-        return [(max(of_line(output, each) for each in line), 1) for output, line in cut]
+        token_pairs = zip(map(split_rouge_tokens, outputs), expected, strict=True)
+        return [(max(of_line(output, each) for each in line), 1) for output, line in token_pairs]
 
     signature = f"{name}|{reference_count_signature(references)}f1|case:lc|stem:no|tok:word+char|{VERSION_SIGNATURE}"
     return Metric(name, signature, True, _percent, statistics)
@@ -152,8 +152,8 @@ def _nearest_reference(output: Sequence[str], line: Sequence[Sequence[str]]) -> 
 
 def _percent(sums: Sequence[float]) -> float:
     """Return the percentage. Sampled lines may have no words: then any error counts as 100, as in TER."""
-    part, whole = sums
-    return 100 * part / whole if whole else 100.0 * bool(part)
+    part, total = sums
+    return 100 * part / total if total else 100.0 * bool(part)
 
 
 def split_words(text: str, by_character: bool) -> Sequence[str]:

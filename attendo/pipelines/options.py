@@ -126,21 +126,21 @@ def check_model(task: PipelineTask, model: TextModel) -> None:
         raise UsageError("task_needs_encoder", task=task.name)
     own = model.about.get("task")
     if task.model_task is not None and own is not None and own != task.model_task:
-        named = next(name for name, each in TASKS.items() if each.model_task == own)
-        raise UsageError("task_not_of_model", model_task=own, task=task.name, alternative=named)
-    for side, asked in zip(("source", "target"), task.languages or (), strict=False):
+        alternative = next(name for name, each in TASKS.items() if each.model_task == own)
+        raise UsageError("task_not_of_model", model_task=own, task=task.name, alternative=alternative)
+    for side, language in zip(("source", "target"), task.languages or (), strict=False):
         if f"{side}_language" in model.about:
-            _check_language(f"the {side} of {task.name}", asked, model.about[f"{side}_language"])
+            _check_language(f"the {side} of {task.name}", language, model.about[f"{side}_language"])
 
 
 def check_languages(given: Mapping[str, Any], model: TextModel) -> None:
     """Raise `UsageError` if src_lang or tgt_lang is not the model's language."""
     for name, side in (("src_lang", "source"), ("tgt_lang", "target")):
-        asked, own = given.get(name), model.about.get(f"{side}_language")
-        if asked is not None and own is None:
-            raise UsageError("model_language_unknown", option=name, value=asked, side=side)
-        if asked is not None:
-            _check_language(name, str(asked), str(own))
+        language, own = given.get(name), model.about.get(f"{side}_language")
+        if language is not None and own is None:
+            raise UsageError("model_language_unknown", option=name, value=language, side=side)
+        if language is not None:
+            _check_language(name, str(language), str(own))
 
 
 def _check_language(subject: str, requested: str, model_language: str) -> None:
@@ -166,17 +166,17 @@ def from_hf_options(given: Mapping[str, Any], task: PipelineTask) -> dict[str, A
     for name in ("min_length", "min_new_tokens"):
         if found.get(name) == 0:  # the default of transformers
             del found[name]
-    for new, whole in NEW_TOKEN_OPTIONS.items():
-        if new in found and whole in found:
-            raise UsageError("new_tokens_with_length", option=new, other=whole)
+    for new, total in NEW_TOKEN_OPTIONS.items():
+        if new in found and total in found:
+            raise UsageError("new_tokens_with_length", option=new, other=total)
     return found
 
 
 def merge_options(defaults: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
     """Merge options. A call overrides the defaults, also under an alias such as max_new_tokens for max_length."""
-    said = {*call, *(NEW_TOKEN_OPTIONS.get(name) for name in call)}
-    said |= {new for new, whole in NEW_TOKEN_OPTIONS.items() if whole in call}
-    return {**{name: value for name, value in defaults.items() if name not in said}, **call}
+    overridden = {*call, *(NEW_TOKEN_OPTIONS.get(name) for name in call)}
+    overridden |= {new for new, total in NEW_TOKEN_OPTIONS.items() if total in call}
+    return {**{name: value for name, value in defaults.items() if name not in overridden}, **call}
 
 
 def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:

@@ -82,8 +82,8 @@ class Pipeline:
         if is_one(inputs):
             return True, [inputs]
         if not isinstance(inputs, list) or not all(map(is_one, inputs)):
-            what = "a list of messages" if takes_messages else "a text"
-            raise UsageError("invalid_pipeline_input", task=self.task, expected=what, value=shorten(inputs))
+            expected = "a list of messages" if takes_messages else "a text"
+            raise UsageError("invalid_pipeline_input", task=self.task, expected=expected, value=shorten(inputs))
         return False, inputs
 
     def _check_options(self, given: Mapping[str, Any], call_options: CallOptions) -> GenerationConfig:
@@ -142,9 +142,9 @@ class Pipeline:
         self, given: str, result: Result, hypothesis: Hypothesis, call_options: CallOptions
     ) -> str:
         """Return the continuation after the text as given, which may differ from the decoded prompt."""
-        read = self.model.target_tokenizer.decode(hypothesis.ids[: result.source_tokens])
-        new = hypothesis.text.removeprefix(read)
-        if given[-1:].isspace() and not read[-1:].isspace():
+        prompt = self.model.target_tokenizer.decode(hypothesis.ids[: result.source_tokens])
+        new = hypothesis.text.removeprefix(prompt)
+        if given[-1:].isspace() and not prompt[-1:].isspace():
             new = new.removeprefix(" ")  # the text already ends with the space
         return given + new if call_options.get("return_full_text", True) else new
 

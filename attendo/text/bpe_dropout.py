@@ -42,24 +42,26 @@ class MergeTable:
         if unused := [piece.text for piece in pieces if piece.type == PieceType.UNUSED]:
             raise UsageError("dropout_with_unused_piece", piece=unused[0])
         numbers = {piece.text: number for number, piece in enumerate(pieces) if piece.type == PieceType.NORMAL}
-        spelled = {text: [numbers[each] for each in text] for text in numbers if all(each in numbers for each in text)}
-        apart = [spelled.get(piece.text, [number]) for number, piece in enumerate(pieces)]
-        beside = {left * len(pieces) + right for each in spelled.values() for left, right in pairwise(each)}
+        spellings = {
+            text: [numbers[each] for each in text] for text in numbers if all(each in numbers for each in text)
+        }
+        characters = [spellings.get(piece.text, [number]) for number, piece in enumerate(pieces)]
+        neighbours = {left * len(pieces) + right for each in spellings.values() for left, right in pairwise(each)}
         merges = {
             numbers[text[:cut]] * len(pieces) + numbers[text[cut:]]: numbers[text]
-            for text in spelled
+            for text in spellings
             for cut in range(1, len(text))
             if text[:cut] in numbers and text[cut:] in numbers
         }
         pairs = sorted(merges)
         _, rank = np.unique([-piece.score for piece in pieces], return_inverse=True)
         return cls(
-            characters=np.array([each for piece in apart for each in piece], np.int32),
-            offsets=np.cumsum([0, *map(len, apart)]),
+            characters=np.array([each for piece in characters for each in piece], np.int32),
+            offsets=np.cumsum([0, *map(len, characters)]),
             rank=rank.astype(np.int64),
             pairs=np.array([*pairs, _NO_PAIR], np.int64),
             merged=np.array([*(merges[pair] for pair in pairs), -1], np.int32),
-            neighbours=np.array([*sorted(beside), _NO_PAIR], np.int64),
+            neighbours=np.array([*sorted(neighbours), _NO_PAIR], np.int64),
         )
 
     def split_into_characters(self, ids: IdArray, offsets: PositionArray) -> tuple[IdArray, PositionArray]:
@@ -68,8 +70,8 @@ class MergeTable:
         sizes = self.offsets[ids.astype(np.int64) + 1] - begin
         ends = np.cumsum(sizes)
         edges = np.concatenate([np.zeros(1, np.int64), ends])
-        places = np.arange(edges[-1]) + np.repeat(begin - edges[:-1], sizes)
-        return self.characters[places], edges[offsets]
+        indices = np.arange(edges[-1]) + np.repeat(begin - edges[:-1], sizes)
+        return self.characters[indices], edges[offsets]
 
     def first_character(self, ids: IdArray) -> IdArray:
         return self.characters[self.offsets[ids]]
@@ -79,14 +81,14 @@ class MergeTable:
 
     def merge(self, left: IdArray, right: IdArray) -> IdArray:
         """Return the piece that each pair forms, or -1."""
-        wanted = self._pair_code(left, right)
-        found = np.searchsorted(self.pairs, wanted)
-        return np.where(self.pairs[found] == wanted, self.merged[found], np.int32(-1))
+        codes = self._pair_code(left, right)
+        found = np.searchsorted(self.pairs, codes)
+        return np.where(self.pairs[found] == codes, self.merged[found], np.int32(-1))
 
     def are_neighbours(self, left: IdArray, right: IdArray) -> BoolArray:
         """Whether the two characters are adjacent in any piece."""
-        wanted = self._pair_code(left, right)
-        return np.asarray(self.neighbours[np.searchsorted(self.neighbours, wanted)] == wanted)
+        codes = self._pair_code(left, right)
+        return np.asarray(self.neighbours[np.searchsorted(self.neighbours, codes)] == codes)
 
     def _pair_code(self, left: IdArray, right: IdArray) -> PositionArray:
         return left.astype(np.int64) * len(self.rank) + right
@@ -105,20 +107,20 @@ class UniqueWords:
     def from_ids(cls, ids: IdArray, starts: PositionArray, variants: Keys) -> "UniqueWords":
         """Words begin at `starts`, the first at 0. `variants` has one number per word."""
         sizes = np.diff(np.append(starts, len(ids)))
-        place_in_word = np.arange(len(ids)) - np.repeat(starts, sizes)
-        placed = ids.astype(np.uint64) | place_in_word.astype(np.uint64) << _POSITION_SHIFT
-        keys = numbers = keyed_random.make_keys(_sum_runs(keyed_random.make_keys(0, placed), starts), variants)
+        position_in_word = np.arange(len(ids)) - np.repeat(starts, sizes)
+        positioned = ids.astype(np.uint64) | position_in_word.astype(np.uint64) << _POSITION_SHIFT
+        keys = numbers = keyed_random.make_keys(_sum_runs(keyed_random.make_keys(0, positioned), starts), variants)
         for salt in count(1):
             _, first, form = np.unique(numbers, return_index=True, return_inverse=True)
             # A hash collision is very unlikely, but it must not turn one word into another.
             if np.array_equal(sizes[first][form], sizes):
-                alike = np.repeat(starts[first][form], sizes) + place_in_word
+                alike = np.repeat(starts[first][form], sizes) + position_in_word
                 if np.array_equal(ids[alike], ids):
                     break
-            numbers = keyed_random.make_keys(_sum_runs(keyed_random.make_keys(salt, placed), starts), variants)
+            numbers = keyed_random.make_keys(_sum_runs(keyed_random.make_keys(salt, positioned), starts), variants)
         edges = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[first])])
-        places = np.arange(edges[-1]) + np.repeat(starts[first] - edges[:-1], sizes[first])
-        return cls(form, ids[places], edges, keys[first])
+        indices = np.arange(edges[-1]) + np.repeat(starts[first] - edges[:-1], sizes[first])
+        return cls(form, ids[indices], edges, keys[first])
 
 
 def _sum_runs(numbers: Keys, starts: PositionArray) -> Keys:
@@ -163,9 +165,9 @@ class BPEDropout:
         while begin < len(keys):
             full = int(np.searchsorted(offsets, offsets[begin] + _MAX_BATCH_PIECES, side="right")) - 1
             end = max(full, begin + 1)
-            here = offsets[begin : end + 1]
+            batch_offsets = offsets[begin : end + 1]
             some_ids, some_lengths = self._resegment(
-                ids[here[0] : here[-1]], here - here[0], keys[begin:end], round_key
+                ids[batch_offsets[0] : batch_offsets[-1]], batch_offsets - batch_offsets[0], keys[begin:end], round_key
             )
             new_ids.append(some_ids)
             new_lengths.append(some_lengths)
@@ -178,13 +180,13 @@ class BPEDropout:
         """Return the new pieces of a batch of sentences, and the number of pieces of each."""
         starts = self._word_starts(ids, offsets)
         sentence = np.searchsorted(offsets, starts, side="right") - 1
-        drawn = keyed_random.make_keys(keys[sentence], "variant", (starts - offsets[sentence]).astype(np.uint64))
-        words = UniqueWords.from_ids(ids, starts, drawn % np.uint64(MAX_VARIANTS))
-        cut, edges = self._merge_words(words, round_key)
+        variant_keys = keyed_random.make_keys(keys[sentence], "variant", (starts - offsets[sentence]).astype(np.uint64))
+        words = UniqueWords.from_ids(ids, starts, variant_keys % np.uint64(MAX_VARIANTS))
+        new_pieces, edges = self._merge_words(words, round_key)
         sizes = np.diff(edges)[words.word_index]
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        places = np.arange(before[-1]) + np.repeat(edges[words.word_index] - before[:-1], sizes)
-        return cut[places], np.diff(before[np.searchsorted(starts, offsets)])
+        indices = np.arange(before[-1]) + np.repeat(edges[words.word_index] - before[:-1], sizes)
+        return new_pieces[indices], np.diff(before[np.searchsorted(starts, offsets)])
 
     def _word_starts(self, ids: IdArray, offsets: PositionArray) -> PositionArray:
         """Return the index of the first piece of each word. Characters within a piece are always neighbours."""
@@ -199,43 +201,43 @@ class BPEDropout:
         """Return the new pieces of all forms, concatenated, and the start of each form."""
         units, edges = self._table.split_into_characters(words.pieces, words.offsets)
         sizes = np.diff(edges)
-        place_in_word = np.arange(len(units)) - np.repeat(edges[:-1], sizes)
-        joined = np.full(len(units), -1, np.int32)
-        inner = np.flatnonzero(place_in_word[1:])  # all but the last character of a word
-        joined[inner] = self._table.merge(units[inner], units[inner + 1])
-        kept = np.ones(len(units), np.bool_)
+        position_in_word = np.arange(len(units)) - np.repeat(edges[:-1], sizes)
+        merged = np.full(len(units), -1, np.int32)
+        inner = np.flatnonzero(position_in_word[1:])  # all but the last character of a word
+        merged[inner] = self._table.merge(units[inner], units[inner + 1])
+        mask = np.ones(len(units), np.bool_)
         draws = keyed_random.make_keys(
-            np.repeat(keyed_random.make_keys(round_key, words.keys), sizes), place_in_word.astype(np.uint64)
+            np.repeat(keyed_random.make_keys(round_key, words.keys), sizes), position_in_word.astype(np.uint64)
         )
-        going = _ActiveWords(np.arange(len(units)), units.copy(), joined, draws, sizes)
+        active = _ActiveWords(np.arange(len(units)), units.copy(), merged, draws, sizes)
         step = 0
-        while len(going.lengths):
-            going = self._merge_step(going, step, units, kept)
+        while len(active.lengths):
+            active = self._merge_step(active, step, units, mask)
             step += 1
-        counted = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
-        return units[kept], counted[edges]
+        piece_counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(mask)])
+        return units[mask], piece_counts[edges]
 
-    def _merge_step(self, words: "_ActiveWords", step: int, units: IdArray, kept: BoolArray) -> "_ActiveWords":
-        """Apply one step to every word, write it to `units` and `kept`, and return the unfinished words."""
+    def _merge_step(self, words: "_ActiveWords", step: int, units: IdArray, mask: BoolArray) -> "_ActiveWords":
+        """Apply one step to every word, write it to `units` and `mask`, and return the unfinished words."""
         starts = np.cumsum(words.lengths) - words.lengths
         best = np.minimum.reduceat(self._compute_priorities(words, step), starts)
-        going = best != _DROPPED
-        left = best[going] & _POSITION_MASK
+        active = best != _DROPPED
+        left = best[active] & _POSITION_MASK
         units[words.positions[left]] = words.units[left] = words.merged[left]
-        kept[words.positions[left + 1]] = False
-        stays = np.repeat(going, words.lengths)
-        stays[left + 1] = False
-        rest = words.select(stays, words.lengths[going] - 1)
+        mask[words.positions[left + 1]] = False
+        remaining = np.repeat(active, words.lengths)
+        remaining[left + 1] = False
+        rest = words.select(remaining, words.lengths[active] - 1)
         new_starts = np.cumsum(rest.lengths) - rest.lengths
-        self._update_pairs(rest, new_starts + left - starts[going], new_starts)
+        self._update_pairs(rest, new_starts + left - starts[active], new_starts)
         return rest
 
     def _compute_priorities(self, words: "_ActiveWords", step: int) -> PositionArray:
-        possible = np.flatnonzero(words.merged >= 0)
+        candidates = np.flatnonzero(words.merged >= 0)
         if self.rate:
-            possible = possible[keyed_random.uniform(words.random_keys[possible] + np.uint64(step)) >= self.rate]
+            candidates = candidates[keyed_random.uniform(words.random_keys[candidates] + np.uint64(step)) >= self.rate]
         priorities = np.full(len(words.merged), _DROPPED)
-        priorities[possible] = self._table.rank[words.merged[possible]] << _RANK_SHIFT | possible
+        priorities[candidates] = self._table.rank[words.merged[candidates]] << _RANK_SHIFT | candidates
         return priorities
 
     def _update_pairs(self, words: "_ActiveWords", merged: PositionArray, starts: PositionArray) -> None:

@@ -158,12 +158,12 @@ def read_merges(path: Path) -> tuple[Merge, ...]:
 
 
 def _split_words(text: str) -> Iterator[str]:
-    kinds, place = "".join(map(_character_class, text)), 0
-    while place < len(text):
-        found = _CONTRACTION.match(text, place) or _WORD.match(kinds, place)
+    kinds, position = "".join(map(_character_class, text)), 0
+    while position < len(text):
+        found = _CONTRACTION.match(text, position) or _WORD.match(kinds, position)
         assert found is not None  # every character has a class
-        yield text[place : found.end()]
-        place = found.end()
+        yield text[position : found.end()]
+        position = found.end()
 
 
 @lru_cache(maxsize=1 << 16)

@@ -30,9 +30,9 @@ class Characters(BaseTokenizer):
     @classmethod
     def build(cls, texts: Iterable[str], max_size: int | None = None, symbols: Sequence[str] = ()) -> Self:
         """Build from the most frequent pieces. `max_size` limits the vocabulary, control pieces included."""
-        whole = validate_special_tokens(symbols)
-        pieces = (piece for text in texts for piece in cls._split(text, whole))
-        return cls(build_vocabulary(pieces, max_size, required=whole), whole)
+        special_tokens = validate_special_tokens(symbols)
+        pieces = (piece for text in texts for piece in cls._split(text, special_tokens))
+        return cls(build_vocabulary(pieces, max_size, required=special_tokens), special_tokens)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> Self:
@@ -51,8 +51,8 @@ class Characters(BaseTokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text. It is exact if no id is UNK."""
-        spoken = strip_special_ids(ids, self.vocab_size)
-        return self.separator.join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in spoken)
+        text_ids = strip_special_ids(ids, self.vocab_size)
+        return self.separator.join(UNKNOWN_TEXT if each == UNK else self.vocabulary.entry(each) for each in text_ids)
 
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""

@@ -46,8 +46,8 @@ class ImportedSentencePiece(FixedVocabulary):
     @classmethod
     def from_model(cls, model: bytes, symbols: Sequence[str] = ()) -> "ImportedSentencePiece":
         """Build from all pieces of a SentencePiece model, with new symbols first. A fault raises a `ModelError`."""
-        spoken = {PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.BYTE}
-        found = [piece.text for piece in iter_pieces(model) if piece.type in spoken and piece.text not in symbols]
+        text_types = {PieceType.NORMAL, PieceType.USER_DEFINED, PieceType.BYTE}
+        found = [piece.text for piece in iter_pieces(model) if piece.type in text_types and piece.text not in symbols]
         if len(set(found)) < len(found):
             raise ModelError("sentencepiece_duplicate_piece")
         return cls(model, (*symbols, *found), validate_special_tokens(symbols))
@@ -64,9 +64,9 @@ class ImportedSentencePiece(FixedVocabulary):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, on one line."""
-        written = [f"{MARK}{UNKNOWN_TEXT}" if each == UNK else self._entry(each) for each in self._text_ids(ids)]
+        pieces = [f"{MARK}{UNKNOWN_TEXT}" if each == UNK else self._entry(each) for each in self._text_ids(ids)]
         # SentencePiece keeps unknown pieces unchanged, with their marks.
-        text: str = self._processor.decode_pieces(written)
+        text: str = self._processor.decode_pieces(pieces)
         return replace_newlines(text.replace(MARK, " ")).strip()
 
     def unknown(self, text: str) -> list[str]:

@@ -58,8 +58,11 @@ class SentencePiece(BaseTokenizer):
     def __post_init__(self) -> None:
         processor = _load_processor(self.model)
         symbols = _read_symbols(self.model)
-        whole = {MARK: _byte_ids(processor, MARK), **{symbol: [processor.piece_to_id(symbol)] for symbol in symbols}}
-        for name, value in (("symbols", symbols), ("_processor", processor), ("_unsplit_ids", whole)):
+        unsplit_ids = {
+            MARK: _byte_ids(processor, MARK),
+            **{symbol: [processor.piece_to_id(symbol)] for symbol in symbols},
+        }
+        for name, value in (("symbols", symbols), ("_processor", processor), ("_unsplit_ids", unsplit_ids)):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -99,10 +102,10 @@ class SentencePiece(BaseTokenizer):
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, with one call of SentencePiece."""
-        cut = [self._split(text) for text in texts]
-        between = [part for parts in cut for part in parts[::2]]
+        split_texts = [self._split(text) for text in texts]
+        between = [part for parts in split_texts for part in parts[::2]]
         encoded = iter(self._processor.encode(between, num_threads=_THREADS))
-        return [self._join(parts, encoded) for parts in cut]
+        return [self._join(parts, encoded) for parts in split_texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids. Invalid UTF-8 becomes U+FFFD, line breaks become spaces."""
@@ -131,8 +134,8 @@ class SentencePiece(BaseTokenizer):
     def _join(self, parts: list[str], encoded: Iterator[list[int]]) -> list[int]:
         """Return the ids of a text from its parts. Every second part is already encoded."""
         ids = next(encoded)
-        for whole in parts[1::2]:
-            ids.extend(self._unsplit_ids[whole])
+        for token in parts[1::2]:
+            ids.extend(self._unsplit_ids[token])
             ids.extend(next(encoded))
         return ids
 

@@ -133,8 +133,8 @@ def validate_special_tokens(symbols: Sequence[str]) -> tuple[str, ...]:
     for symbol in symbols:
         if code := _find_fault(symbol):
             raise UsageError(code, symbol=shorten(symbol))
-    if twice := sorted({symbol for symbol in symbols if list(symbols).count(symbol) > 1}):
-        raise UsageError("symbol_duplicate", symbol=shorten(twice[0]))
+    if duplicates := sorted({symbol for symbol in symbols if list(symbols).count(symbol) > 1}):
+        raise UsageError("symbol_duplicate", symbol=shorten(duplicates[0]))
     return tuple(symbols)
 
 

@@ -44,9 +44,9 @@ def read_header(folder: Path, name: str) -> dict[str, object]:
         raise ModelError(
             "tokenizer_version_unsupported", path=path, found=shorten(header.get("version")), expected=VERSION
         )
-    surplus = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces"})
-    if surplus:
-        raise ModelError("tokenizer_key_unknown", path=path, key=shorten(surplus[0]))
+    unknown = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces"})
+    if unknown:
+        raise ModelError("tokenizer_key_unknown", path=path, key=shorten(unknown[0]))
     return header
 
 
@@ -57,11 +57,11 @@ def read_bytes(path: Path) -> bytes:
 
 def parse_symbols(path: Path, header: dict[str, object]) -> tuple[str, ...]:
     """Return the symbols of a tokenizer. Raise a `ModelError` that names a fault."""
-    written = header.get("symbols", [])
-    if not isinstance(written, list) or not all(isinstance(symbol, str) for symbol in written):
+    symbols = header.get("symbols", [])
+    if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
         raise ModelError("tokenizer_symbols_not_strings", path=path)
     try:
-        return validate_special_tokens(written)
+        return validate_special_tokens(symbols)
     except UsageError as error:
         raise ModelError("tokenizer_symbols_damaged", path=path, error=error) from None
 
@@ -74,12 +74,12 @@ def parse_pieces(
     required: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the pieces after the control pieces, as in memory. Raise a `ModelError` that names a fault."""
-    written = header.get("pieces")
-    if not isinstance(written, list) or not all(isinstance(piece, str) for piece in written):
+    pieces = header.get("pieces")
+    if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
         raise ModelError("tokenizer_pieces_not_strings", path=path)
-    if tuple(written[: len(CONTROL_PIECES)]) != CONTROL_PIECES:
+    if tuple(pieces[: len(CONTROL_PIECES)]) != CONTROL_PIECES:
         raise ModelError("tokenizer_control_pieces_missing", path=path, pieces=" ".join(CONTROL_PIECES))
-    entries = tuple(from_disk(piece) for piece in written[len(CONTROL_PIECES) :])
+    entries = tuple(from_disk(piece) for piece in pieces[len(CONTROL_PIECES) :])
     symbols = parse_symbols(path, header)
     if entries[: len(symbols)] != symbols:
         raise ModelError("tokenizer_symbols_misplaced", path=path, piece=CONTROL_PIECES[-1])

@@ -65,8 +65,8 @@ def build_vocabulary(pieces: Iterable[str], max_size: int | None, required: tupl
         if not is_unicode(piece):
             raise DataError("piece_unpaired_surrogate", piece=piece)
     ranked = sorted(counts.keys() - set(required), key=lambda piece: (-counts[piece], piece))
-    room = None if max_size is None else max_size - len(CONTROL_PIECES) - len(required)
-    return Vocabulary((*required, *ranked[:room]))
+    limit = None if max_size is None else max_size - len(CONTROL_PIECES) - len(required)
+    return Vocabulary((*required, *ranked[:limit]))
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Words(BaseTokenizer):
     @classmethod
     def build(cls, texts: Iterable[str], max_size: int | None = None, symbols: Sequence[str] = ()) -> "Words":
         """Build from the most frequent pieces. `max_size` limits the vocabulary, control pieces included."""
-        whole = validate_special_tokens(symbols)
-        pieces = (piece for text in texts for piece in split_pieces(text, whole))
-        return cls(build_vocabulary(pieces, max_size, required=(*whole, " ")), whole)
+        special_tokens = validate_special_tokens(symbols)
+        pieces = (piece for text in texts for piece in split_pieces(text, special_tokens))
+        return cls(build_vocabulary(pieces, max_size, required=(*special_tokens, " ")), special_tokens)
 
     @classmethod
     def read(cls, path: Path, header: dict[str, object]) -> "Words":
@@ -105,8 +105,8 @@ class Words(BaseTokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the exact text if no id is UNK. UNK becomes ` ⁇`."""
-        spoken = strip_special_ids(ids, self.vocab_size)
-        pieces = (f" {UNKNOWN_TEXT}" if each == UNK else self.vocabulary.entry(each) for each in spoken)
+        text_ids = strip_special_ids(ids, self.vocab_size)
+        pieces = (f" {UNKNOWN_TEXT}" if each == UNK else self.vocabulary.entry(each) for each in text_ids)
         return "".join(pieces).removeprefix(" ")
 
     def unknown(self, text: str) -> list[str]:
@@ -140,9 +140,9 @@ def _word_pattern() -> re.Pattern[str]:
     # Python's \w excludes combining marks, which would split most Indic words. All marks are in these two ranges.
     code_points = (*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0))
     marks = "".join(chr(point) for point in code_points if unicodedata.category(chr(point)).startswith("M"))
-    joining = f"[{re.escape(marks)}\u200c\u200d]"
-    word = rf"\w+(?:{joining}+\w*)*"
-    return re.compile(rf" ?{word}(?:['’]{word})*| ?\S{joining}*|\s")
+    joiner = f"[{re.escape(marks)}\u200c\u200d]"
+    word = rf"\w+(?:{joiner}+\w*)*"
+    return re.compile(rf" ?{word}(?:['’]{word})*| ?\S{joiner}*|\s")
 
 
 def _to_disk(piece: str) -> str:

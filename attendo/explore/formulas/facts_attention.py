@@ -31,8 +31,8 @@ def variance(trace: Trace) -> str:
 
 def jacobian(trace: Trace) -> str:
     weights = trace[f"{last_attention_site(trace)}.weights"].flatten()
-    unsure, sure = float(weights[(weights - 0.5).abs().argmin()]), float(weights.max())
-    return ", ".join(f"y = {each:.4f}: y(1 − y) = {each * (1 - each):.4f}" for each in (unsure, sure))
+    middle, largest = float(weights[(weights - 0.5).abs().argmin()]), float(weights.max())
+    return ", ".join(f"y = {each:.4f}: y(1 − y) = {each * (1 - each):.4f}" for each in (middle, largest))
 
 
 def low_rank(trace: Trace) -> str:
@@ -115,8 +115,8 @@ def head_matrices(trace: Trace) -> str:
 def shape_path(trace: Trace) -> str:
     config, length = trace.config, len(trace.target_pieces)
     heads, width = config.num_heads, config.head_width
-    whole, cut, moved = (1, length, config.d_model), (1, length, heads, width), (1, heads, length, width)
-    return " → ".join(format_shape(each) for each in (whole, cut, moved, whole))
+    full, split, transposed = (1, length, config.d_model), (1, length, heads, width), (1, heads, length, width)
+    return " → ".join(format_shape(each) for each in (full, split, transposed, full))
 
 
 def batched_product(trace: Trace) -> str:
@@ -131,8 +131,8 @@ def batched_product(trace: Trace) -> str:
 
 def strides(trace: Trace) -> str:
     config = trace.config
-    whole = torch.empty(len(trace.target_pieces), config.num_heads, config.head_width)
-    return f"strides {format_shape(whole.stride())} → {format_shape(whole.transpose(0, 1).stride())}"
+    tensor = torch.empty(len(trace.target_pieces), config.num_heads, config.head_width)
+    return f"strides {format_shape(tensor.stride())} → {format_shape(tensor.transpose(0, 1).stride())}"
 
 
 def loop(trace: Trace) -> str:

@@ -66,8 +66,8 @@ def linear_shift(trace: Trace) -> str:
         return ""
     frequencies, angles = trace["target.frequencies"], trace["target.angles"]
     sine, cosine = angles.sin(), angles.cos()
-    turned = sine[:-1] * frequencies.cos() + cosine[:-1] * frequencies.sin()
-    return f"max |P[pos+1] − R·P[pos]| = {float((turned - sine[1:]).abs().max()):.1e}"
+    rotated = sine[:-1] * frequencies.cos() + cosine[:-1] * frequencies.sin()
+    return f"max |P[pos+1] − R·P[pos]| = {float((rotated - sine[1:]).abs().max()):.1e}"
 
 
 def order(trace: Trace) -> str:

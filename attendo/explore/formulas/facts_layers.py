@@ -23,8 +23,8 @@ def ratio(trace: Trace) -> str:
 
 
 def activation(trace: Trace) -> str:
-    bent = torch.cat([trace[name].flatten() for name in trace if name.endswith(".bent")])
-    return f"{trace.config.activation}: {float((bent == 0).float().mean()):.0%} = 0"
+    activations = torch.cat([trace[name].flatten() for name in trace if name.endswith(".bent")])
+    return f"{trace.config.activation}: {float((activations == 0).float().mean()):.0%} = 0"
 
 
 def position_wise(trace: Trace) -> str:
@@ -57,9 +57,11 @@ def constant_width(trace: Trace) -> str:
 
 def sizes(trace: Trace) -> str:
     config, base = trace.config, PRESETS["base"]
-    here = {"N": config.num_decoder_layers, "d_model": config.d_model, "h": config.num_heads, "d_ff": config.d_ff}
+    own_sizes = {"N": config.num_decoder_layers, "d_model": config.d_model, "h": config.num_heads, "d_ff": config.d_ff}
     paper = (base["num_decoder_layers"], base["d_model"], base["num_heads"], base["d_ff"])
-    return ", ".join(f"{name} = {value} ({other})" for (name, value), other in zip(here.items(), paper, strict=True))
+    return ", ".join(
+        f"{name} = {value} ({other})" for (name, value), other in zip(own_sizes.items(), paper, strict=True)
+    )
 
 
 def sub_layers(trace: Trace) -> str:

@@ -52,10 +52,10 @@ def beam(trace: Trace) -> str:
 def sampling(trace: Trace) -> str:
     logits = trace.logits[0]
     best = int(logits.argmax())
-    heated = [float((logits / each).softmax(-1)[best]) for each in _TEMPERATURES]
-    best_by_temperature = ", ".join(f"τ = {t:g}: {p:.3f}" for t, p in zip(_TEMPERATURES, heated, strict=True))
-    ordered = trace.probabilities[0].sort(descending=True).values.cumsum(dim=0)
-    return f"{best_by_temperature}; top-p 0.9: {int((ordered < 0.9).sum()) + 1}"
+    probabilities = [float((logits / each).softmax(-1)[best]) for each in _TEMPERATURES]
+    best_by_temperature = ", ".join(f"τ = {t:g}: {p:.3f}" for t, p in zip(_TEMPERATURES, probabilities, strict=True))
+    cumulative = trace.probabilities[0].sort(descending=True).values.cumsum(dim=0)
+    return f"{best_by_temperature}; top-p 0.9: {int((cumulative < 0.9).sum()) + 1}"
 
 
 def kv_cache(trace: Trace) -> str:

@@ -39,12 +39,12 @@ def incompatibilities(config: ModelConfig) -> list[str]:
         return ["it has no encoder"]
     keys, values = config.head_width, _value_width(config)
     sizes = {config.source_vocab_size or 0, config.target_vocab_size or 0}
-    fits = {
+    conditions = {
         # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
         f"keys are {keys} wide and turned, values {values}": config.positions != "rotary" or keys >= values,
         f"a vocabulary of {min(sizes)} tokens has no room for pad, unk, bos and eos": min(sizes) > EOS,
     }
-    return [reason for reason, fit in fits.items() if not fit]
+    return [reason for reason, is_met in conditions.items() if not is_met]
 
 
 def to_ctranslate2(
@@ -193,13 +193,13 @@ def _pad_to_one_width(attention: MultiHeadAttention) -> tuple[tuple[Tensor, Tens
     if keys == values:
         return (project.weight, project.bias), output
     widths, too_much = (keys, keys, values), (math.sqrt(width / keys), 1.0, 1.0)
-    filled = []
-    for whole in (project.weight, project.bias[:, None]):
-        parts = zip(whole.split([heads * each for each in widths]), widths, too_much, strict=True)
+    padded = []
+    for tensor in (project.weight, project.bias[:, None]):
+        parts = zip(tensor.split([heads * each for each in widths]), widths, too_much, strict=True)
         rows = [F.pad(part.unflatten(0, (heads, own)), (0, 0, 0, width - own)) * more for part, own, more in parts]
-        filled.append(torch.cat([each.flatten(0, 1) for each in rows]))
+        padded.append(torch.cat([each.flatten(0, 1) for each in rows]))
     output = F.pad(output.unflatten(1, (heads, values)), (0, width - values)).flatten(1)
-    return (filled[0], filled[1][:, 0]), output
+    return (padded[0], padded[1][:, 0]), output
 
 
 def _set_feed_forward(spec: Any, feed_forward: FeedForward) -> None:

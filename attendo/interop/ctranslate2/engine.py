@@ -48,15 +48,15 @@ class CTranslate2Engine:
 
     def _check(self, request: DecodeRequest) -> None:
         """Raise a `UsageError` if a sequence exceeds CTranslate2's position table."""
-        for what, tokens in (("a source", len(request.source)), ("an answer", request.max_length)):
+        for side, tokens in (("a source", len(request.source)), ("an answer", request.max_length)):
             if tokens >= self._model.max_length:
                 most = self._model.max_length - 1
-                raise UsageError("export_sequence_too_long", side=what, tokens=tokens, limit=most)
+                raise UsageError("export_sequence_too_long", side=side, tokens=tokens, limit=most)
 
     def _search(
         self, group: list[DecodeRequest], max_length: int, min_length: int, options: CTranslate2Options
     ) -> list[list["_CTranslate2Hypothesis"]]:
-        told = self._call(
+        results = self._call(
             self._model.translator.translate_batch,
             [self._source_pieces(request) for request in group],
             target_prefix=[[self._target[each] for each in request.prefix] for request in group],
@@ -73,7 +73,7 @@ class CTranslate2Engine:
                 self._to_hypothesis(*each, max_length, options)
                 for each in zip(result.hypotheses, result.scores, strict=True)
             ]
-            for result in told
+            for result in results
         ]
 
     def _to_hypothesis(
@@ -92,7 +92,7 @@ class CTranslate2Engine:
     ) -> None:
         """Set the model's log-probability of every hypothesis, eos included."""
         rows = [(request, row) for request, rows in zip(group, hypotheses, strict=True) for row in rows]
-        told = self._call(
+        results = self._call(
             self._model.translator.score_batch,
             [self._source_pieces(request) for request, _ in rows],
             [[self._target[each] for each in row.ids] for _, row in rows],
@@ -100,10 +100,10 @@ class CTranslate2Engine:
             max_batch_size=self._batch_tokens,
             batch_type="tokens",
         )
-        for (_, row), scored in zip(rows, told, strict=True):
-            row.log_probability = sum(scored.log_probs[: len(row.ids) + int(row.ended_by_eos)])
+        for (_, row), result in zip(rows, results, strict=True):
+            row.log_probability = sum(result.log_probs[: len(row.ids) + int(row.ended_by_eos)])
             if row.value is None:
-                row.value = row.log_probability - sum(scored.log_probs[: options.unscored_tokens])
+                row.value = row.log_probability - sum(result.log_probs[: options.unscored_tokens])
 
     def _call(self, call: Callable[..., Any], *texts: Any, **options: Any) -> Any:
         """Call CTranslate2. Raise a `ModelError` for faults of the folder that it finds only at inference."""
@@ -138,11 +138,11 @@ class _CTranslate2Hypothesis:
 def _build_frontier(group: Sequence[DecodeRequest], hypotheses: Sequence[Sequence[_CTranslate2Hypothesis]]) -> Frontier:
     """Return the hypotheses as a `Frontier`. Empty rows fill up each request to the same width."""
     width = max(map(len, hypotheses))
-    asked = limit_tensors(group, torch.device("cpu"))
+    limits = limit_tensors(group, torch.device("cpu"))
     empty = _CTranslate2Hypothesis([], None, ended_by_eos=False, cut=True, ended=False)
     empty.log_probability = NEG_INF
     rows = [row for each in hypotheses for row in (*each, *[empty] * (width - len(each)))]
-    filled = [[BOS, *row.output_ids, *[PAD] * (asked.capacity - 1 - len(row.output_ids))] for row in rows]
+    padded = [[BOS, *row.output_ids, *[PAD] * (limits.capacity - 1 - len(row.output_ids))] for row in rows]
 
     def column(values: Sequence[Any]) -> torch.Tensor:
         return torch.tensor(values)
@@ -150,8 +150,8 @@ def _build_frontier(group: Sequence[DecodeRequest], hypotheses: Sequence[Sequenc
     penalties = [0.0 if row.value is None else row.value - row.log_probability for row in rows]
     return Frontier(
         width=width,
-        limits=asked.repeat(width),
-        ids=column(filled),
+        limits=limits.repeat(width),
+        ids=column(padded),
         length=column([len(row.output_ids) for row in rows]),
         log_probability=column([row.log_probability for row in rows]),
         penalty=column(penalties),

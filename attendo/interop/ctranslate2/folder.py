@@ -71,8 +71,8 @@ def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) 
     """Return notes on prefixes that attendo adds and that other programs must add themselves."""
     before, begin = model_prefix_ids(model)
     pieces = (" ".join(names[side][token] for token in ids) for side, ids in enumerate((before, begin)))
-    told = ("every source must begin with", "every answer with (target_prefix)")
-    return [f"elsewhere than in attendo {what} {each}" for what, each in zip(told, pieces, strict=True) if each]
+    phrases = ("every source must begin with", "every answer with (target_prefix)")
+    return [f"elsewhere than in attendo {phrase} {each}" for phrase, each in zip(phrases, pieces, strict=True) if each]
 
 
 def _tokenizer_notes(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
@@ -109,15 +109,15 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
     source, target = load_tokenizers(folder, names)
     _check_vocabularies(folder, names, source, target)
     _check_config(folder / "config.json")
-    where, number = parse_device(device, count := ctranslate2.get_cuda_device_count())
-    if where == "cuda" and number >= count:
+    device_type, number = parse_device(device, count := ctranslate2.get_cuda_device_count())
+    if device_type == "cuda" and number >= count:
         raise UsageError("ctranslate2_gpu_missing", device=device, count=count)
     try:
         translator = ctranslate2.Translator(
             str(folder),
-            device=where,
+            device=device_type,
             device_index=number,
-            compute_type=compute_type(facts["precision"], where),
+            compute_type=compute_type(facts["precision"], device_type),
             intra_threads=torch.get_num_threads() if threads is None else threads,
         )
     except (RuntimeError, ValueError, MemoryError) as error:
@@ -144,8 +144,8 @@ def _check_config(path: Path) -> None:
     """Check settings that CTranslate2 would check only at inference, or never."""
     config = read_json(path)
     tokens = {"bos_token": CONTROL_PIECES[BOS], "eos_token": CONTROL_PIECES[EOS], "unk_token": CONTROL_PIECES[UNK]}
-    meant = {**tokens, "decoder_start_token": CONTROL_PIECES[BOS], "add_source_bos": False, "add_source_eos": True}
-    for name, value in meant.items():
+    expected = {**tokens, "decoder_start_token": CONTROL_PIECES[BOS], "add_source_bos": False, "add_source_eos": True}
+    for name, value in expected.items():
         if config.get(name) != value:
             raise ModelError(
                 "ctranslate2_config_mismatch",

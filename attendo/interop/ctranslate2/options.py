@@ -92,14 +92,14 @@ def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]
 
 def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig) -> None:
     """Raise a `UsageError` if CTranslate2 does not support the options of a call."""
-    asked = {
+    requested = {
         "constraints": bool(options.constraints),
         "alignments": options.alignments,
         f"coverage_penalty {config.coverage_penalty}": config.coverage_penalty > 0,
         "compile": config.compile,
         f"precision {config.precision}": config.precision != "auto",
     }
-    refuse([name for name, given in asked.items() if given])
+    refuse([name for name, given in requested.items() if given])
     strategy = make_strategy(config, num_candidates(options, config))
     refuse([*_unsupported_in_strategy(strategy, make_rules(config)), *_unsupported_in_rules(make_rules(config))])
 
@@ -109,13 +109,13 @@ def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, 
 
     Beam search follows `preset="ctranslate2"`. Greedy search is attendo's, but never forces eos at the limit.
     """
-    asked = config.override(**{name: options[name] for name in options if name in GenerationConfig.model_fields})
-    if asked.sample or asked.beam_groups > 1 or options.get("constraints"):
+    combined = config.override(**{name: options[name] for name in options if name in GenerationConfig.model_fields})
+    if combined.sample or combined.beam_groups > 1 or options.get("constraints"):
         return config  # unsupported: rejected later
-    if asked.beam == 1 and asked.repetition_penalty == 1:
-        forced = asked.at_limit == "force_eos" or asked.renormalise
+    if combined.beam == 1 and combined.repetition_penalty == 1:
+        forced = combined.at_limit == "force_eos" or combined.renormalise
         return config.override(at_limit="any") if forced else config
-    penalised = asked.normalise == "average" and asked.length_penalty != 0
+    penalised = combined.normalise == "average" and combined.length_penalty != 0
     return config.override(
         stop="first" if penalised else "leader", at_limit="any", renormalise=True, repetition_of="logits"
     )
@@ -154,7 +154,7 @@ def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
     ranking = beam.ranking
     has_penalty = ranking.normalise == "average" and ranking.length_penalty != 0
     stop = "first" if has_penalty else "leader"
-    fits = {
+    conditions = {
         f"stop {beam.stop} (CTranslate2: {stop})": beam.stop == stop,
         "at_limit truncate/force_eos": beam.free_end,
         "renormalise false": _has(rules, Renormalise),
@@ -165,7 +165,7 @@ def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
         # CTranslate2 rounds the product, attendo does not always round it the same way.
         f"patience {beam.patience} + beam {beam.width}": round(beam.width * beam.patience) == beam.max_finished,
     }
-    yield from (reason for reason, fit in fits.items() if not fit)
+    yield from (reason for reason, is_met in conditions.items() if not is_met)
 
 
 def _unsupported_in_rules(rules: Sequence[Rule]) -> Iterator[str]:

@@ -69,7 +69,7 @@ class JsonField:
         if self.value is None:
             return default
         # no dict lookup: 1 equals true, and lists are not hashable
-        found = [meant for value, meant in known.items() if type(value) is type(self.value) and value == self.value]
+        found = [meaning for value, meaning in known.items() if type(value) is type(self.value) and value == self.value]
         if not found:
             raise self.make_error(f"one of {', '.join(map(shorten, known))}")
         return found[0]
@@ -113,8 +113,8 @@ class HuggingFaceFolder:
 
     def setting(self, name: str) -> JsonField:
         """Return a setting from generation_config.json if it is set there, else from config.json."""
-        told = (self.generation or {}).get(name) is not None
-        return self.generation_setting(name) if told else JsonField(self.path / CONFIG, name, self.settings.get(name))
+        is_set = (self.generation or {}).get(name) is not None
+        return self.generation_setting(name) if is_set else JsonField(self.path / CONFIG, name, self.settings.get(name))
 
     def generation_setting(self, name: str) -> JsonField:
         """Return a decoding setting. As in transformers, config.json is used only without generation_config.json."""
@@ -126,8 +126,8 @@ class HuggingFaceFolder:
         """Return the path of a required file. Raise a `ModelError` if it is missing or a Git LFS pointer."""
         path = self.path / name
         if not path.is_file():
-            there = _list_files(self.path)
-            raise ModelError("required_file_missing", path=self.path, file=name, kind=self.model_type, files=there)
+            files = _list_files(self.path)
+            raise ModelError("required_file_missing", path=self.path, file=name, kind=self.model_type, files=files)
         _refuse_lfs_pointer(path)
         return path
 
@@ -186,10 +186,10 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     for file in weight_files(path):
         _refuse_lfs_pointer(file)
         found = model_folder.read_tensors(file)
-        if whole := [
+        if integers := [
             f"{cut_text(name)} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()
         ]:
-            raise ModelError("weights_not_floating_point", path=file, weight=whole[0])
+            raise ModelError("weights_not_floating_point", path=file, weight=integers[0])
         weights |= {name.removeprefix("model."): weight.float() for name, weight in found.items()}
     return weights
 
@@ -206,10 +206,10 @@ def weight_files(path: Path) -> list[Path]:
     if (path / WEIGHTS).is_file():
         return [path / WEIGHTS]
     if (path / INDEX).is_file():
-        places = read_json(path / INDEX).get("weight_map")
-        if not isinstance(places, dict) or not all(Path(str(name)).name == name for name in places.values()):
+        weight_map = read_json(path / INDEX).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(Path(str(name)).name == name for name in weight_map.values()):
             raise ModelError("weight_index_damaged", path=path / INDEX)
-        files = [path / str(name) for name in dict.fromkeys(places.values())]
+        files = [path / str(name) for name in dict.fromkeys(weight_map.values())]
         if missing := [file.name for file in files if not file.is_file()]:
             raise ModelError("weight_files_missing", path=path, files=list_names(missing), index=INDEX)
         return files
@@ -227,10 +227,8 @@ def _conversion_hint(path: Path, names: Sequence[str]) -> str:
     if not of_torch:
         return f"load them with what wrote them, and write {WEIGHTS} by save_pretrained of transformers"
     if any(name.startswith("pytorch_model") for name in of_torch):  # the only name that transformers loads
-        where = _quote_path(path)
-        code = (
-            f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({where}).save_pretrained({where})"
-        )
+        quoted = _quote_path(path)
+        code = f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({quoted}).save_pretrained({quoted})"
     else:
         code = (
             "import torch; from safetensors.torch import save_file; "
@@ -250,10 +248,10 @@ def _quote_path(path: Path) -> str:
 def no_progress_bars() -> Iterator[None]:
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             logging.enable_progress_bar()

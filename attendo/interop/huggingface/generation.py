@@ -78,7 +78,7 @@ def import_generation(
     """
     sampled = folder.generation_setting("do_sample").flag()
     forbidden = _SuppressedTokens.from_folder(folder, target)
-    told = {
+    options = {
         **(_sampling_options(folder) if sampled else _beam_options(folder)),
         **_repetition_options(folder, sampled),
         **_length_options(folder),
@@ -87,17 +87,17 @@ def import_generation(
         "allow_unk": False if forbidden.suppresses_unk else None,
     }
     try:
-        config = GenerationConfig().override(**told)
+        config = GenerationConfig().override(**options)
     except UsageError as error:
         raise ModelError("decoding_defaults_invalid", path=folder.path, error=error) from None
     settings = config.model_dump(mode="json", exclude_defaults=True)
     begin = folder.generation_setting("forced_bos_token_id")
-    left = [*forbidden.notes, *_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
+    notes = [*forbidden.notes, *_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
     if use_forced_bos and symbols is not None:
         settings |= _forced_prefix(begin, target, symbols)
     elif use_forced_bos and begin.token() is not None:
-        left.append(_not_converted_note(begin, begin.value))
-    return ConvertedGeneration(settings, tuple(left))
+        notes.append(_not_converted_note(begin, begin.value))
+    return ConvertedGeneration(settings, tuple(notes))
 
 
 def exclude_prefix_from_limit(settings: dict[str, Any]) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def _beam_options(folder: HuggingFaceFolder) -> dict[str, Any]:
 
 def _sampling_options(folder: HuggingFaceFolder) -> dict[str, Any]:
     top_k = folder.generation_setting("top_k").count()
-    told = {ours: folder.generation_setting(theirs).number() for theirs, ours in _HF_SAMPLING.items()}
-    return {"sample": True, "top_k": _HF_DEFAULT_TOP_K if top_k is None else top_k, **told}
+    options = {ours: folder.generation_setting(theirs).number() for theirs, ours in _HF_SAMPLING.items()}
+    return {"sample": True, "top_k": _HF_DEFAULT_TOP_K if top_k is None else top_k, **options}
 
 
 def _repetition_options(folder: HuggingFaceFolder, sampled: bool) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def _length_options(folder: HuggingFaceFolder) -> dict[str, Any]:
 
 def _read_new_tokens(folder: HuggingFaceFolder, bound: str) -> int | None:
     """Return the limit in new tokens. `*_new_tokens` takes precedence over `*_length`, as in transformers."""
-    new, whole = (
+    new, total = (
         folder.generation_setting(f"{bound}_new_tokens").count(),
         folder.generation_setting(f"{bound}_length").count(),
     )
-    return new if new is not None or whole is None else whole - 1
+    return new if new is not None or total is None else total - 1
 
 
 @dataclass(frozen=True)
@@ -161,18 +161,18 @@ class _SuppressedTokens:
     @classmethod
     def from_folder(cls, folder: HuggingFaceFolder, target: VocabularyPermutation) -> "_SuppressedTokens":
         own = {each: target.rows[each] for each in (PAD, BOS, UNK, EOS) if each not in target.copies}
-        silent = {own[each] for each in (PAD, BOS) if each in own}
+        suppressed = {own[each] for each in (PAD, BOS) if each in own}
         words, tokens = folder.generation_setting("bad_words_ids"), folder.generation_setting("suppress_tokens")
         unknown = own.get(UNK) in tokens.tokens() or [own.get(UNK)] in words.sequences()
-        seen_to = silent | ({own[UNK]} if unknown else set())
-        others = [word for word in words.sequences() if word not in ([each] for each in (*seen_to, own[EOS]))]
+        handled = suppressed | ({own[UNK]} if unknown else set())
+        others = [word for word in words.sequences() if word not in ([each] for each in (*handled, own[EOS]))]
         first = folder.generation_setting("begin_suppress_tokens")
-        left = [
+        remaining = [
             (words, others),  # transformers ignores eos here
-            (tokens, [each for each in tokens.tokens() if each not in seen_to]),
-            (first, [each for each in first.tokens() if each not in seen_to]),
+            (tokens, [each for each in tokens.tokens() if each not in handled]),
+            (first, [each for each in first.tokens() if each not in handled]),
         ]
-        return cls(unknown, tuple(_not_converted_note(field, rest) for field, rest in left if rest))
+        return cls(unknown, tuple(_not_converted_note(field, rest) for field, rest in remaining if rest))
 
 
 def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[str]:
@@ -201,12 +201,12 @@ def _forced_prefix(field: JsonField, target: VocabularyPermutation, symbols: Seq
     token = field.token()
     if token is None:
         return {}
-    place = target.to_ours([token])[0] - EOS - 1 if token in target.rows else -1
-    if not 0 <= place < len(symbols):
+    index = target.to_ours([token])[0] - EOS - 1 if token in target.rows else -1
+    if not 0 <= index < len(symbols):
         raise field.make_error(
             f"one of the tokens that attendo can begin answers with ({list_names(symbols) or 'none'})"
         )
-    return {"target_prefix": [symbols[place]]}
+    return {"target_prefix": [symbols[index]]}
 
 
 def _not_converted_note(field: JsonField, value: Any) -> str:
@@ -221,24 +221,24 @@ def export_generation(
 
     `max_length` is the maximum output length in tokens. `order` is the permutation of the target vocabulary.
     """
-    told: dict[str, Any] = {"num_beams": 1 if config.sample else config.beam}
+    settings: dict[str, Any] = {"num_beams": 1 if config.sample else config.beam}
     if config.sample:
-        told |= {"do_sample": True, "top_k": config.top_k, "min_p": config.min_p or None}
-        told |= {theirs: getattr(config, ours) for theirs, ours in _HF_SAMPLING.items() if theirs != "min_p"}
+        settings |= {"do_sample": True, "top_k": config.top_k, "min_p": config.min_p or None}
+        settings |= {theirs: getattr(config, ours) for theirs, ours in _HF_SAMPLING.items() if theirs != "min_p"}
     elif config.beam > 1:
-        told["length_penalty"] = _length_penalty(config)
-        told["early_stopping"] = _EARLY_STOPPING_BY_STOP.get(config.stop, False)
+        settings["length_penalty"] = _length_penalty(config)
+        settings["early_stopping"] = _EARLY_STOPPING_BY_STOP.get(config.stop, False)
     if config.repetition_penalty != 1:
-        told["repetition_penalty"] = config.repetition_penalty
+        settings["repetition_penalty"] = config.repetition_penalty
     if config.no_repeat_ngram_size:
-        told["no_repeat_ngram_size"] = config.no_repeat_ngram_size
+        settings["no_repeat_ngram_size"] = config.no_repeat_ngram_size
     if config.renormalise:
-        told["renormalize_logits"] = True
+        settings["renormalize_logits"] = True
     if not config.allow_unk:
-        told["bad_words_ids"] = [order.to_theirs([UNK])]
+        settings["bad_words_ids"] = [order.to_theirs([UNK])]
     if config.at_limit == "force_eos":
-        told["forced_eos_token_id"] = order.rows[EOS]
-    return {**told, **_length_settings(config, max_length)}, list(_missing_setting_notes(config, max_length))
+        settings["forced_eos_token_id"] = order.rows[EOS]
+    return {**settings, **_length_settings(config, max_length)}, list(_missing_setting_notes(config, max_length))
 
 
 def _length_penalty(config: GenerationConfig) -> float:
@@ -247,14 +247,14 @@ def _length_penalty(config: GenerationConfig) -> float:
 
 def _length_settings(config: GenerationConfig, max_length: int) -> dict[str, Any]:
     """Return the lengths. transformers counts the start token and a forced eos; attendo's maximum has no prefix."""
-    told: dict[str, Any] = {}
-    most, begun = _MAX_OUTPUT_LENGTH, 1 + len(config.target_prefix)
+    settings: dict[str, Any] = {}
+    most, prefix_length = _MAX_OUTPUT_LENGTH, 1 + len(config.target_prefix)
     if config.max_length_factor == 0:
-        most = begun + config.max_length_extra + int(config.at_limit == "force_eos")
-    told["max_length"] = min(most, max_length)
+        most = prefix_length + config.max_length_extra + int(config.at_limit == "force_eos")
+    settings["max_length"] = min(most, max_length)
     if config.min_length_extra:
-        told["min_length"] = 1 + config.min_length_extra
-    return told
+        settings["min_length"] = 1 + config.min_length_extra
+    return settings
 
 
 def _missing_setting_notes(config: GenerationConfig, max_length: int) -> Iterator[str]:

@@ -76,14 +76,14 @@ def open_model(folder: HuggingFaceFolder) -> Any:
     both = (config_class, transformers.PretrainedConfig)
     own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
     config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
-    with _temporary_folder() as place, no_progress_bars():
-        _write_json(place / CONFIG, config.to_dict())
+    with _temporary_folder() as temporary, no_progress_bars():
+        _write_json(temporary / CONFIG, config.to_dict())
         for file in weight_files(folder.path):
-            _link(file, place / file.name)
+            _link(file, temporary / file.name)
         if (folder.path / INDEX).is_file():
-            _write_json(place / INDEX, {"metadata": {}, "weight_map": read_json(folder.path / INDEX)["weight_map"]})
+            _write_json(temporary / INDEX, {"metadata": {}, "weight_map": read_json(folder.path / INDEX)["weight_map"]})
         return model_class.from_pretrained(
-            place,
+            temporary,
             config=config,
             local_files_only=True,
             use_safetensors=True,
@@ -98,15 +98,15 @@ def open_tokenizer(path: Path, model_type: str) -> Any:
 
     settings = _known_settings(path / _TOKENIZER_CONFIG)
     tokenizer_class = getattr(transformers, _class_name(path, model_type))
-    with _temporary_folder() as place, warnings.catch_warnings():
+    with _temporary_folder() as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # recommendations of packages
-        _write_json(place / _TOKENIZER_CONFIG, settings)
+        _write_json(temporary / _TOKENIZER_CONFIG, settings)
         if tokens := _known_settings(path / _SPECIAL_TOKENS):
-            _write_json(place / _SPECIAL_TOKENS, tokens)
+            _write_json(temporary / _SPECIAL_TOKENS, tokens)
         for name in _VOCABULARIES:
             if (path / name).is_file():
-                _link(path / name, place / name)
-        return tokenizer_class.from_pretrained(place, local_files_only=True, trust_remote_code=False)
+                _link(path / name, temporary / name)
+        return tokenizer_class.from_pretrained(temporary, local_files_only=True, trust_remote_code=False)
 
 
 def _class_name(path: Path, model_type: str) -> str:
@@ -128,8 +128,8 @@ def _known_settings(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="attendo-") as place:
-        yield Path(place)
+    with tempfile.TemporaryDirectory(prefix="attendo-") as folder:
+        yield Path(folder)
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

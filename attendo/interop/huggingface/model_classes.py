@@ -52,7 +52,7 @@ class HFModelClass:
         if config.decoder_only:
             return ["it has no encoder"]
         sizes, pre, some = (config.source_vocab_size, config.target_vocab_size), self.norm == "pre", self.embedding_norm
-        fits = {
+        conditions = {
             f"norm is {config.norm}, not {self.norm}": config.norm == self.norm,
             f"it has {'no' if pre else 'a'} norm behind each stack": config.has_final_norm == pre,
             f"it has {'no' if some else 'a'} norm on the embedding": config.embedding_norm == some,
@@ -61,12 +61,12 @@ class HFModelClass:
             **self._position_checks(config),
             **_block_checks(config),
         }
-        return [reason for reason, fit in fits.items() if not fit]
+        return [reason for reason, is_met in conditions.items() if not is_met]
 
     def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[str]:
         """Return the incompatibilities of the configuration and of the weights."""
-        learnt = network.output.bias
-        free = self.bias or learnt is None or not bool(orders[1].table_to_theirs(learnt).any())
+        output_bias = network.output.bias
+        free = self.bias or output_bias is None or not bool(orders[1].table_to_theirs(output_bias).any())
         return [*self.incompatibilities(network.config), *([] if free else ["it has a bias on the logits"])]
 
     def build(self, network: Transformer, max_length: int = 1024, orders: Permutations | None = None) -> Any:
@@ -97,15 +97,15 @@ class HFModelClass:
 
     def _position_checks(self, config: ModelConfig) -> dict[str, bool]:
         offset, layout = config.position_offset, config.position_layout
-        fits = {f"positions are {config.positions}, not {self.positions}": config.positions == self.positions}
+        conditions = {f"positions are {config.positions}, not {self.positions}": config.positions == self.positions}
         if self.offset is None:
             size = config.target_vocab_size or 0
-            fits[f"position_offset is {offset}, which must follow a token id"] = 1 <= offset < size
+            conditions[f"position_offset is {offset}, which must follow a token id"] = 1 <= offset < size
         else:
-            fits[f"position_offset is {offset}, not {self.offset}"] = offset == self.offset
+            conditions[f"position_offset is {offset}, not {self.offset}"] = offset == self.offset
         if self.positions == config.positions == "sinusoidal":
-            fits[f"position_layout is {layout}, not {' or '.join(self.layouts)}"] = layout in self.layouts
-        return fits
+            conditions[f"position_layout is {layout}, not {' or '.join(self.layouts)}"] = layout in self.layouts
+        return conditions
 
 
 def identity_permutations(config: ModelConfig) -> Permutations:
@@ -220,17 +220,17 @@ def fill_weights(model: Any, network: Transformer, orders: tuple[VocabularyPermu
     source, target = orders
     positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # sinusoids
     weights = {name: each for name, each in _permuted_weights(network) if name in model.state_dict()}
-    laid: dict[int, Tensor] = {}  # shared tables are converted once; they can be gigabytes
+    tables: dict[int, Tensor] = {}  # shared tables are converted once; they can be gigabytes
     for name, weight in weights.items():
         if name.endswith(_TABLES):
-            if (place := weight.data_ptr()) not in laid:
-                laid[place] = (source if "encoder" in name else target).table_to_theirs(weight)
-            weights[name] = laid[place]
+            if (address := weight.data_ptr()) not in tables:
+                tables[address] = (source if "encoder" in name else target).table_to_theirs(weight)
+            weights[name] = tables[address]
     if _BIAS in weights:
         weights[_BIAS] = target.table_to_theirs(weights[_BIAS][0])[None]
     model.load_state_dict({**positions, **weights})
-    silent = target.to_theirs(each for each in (PAD, BOS) if each not in target.copies)
-    model.generation_config = GenerationConfig(**_control_tokens(target), suppress_tokens=silent)
+    suppressed = target.to_theirs(each for each in (PAD, BOS) if each not in target.copies)
+    model.generation_config = GenerationConfig(**_control_tokens(target), suppress_tokens=suppressed)
     return model.eval()
 
 
@@ -286,9 +286,9 @@ def _block_weights(block: EncoderBlock | DecoderBlock) -> Iterator[tuple[str, Te
     if isinstance(block, DecoderBlock) and block.cross_attention is not None and block.cross_residual is not None:
         yield from _attention_weights("encoder_attn", block.cross_attention)
         modules["encoder_attn_layer_norm"] = block.cross_residual.normalise
-    for place, module in modules.items():
+    for prefix, module in modules.items():
         for kind, weight in module.named_parameters():
-            yield f"{place}.{kind}", weight
+            yield f"{prefix}.{kind}", weight
 
 
 def _attention_weights(prefix: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:

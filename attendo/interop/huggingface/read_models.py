@@ -81,17 +81,23 @@ def from_marian(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Impo
         folder, settings, {**_MARIAN_CHOICES, "norm": _MARIAN_NORMS[folder.model_type]}, source, target
     )
     if not with_tokenizers:
-        taken = import_generation(folder, target)
-        return ImportedModel(folder, network, source, target, generation=taken.settings, notes=taken.notes)
+        converted = import_generation(folder, target)
+        return ImportedModel(folder, network, source, target, generation=converted.settings, notes=converted.notes)
     ours = _marian_tokenizers(folder, vocabularies, (source, target))
-    taken = import_generation(folder, target, ours[1].symbols)
+    converted = import_generation(folder, target, ours[1].symbols)
     notes = [
         note
         for side, tokenizer, vocabulary in zip(("source", "target"), ours, vocabularies, strict=True)
         for note in missing_piece_notes(folder.path / f"{side}.spm", tokenizer.model, vocabulary)
     ]
     return ImportedModel(
-        folder, network, source, target, *ours, exclude_prefix_from_limit(taken.settings), (*taken.notes, *notes)
+        folder,
+        network,
+        source,
+        target,
+        *ours,
+        exclude_prefix_from_limit(converted.settings),
+        (*converted.notes, *notes),
     )
 
 
@@ -117,8 +123,8 @@ def _marian_permutations(
     eos = read_token_id(folder, "eos_token_id", _MARIAN_EOS_IDS[folder.model_type])
     pad = read_token_id(folder, "pad_token_id", last if folder.model_type == "marian" else 0)
     start = read_token_id(folder, "decoder_start_token_id", pad)
-    silent = start in folder.generation_setting("suppress_tokens").tokens()
-    silent = silent or [start] in folder.generation_setting("bad_words_ids").sequences()
+    suppressed = start in folder.generation_setting("suppress_tokens").tokens()
+    suppressed = suppressed or [start] in folder.generation_setting("bad_words_ids").sequences()
     orders = []
     for vocabulary, side in zip(vocabularies, ("source", "target"), strict=True):
         size = settings[f"{side}_vocab_size"]
@@ -130,7 +136,7 @@ def _marian_permutations(
                 start=min(start, size - 1) if side == "source" else start,
                 eos=vocabulary.get("</s>", eos) if side == "source" else eos,
                 first=_marian_special_ids(vocabulary),
-                moves_start=silent,
+                moves_start=suppressed,
             )
         )
     return orders[0], orders[1]
@@ -141,12 +147,12 @@ def _marian_tokenizers(
     vocabularies: tuple[dict[str, int], dict[str, int]],
     orders: tuple[VocabularyPermutation, VocabularyPermutation],
 ) -> tuple[ImportedSentencePiece, ImportedSentencePiece]:
-    made = []
+    tokenizers = []
     for side, vocabulary, order in zip(("source", "target"), vocabularies, orders, strict=True):
         model = read_sentencepiece_model(folder.require_file(f"{side}.spm"), vocabulary)
         names, symbols = build_names_and_symbols(vocabulary, order, _marian_special_ids(vocabulary))
-        made.append(ImportedSentencePiece(model, names, symbols))
-    return made[0], made[1]
+        tokenizers.append(ImportedSentencePiece(model, names, symbols))
+    return tokenizers[0], tokenizers[1]
 
 
 def _marian_special_ids(vocabulary: dict[str, int]) -> list[int]:
@@ -174,28 +180,32 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
     }
     network = build_network(folder, settings, choices, order, order)
     if not with_tokenizers:
-        taken = import_generation(folder, order)
-        return ImportedModel(folder, network, order, order, generation=taken.settings, notes=taken.notes)
+        converted = import_generation(folder, order)
+        return ImportedModel(folder, network, order, order, generation=converted.settings, notes=converted.notes)
     names, symbols = build_names_and_symbols(vocabulary, order, first)
     tokenizer = ByteLevelBPE(merges, names, symbols)
-    taken = import_generation(folder, order, symbols)
-    lacking = _missing_merge_notes(folder, merges, vocabulary)
-    generation = exclude_prefix_from_limit(taken.settings) | (
+    converted = import_generation(folder, order, symbols)
+    missing_notes = _missing_merge_notes(folder, merges, vocabulary)
+    generation = exclude_prefix_from_limit(converted.settings) | (
         {"source_prefix": [IMPORTED_BOS]} if IMPORTED_BOS in symbols else {}
     )
-    return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, (*taken.notes, *lacking))
+    return ImportedModel(
+        folder, network, order, order, tokenizer, tokenizer, generation, (*converted.notes, *missing_notes)
+    )
 
 
 def _missing_merge_notes(
     folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]
 ) -> list[str]:
     """Return a note on merged pieces missing in the vocabulary, which become unk. Raise an error if over 10% are."""
-    made = ["".join(merge) for merge in merges]
-    unknown = [piece for piece in made if piece not in vocabulary]
-    told = f"{len(unknown)} of {len(made)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
-    if len(unknown) > _MAX_MISSING_SHARE * len(made):
-        raise ModelError("merges_vocabulary_mismatch", path=folder.path, reason=told)
-    return [f"{told}, and are read as unknown"] if unknown else []
+    merged = ["".join(merge) for merge in merges]
+    unknown = [piece for piece in merged if piece not in vocabulary]
+    note = (
+        f"{len(unknown)} of {len(merged)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
+    )
+    if len(unknown) > _MAX_MISSING_SHARE * len(merged):
+        raise ModelError("merges_vocabulary_mismatch", path=folder.path, reason=note)
+    return [f"{note}, and are read as unknown"] if unknown else []
 
 
 def _read_bart_vocabulary(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
@@ -225,14 +235,14 @@ def from_m2m100(
     order = build_permutation(settings["vocab_size"], pad, unk, start, eos, first)
     network = build_network(folder, settings, _m2m100_choices(folder.model_type, settings, pad), order, order)
     if not with_tokenizers:
-        taken = import_generation(folder, order)
-        return ImportedModel(folder, network, order, order, generation=taken.settings, notes=taken.notes)
+        converted = import_generation(folder, order)
+        return ImportedModel(folder, network, order, order, generation=converted.settings, notes=converted.notes)
     names, symbols = build_names_and_symbols({**vocabulary, **languages}, order, first)
     tokenizer = ImportedSentencePiece(model, names, symbols)
-    taken = import_generation(folder, order, symbols, use_forced_bos=target_language is None)
+    converted = import_generation(folder, order, symbols, use_forced_bos=target_language is None)
     prefixes = _language_prefixes(folder, languages, source_language, target_language)
-    generation = exclude_prefix_from_limit({**prefixes, **taken.settings})
-    notes = (*taken.notes, *missing_piece_notes(folder.path / SENTENCEPIECE_BPE_FILE, model, vocabulary))
+    generation = exclude_prefix_from_limit({**prefixes, **converted.settings})
+    notes = (*converted.notes, *missing_piece_notes(folder.path / SENTENCEPIECE_BPE_FILE, model, vocabulary))
     return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, notes)
 
 
@@ -254,11 +264,11 @@ def _read_m2m100_vocabulary(folder: HuggingFaceFolder, size: int) -> tuple[bytes
         )
     else:
         model, vocabulary = _read_fairseq_pieces(folder)
-        told = read_additional_special_tokens(folder)
-        following = {name: len(vocabulary) + n for n, name in enumerate(told) if name not in vocabulary}
-        added = {**following, **read_added_tokens(folder)}
-        languages = {name: each for name, each in added.items() if name not in (*_FAIRSEQ_CONTROL_IDS, "<mask>")}
-        vocabulary |= {name: each for name, each in added.items() if name == "<mask>"}
+        names = read_additional_special_tokens(folder)
+        following = {name: len(vocabulary) + n for n, name in enumerate(names) if name not in vocabulary}
+        token_ids = {**following, **read_added_tokens(folder)}
+        languages = {name: each for name, each in token_ids.items() if name not in (*_FAIRSEQ_CONTROL_IDS, "<mask>")}
+        vocabulary |= {name: each for name, each in token_ids.items() if name == "<mask>"}
         vocabulary = {name: each for name, each in vocabulary.items() if name not in languages}
     require_fit(folder.path, {**vocabulary, **languages}, size)
     return model, vocabulary, dict(sorted(languages.items(), key=lambda each: each[1]))
@@ -292,14 +302,14 @@ def _read_fairseq_pieces(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, in
 def _language_prefixes(
     folder: HuggingFaceFolder, languages: dict[str, int], source: str | None, target: str | None
 ) -> dict[str, Any]:
-    told = {name: folder.json_field("tokenizer_config.json", name).text() for name in ("src_lang", "tgt_lang")}
+    defaults = {name: folder.json_field("tokenizer_config.json", name).text() for name in ("src_lang", "tgt_lang")}
     if reason := _language_suffix_reason(folder, languages):
         raise ModelError("language_after_source_unsupported", path=folder.path, reason=reason)
-    chosen = {
-        "source_prefix": _find_language_token(languages, source or told["src_lang"]),
-        "target_prefix": _find_language_token(languages, target or told["tgt_lang"]),
+    prefixes = {
+        "source_prefix": _find_language_token(languages, source or defaults["src_lang"]),
+        "target_prefix": _find_language_token(languages, target or defaults["tgt_lang"]),
     }
-    return {name: [language] for name, language in chosen.items() if language is not None}
+    return {name: [language] for name, language in prefixes.items() if language is not None}
 
 
 def _language_suffix_reason(folder: HuggingFaceFolder, languages: dict[str, int]) -> str | None:

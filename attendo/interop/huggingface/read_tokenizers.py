@@ -52,17 +52,19 @@ def compare_tokenizations(
     try:
         theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, prefix)
         texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
-        cut = [theirs.encode(text) for text in texts]
+        their_ids = [theirs.encode(text) for text in texts]
     except Exception as error:  # transformers raises errors of many classes; the comparison is optional
         reason = cut_text((str(error).strip() or type(error).__name__).splitlines()[0], _MAX_ERROR_CHARS)
         return TokenizationComparison(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
     if not texts:
         return TokenizationComparison("the tokenizer was not compared: there is no text")
-    other = [text for text, ids in zip(texts, cut, strict=True) if theirs.convert_ids(tokenizer.encode(text)) != ids]
-    told = f"{len(texts) - len(other)} of {len(texts)} texts have the same ids as by {theirs.name}"
+    other = [
+        text for text, ids in zip(texts, their_ids, strict=True) if theirs.convert_ids(tokenizer.encode(text)) != ids
+    ]
+    summary = f"{len(texts) - len(other)} of {len(texts)} texts have the same ids as by {theirs.name}"
     if other:
-        told += f"; not so {other[0][:_MAX_TEXT_CHARS]!r}"
-    return TokenizationComparison(told, len(other) <= (1 - _MIN_SAME_SHARE) * len(texts))
+        summary += f"; not so {other[0][:_MAX_TEXT_CHARS]!r}"
+    return TokenizationComparison(summary, len(other) <= (1 - _MIN_SAME_SHARE) * len(texts))
 
 
 class _TransformersTokenizer:
@@ -168,8 +170,8 @@ def _find_charsmap(normalizer: Any) -> str | None:
     """Return the normalisation table in SentencePiece's format."""
     if not isinstance(normalizer, dict):
         return None
-    inside = (_find_charsmap(each) for each in normalizer.get("normalizers", ()))
-    return normalizer.get("precompiled_charsmap") or next((each for each in inside if each), None)
+    charsmaps = (_find_charsmap(each) for each in normalizer.get("normalizers", ()))
+    return normalizer.get("precompiled_charsmap") or next((each for each in charsmaps if each), None)
 
 
 def _serialize_sentencepiece(scores: Mapping[str, float], model_type: int, charsmap: bytes) -> bytes:
@@ -249,9 +251,9 @@ def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:
 
 def missing_piece_notes(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
     """Yield a note with the number of SentencePiece pieces that are missing in the vocabulary."""
-    if lacking := _missing_pieces(model, vocabulary):
-        shown = list_names(map(shorten, lacking), _MAX_LISTED_PIECES)
-        yield f"{path.name}: {len(lacking)} of its pieces are not in the vocabulary, and read as unknown ({shown})"
+    if missing := _missing_pieces(model, vocabulary):
+        listing = list_names(map(shorten, missing), _MAX_LISTED_PIECES)
+        yield f"{path.name}: {len(missing)} of its pieces are not in the vocabulary, and read as unknown ({listing})"
 
 
 def _missing_pieces(model: bytes, vocabulary: Mapping[str, int]) -> list[str]:
@@ -269,13 +271,13 @@ def build_names_and_symbols(
     """
     pieces_by_id = {each: piece for piece, each in vocabulary.items()}
     names: list[str] = []
-    taken = {*vocabulary, *CONTROL_PIECES}
+    used_names = {*vocabulary, *CONTROL_PIECES}
     for row in order.rows[len(CONTROL_PIECES) :]:
-        name = pieces_by_id[row] if row in pieces_by_id else number_name(row, taken)
+        name = pieces_by_id[row] if row in pieces_by_id else number_name(row, used_names)
         while name in CONTROL_PIECES:
             name = f"<{name}>"
         names.append(name)
-        taken.add(name)
+        used_names.add(name)
     # A special token that is one of attendo's control tokens needs no symbol.
     behind_controls = order.rows[len(CONTROL_PIECES) : len(CONTROL_PIECES) + len(first)]
     return tuple(names), tuple(names[: len(set(first) & set(behind_controls))])
@@ -293,16 +295,16 @@ def read_added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
         if not number.isdecimal():
             raise JsonField(token.path, "a key of added_tokens_decoder", number).make_error("a token id")
         found[_token_text(token)] = int(number)
-    added = folder.json_field("tokenizer.json", "added_tokens")
-    for token in (JsonField(added.path, added.name, each) for each in added.items()):
+    added_tokens = folder.json_field("tokenizer.json", "added_tokens")
+    for token in (JsonField(added_tokens.path, added_tokens.name, each) for each in added_tokens.items()):
         found[_token_text(token)] = _token_id(token.fields().get("id", JsonField(token.path, "added_tokens.id", None)))
     return found
 
 
 def read_additional_special_tokens(folder: HuggingFaceFolder) -> list[str]:
     """Return the special tokens that follow the vocabulary, in order. Each is a string or an object with `content`."""
-    told = folder.json_field("special_tokens_map.json", "additional_special_tokens")
-    each_field = [JsonField(told.path, told.name, each) for each in told.items()]
+    listed = folder.json_field("special_tokens_map.json", "additional_special_tokens")
+    each_field = [JsonField(listed.path, listed.name, each) for each in listed.items()]
     return [str(each.value) if isinstance(each.value, str) else _token_text(each) for each in each_field]
 
 

@@ -83,24 +83,24 @@ class BartFamilyWeights:
     def take_shared(self, names: set[str], default_name: str, shape: tuple[int, ...], flags: str) -> Tensor:
         """Return the table that all `names` share. `SHARED` replaces a missing embedding."""
         stand_in = SHARED if default_name != OUTPUT and SHARED in self._weights else default_name
-        there = sorted(name for name in names if name in self._weights) or [stand_in]
-        first = self.take(there[0], shape)
-        for other in there[1:]:
+        present = sorted(name for name in names if name in self._weights) or [stand_in]
+        first = self.take(present[0], shape)
+        for other in present[1:]:
             if not torch.equal(first, self.take(other, shape)):
-                self._faults.append(f"{there[0]} and {other} differ, against {flags}")
+                self._faults.append(f"{present[0]} and {other} differ, against {flags}")
         self._taken.add(SHARED)
         return first
 
     def take_parameter(self, name: str, shape: torch.Size) -> Tensor:
         """Return the weights for one of attendo's parameters. Queries, keys and values are concatenated."""
-        if (outside := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
-            return self.take(_OTHER_MODULES[outside] + name.removeprefix(outside), tuple(shape))
+        if (prefix := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
+            return self.take(_OTHER_MODULES[prefix] + name.removeprefix(prefix), tuple(shape))
         block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
         assert block is not None, name
-        stack, number, part, what = block.groups()
+        stack, number, part, suffix = block.groups()
         parts = _BLOCK_MODULES[part]
         each_shape = (shape[0] // len(parts), *shape[1:])
-        return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{what}", each_shape) for each in parts])
+        return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{suffix}", each_shape) for each in parts])
 
     def ignore(self, names: tuple[str, ...]) -> None:
         """Accept weights that are not needed."""
@@ -108,10 +108,10 @@ class BartFamilyWeights:
 
     def check(self, folder: HuggingFaceFolder, complete: bool = False) -> None:
         """Raise a `ModelError` for recorded faults, and for unused weights if `complete`."""
-        surplus = [f"{name} has no place" for name in self._weights if name not in self._taken] if complete else []
-        if faults := [*dict.fromkeys(self._faults), *surplus]:
-            told = f"{list_names(faults, 5, '; ')} ({len(faults)} in all)"
-            raise ModelError("weights_config_mismatch", path=folder.path, faults=told)
+        unused = [f"{name} has no place" for name in self._weights if name not in self._taken] if complete else []
+        if faults := [*dict.fromkeys(self._faults), *unused]:
+            message = f"{list_names(faults, 5, '; ')} ({len(faults)} in all)"
+            raise ModelError("weights_config_mismatch", path=folder.path, faults=message)
 
 
 def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,13 +125,13 @@ def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dic
     if "vocab_size" not in settings:
         raise ModelError("vocab_size_missing", path=folder.path / "config.json")
     known = {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1}
-    wrong = [
+    faults = [
         f"{name} is {shorten(settings[name])}"
         for name in known
         if name in settings and not _fits(settings, name, known)
     ]
-    if wrong:
-        raise ModelError("config_values_invalid", path=folder.path / "config.json", faults="; ".join(wrong))
+    if faults:
+        raise ModelError("config_values_invalid", path=folder.path / "config.json", faults="; ".join(faults))
     _check_vocabulary(folder, settings)
     settings["source_vocab_size"] = settings["vocab_size"]
     settings["target_vocab_size"] = settings.get("decoder_vocab_size", settings["vocab_size"])
@@ -175,13 +175,13 @@ def incompatibilities(settings: Mapping[str, Any]) -> list[str]:
     heads, other_heads = settings["encoder_attention_heads"], settings["decoder_attention_heads"]
     wide, other_wide = settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]
     activation = settings["activation_function"]
-    fits = {
+    conditions = {
         f"the encoder has {heads} heads and the decoder {other_heads} (they must be as many)": heads == other_heads,
         f"the feed-forward networks are {wide} and {other_wide} wide (they must be alike)": wide == other_wide,
         f"activation_function is {cut_text(activation)} (known are {', '.join(ACTIVATIONS)})": activation
         in ACTIVATIONS,
     }
-    return [reason for reason, fit in fits.items() if not fit]
+    return [reason for reason, is_met in conditions.items() if not is_met]
 
 
 def build_network(

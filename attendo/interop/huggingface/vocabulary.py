@@ -57,9 +57,9 @@ class VocabularyPermutation:
 
     def bias_to_ours(self, bias: Tensor) -> Tensor:
         """Reorder the bias of the output layer to attendo's ids. Copies are suppressed."""
-        moved = bias.index_select(0, torch.tensor(self.rows)).clone()
-        moved[sorted(self.copies)] = SUPPRESS_BIAS
-        return moved
+        permuted = bias.index_select(0, torch.tensor(self.rows)).clone()
+        permuted[sorted(self.copies)] = SUPPRESS_BIAS
+        return permuted
 
     def names_to_ours(self, names: Sequence[str]) -> list[str]:
         """Return the names of their tokens, by attendo's ids."""
@@ -79,22 +79,24 @@ def build_permutation(
     `start` is the decoder start token. By default it can still be generated, and attendo's bos is a copy of it. With
     `moves_start` it becomes bos itself, for models that never generate it. If `unk` is None, attendo's unk is a copy.
     """
-    named = {"pad": pad, "unk": unk, "the start of an answer": start, "eos": eos}
+    controls_by_name = {"pad": pad, "unk": unk, "the start of an answer": start, "eos": eos}
     if outside := [
-        f"{name} has the id {shorten(each)}" for name, each in named.items() if each is not None and each >= size
+        f"{name} has the id {shorten(each)}"
+        for name, each in controls_by_name.items()
+        if each is not None and each >= size
     ]:
         raise ModelError("control_token_outside_vocabulary", tokens=", ".join(outside), size=size)
-    kept: dict[int, int] = {}
+    rows: dict[int, int] = {}
     copies = {BOS} if not moves_start else set()
     for number, row in ((EOS, eos), (PAD, pad), (UNK, unk), (BOS, start)):
-        if row is None or row in kept.values():
+        if row is None or row in rows.values():
             copies.add(number)
         elif number not in copies:
-            kept[number] = row
+            rows[number] = row
     controls = {PAD: pad, UNK: pad if unk is None else unk, BOS: start, EOS: eos}
-    taken = set(kept.values())
-    front = [row for row in first if row not in taken]
-    rest = sorted(set(range(size)) - taken - set(front))
+    used_rows = set(rows.values())
+    front = [row for row in first if row not in used_rows]
+    rest = sorted(set(range(size)) - used_rows - set(front))
     return VocabularyPermutation((*(controls[number] for number in sorted(controls)), *front, *rest), frozenset(copies))
 
 

@@ -90,10 +90,10 @@ def write_transformers(model: TextModel, folder: Path, precision: ExportPrecisio
             theirs.save_pretrained(folder)
     except SafetensorError as error:
         raise AttendoError("weights_write_failed", path=folder / "model.safetensors", reason=error) from None
-    left = _TOKENIZER_WRITERS[kind].write(model, folder, orders[1])
-    if left and before:
-        left = [*left, f"every source must begin with {orders[0].to_theirs(before)}"]
-    return [kind.note, *notes, *left]
+    tokenizer_notes = _TOKENIZER_WRITERS[kind].write(model, folder, orders[1])
+    if tokenizer_notes and before:
+        tokenizer_notes = [*tokenizer_notes, f"every source must begin with {orders[0].to_theirs(before)}"]
+    return [kind.note, *notes, *tokenizer_notes]
 
 
 def load_transformers_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:

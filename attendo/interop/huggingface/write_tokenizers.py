@@ -76,13 +76,13 @@ def write_marian_tokenizer(model: TextModel, folder: Path, order: VocabularyPerm
             return [f"the tokenizers stay behind: a MarianTokenizer is of sentencepiece, {kind}"]
     for side, file in files.items():
         (folder / f"{side}.spm").write_bytes(file or b"")
-    apart = names["source"] != names["target"]
+    separate = names["source"] != names["target"]
     write_json(folder / "vocab.json", name_to_id(names["source"]))
-    if apart:
+    if separate:
         write_json(folder / "target_vocab.json", name_to_id(names["target"]))
     settings = {
         "tokenizer_class": "MarianTokenizer",
-        "separate_vocabs": apart,
+        "separate_vocabs": separate,
         "model_max_length": model_max_length(model),
     }
     write_json(folder / "tokenizer_config.json", settings)
@@ -124,8 +124,8 @@ def _find_fault(model: TextModel, folder: Path, order: VocabularyPermutation, id
         return f"{len(others)} of {len(ids)} tokens have another id, {others[0]!r} for example"
     before, _ = model_prefix_ids(model)
     texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _NUM_COMPARED_TEXTS)]
-    cuts = compare_tokenizations((folder, _model_type(model)), order, tokenizer, before or None, texts)
-    return None if cuts.agrees else cuts.summary
+    comparison = compare_tokenizations((folder, _model_type(model)), order, tokenizer, before or None, texts)
+    return None if comparison.agrees else comparison.summary
 
 
 def _model_type(model: TextModel) -> str:
@@ -146,15 +146,15 @@ def _tokenizer_settings(model: TextModel, name: str) -> dict[str, Any]:
     """Return the tokenizer settings, with the languages of source and target if the model sets them."""
     languages, generation = _language_symbols(model), model.generation
     prefixes = {"src_lang": generation.source_prefix, "tgt_lang": generation.target_prefix}
-    told: dict[str, Any] = {side: language_code(each[0]) for side, each in prefixes.items() if each}
+    settings: dict[str, Any] = {side: language_code(each[0]) for side, each in prefixes.items() if each}
     if name == "M2M100Tokenizer":
         first = language_code(languages[0])
-        told["language_codes"] = next(
+        settings["language_codes"] = next(
             (name for name, codes in LANGUAGE_CODES.items() if codes.split()[0] == first), "m2m100"
         )
     elif name == "NllbTokenizer":
-        told["additional_special_tokens"] = languages
-    return {**told, "model_max_length": model_max_length(model)}
+        settings["additional_special_tokens"] = languages
+    return {**settings, "model_max_length": model_max_length(model)}
 
 
 def _write_tokenizer_json(tokenizer: Any, folder: Path, ids: dict[str, int]) -> None:
@@ -163,8 +163,10 @@ def _write_tokenizer_json(tokenizer: Any, folder: Path, ids: dict[str, int]) -> 
     A token unknown to attendo comes last.
     """
     content, last = json.loads(tokenizer.backend_tokenizer.to_str()), max(ids.values()) + 1
-    added = [{**token, "id": ids.get(token["content"], last)} for token in content["added_tokens"]]
-    write_json(folder / TOKENIZER_JSON, {**content, "added_tokens": sorted(added, key=lambda token: token["id"])})
+    added_tokens = [{**token, "id": ids.get(token["content"], last)} for token in content["added_tokens"]]
+    write_json(
+        folder / TOKENIZER_JSON, {**content, "added_tokens": sorted(added_tokens, key=lambda token: token["id"])}
+    )
 
 
 def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
@@ -173,29 +175,32 @@ def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
     attendo's bos is the decoder start token. If it is a copy of another token, it gets that token's row. Otherwise it
     becomes `<s>`, or the last row if the model has another `<s>`.
     """
-    config, tokenizer, twin = model.network.config, model.target_tokenizer, _find_bos_original(model.network)
-    own = [BOS] if twin is None else []
-    symbols = {name: EOS + 1 + place for place, name in enumerate(tokenizer.symbols)}
+    config, tokenizer, original = model.network.config, model.target_tokenizer, _find_bos_original(model.network)
+    own = [BOS] if original is None else []
+    symbols = {name: EOS + 1 + index for index, name in enumerate(tokenizer.symbols)}
     begin = [symbols.pop(IMPORTED_BOS)] if IMPORTED_BOS in symbols else []
-    named = tokenizer.vocab_size - _count_unnamed(vocabulary_names(tokenizer))
-    pieces, rest = range(EOS + 1 + len(tokenizer.symbols), named), range(named, tokenizer.vocab_size)
+    num_named = tokenizer.vocab_size - _count_unnamed(vocabulary_names(tokenizer))
+    pieces, rest = range(EOS + 1 + len(tokenizer.symbols), num_named), range(num_named, tokenizer.vocab_size)
     order = [*(begin or own), EOS, UNK, *pieces, *symbols.values(), *rest, *(own if begin else ())]
     order.insert(_FAIRSEQ_PAD_ID if config.positions == "learned" else config.position_offset - 1, PAD)
     rows = {number: row for row, number in enumerate(order)}
-    if twin is not None:
-        rows[BOS] = rows[twin]
+    if original is not None:
+        rows[BOS] = rows[original]
     return VocabularyPermutation(tuple(rows[number] for number in sorted(rows)), frozenset({BOS} - {*own}))
 
 
 def fairseq_vocabulary(tokenizer: Tokenizer, order: VocabularyPermutation) -> dict[str, int]:
     """Return the ids of their tokens by name, without tokens that are named only by a number."""
     names = vocabulary_names(tokenizer)
-    named = {
+    names_by_number = {
         number: names[number] for number in range(len(names) - _count_unnamed(names)) if number not in order.copies
     }
     if IMPORTED_BOS in names:
-        named |= {names.index(IMPORTED_BOS): named.pop(BOS, names[BOS])}
-    return {name: order.rows[number] for number, name in sorted(named.items(), key=lambda each: order.rows[each[0]])}
+        names_by_number |= {names.index(IMPORTED_BOS): names_by_number.pop(BOS, names[BOS])}
+    return {
+        name: order.rows[number]
+        for number, name in sorted(names_by_number.items(), key=lambda each: order.rows[each[0]])
+    }
 
 
 def _find_bos_original(network: Transformer) -> int | None:

@@ -63,17 +63,17 @@ class OnnxEngine:
     def _search_shares(
         self, shares: list[list[DecodeRequest]], strategy: Strategy, rules: Sequence[Rule]
     ) -> list[Frontier]:
-        network, ended = self._network, list[int]()
+        network, finished = self._network, list[int]()
         if len(shares) > 1:
-            network = network.single_threaded_until(lambda: len(ended) == len(shares) - 1)
+            network = network.single_threaded_until(lambda: len(finished) == len(shares) - 1)
 
-        def found(requests: list[DecodeRequest]) -> Frontier:
+        def search_share(requests: list[DecodeRequest]) -> Frontier:
             state = encode_and_start(network, *pad_sources(requests, network.device))
             frontier = run_search(network, state, limit_tensors(requests, network.device), strategy, rules)
-            ended.append(len(requests))
+            finished.append(len(requests))
             return frontier
 
-        return run_in_threads([partial(found, share) for share in shares])
+        return run_in_threads([partial(search_share, share) for share in shares])
 
 
 class _CancelledByFailure(Exception):  # noqa: N818  (not an error)
@@ -91,34 +91,34 @@ def run_in_threads(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def _run_with_pool(first: Callable[[], T], others: Sequence[Callable[[], T]]) -> list[T]:
-    failed, here = Event(), copy_context()
+    failed, context = Event(), copy_context()
 
     def stop_if_failed() -> None:
         if failed.is_set():
             raise _CancelledByFailure
 
-    def look() -> None:
-        here.run(run_step_hook)
+    def check_step() -> None:
+        context.run(run_step_hook)
         stop_if_failed()
 
-    def computed(call: Callable[[], T], look: Callable[[], None]) -> T:
+    def compute(call: Callable[[], T], hook: Callable[[], None]) -> T:
         try:
-            with step_hook(look):
+            with step_hook(hook):
                 return call()
         except BaseException:
             failed.set()
             raise
 
     with ThreadPoolExecutor(len(others)) as pool:
-        waiting = [pool.submit(computed, call, stop_if_failed) for call in others]
+        futures = [pool.submit(compute, call, stop_if_failed) for call in others]
         try:
-            own = computed(first, look)
+            own = compute(first, check_step)
             # Use a timeout: a signal that arrives just before an unlimited wait is handled only after it.
-            while wait(waiting, _SIGNAL_SECONDS).not_done:
+            while wait(futures, _SIGNAL_SECONDS).not_done:
                 pass
-            return [own, *(each.result() for each in waiting)]
+            return [own, *(each.result() for each in futures)]
         except _CancelledByFailure:
-            errors = [each.exception() for each in waiting]
+            errors = [each.exception() for each in futures]
             raise next(each for each in errors if each and not isinstance(each, _CancelledByFailure)) from None
         except BaseException:  # such as an interrupt during the wait
             failed.set()
@@ -167,19 +167,19 @@ def greedy_fast_path(
     if special is None or begin is None:
         return decode_step(stepper, state, frontier, strategy, rules)
     steps: InPlaceStepper = begin(state)
-    going = slice(None) if frontier.open.all() else frontier.open.numpy().nonzero()[0]
+    active = slice(None) if frontier.open.all() else frontier.open.numpy().nonzero()[0]
     rows = np.arange(frontier.length.size(0))[:, None]
-    room = int((frontier.limits.max_length - frontier.length)[frontier.open].min())
-    grown: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+    max_steps = int((frontier.limits.max_length - frontier.length)[frontier.open].min())
+    steps_taken: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
     log_probs = steps.step(frontier.last.numpy())
     best = log_probs.argmax(-1, keepdims=True)
-    while len(grown) < room and special.isdisjoint(best[going, 0].tolist()):
-        grown.append((best, log_probs[rows, best]))
+    while len(steps_taken) < max_steps and special.isdisjoint(best[active, 0].tolist()):
+        steps_taken.append((best, log_probs[rows, best]))
         run_step_hook()
         log_probs = steps.step(best)
         best = log_probs.argmax(-1, keepdims=True)
-    frontier, told = _append_tokens(frontier, grown), torch.from_numpy(log_probs)
-    return steps.state, strategy.advance(frontier, *apply_rules(told, frontier, strategy, rules, told))[1]
+    frontier, scores = _append_tokens(frontier, steps_taken), torch.from_numpy(log_probs)
+    return steps.state, strategy.advance(frontier, *apply_rules(scores, frontier, strategy, rules, scores))[1]
 
 
 def _stopping_tokens(frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]) -> Set[int] | None:
@@ -204,8 +204,8 @@ def _append_tokens(frontier: Frontier, grown: Sequence[tuple[NDArray[np.int64], 
     frontier = replace(frontier, **{name: getattr(frontier, name).clone() for name in _UPDATED_FIELDS})
     ids, length, log_probability = (getattr(frontier, name).numpy() for name in _UPDATED_FIELDS)
     rows = frontier.open.numpy().nonzero()[0]
-    for tokens, added in grown:
+    for tokens, log_probs in grown:
         length[rows] += 1
         ids[rows, length[rows]] = tokens[rows, 0]
-        log_probability[rows] += added[rows, 0]
+        log_probability[rows] += log_probs[rows, 0]
     return frontier

@@ -150,6 +150,6 @@ def _calibration_examples(model: TextModel) -> list[Example]:
 def _save(graph: "ModelProto", folder: Path, name: str) -> None:
     import onnx
 
-    apart = sum(len(each.raw_data) for each in graph.graph.initializer) > _MAX_FILE_BYTES
-    place = f"{name}.weights" if apart else None
-    onnx.save_model(graph, str(folder / f"{name}.onnx"), save_as_external_data=apart, location=place)
+    external = sum(len(each.raw_data) for each in graph.graph.initializer) > _MAX_FILE_BYTES
+    location = f"{name}.weights" if external else None
+    onnx.save_model(graph, str(folder / f"{name}.onnx"), save_as_external_data=external, location=location)

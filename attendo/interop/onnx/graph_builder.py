@@ -62,9 +62,9 @@ class GraphBuilder:
 
     def nodes(self, operator: str, *inputs: str, count: int, names: Sequence[str] = (), **attributes: Any) -> list[str]:
         """Add a node and return the names of its `count` outputs. `names` are the last of them."""
-        made = [*(f"{operator}_{len(self._nodes)}_{n}" for n in range(count - len(names))), *names]
-        self._nodes.append(helper.make_node(operator, list(inputs), made, **attributes))
-        return made
+        outputs = [*(f"{operator}_{len(self._nodes)}_{n}" for n in range(count - len(names))), *names]
+        self._nodes.append(helper.make_node(operator, list(inputs), outputs, **attributes))
+        return outputs
 
     def constant(self, value: Any, dtype: str = "float32") -> str:
         """Add a small array. Equal arrays are stored once."""
@@ -129,10 +129,10 @@ class GraphBuilder:
         if (x, *given) not in self._quantized_inputs:
             self._quantized_inputs[x, *given] = self.node("QuantizeLinear", x, *given)
         step = int8_scales(weight.detach().float())
-        whole = self._weight(to_numpy((weight / step).round()).T.astype(np.int8))
+        matrix = self._weight(to_numpy((weight / step).round()).T.astype(np.int8))
         return self.node(
             "MatMulIntegerToFloat",
-            *(self._quantized_inputs[x, *given], whole, given[0], self._weight(to_numpy(step.squeeze(1))), given[1]),
+            *(self._quantized_inputs[x, *given], matrix, given[0], self._weight(to_numpy(step.squeeze(1))), given[1]),
             *("", "" if bias is None else self._weight(to_numpy(bias))),
             domain=ORT_DOMAIN,
         )

@@ -60,10 +60,10 @@ def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) 
     length = graph.node("Shape", ids, start=1)
     last = graph.cast(graph.node("Squeeze", length), "float")
     positions = graph.cast(graph.node("Range", graph.constant(0.0), last, graph.constant(1.0)), "long")
-    seen = _repeat_mask(graph, mask, length)
+    repeated_mask = _repeat_mask(graph, mask, length)
     x, turn = embed(graph, ids, embedding, positions), rotary_tables(graph, embedding, positions)
     for block in _encoder_blocks(network):
-        attention = partial(encoder_self_attention, graph, block.self_attention, heads, seen, turn)
+        attention = partial(encoder_self_attention, graph, block.self_attention, heads, repeated_mask, turn)
         x = add_residual(graph, x, block.self_residual, attention)
         x = add_residual(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
     x = graph.norm(x, network.encoder_norm)
@@ -79,14 +79,14 @@ def step_graph(network: Transformer, ranges: ActivationRanges | None = None) -> 
     graph, heads = GraphBuilder(ranges or {}), HeadLayout.from_config(network.config)
     ids, position = graph.input("ids", "long", ["R", 1]), graph.input("position", "int", [1])
     mask, width = graph.input("mask", "bool", ["B", 1, 1, "S"]), graph.input("width", "int", [1])
-    positions, side_by_side = graph.cast(position, "long"), graph.cast(width, "long")
+    positions, beam_width = graph.cast(position, "long"), graph.cast(width, "long")
     ends = graph.constant([-1], "int64"), graph.constant([heads.num_heads * heads.width], "int64")
     rows = StepInputs(
         position=position,
         width=width,
         order=graph.input("order", "int", ["B", "W", "C"]),
-        source_mask=_repeat_mask(graph, mask, side_by_side),
-        query_shape=graph.node("Concat", ends[0], side_by_side, ends[1], axis=0),
+        source_mask=_repeat_mask(graph, mask, beam_width),
+        query_shape=graph.node("Concat", ends[0], beam_width, ends[1], axis=0),
     )
     x, turn = embed(graph, ids, network.target, positions), rotary_tables(graph, network.target, positions)
     for layer, (block, cross) in enumerate(zip(_decoder_blocks(network), _cross_attentions(network), strict=True)):

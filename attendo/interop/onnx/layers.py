@@ -140,8 +140,8 @@ def decoder_self_attention(
 ) -> str:
     """Write the new keys and values into the cache in place, and attend to all cached positions."""
     new = _queries_keys_values(graph, x, attention, heads, rotary)
-    room: OnnxShape = ["R", heads.num_heads, "C", heads.width]
-    past = [graph.input(f"past_{kind}.{layer}", "float", room) for kind in ("keys", "values")]
+    cache_shape: OnnxShape = ["R", heads.num_heads, "C", heads.width]
+    past = [graph.input(f"past_{kind}.{layer}", "float", cache_shape) for kind in ("keys", "values")]
     present = (f"present_keys.{layer}", f"present_values.{layer}")
     mixed, *_ = graph.nodes(
         "DecoderMaskedMultiHeadAttention",
@@ -154,7 +154,7 @@ def decoder_self_attention(
         domain=ORT_DOMAIN,
     )
     for name in present:
-        graph.output(name, "float", room)
+        graph.output(name, "float", cache_shape)
     return graph.linear(mixed, attention.output, *heads.output(attention))
 
 
@@ -203,8 +203,8 @@ def _rotate(graph: GraphBuilder, x: str, heads: HeadLayout, rotary: RotaryTables
     first, second, *filling = graph.nodes("Split", x, graph.constant(parts, "int64"), count=len(parts), axis=-1)
     one, other = graph.node("Mul", first, rotary.cosine), graph.node("Mul", second, rotary.sine)
     third, fourth = graph.node("Mul", first, rotary.sine), graph.node("Mul", second, rotary.cosine)
-    whole = graph.node("Concat", graph.node("Sub", one, other), graph.node("Add", third, fourth), *filling, axis=-1)
-    return graph.reshape(whole, 0, 0, heads.num_heads * heads.width)
+    rotated = graph.node("Concat", graph.node("Sub", one, other), graph.node("Add", third, fourth), *filling, axis=-1)
+    return graph.reshape(rotated, 0, 0, heads.num_heads * heads.width)
 
 
 def _sinusoids(graph: GraphBuilder, positions: str, module: SinusoidalPositions, width: int) -> str:

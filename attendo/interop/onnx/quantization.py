@@ -44,15 +44,15 @@ def smooth_quant(network: Transformer, examples: Sequence[Example]) -> Transform
     """Return a smoothed copy of the network, calibrated on the examples."""
     even = copy.deepcopy(network)
     even.output.weight = nn.Parameter(even.output.weight.clone())  # untie it: the embedding must not change
-    seen = max_abs(even, examples)
+    maxima = max_abs(even, examples)
     for block in (*even.encoder, *even.decoder):
         assert isinstance(block, EncoderBlock | DecoderBlock)
-        _smooth_attention(block.self_attention, seen)
-        _smooth_norm(block.self_residual, seen[block.self_attention.project], block.self_attention.project.weight)
-        _smooth_feed_forward(block.feed_forward, seen)
-        _smooth_norm(block.feed_forward_residual, seen[block.feed_forward.expand], block.feed_forward.expand.weight)
-    _smooth_memory(even, seen)
-    _smooth(seen[even.output], [*even.decoder_norm.parameters()], [even.output.weight])
+        _smooth_attention(block.self_attention, maxima)
+        _smooth_norm(block.self_residual, maxima[block.self_attention.project], block.self_attention.project.weight)
+        _smooth_feed_forward(block.feed_forward, maxima)
+        _smooth_norm(block.feed_forward_residual, maxima[block.feed_forward.expand], block.feed_forward.expand.weight)
+    _smooth_memory(even, maxima)
+    _smooth(maxima[even.output], [*even.decoder_norm.parameters()], [even.output.weight])
     return even
 
 
@@ -77,8 +77,8 @@ def _smooth_norm(residual: Residual, input_max: Tensor, matrix: Tensor) -> None:
 
 def _smooth_attention(attention: MultiHeadAttention, maxima: InputMaxima) -> None:
     values = slice(2 * attention.num_heads * attention.d_key, None)
-    makers = [attention.project.weight[values], attention.project.bias[values]]
-    _smooth(maxima[attention.output], makers, [attention.output.weight])
+    producers = [attention.project.weight[values], attention.project.bias[values]]
+    _smooth(maxima[attention.output], producers, [attention.output.weight])
 
 
 def _smooth_feed_forward(module: FeedForward, maxima: InputMaxima) -> None:
@@ -95,8 +95,8 @@ def _smooth(input_max: Tensor, producers: Sequence[Tensor], matrices: Sequence[T
         return
     width = torch.stack([matrix.abs().amax(0) for matrix in matrices]).amax(0)
     scale = _clamp_small(input_max) ** _ALPHA / _clamp_small(width) ** (1 - _ALPHA)
-    for maker in producers:
-        maker.div_(scale if maker.dim() == 1 else scale[:, None])
+    for producer in producers:
+        producer.div_(scale if producer.dim() == 1 else scale[:, None])
     for matrix in matrices:
         matrix.mul_(scale)
 

@@ -108,11 +108,13 @@ class BoundCache:
             **caches,
         }
         outputs = {each.name: each.shape[1:] for each in session.get_outputs()}
-        told = {name: torch.empty(rows, *outputs[name]) for name in _OUTPUT_NAMES if name in outputs}
-        self.logits = told["logits"]
-        self.log_probs = told["log_probs"][:, 0] if "log_probs" in told else None  # graphs of older exports lack them
+        buffers = {name: torch.empty(rows, *outputs[name]) for name in _OUTPUT_NAMES if name in outputs}
+        self.logits = buffers["logits"]
+        self.log_probs = (
+            buffers["log_probs"][:, 0] if "log_probs" in buffers else None
+        )  # graphs of older exports lack them
         self._log_probs_numpy = None if self.log_probs is None else self.log_probs.numpy()
-        self._outputs = {**{name.replace("past", "present"): each for name, each in caches.items()}, **told}
+        self._outputs = {**{name.replace("past", "present"): each for name, each in caches.items()}, **buffers}
         self._bind(session)
 
     def _bind(self, session: "InferenceSession") -> None:
@@ -215,8 +217,8 @@ class OnnxNetwork:
         mask = torch.ones_like(source_ids, dtype=torch.bool) if source_mask is None else source_mask
         names = [each.name for each in self._encoder.get_outputs()]
         with _explain_errors("encoder.onnx"):
-            made = self._encoder.run(names, {"source_ids": source_ids.numpy(), "source_mask": mask.numpy()})
-        return OnnxMemory({name: torch.from_numpy(each) for name, each in zip(names, made, strict=True)})
+            outputs = self._encoder.run(names, {"source_ids": source_ids.numpy(), "source_mask": mask.numpy()})
+        return OnnxMemory({name: torch.from_numpy(each) for name, each in zip(names, outputs, strict=True)})
 
     def start(self, memory: OnnxMemory) -> OnnxState:
         """Return the state before the first step."""
@@ -408,8 +410,8 @@ def _anonymous_memory() -> list[AddressRange]:
     """Return the private writable memory of the process that no file backs."""
     parts = []
     for line in _MAPS.read_text().splitlines():
-        place, rights, _, _, file, *name = line.split()
+        addresses, rights, _, _, file, *name = line.split()
         if rights == "rw-p" and file == "0" and name in ([], ["[heap]"]):
-            begin, end = place.split("-")
+            begin, end = addresses.split("-")
             parts.append((int(begin, 16), int(end, 16)))
     return parts

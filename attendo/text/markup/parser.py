@@ -42,18 +42,18 @@ def scan(text: str, markup_format: MarkupFormat) -> list[MarkupToken]:
     """
     scanner = _Scanner(text, markup_format)
     tokens: list[MarkupToken] = []
-    behind = at = 0
+    text_start = at = 0
     while (at := text.find("<", at)) >= 0:
         token = scanner.read_token(at)
         if token is None:
             at += 1
             continue
-        if behind < at:
-            tokens.append(MarkupToken("text", behind, at))
+        if text_start < at:
+            tokens.append(MarkupToken("text", text_start, at))
         tokens.append(token)
-        behind = at = token.end
-    if behind < len(text):
-        tokens.append(MarkupToken("text", behind, len(text)))
+        text_start = at = token.end
+    if text_start < len(text):
+        tokens.append(MarkupToken("text", text_start, len(text)))
     return tokens
 
 
@@ -79,22 +79,24 @@ class _Scanner:
 
     def _read_tag(self, at: int) -> MarkupToken | None:
         closing = self._text.startswith("/", at + 1)
-        named = _NAME[self._format].match(self._text, at + 1 + closing)
-        end = self._tag_end(named.end()) if named else None
-        if named is None or end is None:
+        name_match = _NAME[self._format].match(self._text, at + 1 + closing)
+        end = self._tag_end(name_match.end()) if name_match else None
+        if name_match is None or end is None:
             return None
-        name = named[0] if self._format == "xml" else named[0].lower()
+        name = name_match[0] if self._format == "xml" else name_match[0].lower()
         if closing:
             return MarkupToken("close", at, end, name)
         if self._format == "html" and name in _RAW_TEXT_END:
-            closed = _RAW_TEXT_END[name].search(self._text, end)
-            return MarkupToken("alone", at, self._find_end(">", closed.end()) if closed else len(self._text), name)
-        alone = name in _VOID if self._format == "html" else False
-        return MarkupToken("alone" if alone or self._closes_itself(named.end(), end) else "open", at, end, name)
+            end_match = _RAW_TEXT_END[name].search(self._text, end)
+            return MarkupToken(
+                "alone", at, self._find_end(">", end_match.end()) if end_match else len(self._text), name
+            )
+        is_void = name in _VOID if self._format == "html" else False
+        return MarkupToken("alone" if is_void or self._closes_itself(name_match.end(), end) else "open", at, end, name)
 
     def _tag_end(self, at: int) -> int | None:
         """Return the position after the `>` of a tag. None if the input ends or another `<` precedes it."""
-        passed: list[int] = []
+        quote_starts: list[int] = []
         end = None
         while stop := _STOP.search(self._text, at):
             if stop[0] == ">":
@@ -104,12 +106,12 @@ class _Scanner:
             if stop.start() in self._ends:
                 end = self._ends[stop.start()]
                 break
-            passed.append(stop.start())
-            closed = self._text.find(stop[0][-1], stop.end())
-            if closed < 0:
+            quote_starts.append(stop.start())
+            quote_end = self._text.find(stop[0][-1], stop.end())
+            if quote_end < 0:
                 break
-            at = closed + 1
-        for each in passed:
+            at = quote_end + 1
+        for each in quote_starts:
             self._ends[each] = end
         return end
 
@@ -122,10 +124,10 @@ class _Scanner:
 
     def _declaration_end(self, at: int) -> int:
         end = self._find_end(">", at)
-        begun = self._text.find("[", at, end)
-        if self._format == "html" or begun < 0:
+        subset_start = self._text.find("[", at, end)
+        if self._format == "html" or subset_start < 0:
             return end
-        subset = _SUBSET_END.search(self._text, begun)
+        subset = _SUBSET_END.search(self._text, subset_start)
         return subset.end() if subset else len(self._text)
 
     def _find_end(self, sign: str, at: int) -> int:
@@ -187,11 +189,13 @@ def _decode_reference(reference: str, markup_format: MarkupFormat) -> str | None
         reference in _XML_REFERENCES or (reference[1] == "#" and reference.endswith(";"))
     ):
         return None if reference.endswith(";") else reference
-    meant = html.unescape(reference)
-    if meant == reference:
+    decoded = html.unescape(reference)
+    if decoded == reference:
         return None if reference.endswith(";") else reference
-    is_text = meant and all(each.isspace() or unicodedata.category(each) not in _NON_TEXT_CATEGORIES for each in meant)
-    return meant if is_text else None
+    is_text = decoded and all(
+        each.isspace() or unicodedata.category(each) not in _NON_TEXT_CATEGORIES for each in decoded
+    )
+    return decoded if is_text else None
 
 
 class MarkupSpan(NamedTuple):
@@ -250,18 +254,20 @@ def parse_spans(
         {name.lower() for name in ignored_tags} | _UNTRANSLATED_TAGS if markup_format == "html" else set(ignored_tags)
     )
     parts: list[MarkupSpan] = []
-    place = by_lines = 0
-    while place < len(tokens):
-        token, mate = tokens[place], tree.partners[place]
-        if token.type == "open" and mate >= 0 and (token.name in names or _is_untranslated(text, token)):
-            parts.append(MarkupSpan("wall" if tree.splits_sentence(place) else "atom", token.begin, tokens[mate].end))
-            place = mate
+    index = by_lines = 0
+    while index < len(tokens):
+        token, partner = tokens[index], tree.partners[index]
+        if token.type == "open" and partner >= 0 and (token.name in names or _is_untranslated(text, token)):
+            parts.append(
+                MarkupSpan("wall" if tree.splits_sentence(index) else "atom", token.begin, tokens[partner].end)
+            )
+            index = partner
         elif token.type == "text":
             parts += _split_lines(text, token) if by_lines else [MarkupSpan("text", token.begin, token.end)]
         else:
-            by_lines += _preformatted_step(token, mate) if markup_format == "html" else 0
-            parts.append(_classify_tag(tree, place))
-        place += 1
+            by_lines += _preformatted_step(token, partner) if markup_format == "html" else 0
+            parts.append(_classify_tag(tree, index))
+        index += 1
     return _remove_crossings(parts)
 
 
@@ -273,17 +279,17 @@ class _TagTree:
         self.partners = [-1] * len(tokens)
         self._parents = [-1] * len(tokens)
         self._parents_with_text: set[int] = set()
-        opened: list[int] = []
+        open_indices: list[int] = []
         names: Counter[str] = Counter()  # of open elements, to skip the search for a closing tag without a match
-        for place, token in enumerate(tokens):
+        for index, token in enumerate(tokens):
             if token.type == "close" and names[token.name]:
-                self._close(place, opened, names)
-            self._parents[place] = opened[-1] if opened else -1
+                self._close(index, open_indices, names)
+            self._parents[index] = open_indices[-1] if open_indices else -1
             if token.type == "open":
-                opened.append(place)
+                open_indices.append(index)
                 names[token.name] += 1
             elif token.type == "text" and not text[token.begin : token.end].isspace():
-                self._parents_with_text.add(self._parents[place])
+                self._parents_with_text.add(self._parents[index])
 
     def splits_sentence(self, index: int) -> bool:
         token = self.tokens[index]
@@ -311,12 +317,12 @@ class _TagTree:
 
 
 def _classify_tag(tree: _TagTree, index: int) -> MarkupSpan:
-    token, mate = tree.tokens[index], tree.partners[index]
+    token, partner = tree.tokens[index], tree.partners[index]
     if tree.splits_sentence(index):
         return MarkupSpan("wall", token.begin, token.end)
-    if mate < 0:
+    if partner < 0:
         return MarkupSpan("atom", token.begin, token.end)
-    return MarkupSpan("open" if token.type == "open" else "close", token.begin, token.end, min(index, mate))
+    return MarkupSpan("open" if token.type == "open" else "close", token.begin, token.end, min(index, partner))
 
 
 def _preformatted_step(token: MarkupToken, partner: int) -> int:
@@ -349,13 +355,13 @@ def _remove_crossings(spans: Sequence[MarkupSpan]) -> list[MarkupSpan]:
     The other elements stay properly nested: an element around both tags contains the same wall, and an element around
     only one of them would not be nested properly.
     """
-    walls = 0
+    num_walls = 0
     walls_before: dict[int, int] = {}
     crossing: set[int] = set()
     for part in spans:
-        walls += part.type == "wall"
+        num_walls += part.type == "wall"
         if part.type == "open":
-            walls_before[part.element] = walls
-        elif part.type == "close" and walls_before[part.element] != walls:
+            walls_before[part.element] = num_walls
+        elif part.type == "close" and walls_before[part.element] != num_walls:
             crossing.add(part.element)
     return [part._replace(type="wall", element=-1) if part.element in crossing else part for part in spans]

@@ -40,12 +40,12 @@ def build_segments(text: str, spans: Sequence[MarkupSpan], markup_format: Markup
     Tags around a whole segment, and white space, stay in place.
     """
     found: list[MarkupSegment] = []
-    for wall, run in groupby(spans, key=lambda part: part.type == "wall"):
-        if not wall:
-            reading = _SegmentBuilder(text, markup_format)
+    for is_wall, run in groupby(spans, key=lambda part: part.type == "wall"):
+        if not is_wall:
+            builder = _SegmentBuilder(text, markup_format)
             for part in run:
-                reading.add(part)
-            found += reading.build()
+                builder.add(part)
+            found += builder.build()
     return found
 
 
@@ -79,16 +79,16 @@ class _SegmentBuilder:
         if not any(character.isalpha() for character in text):
             return
         marks = _collapse_empty(self.tags)
-        closed = {mark.element: mark.at for mark in marks if mark.type == "close"}
-        opened = {mark.element: mark.at for mark in marks if mark.type == "open"}
+        ends = {mark.element: mark.at for mark in marks if mark.type == "close"}
+        starts = {mark.element: mark.at for mark in marks if mark.type == "open"}
         first, last, begin, end = 0, len(marks), self.begin, self.end
         while first < last and marks[first].at == 0:
-            if marks[first].type == "open" and closed[marks[first].element] < self.length:
+            if marks[first].type == "open" and ends[marks[first].element] < self.length:
                 begin = marks[first].begin
                 break
             first += 1
         while first < last and marks[last - 1].at == self.length:
-            if marks[last - 1].type == "close" and opened[marks[last - 1].element] > 0:
+            if marks[last - 1].type == "close" and starts[marks[last - 1].element] > 0:
                 end = marks[last - 1].end
                 break
             last -= 1
@@ -96,30 +96,30 @@ class _SegmentBuilder:
 
     def _add_text(self, text: str, begin: int, end: int) -> None:
         words = text.split()
-        said = " ".join(words)
+        joined = " ".join(words)
         if self.length and (self.space or text[0].isspace()):
-            said = f" {said}"
+            joined = f" {joined}"
         if not self.length:
             self.begin = begin + text.index(words[0]) if end - begin == len(text) else begin
         self.end = end - (len(text) - len(text.rstrip())) if end - begin == len(text) else end
-        self.words.append(said)
-        self.length += len(said)
+        self.words.append(joined)
+        self.length += len(joined)
         self.space = text[-1].isspace()
 
 
 def _collapse_empty(tags: Sequence[InlineTag]) -> list[InlineTag]:
     """Merge an element without text, and everything in it, into one atom."""
-    closes = {mark.element: place for place, mark in enumerate(tags) if mark.type == "close"}
-    kept: list[InlineTag] = []
-    place = 0
-    while place < len(tags):
-        mark = tags[place]
+    closes = {mark.element: index for index, mark in enumerate(tags) if mark.type == "close"}
+    collapsed: list[InlineTag] = []
+    index = 0
+    while index < len(tags):
+        mark = tags[index]
         if mark.type == "open" and tags[closes[mark.element]].at == mark.at:
-            place = closes[mark.element]
-            mark = InlineTag("atom", mark.at, mark.begin, tags[place].end)
-        kept.append(mark)
-        place += 1
-    return kept
+            index = closes[mark.element]
+            mark = InlineTag("atom", mark.at, mark.begin, tags[index].end)
+        collapsed.append(mark)
+        index += 1
+    return collapsed
 
 
 @dataclass(frozen=True)
@@ -135,14 +135,14 @@ class WordSpans:
         begins: list[int] = []
         ends: list[int] = []
         in_word = False
-        for place, character in enumerate(text):
+        for position, character in enumerate(text):
             kind = _character_type(character)
-            goes_on = (kind == "mark" and bool(ends) and ends[-1] == place) or (kind == "letter" and in_word)
+            goes_on = (kind == "mark" and bool(ends) and ends[-1] == position) or (kind == "letter" and in_word)
             if goes_on:
-                ends[-1] = place + 1
+                ends[-1] = position + 1
             elif kind != "space":
-                begins.append(place)
-                ends.append(place + 1)
+                begins.append(position)
+                ends.append(position + 1)
             in_word = kind == "letter" or (kind == "mark" and in_word)
         return WordSpans(text, begins, ends)
 
@@ -159,13 +159,13 @@ class WordSpans:
 
     def find_inner_cuts(self, offsets: Iterable[int]) -> dict[str, list[int]]:
         """Return the words that contain one of the offsets, with the offsets inside them."""
-        inside: dict[int, set[int]] = {}
+        offsets_by_word: dict[int, set[int]] = {}
         for at in offsets:
             number = self.index_at(at)
             if self.begins and self.begins[number] < at < self.ends[number]:
-                inside.setdefault(number, set()).add(at - self.begins[number])
+                offsets_by_word.setdefault(number, set()).add(at - self.begins[number])
         found: dict[str, set[int]] = {}
-        for number, cut in inside.items():
+        for number, cut in offsets_by_word.items():
             found.setdefault(self.text[self.begins[number] : self.ends[number]], set()).update(cut)
         return {word: sorted(cut) for word, cut in found.items()}
 
@@ -176,9 +176,9 @@ class WordSpans:
         begins: list[int] = []
         ends: list[int] = []
         for begin, end in zip(self.begins, self.ends, strict=True):
-            inside = [begin + cut for cut in cuts.get(self.text[begin:end], ())]
-            begins += [begin, *inside]
-            ends += [*inside, end]
+            positions = [begin + cut for cut in cuts.get(self.text[begin:end], ())]
+            begins += [begin, *positions]
+            ends += [*positions, end]
         return WordSpans(self.text, begins, ends)
 
 

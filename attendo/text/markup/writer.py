@@ -34,16 +34,16 @@ def place_in_proportion(tags: Sequence[InlineTag], source: UnitRange, target: Un
     An element around a source unit gets at least one target unit, if one is left.
     """
     placed: list[PlacedTag] = []
-    opened: dict[int, PlacedTag] = {}
+    open_tags: dict[int, PlacedTag] = {}
     at = target[0]
     for mark in tags:
-        wanted = _scale(mark.at, source, target)
-        if mark.type == "close" and (begun := opened[mark.element]).tag.at < mark.at:
-            wanted = max(wanted, begun.at + 1)
-        at = min(max(at, wanted), target[1])
+        target_position = _scale(mark.at, source, target)
+        if mark.type == "close" and (opening := open_tags[mark.element]).tag.at < mark.at:
+            target_position = max(target_position, opening.at + 1)
+        at = min(max(at, target_position), target[1])
         placed.append(PlacedTag(mark, at))
         if mark.type == "open":
-            opened[mark.element] = placed[-1]
+            open_tags[mark.element] = placed[-1]
     return placed
 
 
@@ -55,8 +55,8 @@ def place_by_alignment(
     `links` give the source unit of each target unit, or None.
     """
     groups = _group_outermost(tags)
-    places = _TagPlacer(source, target, links)
-    ranges = places.place([(group[0].at, group[-1].at) for group in groups])
+    placer = _TagPlacer(source, target, links)
+    ranges = placer.place([(group[0].at, group[-1].at) for group in groups])
     placed: list[PlacedTag] = []
     for (begin, end), number in sorted((between, number) for number, between in enumerate(ranges)):
         first, *inner = groups[number]
@@ -81,10 +81,10 @@ class _TagPlacer:
         self._reserved: list[tuple[int, UnitRange] | None] = [None] * target  # range that occupies the unit
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
-        for place, unit in enumerate(links):
+        for index, unit in enumerate(links):
             if unit is not None:
-                self._first.setdefault(unit, place)
-                self._last[unit] = place
+                self._first.setdefault(unit, index)
+                self._last[unit] = index
 
     def place(self, ranges: Sequence[UnitRange]) -> list[UnitRange]:
         found = self._find_longest_runs(ranges)
@@ -110,14 +110,14 @@ class _TagPlacer:
         counts: Counter[int] = Counter()
         found: dict[int, UnitRange] = {}
         run, begin, count = None, 0, 0
-        for place, unit in enumerate(self._links):
+        for index, unit in enumerate(self._links):
             if unit is None:
                 continue
             if owners[unit] != run or not count:
-                run, begin, count = owners[unit], place, 0
+                run, begin, count = owners[unit], index, 0
             count += 1
             if run is not None and count > counts[run]:
-                counts[run], found[run] = count, (begin, place + 1)
+                counts[run], found[run] = count, (begin, index + 1)
         return found
 
     def _place_unlinked(self, number: int, begin: int, end: int) -> UnitRange:
@@ -125,8 +125,8 @@ class _TagPlacer:
         if not self._target:
             return 0, 0
         middle = min(self._target - 1, (begin + end) * self._target // (2 * self._source))
-        if taken := self._reserved[middle]:
-            at = taken[1][number > taken[0]]
+        if reserved := self._reserved[middle]:
+            at = reserved[1][number > reserved[0]]
             return at, at
         self._reserve(number, (middle, middle + 1))
         return middle, middle + 1
@@ -140,8 +140,8 @@ class _TagPlacer:
 
     def _move_outside(self, at: int, number: int) -> int:
         """Return `at`, or the edge of the range that contains it, on the same side as in the source."""
-        taken = self._reserved[at] if at < self._target else None
-        return at if taken is None or taken[1][0] == at else taken[1][number > taken[0]]
+        reserved = self._reserved[at] if at < self._target else None
+        return at if reserved is None or reserved[1][0] == at else reserved[1][number > reserved[0]]
 
     def _reserve(self, number: int, between: UnitRange) -> None:
         self._reserved[between[0] : between[1]] = [(number, between)] * (between[1] - between[0])
@@ -178,8 +178,8 @@ def write_segment(document: str, segment: MarkupSegment, translation: str, links
     source, target = source.split_at(cuts), target.split_at(cuts)
     marks = to_unit_offsets(segment.tags, [source.count_before(mark.at) for mark in segment.tags])
     if links and len(target):
-        lead = len(translation) - len(translation.lstrip())
-        placed = place_by_alignment(marks, len(source), len(target), _unit_links(source, target, links, lead))
+        leading_spaces = len(translation) - len(translation.lstrip())
+        placed = place_by_alignment(marks, len(source), len(target), _unit_links(source, target, links, leading_spaces))
     else:
         placed = place_in_proportion(marks, (0, len(source)), (0, len(target)))
     return "".join(_insert_tags(target, placed, document))
@@ -188,9 +188,9 @@ def write_segment(document: str, segment: MarkupSegment, translation: str, links
 def _unit_links(source: WordSpans, target: WordSpans, links: CharacterLinks, lead: int) -> list[int | None]:
     """Return the source unit with the most links for each target unit. The first wins a tie."""
     votes: list[dict[int, int]] = [{} for _ in range(len(target))]
-    for here, there in links:
-        counts = votes[target.index_at(there - lead)]
-        unit = source.index_at(here)
+    for source_offset, target_offset in links:
+        counts = votes[target.index_at(target_offset - lead)]
+        unit = source.index_at(source_offset)
         counts[unit] = counts.get(unit, 0) + 1
     return [max(counts, key=lambda unit: counts[unit]) if counts else None for counts in votes]
 
@@ -206,35 +206,35 @@ class _TagItem(NamedTuple):
 
 
 def _insert_tags(units: WordSpans, placed_tags: Sequence[PlacedTag], document: str) -> Iterator[str]:
-    text, done = units.text, 0
+    text, start = units.text, 0
     for at, items in groupby(_make_items(placed_tags, document), key=lambda each: each[0]):
-        behind = units.ends[at - 1] if at else 0
-        yield escape_text(text[done:behind])
-        done = units.begins[at] if at < len(units) else len(text)
+        unit_end = units.ends[at - 1] if at else 0
+        yield escape_text(text[start:unit_end])
+        start = units.begins[at] if at < len(units) else len(text)
         yield from _write_between(
-            [item for _, item in items], text[behind:done], text[behind - 1 : behind], text[done : done + 1]
+            [item for _, item in items], text[unit_end:start], text[unit_end - 1 : unit_end], text[start : start + 1]
         )
-    yield escape_text(text[done:])
+    yield escape_text(text[start:])
 
 
 def _make_items(placed_tags: Sequence[PlacedTag], document: str) -> Iterator[tuple[int, _TagItem]]:
-    begun = {each.tag.element: each.at for each in placed_tags if each.tag.type == "open"}
-    ended = {each.tag.element: each.at for each in placed_tags if each.tag.type == "close"}
+    starts = {each.tag.element: each.at for each in placed_tags if each.tag.type == "open"}
+    ends = {each.tag.element: each.at for each in placed_tags if each.tag.type == "close"}
     for each in placed_tags:
         mark, at = each.tag, each.at
         raw = document[mark.begin : mark.end]
         if mark.type == "atom":
-            before, behind = document[mark.begin - 1 : mark.begin], document[mark.end : mark.end + 1]
-            yield at, _TagItem(raw, space_before=before.isspace(), space_after=behind.isspace())
+            preceding, following = document[mark.begin - 1 : mark.begin], document[mark.end : mark.end + 1]
+            yield at, _TagItem(raw, space_before=preceding.isspace(), space_after=following.isspace())
         else:
-            closes = mark.type == "close" and begun[mark.element] < at
-            yield at, _TagItem(raw, closes=closes, opens=mark.type == "open" and ended[mark.element] > at)
+            closes = mark.type == "close" and starts[mark.element] < at
+            yield at, _TagItem(raw, closes=closes, opens=mark.type == "open" and ends[mark.element] > at)
 
 
 def _write_between(items: Sequence[_TagItem], gap: str, before: str, after: str) -> Iterator[str]:
     """Write closing tags before the space between two units, and opening tags after it, to keep nesting."""
-    left = max((place + 1 for place, item in enumerate(items) if item.closes), default=0)
-    right = next((place for place, item in enumerate(items) if item.opens), len(items))
+    left = max((index + 1 for index, item in enumerate(items) if item.closes), default=0)
+    right = next((index for index, item in enumerate(items) if item.opens), len(items))
     for item in items[:left]:
         yield " " if item.space_before and needs_space_after(before) else ""
         yield item.raw
