@@ -228,7 +228,10 @@ def _conversion_hint(path: Path, names: Sequence[str]) -> str:
         return f"load them with what wrote them, and write {WEIGHTS} by save_pretrained of transformers"
     if any(name.startswith("pytorch_model") for name in of_torch):  # the only name that transformers loads
         quoted = _quote_path(path)
-        code = f"from transformers import AutoModelForSeq2SeqLM as M; M.from_pretrained({quoted}).save_pretrained({quoted})"
+        code = (
+            "from transformers import AutoModelForSeq2SeqLM as M; "
+            f"M.from_pretrained({quoted}).save_pretrained({quoted})"
+        )
     else:
         code = (
             "import torch; from safetensors.torch import save_file; "
