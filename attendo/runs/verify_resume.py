@@ -121,12 +121,12 @@ def suggest_fix(config: RunConfig, device: str) -> str:
     """Suggest a fix if the runs differ."""
     train = config.train
     if device == "cuda" and not train.deterministic:
-        return "a GPU adds in another order each time: try it with --set train.deterministic=true"
+        return "a GPU adds in a different order each time: try --set train.deterministic=true"
     if train.compile in ("on", "blocks") or (device == "cuda" and train.compile == "auto"):
-        return "compiled passes may depend on what came first: try it with --set train.compile=off"
+        return "compiled passes may depend on the shapes seen first: try --set train.compile=off"
     if device == "cuda" and train.capture != "off":
-        return "try it with --set train.capture=off"
-    return "with these settings that must not be: it is a fault of attendo, please report it with the settings"
+        return "captured CUDA graphs may differ: try --set train.capture=off"
+    return "with these settings the runs must be equal: this is a bug of attendo, please report it with the settings"
 
 
 def _read_metrics(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ OWN_ARGUMENTS = {
     "TooLongError": {"number", "total"},
     "NotANumberError": {"number", "total"},
     "JobError": {"exit_code"},
-    "Refusal": {"extra"},
+    "ApiError": {"extra"},
 }
 POSITIONAL = {"NotANumberError": {"precision"}}
 # Values that the class adds. The text need not name them.
@@ -30,7 +30,7 @@ def placeholders(message: str) -> set[str]:
 
 def error_classes() -> set[str]:
     """The names of `AttendoError` and all its subclasses, of `MessagePart` and of the server's `ApiError`."""
-    found = {AttendoError.__name__, MessagePart.__name__, "Refusal"}
+    found = {AttendoError.__name__, MessagePart.__name__, "ApiError"}
     classes = [node for name in NAMES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
     while more := {each.name for each in classes if found & {dotted(base) for base in each.bases}} - found:
         found |= more

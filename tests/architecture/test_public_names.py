@@ -1,12 +1,17 @@
 """Names of the package and options of the command line, which other programs use."""
 
+import re
+from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 
 import attendo
 from attendo.cli.main import app
 
+COMMANDS_PAGE = Path(__file__).parents[2] / "docs/commands.md"
+COMMON_OPTIONS = {"--help", "--device", "--threads", "--set"}  # described once, at the top of the page
 NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
 
 GENERATE = [
@@ -145,6 +150,21 @@ def test_command_line_has_these_options() -> None:
     assert {name: option_names(command) for name, command in commands.items()} == OPTIONS
     assert option_names(root.commands["generate"], hidden=True) == OLD
     assert option_names(root.commands["evaluate"], hidden=True) == ["--like"]
+
+
+@pytest.mark.parametrize(
+    "command", [name for name in OPTIONS if name not in ("", "bench", "completion", "help", "translate")]
+)
+def test_commands_page_lists_every_option(command: str) -> None:
+    sections = re.split(r"^##+ ", COMMANDS_PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    (section,) = (each for each in sections if command in each.splitlines()[0].replace(" and ", " ").split())
+    listed = {f"--{name}" for name in re.findall(r"--(?:\[no-\])?([a-z][a-z-]*)", section)}
+    options = {name for name in OPTIONS[command] if name.startswith("--")}
+    if command == "detokenize":
+        options.add("--ids")  # of tokenize, in the same section
+    assert options - listed <= COMMON_OPTIONS
+    rows = re.findall(r"^\| `(?:-\w`, `)?--(?:\[no-\])?([a-z][a-z-]*)", section, flags=re.MULTILINE)
+    assert {f"--{name}" for name in rows} <= options
 
 
 def option_names(command: Any, hidden: bool = False) -> list[str]:

@@ -101,7 +101,7 @@ def make_loss_nan(batch: int) -> None:
 
 def forget_random_state() -> None:
     """Do not restore the random state when a run is resumed."""
-    attendo.train.checkpoint.restore_random = lambda *arguments: True
+    attendo.train.checkpoint.restore_random_state = lambda *arguments: True
 
 
 def record_pairs(file: str) -> None:

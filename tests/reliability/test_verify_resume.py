@@ -113,7 +113,7 @@ def test_lost_random_state_is_detected(
     assert re.search(
         r"^  place in the data, counters +\d+ of \d+ differ, by \S+ at most \(best\w*\)$", output, re.MULTILINE
     )
-    assert "not the same run: with these settings that must not be" in output
+    assert "not the same run: with these settings the runs must be equal" in output
 
 
 def test_changed_and_missing_losses_are_reported(tmp_path: Path, prepared: Path, commands: list[Sequence[str]]) -> None:
