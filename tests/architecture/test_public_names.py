@@ -174,4 +174,4 @@ def option_names(command: Any, hidden: bool = False) -> list[str]:
     for each in command.get_params(context):
         if each.hidden == hidden or command.name == "completion":
             found += each.opts if each.param_type_name == "option" else [each.metavar]
-    return sorted(found)
+    return sorted(name for name in found if name != "-h")  # a command has -h only after it has run
