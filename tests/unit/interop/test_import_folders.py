@@ -309,11 +309,13 @@ def test_languages_need_a_multilingual_model(marian: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("content", [b"#version: 0.2\na b c\n", b"\xff\n"])
-def test_damaged_merges_are_rejected(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "code"), [(b"#version: 0.2\na b c\n", "merge_not_a_pair"), (b"\xff\n", "model_file_not_utf8")]
+)
+def test_damaged_merges_are_rejected(tmp_path: Path, content: bytes, code: str) -> None:
     written(random_model("bart", vocab_size=len(write_bart(tmp_path))), tmp_path)
     (tmp_path / "merges.txt").write_bytes(content)
-    with pytest.raises(AttendoError, check=has_code("merge_not_a_pair")):
+    with pytest.raises(AttendoError, check=has_code(code)):
         from_folder(tmp_path)
 
 
