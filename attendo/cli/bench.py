@@ -306,7 +306,9 @@ async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
 def _list_reasons(each: "LoadMeasurement") -> Iterator[str]:
     """Yield the reasons of failures and of rejections, except status 429."""
     yield from (f"failed: {why}" for why in each.summary.failures)
-    yield from (f"rejected with {status}: {text}" for status, text in each.summary.told.items() if status != 429)
+    yield from (
+        f"rejected with {status}: {text}" for status, text in each.summary.rejection_bodies.items() if status != 429
+    )
 
 
 def _count_unsuccessful(each: "LoadMeasurement") -> int:

@@ -38,7 +38,7 @@ def explore(
             ServeSettings(allowed_hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
         )
         if host not in LOOPBACK:
-            print_stderr(f"whoever reaches {host} can use this page: there is no password")
+            print_stderr(f"every client that can reach {host} can use this page: it has no password")
         print(socket.address, flush=True)
         code = serve(app, socket, on_ready=lambda: None if no_open else open_browser(socket.address), quiet=True)
     raise typer.Exit(code)

@@ -172,7 +172,7 @@ def _train_in_parallel(jobs: "Sequence[TrainingJob]", max_jobs: int) -> None:
     with defer_signals() as interrupt, closing(run_jobs(jobs, max_jobs)) as reports:
         for report in reports:
             if isinstance(report, TrainingJobStarted):
-                print_stderr(f"{report.job.name}: training, told in {report.job.log}")
+                print_stderr(f"{report.job.name}: training, log in {report.job.log}")
             elif isinstance(report, TrainingJobFinished):
                 num_finished += 1
                 print_stderr(f"{report.job.name}: done after {report.seconds:,.0f} s, {num_finished} of {len(jobs)}")
@@ -230,7 +230,7 @@ def format_outcome(outcome: "RecipeOutcome") -> Iterator[str]:
         yield ""
         yield from align_columns(apart, _LEFT_ALIGNED)
     if outcome.recipe.expected_scope is not None:
-        yield f"not judged: what is expected is {outcome.recipe.expected_scope}"
+        yield f"not compared: the expected number is for {outcome.recipe.expected_scope}"
     elif outcome.passed is None:
         yield "not judged: the recipe has no numbers that are expected"
     else:

@@ -181,4 +181,4 @@ def _warn(host: str, settings: "ServeSettings") -> None:
     from attendo.serve.settings import LOOPBACK
 
     if host not in LOOPBACK and not settings.keys:
-        print_stderr(f"warning: whoever reaches {host} can use this server: give it a key (--key-file)")
+        print_stderr(f"warning: every client that can reach {host} can use this server: give it a key (--key-file)")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 CERTIFICATE_FILE = "certificate.json"
 _MIN_MEANINGFUL_BLEU = 5.0  # BLEU
-_NOT_AVAILABLE = "not told"
+_NOT_AVAILABLE = "not available"
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Recipe:
         if set(self.variants) != set(self.criteria.variants):
             return f"the mean of {len(self.criteria.variants)} variants"
         if self.criteria.ensemble and len(self.seeds) < len(self.criteria.seeds):
-            return f"that of {len(self.criteria.seeds)} networks together"
+            return f"an ensemble of {len(self.criteria.seeds)} networks"
         return None
 
     @property

@@ -54,7 +54,7 @@ class LoadSummary:
     first_token: LatencyStats | None
     rejection: LatencyStats | None
     failures: tuple[str, ...] = ()  # distinct reasons
-    told: dict[int, str] = field(default_factory=dict)  # body of the first rejection of each status
+    rejection_bodies: dict[int, str] = field(default_factory=dict)  # body of the first rejection of each status
 
     @classmethod
     def from_outcomes(cls, outcomes: Sequence[RequestOutcome], seconds: float) -> "LoadSummary":

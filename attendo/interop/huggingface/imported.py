@@ -49,7 +49,7 @@ class ImportedModel:
     def remarks(self) -> list[str]:
         """Return the differences from the original and the missing languages, one line each."""
         languages = [
-            f"it has several languages, and that of the {side} is not told: name it with --{side}-language, or "
+            f"it has several languages, and the language of the {side} is unknown: set it with --{side}-language, or "
             f"{side}_prefix in every call"
             for side in self.sides_without_language()
         ]

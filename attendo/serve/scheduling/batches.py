@@ -100,7 +100,7 @@ class BatchFactory:
 
 
 def _warn_out_of_memory(size: int) -> None:
-    _log.warning("memory does not suffice for %d sentences side by side: making do with %d", size, size // 2)
+    _log.warning("not enough memory for a batch of %d sentences: the batch is reduced to %d", size, size // 2)
 
 
 class PendingResponse:

@@ -120,7 +120,7 @@ def test_an_unnamed_target_language_is_noted(attendo: Command, tmp_path: Path) -
     written(random_model("m2m_100", vocab_size=len(write_m2m100(folder)) + 108), folder)
     done = attendo("import", folder, tmp_path / "model", "--source-language", "en")
     assert done.code == 0, done.errors
-    assert "that of the target is not told: name it with --target-language" in done.output
+    assert "the language of the target is unknown: set it with --target-language" in done.output
     assert package.load(tmp_path / "model").generation.source_prefix == ("__en__",)
 
 

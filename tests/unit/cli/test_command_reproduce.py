@@ -424,7 +424,7 @@ def test_an_ensemble_of_all_seeds_is_scored(attendo: Command, data: Path, out: P
     path = recipe(path.read_text("utf-8").removeprefix(NETWORK).replace("expected = 99.5", "expected = 1.0"))
     alone = attendo("reproduce", path, "--seeds", "2", "--out", out, "--device", "cpu")
     assert (alone.code, alone.output.splitlines()[2].endswith("not judged")) == (0, True)
-    assert alone.output.splitlines()[-1] == "not judged: what is expected is that of 2 networks together"
+    assert alone.output.splitlines()[-1] == "not compared: the expected number is for an ensemble of 2 networks"
 
 
 @pytest.mark.slow
@@ -446,7 +446,7 @@ def test_each_variant_is_trained_on_its_own_files(attendo: Command, data: Path, 
     some = attendo("reproduce", recipe(VARIED.replace("expected = 0.0", "expected = 99.0")), "--out", "out",
                    "--variants", "right", "--device", "cpu")  # fmt: skip
     assert some.code == 0, "a mean of some variants is not judged"
-    assert some.output.splitlines()[-1] == "not judged: what is expected is the mean of 2 variants"
+    assert some.output.splitlines()[-1] == "not compared: the expected number is for the mean of 2 variants"
     assert read_results(Path("out"), "results-partial.json")["passed"] is None
     assert read_results(Path("out")) == report, "results of all variants are kept"
 
@@ -478,7 +478,7 @@ def test_parallel_trainings_are_processes_with_logs(attendo: Command, data: Path
     shutil.rmtree(out / "seed-1")
     done = attendo("reproduce", recipe(PLAIN), "--jobs", "2", "--out", out, "--device", "cpu")
     assert done.code == 0, done.errors
-    assert f"seed 1: training, told in {out / 'seed-1.log'}\n" in done.errors
+    assert f"seed 1: training, log in {out / 'seed-1.log'}\n" in done.errors
     assert "seed 1: done after " in done.errors
     assert "seed 2: complete, in " in done.errors
     assert f"model written to {out / 'seed-1' / 'model'}" in (out / "seed-1.log").read_text("utf-8")

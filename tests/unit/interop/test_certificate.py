@@ -117,7 +117,7 @@ def test_missing_logits_and_scores_are_reported() -> None:
     assert found.passed
     assert (found.mean_difference, found.largest_difference) == (None, None)
     assert {each.score_difference for each in found.searches} == {None}
-    assert found.as_table().count("not told") == 4
+    assert found.as_table().count("not available") == 4
 
 
 def test_with_references_bleu_decides_instead_of_tokens() -> None:

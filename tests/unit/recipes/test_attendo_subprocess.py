@@ -16,7 +16,7 @@ def _folder_with_another_attendo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_training_job_runs_the_installed_package(tmp_path: Path) -> None:
-    job = TrainingJob("told", ["--version"], tmp_path / "told.log")
+    job = TrainingJob("version", ["--version"], tmp_path / "version.log")
     *_, last = run_jobs([job], 1)
     assert isinstance(last, TrainingJobFinished)
     assert __version__ in job.log.read_text()

@@ -208,7 +208,7 @@ def test_a_smaller_ensemble_is_not_judged(tmp_path: Path) -> None:
     valid = VARIED.replace("source_field", 'valid_file = "{variant}.dev.tsv"\nsource_field')
     recipe = read_recipe(write_recipe(tmp_path, valid.replace("seeds", "ensemble = true\nseeds")))
     assert recipe.expected_scope is None
-    assert recipe.select(seeds=[2]).expected_scope == "that of 2 networks together"
+    assert recipe.select(seeds=[2]).expected_scope == "an ensemble of 2 networks"
     assert recipe.select(seeds=[3, 4]).expected_scope is None
     assert read_recipe(write_recipe(tmp_path, VARIED)).select(seeds=[2]).expected_scope is None, (
         "a mean can be of any seeds"

@@ -129,7 +129,7 @@ def test_public_hosts_are_allowed_by_name_and_warn_without_keys(
 ) -> None:
     app, errors = start_server(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
     assert app.gateway.settings.allowed_hosts == (*LOOPBACK, "translate.example.org")
-    assert "warning: whoever reaches 0.0.0.0 can use this server" in errors
+    assert "warning: every client that can reach 0.0.0.0 can use this server" in errors
     (tmp_path / "keys").write_text(f"# ours\n\n{KEY}\n", "utf-8")
     app, errors = start_server(
         translator, "--host", "0.0.0.0", "--allow-host", "a.example", "--key-file", tmp_path / "keys"

@@ -128,7 +128,7 @@ def test_out_of_memory_halves_the_batch_size(
         return await asyncio.gather(*(worker.generate([text]) for text in texts), return_exceptions=True)
 
     assert [each[0].text for each in run_with_worker(worker, work())] == expected
-    assert "memory does not suffice for 8 sentences side by side: making do with 4" in caplog.text
+    assert "not enough memory for a batch of 8 sentences: the batch is reduced to 4" in caplog.text
 
 
 @pytest.fixture

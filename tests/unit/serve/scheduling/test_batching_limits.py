@@ -117,16 +117,25 @@ def test_a_full_queue_rejects_at_once(small_model: TextModel) -> None:
 
 
 def test_a_too_long_wait_is_rejected_before_the_queue_is_full(small_model: TextModel) -> None:
-    worker = ModelWorker(small_model, BatchLimits(max_queue_seconds=1e-4, max_batch_size=1))
+    worker, released = (
+        ModelWorker(small_model, BatchLimits(max_queue_seconds=1e-4, max_batch_size=1)),
+        threading.Event(),
+    )
 
     async def work() -> None:
         long = {"max_length": 40, "min_length": 40}
-        tasks = [asyncio.create_task(worker.generate(["the " * n + "cat"], **long)) for n in range(9)]
-        await wait_until(lambda: sum(task.done() for task in tasks) >= 2)
+        await worker.generate(["the cat"], **long)  # its duration, far above 0.4 ms, is the estimate for the next ones
+        await wait_until(lambda: not worker._scheduler.busy)
+        blocking = asyncio.create_task(worker.run(lambda: released.wait(PATIENCE)))
+        await wait_until(lambda: worker.num_running == 1)
+        waiting = asyncio.create_task(worker.generate(["the dog"], **long))
+        await wait_until(lambda: worker.num_waiting == 1)
         with pytest.raises(ApiError) as raised:
             await worker.generate(["a dog"])
         assert raised.value.code == "busy"
-        await asyncio.gather(*tasks)
+        released.set()
+        await asyncio.gather(blocking, waiting)
+        await wait_until(lambda: not worker._scheduler.busy)
         assert len(await worker.generate(["a dog"])) == 1  # no request is ahead
 
     run_with_worker(worker, work())
