@@ -176,10 +176,11 @@ def test_other_and_damaged_folders_are_rejected(model: TextModel, folder: Path, 
     ):
         open_ctranslate2(tmp_path / "ours")
     shutil.copytree(folder, tmp_path / "copy")
-    with (tmp_path / "copy" / "model.bin").open("r+b") as file:
+    damaged = tmp_path / "copy" / "model.bin"
+    with damaged.open("r+b") as file:
         file.seek(1000)
         file.write(b"x")
-    with pytest.raises(ModelError, check=has_code("file_checksum_mismatch")):
+    with pytest.raises(ModelError, check=has_code("file_checksum_mismatch", path=damaged)):
         open_ctranslate2(tmp_path / "copy")
 
 

@@ -126,7 +126,7 @@ def test_R5_model_is_written_by_the_next_resume(prepared: Path, tmp_path: Path, 
     run = begin(run_config({"prepared": prepared}, {"steps": 2, "save_every": 1}), tmp_path / "run")
     received = list(run.train())
     assert isinstance(received[-1], Saved)
-    with room_for(limit), pytest.raises(DiskFullError, match=fragment("disk_full")) as caught:
+    with room_for(limit), pytest.raises(DiskFullError, match=r"[1-9][\d,]+ bytes") as caught:
         run.finish()
     assert str(caught.value).startswith(fragment("disk_full", path=run.folder / "model"))
     assert str(caught.value).endswith(message("disk_full_checkpoint_kept", error="", step=2, folder=run.folder))
@@ -135,20 +135,22 @@ def test_R5_model_is_written_by_the_next_resume(prepared: Path, tmp_path: Path, 
     assert (run.folder / "model" / "manifest.json").is_file()
 
 
-def test_R5_unsaved_best_model_is_a_warning_with_its_path(prepared: Path, tmp_path: Path) -> None:
+def test_R5_unsaved_best_model_is_a_warning_with_path_and_bytes(prepared: Path, tmp_path: Path) -> None:
     run = begin(run_config({"prepared": prepared}, {"steps": 2, "validate_every": 1}), tmp_path / "run")
     with room_for(5_000):
         next(report for report in run.train() if isinstance(report, Validation))
     assert run.faults["model"].startswith(fragment("disk_full", path=run.folder / "model"))
+    assert re.search(r"[1-9][\d,]+ bytes", run.faults["model"])
     assert leftover_files(run.folder) == []
 
 
-def test_R5_disk_full_at_the_start_raises_with_the_path(prepared: Path, tmp_path: Path) -> None:
+def test_R5_disk_full_at_the_start_raises_with_path_and_bytes(prepared: Path, tmp_path: Path) -> None:
     config, folder = run_config({"prepared": prepared}), tmp_path / "run"
     with room_for(50), pytest.raises(DiskFullError) as caught:
         begin(config, folder)
     assert caught.value.exit_code == 1
     assert has_code("disk_full", path=folder)(caught.value)
+    assert re.search(r"\d bytes", str(caught.value))
     assert begin(config, folder).trainer.step == 0, "with enough space the run can be started again"
 
 

@@ -138,7 +138,8 @@ def test_a_full_disk_raises_disk_full_error(
         raise checkpoint.SafetensorError(f"I/O error: {message}")
 
     monkeypatch.setattr(checkpoint, "save_file", fail)
-    with pytest.raises(atomic_files.DiskFullError, check=has_code("disk_full")):
+    error = has_code("disk_full", path=checkpoints.folder / ".tmp-step-00000002/model.safetensors", size=12)
+    with pytest.raises(atomic_files.DiskFullError, check=error):
         checkpoints.save(snapshot(2))
     assert [path.name for path in checkpoints.folder.iterdir()] == ["step-00000001"]
 
