@@ -7,7 +7,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attendo.messages.message import Language
+    from attendo.messages import Language
 
 _LARGEST_SHOWN = 10**30  # integers above this are cut in messages
 MAX_VALUE_LENGTH = 80  # characters of a value in a message

@@ -8,10 +8,8 @@ from string import Formatter
 from source_files import NAMES, dotted, parsed
 
 from attendo.errors import AttendoError, DataError, ErrorList, MessagePart, UsageError
-from attendo.messages import MESSAGES, cli, data, explore, files, generation, interop, network, runs, serve, text
+from attendo.messages import AREAS, MESSAGES, read_area
 
-CATALOGUE = "attendo/messages/"
-PARTS = (files, network, text, data, generation, runs, interop, explore, cli, serve)
 # Arguments of an error class that its message may not name.
 OWN_ARGUMENTS = {
     "TooLongError": {"number", "total"},
@@ -66,16 +64,18 @@ def test_every_code_is_used_and_defined_once() -> None:
     used = {
         node.value
         for name in NAMES
-        if not name.startswith(CATALOGUE)
         for node in ast.walk(parsed(name))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    by_kind = {code for code in serve.MESSAGES if code.startswith("field_")}  # chosen by the kind of a pydantic error
+    by_kind = {
+        code for code in read_area("serve") if code.startswith("field_")
+    }  # chosen by the kind of a pydantic error
     assert MESSAGES.keys() - used - by_kind == set()
-    assert sum(len(part.MESSAGES) for part in PARTS) == len(MESSAGES)
+    assert sum(len(read_area(area)) for area in AREAS) == len(MESSAGES)
 
 
 def test_both_languages_have_the_same_placeholders() -> None:
+    of_server = read_area("serve")
     for code, message in MESSAGES.items():
         assert re.fullmatch(r"[a-z][a-z0-9_]+", code)
         assert placeholders(message.en) == placeholders(message.zh), code
@@ -83,7 +83,11 @@ def test_both_languages_have_the_same_placeholders() -> None:
         words = re.sub(r"\{[^}]*\}", "", message.en)
         assert re.search("[\u4e00-\u9fff]", message.zh) or not re.search(r"[a-z]{2} [a-z]{2}", words), code
         assert message.phrases.keys() <= placeholders(message.en), code
-        assert (message.status >= 400) == (code in serve.MESSAGES and not code.startswith(("field_", "body_not"))), code
+        assert (message.status >= 400) == (code in of_server and not code.startswith(("field_", "body_not"))), code
+
+
+def test_all_reasons_of_bad_lines_are_translated_in_both_messages() -> None:
+    assert MESSAGES["test_row_invalid"].phrases["fault"] == MESSAGES["bad_line_count"].phrases["reason"]
 
 
 def test_nested_errors_are_formatted_in_both_languages() -> None:

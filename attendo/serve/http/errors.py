@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from attendo.errors import AttendoError, ErrorList, Localized, MessagePart, ModelError, render_message
-from attendo.messages import MESSAGES
-from attendo.messages.message import LANGUAGES, Language
+from attendo.messages import LANGUAGES, MESSAGES, Language
 from attendo.serve.http.access_log import current_request, current_request_id, error_location
 from attendo.settings import suggest_name
 
