@@ -175,7 +175,7 @@ class _Choices(Localized):
     def __init__(self, choices: str) -> None:
         self._choices = choices
 
-    def text(self, language: Language) -> str:
+    def text(self, language: Language, option_names: Mapping[str, str] | None = None) -> str:
         return self._choices if language == "en" else re.sub(r"'(?:, | or )'", "'、'", self._choices)
 
 

@@ -2,6 +2,9 @@
 
 The texts are in the TOML files of this folder, one file an area. An entry has `en` and `zh` with the same placeholders.
 `phrases` has Chinese for values that are English words, by placeholder. `status` is the HTTP status of a server error.
+
+`{option_name:n_best}` is the name of the setting `n_best` as the user gave it: `--n-best` on the command line. If the
+value `option` has the setting's name, it is `{option_name:{option}}`.
 """
 
 import errno
@@ -59,12 +62,24 @@ SYSTEM_ERRORS: dict[int, str] = {
 _SUGGESTION = re.compile(r" \(did you mean (.+)\?\)")
 
 
-def render(code: str, values: Mapping[str, object], language: Language = "en") -> str:
-    """The text of a code with its values."""
+class _OptionNames:
+    """The value of the placeholder `option_name`. Its format is one setting or several, which may have values."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def __format__(self, settings: str) -> str:
+        parts = [setting.partition(" ") for setting in settings.split(", ")]  # such as `top_k` or `beam_groups (2)`
+        return ", ".join(self._names.get(name, name) + space + value for name, space, value in parts)
+
+
+def render(code: str, values: Mapping[str, object], language: Language, option_names: Mapping[str, str]) -> str:
+    """Return the text of a code with its values. `option_names` are the options that were given, by setting."""
     message = MESSAGES[code]
-    if language == "en":
-        return message.en.format_map(values)
-    return message.zh.format_map({name: _translate(message, name, value) for name, value in values.items()})
+    if language == "zh":
+        values = {name: _translate(message, name, value) for name, value in values.items()}
+    template = message.en if language == "en" else message.zh
+    return template.format_map({**values, "option_name": _OptionNames(option_names)})
 
 
 def _translate(message: Message, name: str, value: object) -> object:
