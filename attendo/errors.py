@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import accumulate, islice
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 _LARGEST_SHOWN = 10**30  # integers above this are cut in messages
 MAX_VALUE_LENGTH = 80  # characters of a value in a message
 _MAX_MESSAGE_LENGTH = 2000  # characters of a message: enough for a command with two long paths
-_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+_NO_OPTIONS: Mapping[str, str] = {}
 _MAX_LIST_LENGTH = 300  # characters of an error list, unless the first error alone is longer
 
 
