@@ -1,17 +1,18 @@
 """Errors that the user can fix, each with the exit code of the command line."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attendo.messages.message import Language
+    from attendo.messages import Language
 
 _LARGEST_SHOWN = 10**30  # integers above this are cut in messages
 MAX_VALUE_LENGTH = 80  # characters of a value in a message
 _MAX_MESSAGE_LENGTH = 2000  # characters of a message: enough for a command with two long paths
+_NO_OPTIONS: Mapping[str, str] = {}
 _MAX_LIST_LENGTH = 300  # characters of an error list, unless the first error alone is longer
 
 
@@ -47,19 +48,21 @@ class AttendoError(Exception):
 
     exit_code = 1
     language: "Language" = "en"  # of `str`
-    respell: Callable[[str], str] | None = None  # set by the command line, which spells options as they are typed
+    option_names: Mapping[str, str] = _NO_OPTIONS  # options that were typed, by setting; for `str`
 
     def __init__(self, code: str, /, **values: object) -> None:
         super().__init__(code)
         self.code, self.values = code, values
 
     def __str__(self) -> str:
-        text = self.text(self.language)
-        return text if self.respell is None else self.respell(text)
+        return self.text(self.language, self.option_names)
 
-    def text(self, language: "Language") -> str:
-        """Return the message in one language. Values with a text of their own use the same language."""
-        return cut_text(render_message(self.code, self.values, language), _MAX_MESSAGE_LENGTH)
+    def text(self, language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS) -> str:
+        """Return the message in one language. Values with a text of their own use the same language.
+
+        A setting in `option_names` is called by the name of its option.
+        """
+        return cut_text(render_message(self.code, self.values, language, option_names), _MAX_MESSAGE_LENGTH)
 
 
 class Localized(ABC):
@@ -69,7 +72,7 @@ class Localized(ABC):
         return self.text("en")
 
     @abstractmethod
-    def text(self, language: "Language") -> str:
+    def text(self, language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS) -> str:
         """Return the text in one language."""
 
 
@@ -79,8 +82,8 @@ class MessagePart(Localized):
     def __init__(self, code: str, /, **values: object) -> None:
         self.code, self.values = code, values
 
-    def text(self, language: "Language") -> str:
-        return render_message(self.code, self.values, language)
+    def text(self, language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS) -> str:
+        return render_message(self.code, self.values, language, option_names)
 
 
 class ErrorList(Localized):
@@ -89,24 +92,26 @@ class ErrorList(Localized):
     def __init__(self, errors: "Sequence[AttendoError | MessagePart]", max_length: int = _MAX_LIST_LENGTH) -> None:
         self.errors, self.max_length = errors, max_length  # characters
 
-    def text(self, language: "Language") -> str:
-        texts = [error.text(language) for error in self.errors]
+    def text(self, language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS) -> str:
+        texts = [error.text(language, option_names) for error in self.errors]
         ends = accumulate(len(text) for text in texts)
         count = max(1, sum(end <= self.max_length for end in ends))
         more = [AttendoError("more_faults", count=len(texts) - count).text(language)] if len(texts) > count else []
         return ("; " if language == "en" else "；").join([*texts[:count], *more])
 
 
-def render_message(code: str, values: Mapping[str, object], language: "Language") -> str:
-    """Return the text of a code. Errors, error lists and message parts use the same language."""
+def render_message(
+    code: str, values: Mapping[str, object], language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS
+) -> str:
+    """Return the text of a code. Errors, error lists and message parts use the same language and option names."""
     from attendo.messages import render
 
     def to_text(value: object) -> object:
         if isinstance(value, AttendoError | Localized):
-            return value.text(language)
+            return value.text(language, option_names)
         return shorten(value) if isinstance(value, int) and abs(value) > _LARGEST_SHOWN else value
 
-    return render(code, {name: to_text(value) for name, value in values.items()}, language)
+    return render(code, {name: to_text(value) for name, value in values.items()}, language, option_names)
 
 
 class UsageError(AttendoError, ValueError):

@@ -12,7 +12,8 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from attendo.errors import ErrorList, MessagePart, UsageError, cut_text, shorten
+from attendo.errors import ErrorList, Localized, MessagePart, UsageError, cut_text, shorten
+from attendo.messages import MESSAGES, Language
 
 _LIBRARIES = (str(Path(__file__).parent), str(Path(pydantic.__file__).parent))  # a warning names the caller's file
 _WORD_SEPARATORS = re.compile(r"[\W_]+")
@@ -149,8 +150,33 @@ def _explain(settings: type[BaseModel], fault: ErrorDetails) -> UsageError:
         return UsageError("setting_not_a_list", name=name, meant=meant, given=given)
     if fault["type"] == "value_error" and isinstance(error := fault["ctx"]["error"], UsageError):
         return error
-    message = fault["msg"]
-    return UsageError("setting_invalid", name=name, reason=message[:1].lower() + message[1:], given=given)
+    return UsageError("setting_invalid", fault=describe_fault(fault, name), given=given)
+
+
+def describe_fault(fault: Mapping[str, Any], name: str, suggestion: str = "") -> MessagePart:
+    """Return what is wrong with the setting or field `name`, by pydantic's type of the error."""
+    code = f"field_{fault['type']}"
+    if code not in MESSAGES:
+        return MessagePart("field_unusable", name=name)
+    values = {each: _shorten_number(value) for each, value in fault.get("ctx", {}).items()}
+    if "expected" in values:
+        values["expected"] = _Choices(values["expected"])
+    return MessagePart(code, **{**values, "name": name, "suggestion": suggestion})
+
+
+def _shorten_number(value: Any) -> Any:
+    """Return 1 for 1.0: pydantic converts the bounds of a number to its type."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class _Choices(Localized):
+    """Allowed values, which pydantic lists as 'a', 'b' or 'c'."""
+
+    def __init__(self, choices: str) -> None:
+        self._choices = choices
+
+    def text(self, language: Language, option_names: Mapping[str, str] | None = None) -> str:
+        return self._choices if language == "en" else re.sub(r"'(?:, | or )'", "'、'", self._choices)
 
 
 def _suggest_setting(settings: type[BaseModel], name: str) -> str:

@@ -1,5 +1,6 @@
 """Compares errors by code and values, not by text."""
 
+import re
 from collections.abc import Callable
 from string import Formatter
 
@@ -45,11 +46,12 @@ def message(code: str, /, **values: object) -> str:
 def fragment(code: str, /, **values: object) -> str:
     """The longest part of a message that is known from these values alone."""
     parts = [""]
-    for text, name, spec, conversion in Formatter().parse(MESSAGES[code].en):
+    template = re.sub(r"\{option_name:(\{?\w+\}?\w*)\}", r"\1", MESSAGES[code].en)
+    for text, name, spec, conversion in Formatter().parse(template):
         parts[-1] += text
         if name in values:
-            template = "{0" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}"
-            parts[-1] += template.format(values[name])
+            placeholder = "{0" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}"
+            parts[-1] += placeholder.format(values[name])
         elif name is not None:
             parts.append("")
     return max(parts, key=len)

@@ -1,7 +1,6 @@
 """The command line. A command is imported when it is called, so that help and usage errors are fast."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -155,7 +154,7 @@ class Command(_LightParameters, TyperCommand):
         try:
             return super().invoke(context)
         except UsageError as error:
-            error.respell = lambda text: _name_options(text, context)
+            error.option_names = _find_typed_options(context)
             raise
 
 
@@ -277,13 +276,11 @@ def _refuse(error: Any) -> int:
     return _fail(error.format_message(), error.exit_code)
 
 
-def _name_options(message: str, context: Any) -> str:
-    """Replace setting names such as n_best by the options that were typed, such as --n-best."""
-    for each in context.command.params:
-        typed = context.get_parameter_source(each.name)
-        if each.param_type_name == "option" and "_" in each.name and typed is not None and typed.name == "COMMANDLINE":
-            message = re.sub(rf"(?<![\w./-]){each.name}(?![\w/-])", each.opts[-1], message)
-    return message
+def _find_typed_options(context: Any) -> dict[str, str]:
+    """Return the options that were typed, such as --n-best, by the setting, such as n_best."""
+    options = [each for each in context.command.params if each.param_type_name == "option"]
+    sources = {each.name: context.get_parameter_source(each.name) for each in options}
+    return {each.name: each.opts[-1] for each in options if getattr(sources[each.name], "name", "") == "COMMANDLINE"}
 
 
 def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> None:

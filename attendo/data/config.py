@@ -19,7 +19,7 @@ def _check_files(value: Any) -> Any:
     """Replace a list of one file by that file: a run is identified by its settings, and both are equivalent."""
     files = list(value) if isinstance(value, list | tuple) else [value]
     if not files or not all(isinstance(each, str | Path) for each in files):
-        raise PydanticCustomError("path_type", "input is neither a file nor a list of files")
+        raise PydanticCustomError("files_type", "neither a file nor a list of files")
     return files[0] if len(files) == 1 else tuple(files)
 
 

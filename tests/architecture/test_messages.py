@@ -7,11 +7,10 @@ from string import Formatter
 
 from source_files import NAMES, dotted, parsed
 
+from attendo.cli.main import COMMANDS, _Commands
 from attendo.errors import AttendoError, DataError, ErrorList, MessagePart, UsageError
-from attendo.messages import MESSAGES, cli, data, explore, files, generation, interop, network, runs, serve, text
+from attendo.messages import AREAS, MESSAGES, read_area
 
-CATALOGUE = "attendo/messages/"
-PARTS = (files, network, text, data, generation, runs, interop, explore, cli, serve)
 # Arguments of an error class that its message may not name.
 OWN_ARGUMENTS = {
     "TooLongError": {"number", "total"},
@@ -25,7 +24,12 @@ ADDED_VALUES = {"TooLongError": {"text"}, "NotANumberError": {"text"}}
 
 
 def placeholders(message: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(message) if name is not None}
+    """The names of all values, and of those in the format of `option_name`."""
+    found: set[str] = set()
+    for _, name, spec, _ in Formatter().parse(message):
+        if name is not None:
+            found |= placeholders(spec or "") if name == "option_name" else {name}
+    return found
 
 
 def error_classes() -> set[str]:
@@ -66,16 +70,16 @@ def test_every_code_is_used_and_defined_once() -> None:
     used = {
         node.value
         for name in NAMES
-        if not name.startswith(CATALOGUE)
         for node in ast.walk(parsed(name))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    by_kind = {code for code in serve.MESSAGES if code.startswith("field_")}  # chosen by the kind of a pydantic error
-    assert MESSAGES.keys() - used - by_kind == set()
-    assert sum(len(part.MESSAGES) for part in PARTS) == len(MESSAGES)
+    by_type = read_area("validation").keys()  # chosen by pydantic's type of an error
+    assert MESSAGES.keys() - used - by_type == set()
+    assert sum(len(read_area(area)) for area in AREAS) == len(MESSAGES)
 
 
 def test_both_languages_have_the_same_placeholders() -> None:
+    of_server = read_area("serve")
     for code, message in MESSAGES.items():
         assert re.fullmatch(r"[a-z][a-z0-9_]+", code)
         assert placeholders(message.en) == placeholders(message.zh), code
@@ -83,7 +87,11 @@ def test_both_languages_have_the_same_placeholders() -> None:
         words = re.sub(r"\{[^}]*\}", "", message.en)
         assert re.search("[\u4e00-\u9fff]", message.zh) or not re.search(r"[a-z]{2} [a-z]{2}", words), code
         assert message.phrases.keys() <= placeholders(message.en), code
-        assert (message.status >= 400) == (code in serve.MESSAGES and not code.startswith(("field_", "body_not"))), code
+        assert (message.status >= 400) == (code in of_server and code != "body_not_an_object"), code
+
+
+def test_all_reasons_of_bad_lines_are_translated_in_both_messages() -> None:
+    assert MESSAGES["test_row_invalid"].phrases["fault"] == MESSAGES["bad_line_count"].phrases["reason"]
 
 
 def test_nested_errors_are_formatted_in_both_languages() -> None:
@@ -99,6 +107,28 @@ def test_long_error_lists_end_with_a_count() -> None:
     several = UsageError("settings_invalid", faults=ErrorList(errors))
     assert str(several).endswith("; and 6 more")
     assert several.text("zh").endswith("；另有 6 个错误")
+
+
+def test_settings_are_called_by_the_options_that_were_typed() -> None:
+    typed = {"n_best": "--n-best", "beam": "--beam", "beam_groups": "--beam-groups", "top_k": "--top-k"}
+    error = UsageError("n_best_out_of_range", option="beam", limit=2, n_best=3)
+    assert str(error) == "n_best must be from 1 to beam (2), not 3"
+    assert error.text("en", typed) == "--n-best must be from 1 to --beam (2), not 3"
+    assert error.text("zh", typed) == "--n-best 为 3，应在 1 到 --beam（2）之间"
+    nested = UsageError("settings_invalid", faults=ErrorList([error, UsageError("setting_missing", name="top_k")]))
+    assert nested.text("en", typed) == f"{error.text('en', typed)}; --top-k is missing"
+    several = MessagePart("engine_option_alternatives", options="top_k, beam_groups (2), seed", engines="onnx")
+    assert several.text("en", typed) == "--top-k, --beam-groups (2), seed (leave it out, or use onnx)"
+
+
+def test_options_of_generate_are_marked_in_texts() -> None:
+    """`{option_name:n_best}`, so that the command line can name the option."""
+    stored = {"argos_prefix_unsupported", "trace_exceeds_max_length", "sequence_exceeds_max_length"}  # in the model
+    warnings = {"output_cut_at_limit", "batch_tokens_reduced"}
+    options = [each.name for each in _Commands(COMMANDS)["generate"].params if "_" in each.name]
+    bare = re.compile(rf"(?<![\w.:{{])({'|'.join(options)})(?!\w)", re.ASCII)
+    found = {code for code, message in MESSAGES.items() if bare.search(message.en) or bare.search(message.zh)}
+    assert found - stored - warnings == set()
 
 
 def test_suggestions_in_values_are_translated() -> None:

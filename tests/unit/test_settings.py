@@ -1,10 +1,11 @@
 """The base class of all settings."""
 
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from error_codes import fragment, has_code, message
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from attendo.decode.config import GenerationConfig
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
@@ -36,8 +37,8 @@ def test_settings_cannot_be_changed() -> None:
     [
         ({"warmpu": 3}, fragment("unknown_setting", name="warmpu", suggestion=" (did you mean warmup?)")),
         ({"xyz": 3}, fragment("unknown_setting", name="xyz")),
-        ({"warmup": "soon"}, "warmup: input should be a valid integer"),
-        ({"rate": float("nan")}, "rate: input should be a finite number, not nan"),
+        ({"warmup": "soon"}, "warmup must be an integer, not 'soon'"),
+        ({"rate": float("nan")}, "rate must be a finite number, not nan"),
     ],
 )
 def test_an_error_is_one_line_with_name_and_value(values: dict[str, object], message: str) -> None:
@@ -45,6 +46,48 @@ def test_an_error_is_one_line_with_name_and_value(values: dict[str, object], mes
         Inner(**values)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+class AllKinds(Settings):
+    text: Annotated[str, Field(pattern="^[a-z]+$")] = "a"
+    switch: bool = True
+    count: Annotated[int, Field(ge=1, lt=9)] = 1
+    rate: Annotated[float, Field(gt=0, le=1)] = 1
+    choice: Literal["a", "b", "c"] = "a"
+    file: Path = Path()
+    values: Annotated[tuple[int, ...], Field(max_length=2)] = ()
+    table: dict[str, int] | None = None
+    inner: Inner = Inner()
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "chinese"),
+    [
+        ({"text": 3}, "field_string_type", "text 必须是字符串（给出的是 3）"),
+        ({"text": "A"}, "field_string_pattern_mismatch", "text 必须符合 ^[a-z]+$（给出的是 'A'）"),
+        ({"switch": "x"}, "field_bool_parsing", "switch 必须是 true 或 false（给出的是 'x'）"),
+        ({"switch": []}, "field_bool_type", "switch 必须是 true 或 false（给出的是 []）"),
+        ({"count": "x"}, "field_int_parsing", "count 必须是整数（给出的是 'x'）"),
+        ({"count": 1.5}, "field_int_from_float", "count 必须是整数（给出的是 1.5）"),
+        ({"count": None}, "field_int_type", "count 必须是整数（给出的是 None）"),
+        ({"count": 0}, "field_greater_than_equal", "count 不能小于 1（给出的是 0）"),
+        ({"count": 9}, "field_less_than", "count 必须小于 9（给出的是 9）"),
+        ({"rate": "x"}, "field_float_parsing", "rate 必须是数（给出的是 'x'）"),
+        ({"rate": []}, "field_float_type", "rate 必须是数（给出的是 []）"),
+        ({"rate": 0}, "field_greater_than", "rate 必须大于 0（给出的是 0）"),
+        ({"rate": 2}, "field_less_than_equal", "rate 不能大于 1（给出的是 2）"),
+        ({"rate": float("inf")}, "field_finite_number", "rate 必须是有限的数（给出的是 inf）"),
+        ({"choice": "d"}, "field_literal_error", "choice 必须是以下之一：'a'、'b'、'c'（给出的是 'd'）"),
+        ({"file": 3}, "field_path_type", "file 必须是路径（给出的是 3）"),
+        ({"values": (1, 2, 3)}, "field_too_long", "values 最多只能有 2 项（给出的是 (1, 2, 3)）"),
+        ({"table": 3}, "field_dict_type", "table 必须是对象（给出的是 3）"),
+        ({"inner": 3}, "field_model_type", "inner 必须是对象（给出的是 3）"),
+    ],
+)
+def test_every_kind_of_fault_has_a_text_in_both_languages(values: dict[str, Any], code: str, chinese: str) -> None:
+    with pytest.raises(UsageError, check=has_code("setting_invalid", fault=has_code(code))) as caught:
+        AllKinds(**values)
+    assert caught.value.text("zh") == chinese
 
 
 def test_a_missing_value_raises_an_error_with_its_name() -> None:
@@ -64,7 +107,10 @@ def test_an_unknown_nested_name_is_reported_with_its_path() -> None:
 
 
 def test_a_wrong_nested_value_is_reported_with_its_path() -> None:
-    with pytest.raises(UsageError, check=has_code("setting_invalid", name="inner.warmup", given="'soon'")):
+    with pytest.raises(
+        UsageError,
+        check=has_code("setting_invalid", fault=has_code("field_int_parsing", name="inner.warmup"), given="'soon'"),
+    ):
         Outer(name="a", inner={"warmup": "soon"})
 
 
@@ -78,7 +124,9 @@ def test_replace_validates_the_values() -> None:
     assert Inner(warmup=3).replace(rate=0.1) == Inner(warmup=3, rate=0.1)
     with pytest.raises(UsageError, check=has_code("unknown_setting", name="rtae", suggestion=" (did you mean rate?)")):
         Inner().replace(rtae=0.1)
-    with pytest.raises(UsageError, check=has_code("setting_invalid", name="warmup")):
+    with pytest.raises(
+        UsageError, check=has_code("setting_invalid", fault=has_code("field_int_parsing", name="warmup"))
+    ):
         Inner().replace(warmup="soon")
 
 

@@ -220,13 +220,27 @@ def test_R12_a_folder_from_before_the_beam_is_greedy(model_folder: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"beam": 0}, has_code("setting_invalid", name="beam", given="0")),
-        ({"beam": -2}, has_code("setting_invalid", name="beam", given="-2")),
-        ({"temperature": 0.0}, has_code("setting_invalid", name="temperature", given="0.0")),
+        (
+            {"beam": 0},
+            has_code("setting_invalid", fault=has_code("field_greater_than_equal", name="beam", ge=1), given="0"),
+        ),
+        (
+            {"beam": -2},
+            has_code("setting_invalid", fault=has_code("field_greater_than_equal", name="beam", ge=1), given="-2"),
+        ),
+        (
+            {"temperature": 0.0},
+            has_code(
+                "setting_invalid", fault=has_code("field_greater_than_equal", name="temperature", ge=1e-6), given="0.0"
+            ),
+        ),
         ({"beam": 4, "beam_groups": 3}, has_code("beam_not_divisible_by_groups", groups=3, beam=4)),
         ({"sample": True, "beam": 2}, has_code("sample_beam_conflict")),
         ({"colour": "red"}, has_code("unknown_generation_option", option="colour")),
-        ({"length_penalty": math.nan}, has_code("setting_invalid", name="length_penalty", given="nan")),
+        (
+            {"length_penalty": math.nan},
+            has_code("setting_invalid", fault=has_code("field_finite_number", name="length_penalty"), given="nan"),
+        ),
         ({"n_best": 2}, has_code("n_best_out_of_range", option="beam", limit=1, n_best=2)),
         ({"beam": 3, "n_best": 4}, has_code("n_best_out_of_range", option="beam", limit=3, n_best=4)),
         ({"beam": 3, "n_best": 0}, has_code("n_best_out_of_range", option="beam", limit=3, n_best=0)),

@@ -1,7 +1,6 @@
 """API errors and how they are rendered in the error format of each API."""
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal
@@ -13,11 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from attendo.errors import AttendoError, ErrorList, Localized, MessagePart, ModelError, render_message
-from attendo.messages import MESSAGES
-from attendo.messages.message import LANGUAGES, Language
+from attendo.errors import AttendoError, ErrorList, MessagePart, ModelError, render_message
+from attendo.messages import LANGUAGES, MESSAGES
 from attendo.serve.http.access_log import current_request, current_request_id, error_location
-from attendo.settings import suggest_name
+from attendo.settings import describe_fault, suggest_name
 
 RETRY_SECONDS = {429: 1, 503: 5}  # Retry-After header of these statuses
 _MAX_FAULTS = 5
@@ -169,23 +167,7 @@ def _describe_fault(fault: Mapping[str, Any], known: Sequence[str]) -> MessagePa
         return MessagePart("body_not_an_object")
     last = str(fault["loc"][-1])[:_MAX_VALUE_CHARACTERS]
     others = [each for each in known if each != last]  # another request may have a field of that name
-    code = f"field_{fault['type']}"
-    if code not in MESSAGES:
-        return MessagePart("field_unusable", name=name)
-    values = {**(fault.get("ctx") or {}), "suggestion": suggest(last, others)}
-    if "expected" in values:
-        values["expected"] = _Choices(str(values["expected"]))
-    return MessagePart(code, name=name, **values)
-
-
-class _Choices(Localized):
-    """Allowed values of a field, which pydantic lists as 'a', 'b' or 'c'."""
-
-    def __init__(self, choices: str) -> None:
-        self._choices = choices
-
-    def text(self, language: Language) -> str:
-        return self._choices if language == "en" else re.sub(r"'(?:, | or )'", "'、'", self._choices)
+    return describe_fault(fault, name, suggest(last, others))
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

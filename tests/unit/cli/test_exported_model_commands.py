@@ -98,7 +98,7 @@ def test_commands_that_need_the_network_raise_an_error(
 def test_an_unsupported_engine_option_is_a_usage_error(attendo: Command, folder: Path) -> None:
     failed = attendo("generate", folder, "--alignments", given=LINES)
     assert failed.code == 2
-    reason = message("engine_option_alternatives", options="alignments", engines="textbook, cached, fast")
+    reason = message("engine_option_alternatives", options="--alignments", engines="textbook, cached, fast")
     assert failed.error == message("engine_option_unsupported", engine=folder.name, reasons=reason)
 
 

@@ -187,7 +187,7 @@ def test_unsuitable_tokenizers_are_usage_errors(tmp_path: Path, tokenizer: dict[
         ({"text": "a", "window": 8, "stride": 9}, has_code("stride_exceeds_window", stride=9, window=8)),
         (
             {"text": "a", "window": 1},
-            has_code("setting_invalid", name="window", reason="input should be greater than or equal to 2"),
+            has_code("setting_invalid", fault=has_code("field_greater_than_equal", name="window", ge=2)),
         ),
         ({"task": "builtin", "window": 8}, has_code("text_setting_without_text", option="window")),
         (

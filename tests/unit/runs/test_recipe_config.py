@@ -65,7 +65,7 @@ def test_given_changes_override_the_variant() -> None:
 
 
 def test_an_invalid_common_table_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, check=has_code("setting_invalid", name="train")):
+    with pytest.raises(UsageError, check=has_code("setting_invalid", fault=has_code("field_model_type", name="train"))):
         RunConfig(**VARIED, train=5, variants=OVERRIDES, variant="dut")
 
 
@@ -102,12 +102,18 @@ def test_the_stored_config_excludes_the_reproduce_table() -> None:
         ({"seeds": []}, has_code("reproduce_list_empty", setting="seeds")),
         ({"seeds": [1, 1]}, has_code("reproduce_list_duplicate", setting="seeds")),
         ({"variants": ["a", "a"]}, has_code("reproduce_list_duplicate", setting="variants")),
-        ({"variants": ["a/b"]}, has_code("setting_invalid", name="variants.0")),
+        (
+            {"variants": ["a/b"]},
+            has_code("setting_invalid", fault=has_code("field_string_pattern_mismatch", name="variants.0")),
+        ),
         (
             {"test": [{"name": "x", "metric": "blue"}]},
             has_code("test_metric_unknown", test="x", metric="blue", suggestion=" (did you mean bleu?)"),
         ),
-        ({"test": [{"name": "x/y", "metric": "bleu"}]}, has_code("setting_invalid", name="test.0.name")),
+        (
+            {"test": [{"name": "x/y", "metric": "bleu"}]},
+            has_code("setting_invalid", fault=has_code("field_string_pattern_mismatch", name="test.0.name")),
+        ),
         ({"test": [{"name": "x", "metric": "bleu", "source": "a"}]}, has_code("test_files_incomplete", test="x")),
         (
             {"test": [{"name": "x", "metric": "bleu", **FILES, "file": "c.tsv"}]},

@@ -172,7 +172,7 @@ def test_an_exported_folder_keeps_its_model_card(
             2,
             fragment("option_model_count_mismatch", given=2, models=1),
         ),
-        (["--task", "chess"], 2, "task: input should be 'translation'"),
+        (["--task", "chess"], 2, "task must be 'translation'"),
         (
             ["--task", "generation", "--task", "generation"],
             2,
@@ -183,9 +183,9 @@ def test_an_exported_folder_keeps_its_model_card(
         (["--host", "192.0.2.1", "--port", "0"], 2, fragment("host_not_local")),
         (["--key-file", "nowhere"], 2, message("key_file_unreadable", path="nowhere", reason="No such file")),
         (["--device", "tpu"], 2, fragment("unknown_device", name="tpu")),
-        (["--precision", "int3"], 2, "precision: input should be"),
-        (["--deadline", "0"], 2, "deadline_seconds: input should be greater than 0"),
-        (["--log-format", "xml"], 2, "--log-format: input should be 'text' or 'json'"),
+        (["--precision", "int3"], 2, "precision must be"),
+        (["--deadline", "0"], 2, "deadline_seconds must be above 0"),
+        (["--log-format", "xml"], 2, "--log-format must be 'text' or 'json'"),
         (
             ["--set", "max_queud=3"],
             2,

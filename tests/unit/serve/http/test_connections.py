@@ -96,6 +96,6 @@ def test_max_connections_stays_below_the_file_limit(monkeypatch: pytest.MonkeyPa
     assert ServeSettings(max_connections=most).max_connections == most
     with pytest.raises(
         UsageError,
-        check=has_code("setting_invalid", name="max_connections", reason="input should be greater than or equal to 1"),
+        check=has_code("setting_invalid", fault=has_code("field_greater_than_equal", name="max_connections", ge=1)),
     ):
         ServeSettings(max_connections=0)
