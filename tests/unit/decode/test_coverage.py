@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
+from search_rows import make_limits
 from sync_detector import SyncDetector
 from torch import Tensor
 from toy_networks import A, B
@@ -17,7 +18,7 @@ from attendo.decode import search as loop
 from attendo.decode.beam import Beam
 from attendo.decode.coverage import CoverageNetwork, CoverageState
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
+from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest, limit_tensors, pad_sources
 from attendo.decode.rules import SuppressTokens
@@ -184,7 +185,7 @@ def test_coverage_equals_the_formula_computed_by_hand() -> None:
 
 def test_updating_coverage_does_not_synchronise_the_host() -> None:
     mask = torch.tensor([[True, True, True], [True, True, False]])
-    state = CoverageState(RowLimits.make(torch.tensor([5, 5])), torch.rand(4, 3), mask)
+    state = CoverageState(make_limits(torch.tensor([5, 5])), torch.rand(4, 3), mask)
     frontier = Beam(2, RANKING).start(state.inner)
     with SyncDetector() as detector:
         RANKING.score(state.update_frontier(frontier))
@@ -193,7 +194,7 @@ def test_updating_coverage_does_not_synchronise_the_host() -> None:
 
 
 def test_the_ranking_adds_coverage_after_length_normalisation() -> None:
-    rows = Frontier.start(RowLimits.make(torch.tensor([5])), width=2)
+    rows = Frontier.start(make_limits(torch.tensor([5])), width=2)
     rows = replace(
         rows,
         ids=torch.tensor([[BOS, A, EOS, PAD, PAD, PAD, PAD], [BOS, A, B, A, EOS, PAD, PAD]]),
