@@ -2,9 +2,9 @@
 
     coverage(y) = sum over i of log(min(sum over j of a(i, j), 1))        (Wu et al. 2016, equation 14)
 
-a(i, j) is the attention to source position i at the step that chose token j, averaged over the heads of one decoder
-layer. EOS counts as a token. For a cut answer, the step that would have chosen EOS counts. The sum is 0 if every
-position received an attention of 1 or more, and below 0 otherwise. The ranking adds it to the score, times
+a(i, j) is the attention to source position i at the step that chose token j, averaged over the heads of the last
+decoder layer. EOS counts as a token. For a cut answer, the step that would have chosen EOS counts. The sum is 0 if
+every position received an attention of 1 or more, and below 0 otherwise. The ranking adds it to the score, times
 `Ranking.coverage_penalty`.
 """
 
@@ -72,15 +72,11 @@ class CoverageState(ScoringState):
 class CoverageNetwork(WrappedNetwork):
     """A network that accumulates attention. Its states are `CoverageState`."""
 
-    def __init__(self, network: Transformer, layer: int = -1) -> None:
-        """Use this decoder layer; -1 is the last."""
-        layers = network.config.num_decoder_layers
+    def __init__(self, network: Transformer) -> None:
         if network.config.decoder_only:
             raise UsageError("coverage_penalty_without_source")
-        if not -layers <= layer < layers:
-            raise UsageError("coverage_layer_out_of_range", first=-layers, last=layers - 1, layer=layer)
         super().__init__(network)
-        self._site = f"decoder.{layer % layers}.cross"
+        self._site = f"decoder.{network.config.num_decoder_layers - 1}.cross"
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> CoverageState:
         """Return an empty state of fixed size."""

@@ -1,5 +1,6 @@
 """A strategy wrapper that records the search tree of another strategy."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -116,24 +117,13 @@ class TreeRecorder(Strategy):
         """Return the candidates rejected for required phrases, by sentence index."""
         if not isinstance(self._strategy, ConstrainedBeam):
             return {}
-        rejected: dict[int, list[tuple[CandidateRecord, Fate]]] = {}
+        rejected = defaultdict[int, list[tuple[CandidateRecord, Fate]]](list)
         for sentence, candidates in enumerate(self._strategy.list_rejected(frontier, ruled)):
-            first = sentence * frontier.width
-            rejected[sentence] = [
-                (
-                    CandidateRecord(
-                        candidate.row,
-                        candidate.token,
-                        float(log_probs[first + candidate.row, candidate.token]),
-                        candidate.value,
-                        None,
-                        n,
-                    ),
-                    fate,
-                )
-                for n, (candidate, fate) in enumerate(candidates)
-                if frontier.open[first + candidate.row]
-            ]
+            for rank, ((value, row, token, _), fate) in enumerate(candidates):
+                index = sentence * frontier.width + row
+                if frontier.open[index]:
+                    record = CandidateRecord(row, token, float(log_probs[index, token]), value, None, rank)
+                    rejected[sentence].append((record, fate))
         return rejected
 
     @property

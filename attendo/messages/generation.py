@@ -49,10 +49,6 @@ MESSAGES: dict[str, Message] = {
         "coverage_penalty must be 0 for a decoder-only network, which has no source",
         "只有解码器的网络没有源文，coverage_penalty 必须为 0",
     ),
-    "coverage_layer_out_of_range": Message(
-        "the decoder layer for the coverage penalty must be from {first} to {last}, not {layer}",
-        "用于覆盖惩罚的解码器层为 {layer}，应在 {first} 到 {last} 之间",
-    ),
     "width_not_divisible_by_groups": Message(
         "beam must be a multiple of beam_groups: {width} and {groups}",
         "beam 必须是 beam_groups 的倍数：现为 {width} 和 {groups}",
