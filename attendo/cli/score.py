@@ -56,7 +56,7 @@ def score(
 
 
 def _report_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", lines_before: int) -> None:
-    from attendo.text.newlines import strip_line_end
+    from attendo.text.tokenizer import strip_line_end
 
     for number, text in enumerate(texts, start=lines_before + 1):
         if words := tokenizer.unknown(strip_line_end(text)):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from attendo.data.config import CorpusConfig
 from attendo.errors import DataError
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
-from attendo.text.newlines import strip_line_end
+from attendo.text.tokenizer import strip_line_end
 
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file

@@ -89,10 +89,8 @@ class Beam(Strategy):
         at_end = stuck if self.free_end else frontier.full | stuck
         finished = frontier.finished
         if not is_on_host(at_end) or finishing.any() or at_end.any():  # otherwise the result is the same
-            ended, cut = (
-                self._finish_candidates(frontier, best, finishing),
-                self._cut_rows(frontier, best, finishing, at_end),
-            )
+            ended = self._finish_candidates(frontier, best, finishing)
+            cut = self._cut_rows(frontier, best, finishing, at_end)
             was_open = frontier.open.view(-1, self.width)[:, :1].expand(-1, self.max_finished).flatten()
             finished = self._merge_finished(finished, ended, cut).where(was_open, finished)
         closed = frontier.full | stuck | self._is_done(finished, going)
@@ -112,10 +110,7 @@ class Beam(Strategy):
 
     def best_first(self, frontier: Frontier) -> Int[Tensor, "B N"]:
         """Return the order of the hypotheses of each sentence, best first. Finished hypotheses rank before cut ones."""
-        scores = self.ranking.score(frontier).view(-1, frontier.width)
-        by_score = scores.argsort(dim=1, descending=True, stable=True)
-        rank_classes = self.rank_class(frontier).view_as(scores).gather(1, by_score)
-        return by_score.gather(1, rank_classes.argsort(dim=1, stable=True))
+        return self.ranking.order(frontier, self.rank_class(frontier))
 
     def rank_class(self, frontier: Frontier) -> Integer[Tensor, " R"]:
         """Return the rank class of each row. Lower classes rank first, regardless of the score."""
@@ -156,11 +151,11 @@ class Beam(Strategy):
         """Keep the best hypotheses of each sentence."""
         together = concat_rows(concat_rows(before, ended), cut)
         if self.stop == "first_come":
-            together = gather_rows(together, self._finished_first(together, before.width))
+            together = gather_rows(together, self._order_finished_first(together, before.width))
         chosen = gather_rows(together, self.best_first(together)[:, : self.max_finished])
         return replace(chosen, open=torch.zeros_like(chosen.open))
 
-    def _finished_first(self, together: Frontier, before: int) -> Int[Tensor, "B N"]:
+    def _order_finished_first(self, together: Frontier, before: int) -> Int[Tensor, "B N"]:
         """Return the `max_finished` hypotheses to keep: earlier finished ones first, then by rank class and score."""
         by_score = self.best_first(together)
         ended = together.ended.view_as(by_score).gather(1, by_score)
@@ -269,10 +264,10 @@ def beam_topk(
     if size < _MIN_CHUNKED_SIZE or count > numbers.size(1) * (numbers.size(2) // _CHUNK):
         best = (numbers + added[..., None]).flatten(1).topk(count)
         return best.values, best.indices
-    return chunked_topk(numbers, added, count)
+    return topk_by_chunks(numbers, added, count)
 
 
-def chunked_topk(
+def topk_by_chunks(
     numbers: Float[Tensor, "B W V"], added: Float[Tensor, "B W"], count: int
 ) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"]]:
     """Compute the same in one pass: the best `count` are in the `count` chunks with the largest maxima."""

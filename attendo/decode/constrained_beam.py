@@ -201,9 +201,7 @@ class ConstrainedBeam(Beam):
     """
 
     constraints: Constraints = field(default_factory=dict, hash=False)
-    extends_last_word: ExtendsLastWord = field(
-        default=never_extends, compare=False, repr=False
-    )  # whether a token continues the last word of a phrase
+    extends_last_word: ExtendsLastWord = field(default=never_extends, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -228,7 +226,7 @@ class ConstrainedBeam(Beam):
         return [
             [
                 (candidate._replace(row=candidate.row - each.first), fate)
-                for candidate, fate in each.rejected[: 2 * self.width]
+                for candidate, fate in each.rejections[: 2 * self.width]
             ]
             for each in self._sort_candidates(frontier, ruled)
         ]
@@ -310,7 +308,7 @@ class _SortedCandidates:
     selected: list[Candidate]  # those that got a slot
 
     @property
-    def rejected(self) -> list[tuple[Candidate, Fate]]:
+    def rejections(self) -> list[tuple[Candidate, Fate]]:
         chosen, in_time = {*self.ending, *self.selected}, {*self.in_time}
         return [
             (candidate, self._fate(candidate, candidate in in_time))
@@ -346,24 +344,16 @@ _NO_PHRASES = PhraseAutomaton(())
 def _pad_candidates(ending: list[Candidate], going: list[Candidate], width: int, first: int) -> list[Candidate]:
     """Return 2·width candidates as `Beam` expects: first `width` that end, then `width` that continue."""
     nothing = [Candidate(NEG_INF, first, token, 0) for token in (EOS, PAD)]
-    return [
-        *ending,
-        *[nothing[0]] * (width - len(ending)),
-        *going,
-        *[nothing[1]] * (width - len(going)),
-    ]
+    return [*ending, *[nothing[0]] * (width - len(ending)), *going, *[nothing[1]] * (width - len(going))]
 
 
 def _to_candidates(
     chosen: list[list[Candidate]], log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
 ) -> Candidates:
-    parents, ids = (
-        torch.tensor([[getattr(candidate, name) for candidate in each] for each in chosen], device=log_probs.device)
-        for name in ("row", "token")
-    )
-    there_is = torch.tensor(
-        [[candidate.value != NEG_INF for candidate in each] for each in chosen], device=log_probs.device
-    )
+    device = log_probs.device
+    parents = torch.tensor([[candidate.row for candidate in each] for each in chosen], device=device)
+    ids = torch.tensor([[candidate.token for candidate in each] for each in chosen], device=device)
+    there_is = torch.tensor([[candidate.value != NEG_INF for candidate in each] for each in chosen], device=device)
     log_probability, value = log_probs[parents, ids], ruled[parents, ids]
     return Candidates(
         parents,

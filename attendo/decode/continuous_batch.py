@@ -11,8 +11,14 @@ from torch import Tensor, nn
 from attendo.decode.coverage import CoverageNetwork, CoverageState
 from attendo.decode.frontier import Frontier, zip_tensors
 from attendo.decode.prefill import prefill_prefix
-from attendo.decode.requests import DecodeRequest, FinishedBatch, encode_and_start, limit_tensors, pad_sources
-from attendo.decode.running_batch import RunningBatch
+from attendo.decode.requests import (
+    DecodeRequest,
+    FinishedBatch,
+    RunningBatch,
+    encode_and_start,
+    limit_tensors,
+    pad_sources,
+)
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, decode_step
 from attendo.model.cpu_decoder_state import SharedCacheState
 from attendo.model.transformer import Transformer

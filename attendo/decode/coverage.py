@@ -2,9 +2,9 @@
 
     coverage(y) = sum over i of log(min(sum over j of a(i, j), 1))        (Wu et al. 2016, equation 14)
 
-a(i, j) is the attention to source position i at the step that chose token j, averaged over the heads of one decoder
-layer. EOS counts as a token. For a cut answer, the step that would have chosen EOS counts. The sum is 0 if every
-position received an attention of 1 or more, and below 0 otherwise. The ranking adds it to the score, times
+a(i, j) is the attention to source position i at the step that chose token j, averaged over the heads of the last
+decoder layer. EOS counts as a token. For a cut answer, the step that would have chosen EOS counts. The sum is 0 if
+every position received an attention of 1 or more, and below 0 otherwise. The ranking adds it to the score, times
 `Ranking.coverage_penalty`.
 """
 
@@ -16,8 +16,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier
+from attendo.decode.networks import WrappedNetwork
+from attendo.decode.search import ScoringState
 from attendo.errors import UsageError
-from attendo.model.decoder_state import DecoderState, Memory
+from attendo.model.decoder_state import DecoderState
 from attendo.model.transformer import Transformer
 
 # Attention can underflow to 0. Its logarithm must stay finite, because -∞ marks a row without a hypothesis.
@@ -25,7 +27,7 @@ _MIN_ATTENTION = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
-class CoverageState:
+class CoverageState(ScoringState):
     """The state of a stepper, and the attention that each source position received from each row."""
 
     inner: Any
@@ -58,45 +60,28 @@ class CoverageState:
 
     def coverage(self) -> Float[Tensor, " R"]:
         """Return the coverage of each row. Padding does not count."""
-        logarithms = (
-            self.attention.clamp(_MIN_ATTENTION, 1.0).log().view(self.mask.size(0), -1, self.mask.size(1))
-        )  # [B, W, S]
-        return logarithms.masked_fill(~self.mask[:, None], 0.0).sum(dim=-1).flatten()
+        logarithms = self.attention.clamp(_MIN_ATTENTION, 1.0).log()
+        by_sentence = logarithms.view(self.mask.size(0), -1, self.mask.size(1))  # [B, W, S]
+        return by_sentence.masked_fill(~self.mask[:, None], 0.0).sum(dim=-1).flatten()
 
     def update_frontier(self, frontier: Frontier) -> Frontier:
         """Update the coverage of open rows. Closed rows keep theirs, although the network still steps them."""
         return replace(frontier, coverage=torch.where(frontier.open, self.coverage(), frontier.coverage))
 
 
-class CoverageNetwork:
-    """A stepper that accumulates attention. Its states are `CoverageState`."""
+class CoverageNetwork(WrappedNetwork):
+    """A network that accumulates attention. Its states are `CoverageState`."""
 
-    decoder_only = False
-
-    def __init__(self, network: Transformer, layer: int = -1) -> None:
-        """Use this decoder layer; -1 is the last."""
-        layers = network.config.num_decoder_layers
+    def __init__(self, network: Transformer) -> None:
         if network.config.decoder_only:
             raise UsageError("coverage_penalty_without_source")
-        if not -layers <= layer < layers:
-            raise UsageError("coverage_layer_out_of_range", first=-layers, last=layers - 1, layer=layer)
-        self._network = network
-        self._site = f"decoder.{layer % layers}.cross"
-
-    @property
-    def device(self) -> torch.device:
-        return self._network.device
-
-    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        return self._network.encode(source_ids, source_mask)
-
-    def start(self, memory: Memory) -> DecoderState:
-        return self._network.start(memory)
+        super().__init__(network)
+        self._site = f"decoder.{network.config.num_decoder_layers - 1}.cross"
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> CoverageState:
         """Return an empty state of fixed size."""
         mask = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
-        return CoverageState.empty(self._network.allocate_state(sentences, source_width, width, capacity), mask, width)
+        return CoverageState.empty(super().allocate_state(sentences, source_width, width, capacity), mask, width)
 
     def step(self, ids: Int[Tensor, "R 1"], state: CoverageState) -> tuple[Float[Tensor, "R 1 V"], CoverageState]:
         seen: list[Tensor] = []
@@ -105,5 +90,5 @@ class CoverageNetwork:
             if site == self._site:
                 seen.append(weights[:, :, -1].mean(dim=1))  # [R, H, T, S] -> [R, S]
 
-        logits, inner = self._network.step(ids, state.inner, tap=tap)
+        logits, inner = self.network.step(ids, state.inner, tap=tap)
         return logits, replace(state, inner=inner, attention=state.attention + seen[0])

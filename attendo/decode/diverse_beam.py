@@ -1,16 +1,20 @@
 """Diverse beam search: groups of rows, each a beam that avoids the tokens of earlier groups."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attendo.decode.beam import Beam, Stop, concat_rows
+from attendo.decode.beam import Beam, Stop, concat_rows, gather_rows
 from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
 from attendo.decode.ranking import Ranking
 from attendo.decode.search import Strategy
 from attendo.errors import UsageError
+
+# Receives each step: the rows, the log-probabilities before and after the rules, the parents, and the new rows.
+StepCallback = Callable[[Frontier, Tensor, Tensor, Tensor | None, Frontier], None]
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class DiverseBeam(Strategy):
     strength: float = 0.5
     ranking: Ranking = field(default_factory=Ranking)
     stop: Stop = "settled"
+    on_group_step: StepCallback | None = field(default=None, compare=False, repr=False)  # called by each group
 
     def __post_init__(self) -> None:
         if self.groups < 1 or self.width < 1 or self.width % self.groups:
@@ -53,13 +58,18 @@ class DiverseBeam(Strategy):
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         chosen = log_probs.new_zeros(log_probs.size(0) // self.width, log_probs.size(1))  # [B, V]: number of rows
         parents, grown = [], []
+        finished = frontier.finished
+        assert finished is not None  # `start` guarantees it
         for n in range(self.groups):
             rows = self._group_rows(n, frontier)
+            before = frontier.select(rows, self.beam.width)
+            best = finished.select(self._group_rows(n, finished), self.beam.max_finished)
             lost = (self.strength * chosen).repeat_interleave(self.beam.width, dim=0)
-            from_row, group = self.beam.advance(
-                self._select_group(n, frontier), log_probs.index_select(0, rows), ruled.index_select(0, rows) - lost
-            )
+            step = replace(before, finished=best), log_probs.index_select(0, rows), ruled.index_select(0, rows) - lost
+            from_row, group = self.beam.advance(*step)
             assert from_row is not None  # a beam always returns parents
+            if self.on_group_step is not None:
+                self.on_group_step(*step, from_row, group)
             parents.append(rows.index_select(0, from_row).view(-1, self.beam.width))
             grown.append(group)
             goes_on = (group.open & (group.log_probability != NEG_INF)).to(chosen.dtype)
@@ -68,19 +78,8 @@ class DiverseBeam(Strategy):
 
     def _group_rows(self, n: int, frontier: Frontier) -> Int[Tensor, " N"]:
         """Return the rows of the n-th group of each sentence."""
-        width, device = self.beam.width, frontier.length.device
-        first = torch.arange(n * width, frontier.length.size(0), self.width, device=device)
-        return (first[:, None] + torch.arange(width, device=device)).flatten()
-
-    def _select_group(self, n: int, frontier: Frontier) -> Frontier:
-        assert frontier.finished is not None  # `start` guarantees it
-        max_finished = self.beam.max_finished
-        first = torch.arange(
-            n * max_finished, frontier.finished.length.size(0), self.groups * max_finished, device=frontier.ids.device
-        )
-        finished = (first[:, None] + torch.arange(max_finished, device=first.device)).flatten()
-        group = frontier.select(self._group_rows(n, frontier), self.beam.width)
-        return replace(group, finished=frontier.finished.select(finished, max_finished))
+        rows = torch.arange(frontier.length.size(0), device=frontier.length.device)
+        return rows.view(-1, self.groups, frontier.width // self.groups)[:, n].flatten()
 
     def _merge_groups(self, groups: list[Frontier]) -> Frontier:
         rows, finished = replace(groups[0], finished=None), groups[0].hypotheses
@@ -93,8 +92,7 @@ class DiverseBeam(Strategy):
         is_open = rows.open.view(-1, self.width).any(dim=1, keepdim=True)
         indices = torch.arange(finished.width, device=is_open.device)
         order = torch.where(is_open, indices, self.beam.best_first(finished))
-        first = torch.arange(0, finished.length.size(0), finished.width, device=order.device)[:, None]
-        return finished.select((first + order).flatten(), finished.width)
+        return gather_rows(finished, order)
 
 
 def _merge_group_rows(frontier: Frontier, groups: int) -> Frontier:

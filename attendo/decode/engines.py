@@ -17,7 +17,7 @@ import torch
 
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.networks import TextbookNetwork
-from attendo.decode.requests import DecodeRequest, FinishedBatch, length_batches, limit_tensors, pad_sources
+from attendo.decode.requests import DecodeRequest, FinishedBatch, length_batches, limit_tensors, pad_sources, split_runs
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, search
 from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.errors import MessagePart
@@ -77,12 +77,8 @@ class FastEngine:
     def __init__(
         self, network: Seq2SeqNetwork, batch_tokens: int, compiled: bool = False, max_sentences: int = 1024
     ) -> None:
-        self._network, self._batch_tokens, self._compiled, self._max_sentences = (
-            network,
-            batch_tokens,
-            compiled,
-            max_sentences,
-        )
+        self._network, self._compiled = network, compiled
+        self._batch_tokens, self._max_sentences = batch_tokens, max_sentences
         self._cached_batches: dict[Hashable, StaticBatch] = {}
 
     def generate(
@@ -94,9 +90,8 @@ class FastEngine:
         for source_width, group in _width_batches(requests, most):
             capacity = round_up(max(request.max_length for request in group) + 2, _BUCKET_WIDTHS)
             longest = max(len(request.prefix) for request in group)
-            prefix_width = (
-                round_up(longest, _BUCKET_WIDTHS) if longest else 0
-            )  # rounded up, so that others can reuse the graph
+            # Rounded up, so that others can reuse the graph.
+            prefix_width = round_up(longest, _BUCKET_WIDTHS) if longest else 0
             count = min(most(source_width), 1 << (len(group) - 1).bit_length())
             sizes = BatchShape(count, source_width, capacity, prefix_width)
             with self._borrow_batch(strategy, tuple(rules), sizes) as slots:
@@ -125,25 +120,19 @@ def _width_batches(
     The end of a group leaves slots empty, so a group is closed only when it fills several batches. A smaller group also
     includes shorter sources. Above a width of 64, sources under half the width start a new group.
     """
-    group: list[DecodeRequest] = []
-    width = 0
-    for request in sorted(requests, key=lambda each: (-each.num_positions, -each.max_length)):
-        own = round_up(request.num_positions, _BUCKET_WIDTHS)
-        if (
-            group
-            and own < width
-            and (
-                len(group) >= _MIN_FULL_BATCHES * max_sentences(width)
-                or (width > _MAX_NARROW_WIDTH and 2 * own < width)
-            )
-        ):
-            yield width, group
-            group = []
-        if not group:
-            width = own
-        group.append(request)
-    if group:
-        yield width, group
+
+    def is_closed(group: list[DecodeRequest], request: DecodeRequest) -> bool:
+        width, own = _source_width(group[0]), _source_width(request)
+        is_full = len(group) >= _MIN_FULL_BATCHES * max_sentences(width)
+        return own < width and (is_full or (width > _MAX_NARROW_WIDTH and 2 * own < width))
+
+    longest_first = sorted(requests, key=lambda each: (-each.num_positions, -each.max_length))
+    for group in split_runs(longest_first, is_closed):
+        yield _source_width(group[0]), group
+
+
+def _source_width(request: DecodeRequest) -> int:
+    return round_up(request.num_positions, _BUCKET_WIDTHS)
 
 
 class ReducedBatchWarning(UserWarning):
@@ -167,7 +156,8 @@ class OutOfMemoryRetry:
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
         waiting = {request.request_id: request for request in requests}
-        engine, positions, keeps_nothing = self._get_engine(), self._batch_tokens, False
+        engine = self._engine = self._engine or self._make_engine(self._batch_tokens)
+        positions, keeps_nothing = self._batch_tokens, False
         while waiting:
             try:
                 for answers in engine.generate([*waiting.values()], strategy, rules):
@@ -186,11 +176,6 @@ class OutOfMemoryRetry:
                 positions = max(1, positions // 2) if keeps_nothing else positions
                 engine, keeps_nothing = self._make_engine(positions), True
                 _release_cached_engines()
-
-    def _get_engine(self) -> Engine:
-        engine = self._engine or self._make_engine(self._batch_tokens)
-        self._engine = engine
-        return engine
 
     def _accept_size(self, engine: Engine, batch_tokens: int) -> None:
         """Make a size that fits the default, and warn if it is smaller."""

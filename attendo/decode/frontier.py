@@ -3,7 +3,7 @@
 All tensors keep their shape from the first token to the last, so that a GPU can replay a captured step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -25,21 +25,6 @@ class RowLimits:
     min_length: Int[Tensor, " B"]  # minimum tokens
     prefix: Int[Tensor, "B P"]  # required first tokens of the answer, padded with PAD
     request_id: Int[Tensor, " B"]  # also seeds the random numbers of the sentence
-
-    @staticmethod
-    def make(
-        max_length: Int[Tensor, " B"], min_length: int = 0, prefix: Sequence[Sequence[int]] | None = None
-    ) -> "RowLimits":
-        """Return limits with request ids from 0."""
-        prefix = prefix or [()] * max_length.size(0)
-        longest = max(map(len, prefix), default=0)
-        padded = [[*ids, *[PAD] * (longest - len(ids))] for ids in prefix]
-        return RowLimits(
-            max_length=max_length,
-            min_length=torch.full_like(max_length, min_length),
-            prefix=torch.tensor(padded, dtype=torch.long, device=max_length.device).view(max_length.size(0), longest),
-            request_id=torch.arange(max_length.size(0), device=max_length.device),
-        )
 
     @property
     def capacity(self) -> int:
@@ -100,10 +85,6 @@ class Frontier:
         """The possible answers: the finished hypotheses of a beam, otherwise the rows themselves."""
         return self if self.finished is None else self.finished
 
-    def trim_ids(self) -> Int[Tensor, "R T"]:
-        """Return the ids without empty columns."""
-        return self.ids[:, : int(self.length.max()) + 1]
-
     def pad_to(self, columns: int, prefix: int) -> "Frontier":
         """Pad or trim to `columns` id columns (BOS and EOS included) and `prefix` prefix columns."""
         if self.ids.size(1) == columns and self.limits.prefix.size(1) == prefix:
@@ -121,14 +102,14 @@ class Frontier:
         finished = None if self.finished is None else self.finished.select_sentences(sentences)
         return replace(self.select(self.row_indices(sentences), self.width), finished=finished)
 
-    def replace_sentences(self, sentences: Int[Tensor, " N"], new: "Frontier") -> "Frontier":
-        """Return a copy with new rows for these sentences."""
-        rows = self.row_indices(sentences)
+    def replace_sentences(self, sentences: Int[Tensor, " N"], new: "Frontier", in_place: bool = False) -> "Frontier":
+        """Return a copy with new rows for these sentences. With `in_place`, overwrite the tensors instead."""
+        rows, copy = self.row_indices(sentences), Tensor.index_copy_ if in_place else Tensor.index_copy
         finished = None
         if self.finished is not None and new.finished is not None:
-            finished = self.finished.replace_sentences(sentences, new.finished)
+            finished = self.finished.replace_sentences(sentences, new.finished, in_place)
         changes = zip_tensors(
-            replace(self, finished=None), replace(new, finished=None), lambda one, other: one.index_copy(0, rows, other)
+            replace(self, finished=None), replace(new, finished=None), lambda one, other: copy(one, 0, rows, other)
         )
         return replace(changes, finished=finished)
 

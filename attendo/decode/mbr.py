@@ -24,7 +24,6 @@ Utility = Callable[[Sequence[Any], Sequence[Any]], ArrayLike]
 class MBRResult:
     """The ranking of candidates, by their index."""
 
-    best: int
     order: tuple[int, ...]  # highest expected utility first; ties go to the first given
     expected: tuple[float, ...]  # utility of each candidate
 
@@ -41,16 +40,15 @@ def rank_by_utility(candidates: Sequence[Any], utility: Utility, weights: Sequen
     expected = _utility_matrix(utility, list(different)) @ (share / share.sum())
     each = expected[kind]
     order = np.argsort(-each, kind="stable")
-    return MBRResult(int(order[0]), tuple(order.tolist()), tuple(each.tolist()))
+    return MBRResult(tuple(order.tolist()), tuple(each.tolist()))
 
 
-def probability_weights(log_probabilities: Sequence[float], scale: float = 1.0) -> list[float]:
-    """Return weights that sum to 1, from log-probabilities. A scale below 1 makes them more even, 0 equal."""
+def probability_weights(log_probabilities: Sequence[float]) -> list[float]:
+    """Return weights that sum to 1, from log-probabilities. A missing hypothesis (-∞) has weight 0."""
     most = max(log_probabilities, default=-math.inf)
     if most == -math.inf:
         raise UsageError("candidates_without_probability")
-    # A missing hypothesis (-∞) has weight 0 at any scale.
-    powers = [0.0 if each == -math.inf else math.exp(scale * (each - most)) for each in log_probabilities]
+    powers = [math.exp(each - most) for each in log_probabilities]
     return [each / math.fsum(powers) for each in powers]
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from attendo.decode.search import Stepper
 from attendo.errors import UsageError
-from attendo.model.decoder_state import DecoderState, Memory, StaticCacheState
+from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.head_scaling import ScaledHeads
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
@@ -141,13 +141,11 @@ def _normalise_weights(weights: Sequence[float] | None, count: int) -> tuple[flo
     return tuple(weight / math.fsum(weights) for weight in weights)
 
 
-class TappedNetwork:
-    """A network with a tap at every step. Search and scores use the weights that the tap returns."""
+class WrappedNetwork:
+    """Base class of networks that change the steps of another one."""
 
-    def __init__(self, network: Transformer, tap: Tap) -> None:
-        if isinstance(tap, ScaledHeads):
-            tap.check(network.config)
-        self.network, self.tap = network, tap
+    def __init__(self, network: Transformer) -> None:
+        self.network = network
 
     @property
     def device(self) -> torch.device:
@@ -158,13 +156,26 @@ class TappedNetwork:
         return self.network.decoder_only
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        return self.network.encode(source_ids, source_mask, self.tap)
+        return self.network.encode(source_ids, source_mask)
 
     def start(self, memory: Memory | None = None) -> DecoderState:
         return self.network.start(memory)
 
-    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
         return self.network.allocate_state(sentences, source_width, width, capacity)
+
+
+class TappedNetwork(WrappedNetwork):
+    """A network with a tap at every step. Search and scores use the weights that the tap returns."""
+
+    def __init__(self, network: Transformer, tap: Tap) -> None:
+        super().__init__(network)
+        if isinstance(tap, ScaledHeads):
+            tap.check(network.config)
+        self.tap = tap
+
+    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        return self.network.encode(source_ids, source_mask, self.tap)
 
     def step(self, ids: Int[Tensor, "R T"], state: Any) -> tuple[Float[Tensor, "R T V"], Any]:
         return self.network.step(ids, state, tap=self.tap)

@@ -74,11 +74,8 @@ def preset(
             "unknown_decoding_preset", name=name, known=", ".join(PRESETS), suggestion=suggest_name(name, list(PRESETS))
         )
     options = {key: value for key, value in (options or {}).items() if value is not None}
-    model_settings = (
-        {}
-        if model_config is None
-        else {key: getattr(model_config, key) for key in (*_RUNTIME_SETTINGS, *_MODEL_SETTINGS)}
-    )
+    kept = (*_RUNTIME_SETTINGS, *_MODEL_SETTINGS)
+    model_settings = {} if model_config is None else {key: getattr(model_config, key) for key in kept}
     config = GenerationConfig(**{**model_settings, **PRESETS[name], **options})
     return config.override(**{**_dependent_settings(name, config), **options})
 

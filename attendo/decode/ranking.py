@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
+from attendo.decode.config import GenerationConfig
 from attendo.decode.frontier import Frontier
 from attendo.errors import UsageError
 
@@ -42,6 +43,11 @@ class Ranking:
         if self.coverage_penalty < 0:
             raise UsageError("coverage_penalty_negative", coverage_penalty=self.coverage_penalty)
 
+    @staticmethod
+    def from_config(config: GenerationConfig) -> "Ranking":
+        length = config.length_penalty
+        return Ranking(config.normalise, length, config.counts_eos, config.coverage_penalty, config.word_penalty)
+
     def score(self, frontier: Frontier) -> Float[Tensor, " R"]:
         """Return the score of every row at its current length; -∞ without a hypothesis."""
         score = self.score_values(frontier.value, self.tokens(frontier))
@@ -61,11 +67,14 @@ class Ranking:
         value = frontier.value - self.word_penalty * (now if self.word_penalty > 0 else last)
         return torch.maximum(self._normalise_length(value, now), self._normalise_length(value, last))
 
-    def order(self, frontier: Frontier) -> Int[Tensor, "B W"]:
-        """Return the row indices of each sentence, best first. Finished rows rank before cut ones."""
+    def order(self, frontier: Frontier, rank_class: Integer[Tensor, " R"] | None = None) -> Int[Tensor, "B W"]:
+        """Return the row indices of each sentence, best first. Lower rank classes come first, regardless of the score.
+
+        By default there are two: finished rows rank before cut ones.
+        """
         by_score = self.score(frontier).view(-1, frontier.width).argsort(dim=1, descending=True, stable=True)
-        ended = frontier.ended.view_as(by_score).gather(1, by_score)
-        return by_score.gather(1, (~ended).byte().argsort(dim=1, stable=True))
+        rank_class = (~frontier.ended).byte() if rank_class is None else rank_class
+        return by_score.gather(1, rank_class.view_as(by_score).gather(1, by_score).argsort(dim=1, stable=True))
 
     def terms(self, tokens: int) -> tuple[float, float]:
         """Return the divisor and the added term for a value of `tokens` tokens."""

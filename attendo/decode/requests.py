@@ -1,7 +1,10 @@
-"""Decoding requests: source ids with the limits of their answers, batching and padding."""
+"""Decoding requests with the limits of their answers, and the running batch that they join and leave."""
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -9,7 +12,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attendo.decode.frontier import Frontier, RowLimits
-from attendo.decode.search import Seq2SeqNetwork
+from attendo.decode.search import Seq2SeqNetwork, run_step_hook
+from attendo.nn.devices import halve_on_out_of_memory
 from attendo.text import EOS, PAD
 
 Item = TypeVar("Item")
@@ -41,6 +45,57 @@ class FinishedBatch:
     def split(self) -> Iterator[tuple[DecodeRequest, Frontier]]:
         for index, request in enumerate(self.requests):
             yield request, self.hypotheses.select_sentences(torch.tensor([index]))
+
+
+class RunningBatch(ABC):
+    """Sentences that are decoded together, one token per step. A request has a slot until it is finished."""
+
+    _requests: list[DecodeRequest | None]  # one per slot; None: free
+    _frontier: Frontier | None  # the rows of all slots; None if there are no slots
+
+    @abstractmethod
+    def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
+        """Insert waiting requests into free slots, decode one token per row, and yield finished requests."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is unfinished."""
+        return any(self._requests)
+
+    @property
+    def num_free(self) -> int:
+        """Number of free slots."""
+        return sum(request is None for request in self._requests)
+
+    def generate(self, requests: Sequence[DecodeRequest]) -> Iterator[FinishedBatch]:
+        """Yield answers as soon as they are finished. Requests left from an abandoned call are dropped."""
+        self.cancel()
+        waiting = deque(requests)
+        while waiting or self.busy:
+            run_step_hook()
+            yield from self.step(waiting)
+
+    def stream(self, request: DecodeRequest) -> Iterator[Frontier]:
+        """Yield the frontier of one request after every token. The last one is its hypotheses."""
+        waiting = deque([request])
+        while waiting or self.busy:
+            run_step_hook()
+            finished = [answers.hypotheses for answers in self.step(waiting)]
+            yield from finished or (frontier for _, frontier in self.peek({request.request_id}))
+
+    def cancel(self, request_ids: Collection[int] | None = None) -> None:
+        """Drop these requests, or all requests if None, and free their slots."""
+        self._requests = [
+            None if request is None or request_ids is None or request.request_id in request_ids else request
+            for request in self._requests
+        ]
+
+    def peek(self, request_ids: Collection[int]) -> Iterator[tuple[DecodeRequest, Frontier]]:
+        """Yield the current frontier of each of these requests. This synchronises a GPU."""
+        for slot, request in enumerate(self._requests):
+            if request is not None and request.request_id in request_ids and self._frontier is not None:
+                sentence = torch.tensor([slot], device=self._frontier.ids.device)
+                yield request, self._frontier.select_sentences(sentence).cpu()
 
 
 def limit_tensors(requests: Sequence[DecodeRequest], device: torch.device, prefix_width: int = 0) -> RowLimits:
@@ -79,11 +134,34 @@ def length_batches(items: Sequence[Item], length: Callable[[Item], int], max_pos
 
     A batch has at most `max_positions` positions, unless a single item is longer.
     """
-    group: list[Item] = []
-    for item in sorted(items, key=length, reverse=True):
-        if group and (len(group) + 1) * length(group[0]) > max_positions:
-            yield group
-            group = []
-        group.append(item)
-    if group:
-        yield group
+    return split_runs(
+        sorted(items, key=length, reverse=True),
+        lambda batch, _: (len(batch) + 1) * length(batch[0]) > max_positions,
+    )
+
+
+def split_runs(items: Iterable[Item], is_closed: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:
+    """Yield runs of consecutive items. `is_closed` returns whether a run ends before the next item."""
+    run: list[Item] = []
+    for item in items:
+        if run and is_closed(run, item):
+            yield run
+            run = []
+        run.append(item)
+    if run:
+        yield run
+
+
+def run_in_length_batches(
+    lengths: Sequence[int], max_positions: int, run_batch: Callable[[Sequence[int]], None]
+) -> None:
+    """Call `run_batch` with the numbers of sequences of similar length. A batch that runs out of memory is halved."""
+
+    def run(group: Sequence[int], size: int) -> Sequence[int]:
+        run_batch(group[:size])
+        return group[size:]
+
+    for group in length_batches(range(len(lengths)), lengths.__getitem__, max_positions):
+        left: Sequence[int] = group
+        while left:
+            left = halve_on_out_of_memory(len(left), partial(run, left))

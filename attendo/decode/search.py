@@ -2,18 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attendo.decode.coverage import CoverageState
 from attendo.decode.frontier import Frontier, RowLimits
 from attendo.decode.ranking import Ranking
-from attendo.decode.step_hook import run_step_hook
+from attendo.nn.cpu_threads import adapt_threads
 
 CLOSED_SHARE = 0.25  # of the sentences; fewer closed ones do not justify a copy of the state
+_STEP_HOOK: ContextVar[Callable[[], None] | None] = ContextVar("step_hook", default=None)
 
 
 @runtime_checkable
@@ -25,6 +27,16 @@ class SearchState(Protocol):
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> Self:
         """Keep only these sentences and rows."""
+
+
+class ScoringState:
+    """Base class of states that have more for the scores than their stepper's logits."""
+
+    log_probs: Float[Tensor, "R V"] | None = None  # of the next tokens, if the stepper computes them
+
+    def update_frontier(self, frontier: Frontier) -> Frontier:
+        """Return the frontier with the scores of the step."""
+        return frontier
 
 
 @runtime_checkable
@@ -105,9 +117,10 @@ def decode_step(
 ) -> tuple[StateT, Frontier]:
     """Decode one more token in every open row. All engines use this function. Shapes do not change."""
     logits, state = stepper.step(frontier.last, state)
-    if isinstance(state, CoverageState):
-        frontier = state.update_frontier(frontier)
-    log_probs, ruled = apply_rules(logits[:, -1], frontier, strategy, rules, getattr(state, "log_probs", None))
+    log_probs = None
+    if isinstance(state, ScoringState):
+        log_probs, frontier = state.log_probs, state.update_frontier(frontier)
+    log_probs, ruled = apply_rules(logits[:, -1], frontier, strategy, rules, log_probs)
     parents, frontier = strategy.advance(frontier, log_probs, ruled)
     return state if parents is None else state.reorder(parents), frontier
 
@@ -157,12 +170,27 @@ def search(
         if still_open.sum() <= (1 - CLOSED_SHARE) * here.size(0):
             staying = still_open.nonzero()[:, 0]
             with torch.no_grad():
-                state, frontier = (
-                    state.select(staying, frontier.row_indices(staying)),
-                    frontier.select_sentences(staying),
-                )
+                state = state.select(staying, frontier.row_indices(staying))
+                frontier = frontier.select_sentences(staying)
             here = here[staying]
         run_step_hook()
         state, frontier = step_function(stepper, state, frontier, strategy, rules)
         complete = frontier if here.size(0) == sentences else complete.replace_sentences(here, frontier)
         yield complete
+
+
+@contextmanager
+def step_hook(hook: Callable[[], None]) -> Iterator[None]:
+    """Run `hook` before every decoding step of this thread."""
+    before = _STEP_HOOK.set(hook)
+    try:
+        yield
+    finally:
+        _STEP_HOOK.reset(before)
+
+
+def run_step_hook() -> None:
+    """Run the hook and adapt the CPU threads. Every decoding loop calls this before each step."""
+    adapt_threads()
+    if (hook := _STEP_HOOK.get()) is not None:
+        hook()

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from attendo.decode.frontier import Frontier, RowLimits, map_tensors, pack, unpack, zip_tensors
 from attendo.decode.prefill import prefill_prefix
-from attendo.decode.requests import DecodeRequest, FinishedBatch, encode_and_start, limit_tensors
-from attendo.decode.running_batch import RunningBatch
+from attendo.decode.requests import DecodeRequest, FinishedBatch, RunningBatch, encode_and_start, limit_tensors
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, decode_step
 from attendo.nn.cuda_graph import capture_graph
 from attendo.text import EOS, PAD
@@ -205,23 +204,11 @@ class SlotPrefill:
         length, slots, limit, least, number = numbers.unbind(dim=1)
         mask = torch.arange(self._source_width, device=packed.device) < length[:, None]
         limits = RowLimits(max_length=limit, min_length=least, prefix=prefix, request_id=number)
-        start, new = (
-            encode_and_start(self._network, ids, mask),
-            self._strategy.start(limits, self._frontier.ids.size(1)),
-        )
+        start = encode_and_start(self._network, ids, mask)
+        new = self._strategy.start(limits, self._frontier.ids.size(1))
         start, new = prefill_prefix(self._network, start, new, self._strategy, self._rules)
         self._state.insert(slots, self._frontier.row_indices(slots), start)
-        _write_sentences(self._frontier, slots, new.pad_to(new.ids.size(1), self._prefix_width))
-
-
-def _write_sentences(here: Frontier, sentences: Int[Tensor, " N"], new: Frontier) -> None:
-    """Overwrite the rows of these sentences in place."""
-    if here.finished is not None and new.finished is not None:
-        _write_sentences(here.finished, sentences, new.finished)
-    rows = here.row_indices(sentences)
-    zip_tensors(
-        replace(here, finished=None), replace(new, finished=None), lambda one, other: one.index_copy_(0, rows, other)
-    )
+        self._frontier.replace_sentences(slots, new.pad_to(new.ids.size(1), self._prefix_width), in_place=True)
 
 
 @dataclass(frozen=True)
@@ -234,11 +221,9 @@ class PendingCopy:
 
     def exclude(self, request_ids: Collection[int] | None) -> "PendingCopy":
         """Return a copy without these requests, or without any request if None."""
-        left = (
-            {}
-            if request_ids is None
-            else {n: each for n, each in self.requests.items() if each.request_id not in request_ids}
-        )
+        if request_ids is None:
+            return replace(self, requests={})
+        left = {slot: each for slot, each in self.requests.items() if each.request_id not in request_ids}
         return replace(self, requests=left)
 
     def get_results(self) -> FinishedBatch:
@@ -321,14 +306,14 @@ class FinishedPoller:
     def __init__(self, device: torch.device, count: int, delay: int | None = None) -> None:
         self._on_gpu = device.type == "cuda"
         self._delay = (POLL_DELAY if self._on_gpu else 0) if delay is None else delay
-        self._step = 0
+        self.step = 0  # number of the last recorded step
         self._pending: deque[tuple[int, Tensor, torch.cuda.Event | None]] = deque()
         self._side_stream = torch.cuda.Stream(device) if self._on_gpu else None
         self._buffers = [torch.empty(count, dtype=torch.bool, pin_memory=self._on_gpu) for _ in range(self._delay + 1)]
 
     def record(self, is_open: Bool[Tensor, " B"]) -> None:
-        self._step += 1
-        here, arrived = self._buffers[self._step % len(self._buffers)], None
+        self.step += 1
+        here, arrived = self._buffers[self.step % len(self._buffers)], None
         if self._side_stream is not None:
             self._side_stream.wait_stream(torch.cuda.current_stream(self._side_stream.device))
             arrived = torch.cuda.Event()
@@ -336,12 +321,7 @@ class FinishedPoller:
             here.copy_(is_open, non_blocking=True)
             if arrived is not None:
                 arrived.record()
-        self._pending.append((self._step, here, arrived))
-
-    @property
-    def step(self) -> int:
-        """Number of the last recorded step."""
-        return self._step
+        self._pending.append((self.step, here, arrived))
 
     def poll(self) -> FinishedFlags | None:
         """Return the oldest unread flags, or None if they are too recent to wait for."""

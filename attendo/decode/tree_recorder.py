@@ -1,7 +1,8 @@
 """A strategy wrapper that records the search tree of another strategy."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,9 +18,6 @@ from attendo.decode.search import Strategy
 from attendo.decode.search_tree import CandidateRecord, Fate, RowSnapshot, SearchTree, StepRecord, TreeBuilder
 from attendo.text import EOS
 
-# Receives each step: the rows, the log-probabilities before and after the rules, the parents, and the new rows.
-StepCallback = Callable[[Frontier, Tensor, Tensor, Tensor | None, Frontier], None]
-
 
 class TreeRecorder(Strategy):
     """Returns the answers of the wrapped strategy and records the trees of its searches.
@@ -34,7 +32,7 @@ class TreeRecorder(Strategy):
         self._strategy, self._num_candidates, self.width = strategy, num_candidates, strategy.width
         self._observed = strategy
         if isinstance(strategy, DiverseBeam):
-            self._observed = _ObservedDiverseBeam(**_field_values(strategy), on_step=self._record_step)
+            self._observed = replace(strategy, on_group_step=self._record_step)
         self._builders: dict[tuple[int, int], TreeBuilder] = {}
         self._group = 0
 
@@ -119,59 +117,18 @@ class TreeRecorder(Strategy):
         """Return the candidates rejected for required phrases, by sentence index."""
         if not isinstance(self._strategy, ConstrainedBeam):
             return {}
-        rejected: dict[int, list[tuple[CandidateRecord, Fate]]] = {}
+        rejected = defaultdict[int, list[tuple[CandidateRecord, Fate]]](list)
         for sentence, candidates in enumerate(self._strategy.list_rejected(frontier, ruled)):
-            first = sentence * frontier.width
-            rejected[sentence] = [
-                (
-                    CandidateRecord(
-                        candidate.row,
-                        candidate.token,
-                        float(log_probs[first + candidate.row, candidate.token]),
-                        candidate.value,
-                        None,
-                        n,
-                    ),
-                    fate,
-                )
-                for n, (candidate, fate) in enumerate(candidates)
-                if frontier.open[first + candidate.row]
-            ]
+            for rank, ((value, row, token, _), fate) in enumerate(candidates):
+                index = sentence * frontier.width + row
+                if frontier.open[index]:
+                    record = CandidateRecord(row, token, float(log_probs[index, token]), value, None, rank)
+                    rejected[sentence].append((record, fate))
         return rejected
 
     @property
     def _ranking(self) -> Ranking | None:
         return self._strategy.ranking
-
-
-@dataclass(frozen=True)
-class _ObservedBeam(Beam):
-    """A beam that reports its steps."""
-
-    on_step: StepCallback | None = None
-
-    def advance(
-        self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
-    ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
-        parents, after = super().advance(frontier, log_probs, ruled)
-        if self.on_step is not None:
-            self.on_step(frontier, log_probs, ruled, parents, after)
-        return parents, after
-
-
-@dataclass(frozen=True)
-class _ObservedDiverseBeam(DiverseBeam):
-    """A diverse beam whose groups report their steps in order."""
-
-    on_step: StepCallback | None = None
-
-    @property
-    def beam(self) -> Beam:
-        return _ObservedBeam(**_field_values(super().beam), on_step=self.on_step)
-
-
-def _field_values(strategy: Beam | DiverseBeam) -> dict[str, Any]:
-    return {field.name: getattr(strategy, field.name) for field in fields(strategy)}
 
 
 def _list_candidates(

@@ -19,7 +19,7 @@ from attendo.interop.onnx.engine import OnnxEngine
 from attendo.interop.onnx.session import OnnxNetwork, TokenwiseNetwork
 from attendo.text import EOS, Tokenizer
 from attendo.text_model import GenerateOptions, ScoredTarget
-from attendo.text_model.backends import NATIVE_ENGINES, unsupported_option_error
+from attendo.text_model.backends import NATIVE_ENGINES, make_option_error
 from attendo.text_model.options import split_options
 from attendo.text_model.scoring import score_targets
 
@@ -35,7 +35,7 @@ def check_onnx_options(options: GenerateOptions, config: GenerationConfig) -> No
         f"precision {config.precision}": (config.precision != "auto", NATIVE_ENGINES),
     }
     if unsupported := {name: engines for name, (given, engines) in requested.items() if given}:
-        raise unsupported_option_error("onnx", unsupported)
+        raise make_option_error("onnx", unsupported)
 
 
 class OnnxBackend:

@@ -25,7 +25,7 @@ from attendo.interop.onnx.engine import OnnxEngine
 from attendo.interop.onnx.session import TokenwiseNetwork
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
-from attendo.text_model.search_setup import make_rules, make_strategy
+from attendo.text_model.generation import make_rules, make_strategy
 
 _BATCH_TOKENS = 4096  # tokens per batch
 _MAX_ERROR_CHARS = 200  # of an error message of transformers

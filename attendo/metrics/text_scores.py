@@ -21,7 +21,7 @@ from attendo.metrics.measure import (
     flatten_references,
     reference_count_signature,
 )
-from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script, main_script
+from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, is_unspaced, main_script
 
 DISTINCT_METRICS = {"distinct1": 1, "distinct2": 2}
 
@@ -83,7 +83,7 @@ def _separate_character(character: str) -> str:
     # Variation selectors follow emoji and set how they are displayed. Emoji are not words.
     if not part_of_word or "VARIATION SELECTOR" in unicodedata.name(character, ""):
         return " "
-    return f" {character} " if find_script(character) in SCRIPTS_WITHOUT_SPACES else character
+    return f" {character} " if is_unspaced(character) else character
 
 
 _ROUGE = {"rouge1": rouge_1, "rouge2": rouge_2, "rougeL": rouge_l}

@@ -31,7 +31,7 @@ class SharedKeysValues:
         columns = slice(self.used, self.used + width)
         for here, there in ((self.storage.keys, new.keys), (self.storage.values, new.values)):
             here[:, :, columns] = there[:, :, 0].unflatten(0, (-1, width)).transpose(1, 2)  # [R, H, K] -> [B, H, W, K]
-        return KeysValues(self.storage.keys[:, :, : columns.stop], self.storage.values[:, :, : columns.stop])
+        return self.storage.map(lambda each: each[:, :, : columns.stop])
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class SharedCacheState:
             memory=tuple(map(_concat, here.memory, there.memory)),
             memory_mask=torch.cat((_memory_mask(here), _memory_mask(there))),
             # Zeros, because masked values are multiplied by weight 0 and must not be NaN.
-            storage=tuple(_concat(kv, _zeros(kv, new)) for kv in here.storage),
+            storage=tuple(kv.map(lambda each: pad(each, (0, 0, 0, 0, 0, 0, 0, new))) for kv in here.storage),
             order=torch.cat((here.order, order)),
             first_position=torch.cat((here._first_positions(), first_position)),
         )._with_prefix(torch.arange(before, before + new), start)
@@ -159,7 +159,7 @@ class SharedCacheState:
         padding = (0, 0, more * self.width, 0)
         return replace(
             self,
-            storage=tuple(KeysValues(pad(kv.keys, padding), pad(kv.values, padding)) for kv in self.storage),
+            storage=tuple(kv.map(lambda each: pad(each, padding)) for kv in self.storage),
             order=pad(self.order, (more, 0), value=_NO_WRITER),
             num_positions=positions,
             first_position=self._first_positions() + more,
@@ -170,9 +170,7 @@ class SharedCacheState:
         columns = count * self.width
         return replace(
             self,
-            storage=tuple(
-                KeysValues(kv.keys[:, :, columns:].clone(), kv.values[:, :, columns:].clone()) for kv in self.storage
-            ),
+            storage=tuple(kv.map(lambda each: each[:, :, columns:].clone()) for kv in self.storage),
             order=self.order[:, count:],
             num_positions=self.num_positions - count,
             first_position=self._first_positions() - count,
@@ -181,8 +179,7 @@ class SharedCacheState:
 
 def _allocate(like: KeysValues, positions: int) -> KeysValues:
     """Allocate uninitialised keys and values."""
-    keys, values = (each.new_empty(*each.shape[:2], positions, each.size(3)) for each in (like.keys, like.values))
-    return KeysValues(keys, values)
+    return like.map(lambda each: each.new_empty(*each.shape[:2], positions, each.size(3)))
 
 
 def _gather_columns(kv: Float[Tensor, "N H T K"], column: Int[Tensor, "N T"]) -> Float[Tensor, "N H T K"]:
@@ -208,11 +205,7 @@ def _pad_memories(here: SharedCacheState, there: DecoderState) -> tuple[SharedCa
 
 def _pad_memory(memory: tuple[KeysValues, ...], width: int) -> tuple[KeysValues, ...]:
     more = width - memory[0].length
-    return (
-        tuple(KeysValues(pad(kv.keys, (0, 0, 0, more)), pad(kv.values, (0, 0, 0, more))) for kv in memory)
-        if more
-        else memory
-    )
+    return tuple(kv.map(lambda each: pad(each, (0, 0, 0, more))) for kv in memory) if more else memory
 
 
 def _pad_mask(mask: Bool[Tensor, "B S"], width: int) -> Bool[Tensor, "B W"]:
@@ -221,8 +214,3 @@ def _pad_mask(mask: Bool[Tensor, "B S"], width: int) -> Bool[Tensor, "B W"]:
 
 def _concat(one: KeysValues, other: KeysValues) -> KeysValues:
     return KeysValues(torch.cat((one.keys, other.keys)), torch.cat((one.values, other.values)))
-
-
-def _zeros(like: KeysValues, sentences: int) -> KeysValues:
-    keys, values = (each.new_zeros(sentences, *each.shape[1:]) for each in (like.keys, like.values))
-    return KeysValues(keys, values)

@@ -14,13 +14,11 @@ from attendo.model.config import ModelConfig
 HeadScales = Mapping[str, Mapping[int, float]]
 
 
-def scale_heads(heads: HeadScales) -> "ScaledHeads":
-    """Return a tap that scales heads. `scale_heads({"decoder.0.cross": {3: 0.0}})` switches off one head."""
-    return ScaledHeads(heads)
-
-
 class ScaledHeads:
-    """A tap that multiplies the attention weights of some heads by a factor."""
+    """A tap that multiplies the attention weights of some heads by a factor.
+
+    `ScaledHeads({"decoder.0.cross": {3: 0.0}})` switches off one head.
+    """
 
     def __init__(self, heads: HeadScales) -> None:
         self.heads = {site: dict(scales) for site, scales in heads.items()}

@@ -26,7 +26,8 @@ from attendo.model.trace_layers import (
     softmax,
 )
 from attendo.model.transformer import Embedding, Transformer
-from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.nn.attention import MultiHeadAttention
+from attendo.nn.blocks import DecoderBlock, EncoderBlock, Residual
 from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 
 MAX_NUMBERS = 50_000_000  # in a trace: 200 MB
@@ -52,11 +53,11 @@ def trace_network(
     scales.check(network.config)
     _check_layer(network.config, layer)
     _check_size(network.config, 0 if source_ids is None else len(source_ids), len(target_ids), layer)
-    ledger = TraceRecorder(layer)
-    memory = None if source_ids is None else _encode(ledger, network, source_ids, scales)
-    vectors = _decode(ledger, network, target_ids, memory, scales, masked)
-    _predict(ledger, network, vectors)
-    return ledger.entries
+    recorder = TraceRecorder(layer)
+    memory = None if source_ids is None else _encode(recorder, network, source_ids, scales)
+    vectors = _decode(recorder, network, target_ids, memory, scales, masked)
+    _predict(recorder, network, vectors)
+    return recorder.entries
 
 
 def _encode(recorder: TraceRecorder, network: Transformer, ids: Int[Tensor, " S"], scales: ScaledHeads) -> Activations:
@@ -65,15 +66,7 @@ def _encode(recorder: TraceRecorder, network: Transformer, ids: Int[Tensor, " S"
     context = AttentionContext(_full_mask(len(ids), len(ids), x.vectors), "padding_mask", scales, angles)
     for n, block in enumerate(network.encoder):
         assert isinstance(block, EncoderBlock)
-        site = f"encoder.{n}.self"
-        sublayer_input = enter(recorder, site, block.self_residual, x)
-        x = leave(
-            recorder,
-            site,
-            block.self_residual,
-            x,
-            attention(recorder, block.self_attention, sublayer_input, sublayer_input, context),
-        )
+        x = _attention_sublayer(recorder, block.self_attention, block.self_residual, x, None, context)
         x = _feed_forward_sublayer(recorder, f"encoder.{n}.feed_forward", block, x)
     return Activations(_finish(recorder, "encoder", network.encoder_norm, x), "Z")
 
@@ -93,26 +86,11 @@ def _decode(
     )
     for n, block in enumerate(network.decoder):
         assert isinstance(block, DecoderBlock)
-        site = f"decoder.{n}.self"
-        sublayer_input = enter(recorder, site, block.self_residual, y)
-        y = leave(
-            recorder,
-            site,
-            block.self_residual,
-            y,
-            attention(recorder, block.self_attention, sublayer_input, sublayer_input, context),
-        )
+        y = _attention_sublayer(recorder, block.self_attention, block.self_residual, y, None, context)
         if block.cross_attention is not None and block.cross_residual is not None and memory is not None:
-            site, all_visible = f"decoder.{n}.cross", _full_mask(len(ids), memory.vectors.size(0), y.vectors)
-            sublayer_input = enter(recorder, site, block.cross_residual, y)
-            output = attention(
-                recorder,
-                block.cross_attention,
-                sublayer_input,
-                memory,
-                AttentionContext(all_visible, "padding_mask", scales),
-            )
-            y = leave(recorder, site, block.cross_residual, y, output)
+            all_visible = _full_mask(len(ids), memory.vectors.size(0), y.vectors)
+            to_memory = AttentionContext(all_visible, "padding_mask", scales)
+            y = _attention_sublayer(recorder, block.cross_attention, block.cross_residual, y, memory, to_memory)
         y = _feed_forward_sublayer(recorder, f"decoder.{n}.feed_forward", block, y)
     return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")
 
@@ -126,6 +104,20 @@ def _predict(recorder: TraceRecorder, network: Transformer, activations: Activat
         bias = cast_like(output.bias, y)
         logits = recorder.record("output.logits", "logits_bias", y @ matrix + bias, (y, matrix, bias), "Y")
     recorder.record("output.probabilities", "probabilities", softmax(logits), (logits,))
+
+
+def _attention_sublayer(
+    recorder: TraceRecorder,
+    module: MultiHeadAttention,
+    residual: Residual,
+    activations: Activations,
+    memory: Activations | None,
+    context: AttentionContext,
+) -> Activations:
+    """Attend to `memory`, or to the input itself if it is None."""
+    queries = enter(recorder, module.site, residual, activations)
+    output = attention(recorder, module, queries, memory or queries, context)
+    return leave(recorder, module.site, residual, activations, output)
 
 
 def _feed_forward_sublayer(
@@ -167,7 +159,7 @@ def _embed(
     if isinstance(positions, SinusoidalPositions):
         vectors = _sinusoids(recorder, side, positions, x)
     elif isinstance(positions, LearnedPositions):
-        vectors = _learned_positions(recorder, side, positions, x)
+        vectors = _look_up_positions(recorder, side, positions, x)
     elif isinstance(positions, RotaryPositions):
         angles = _angles(recorder, side, positions.d_key, (0, len(ids)), x)
     name = f"{side}.input" if embedding.norm is None else f"{side}.sum"
@@ -213,7 +205,7 @@ def _angles(
     return recorder.record(f"{side}.angles", "angles", (column * frequencies).to(x.dtype), (column, frequencies))
 
 
-def _learned_positions(
+def _look_up_positions(
     recorder: TraceRecorder, side: str, positions: LearnedPositions, x: Float[Tensor, "T D"]
 ) -> Float[Tensor, "T D"]:
     if x.size(0) > positions.max_length:
@@ -239,7 +231,9 @@ def _check_layer(config: ModelConfig, layer: int | None) -> None:
 
 def _check_size(config: ModelConfig, source: int, target: int, layer: int | None) -> None:
     """Raise UsageError if the trace is too large. Count only four matrices per head, which grow quadratically."""
-    encoder, decoder = (min(n, 1) if layer is not None else n for n in _layers(config))
+    encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
+    if layer is not None:
+        encoder, decoder = min(encoder, 1), min(decoder, 1)
     cells = encoder * source * source + decoder * target * (target + source)
     numbers = 4 * config.num_heads * cells
     if numbers > MAX_NUMBERS:
@@ -247,7 +241,3 @@ def _check_size(config: ModelConfig, source: int, target: int, layer: int | None
         raise UsageError(
             "trace_too_many_numbers", source=source, target=target, count=numbers, limit=MAX_NUMBERS, fix=way_out
         )
-
-
-def _layers(config: ModelConfig) -> tuple[int, int]:
-    return config.num_encoder_layers, config.num_decoder_layers

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from attendo.model.head_scaling import ScaledHeads
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.feedforward import FeedForward
-from attendo.nn.residual import Residual
+from attendo.nn.blocks import FeedForward, Residual
 
 Shape = tuple[int, ...]
 _LAYER = re.compile(r"(?:encoder|decoder)\.(\d+)\.")

@@ -45,13 +45,17 @@ class KeysValues:
     def length(self) -> int:
         return self.keys.size(2)
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> "KeysValues":
+        """Apply a function to the keys and to the values."""
+        return KeysValues(function(self.keys), function(self.values))
+
     def extend(self, new: "KeysValues") -> "KeysValues":
         """Return a copy with the new positions appended."""
         return KeysValues(torch.cat((self.keys, new.keys), dim=2), torch.cat((self.values, new.values), dim=2))
 
     def select(self, rows: Int[Tensor, " R"]) -> "KeysValues":
         """Return the given rows of the batch in that order. A row may be repeated."""
-        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+        return self.map(lambda each: each.index_select(0, rows))
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,11 @@ class StaticKeysValues:
         self.storage.values[rows, :, self.length] = new.values[:, :, 0]
         if self.order is None:
             return self.storage
-        return KeysValues(self._gather_rows(self.storage.keys), self._gather_rows(self.storage.values))
+        return self.storage.map(self._gather_rows)
 
     def _gather_rows(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
         """Gather vectors by flat index. On a CPU this is several times as fast as indexing rows and positions."""
-        assert self.order is not None, "asked for where there is one"
+        assert self.order is not None  # `append` checks it
         _, heads, room, width = storage.shape
         head = torch.arange(heads, device=storage.device)[:, None]
         positions = torch.arange(room, device=storage.device)

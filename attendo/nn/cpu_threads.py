@@ -36,7 +36,7 @@ def available_cores() -> int:
     return max(1, ceil(min(len(_list_cores()), _read_quota())))
 
 
-def requested_threads() -> int | None:
+def read_thread_setting() -> int | None:
     """Return the number of threads in OMP_NUM_THREADS (which `--threads` sets), or None."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
@@ -53,22 +53,17 @@ class OtherLoad:
     """CPU load of other processes on our cores, in cores, from /proc/stat. It is 0 if the file cannot be read."""
 
     def __init__(self) -> None:
-        self._cores = _list_cores()
+        self._own_cores = _list_cores()
         self._last = self._read()
-        self._measured = 0.0
+        self.cores = 0.0  # that other processes used in the last measurement
 
     def measure(self) -> float:
         """Return the load since the last measurement. Intervals under 0.05 s are skipped: the ticks are 0.01 s long."""
         now, before = self._read(), self._last
         if (seconds := now[0] - before[0]) >= 0.05:
             others = (now[1] - before[1]) - (now[2] - before[2])
-            self._measured, self._last = max(0.0, others / seconds), now
-        return self._measured
-
-    @property
-    def cores(self) -> float:
-        """Cores that other processes used in the last measurement."""
-        return self._measured
+            self.cores, self._last = max(0.0, others / seconds), now
+        return self.cores
 
     def restart(self) -> None:
         """Start a new measurement after an idle period, which does not count."""
@@ -76,7 +71,7 @@ class OtherLoad:
 
     def has_cores_for(self, threads: int) -> bool:
         """Return whether each of `threads` threads has a free core, by the last measurement."""
-        return self._measured <= _NOISE + len(self._cores) - threads
+        return self.cores <= _NOISE + len(self._own_cores) - threads
 
     def _read(self) -> tuple[float, float, float]:
         """Return three times in seconds: the clock, the busy time of our cores, and the CPU time of this process."""
@@ -84,7 +79,7 @@ class OtherLoad:
         try:
             for line in Path("/proc/stat").read_text().splitlines():
                 name, *ticks = line.split()
-                if name[:3] == "cpu" and name[3:].isdecimal() and int(name[3:]) in self._cores:
+                if name[:3] == "cpu" and name[3:].isdecimal() and int(name[3:]) in self._own_cores:
                     user, nice, system, _idle, _waiting, *rest = map(int, ticks[:8])
                     busy += user + nice + system + sum(rest)
         except (OSError, ValueError):
@@ -291,7 +286,7 @@ class _Local(threading.local):
 
 
 def _find_tuner(max_threads: int) -> WaitPolicy | ThreadTuner:
-    fixed = requested_threads() is not None
+    fixed = read_thread_setting() is not None
     key = None if fixed else max_threads
     if key not in _LOCAL.cached_tuners:
         _LOAD_SINCE_IMPORT.measure()

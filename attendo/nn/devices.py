@@ -1,4 +1,4 @@
-"""Device helpers: bf16 on CPUs without support, detection and description of out-of-memory errors."""
+"""Device helpers: selection by name, bf16 on CPUs without support, out-of-memory errors."""
 
 import gc
 import platform
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+
+from attendo.errors import UsageError
 
 ResultT = TypeVar("ResultT")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -49,6 +51,24 @@ def configure_cpu_bf16(device: torch.device, dtype: torch.dtype) -> None:
 def _onednn_bf16_fails() -> bool:
     arm = platform.machine() in ("aarch64", "arm64")
     return arm and torch.backends.mkldnn.is_available() and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def pick_device(name: str) -> torch.device:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, number = parse_device(name, count)
+    if kind == "cuda" and number >= count:
+        raise UsageError("cuda_device_unavailable", name=name, count=count)
+    return torch.device(kind if name == "auto" else name)
+
+
+def parse_device(name: str, num_gpus: int) -> tuple[str, int]:
+    """Return the type and the index of a device. `auto` is a GPU if there is one."""
+    if name == "auto":
+        return "cuda" if num_gpus else "cpu", 0
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise UsageError("unknown_device", name=name)
+    return kind, int(number or 0)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -157,7 +157,7 @@ def from_hf_options(given: Mapping[str, Any], task: PipelineTask) -> dict[str, A
     found: dict[str, Any] = {}
     for name, value in rename_settings(given, RENAMED_OPTIONS, RENAMED_VALUES, warn=True).items():
         name_here = HF_OPTION_NAMES.get(name, name)
-        if name_here not in _known_options(task):
+        if name_here not in _list_option_names(task):
             _check_neutral(name, value)
         elif value is not None:
             if name_here in found:
@@ -186,7 +186,7 @@ def to_hf_names(error: UsageError, given: Mapping[str, Any]) -> UsageError:
     return UsageError("aliased_option_invalid", error=error, aliases=", ".join(same)) if same else error
 
 
-def _known_options(task: PipelineTask) -> set[str]:
+def _list_option_names(task: PipelineTask) -> set[str]:
     special = {"return_full_text"} if task.continues else set()
     languages = {"src_lang", "tgt_lang"} if task.model_task == "translation" else set()
     return _NATIVE_OPTIONS | NEW_TOKEN_OPTIONS.keys() | special | languages

@@ -23,7 +23,7 @@ from attendo.pipelines.options import (
     to_hf_names,
 )
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
-from attendo.text.newlines import strip_line_end
+from attendo.text.tokenizer import strip_line_end
 from attendo.text_model import GenerateOptions, Hypothesis, Result, TextModel
 
 CallOptions = dict[str, Any]
@@ -130,7 +130,7 @@ class Pipeline:
             if self._task.continues
             else hypothesis.text
         )
-        content = append_response(given, text) if self._task.takes_messages else text
+        content = [*given, {"role": "assistant", "content": text}] if self._task.takes_messages else text
         sentences = {"sentences": len(result.sentences)} if result.joined else {}
         return {
             self._task.key: content,
@@ -212,10 +212,6 @@ def build_conversation_source(messages: Sequence[ChatMessage], model: TextModel,
         raise UsageError("last_message_not_user")
     most, encode = max_source_tokens(model, config), model.source_tokenizer.encode
     return join_latest_turns(texts, model, model.about.get("context_turns"), lambda text: len(encode(text)) <= most)
-
-
-def append_response(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
-    return [*messages, {"role": "assistant", "content": text}]
 
 
 def _message_text(message: ChatMessage) -> str:

@@ -21,7 +21,7 @@ from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
 from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.model_folder import load_model, load_weights
-from attendo.nn.cpu_threads import available_cores, keep_threads, requested_threads
+from attendo.nn.cpu_threads import available_cores, keep_threads, read_thread_setting
 from attendo.nn.devices import is_out_of_memory
 from attendo.runs.config import RunConfig, check_metrics, load_run_config, make_paths_absolute, to_toml
 from attendo.runs.corpora import PrefixedStream, make_corpora
@@ -177,7 +177,7 @@ class Run:
     @property
     def _is_thread_count_open(self) -> bool:
         """Whether the thread count is chosen by timing: on a CPU with one process, unless the user set it."""
-        return self.device.type == "cpu" and self.world.size == 1 and requested_threads() is None
+        return self.device.type == "cpu" and self.world.size == 1 and read_thread_setting() is None
 
     def _set_threads(self, updater: Updater, checkpoint_threads: int | None) -> None:
         """Use the run's stored thread count, because the last bits depend on it. Time a new run to choose it."""

@@ -26,7 +26,7 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 from attendo.text import EOS, PAD
 from attendo.text_model import Hypothesis, TextModel, eval_mode
-from attendo.text_model.search_setup import member_networks, with_precision
+from attendo.text_model.backends import member_networks, with_precision
 
 SUB_LAYERS = "sub-layers"  # compares fused kernels with the explicit formula
 BATCH_SIZES = (1, 7, 32)

@@ -19,13 +19,16 @@ from attendo.text.tokenizer import (
     UNKNOWN_TEXT,
     BaseTokenizer,
     display_piece,
+    header_path,
+    parse_pieces,
+    parse_symbols,
     replace_newlines,
     require_unicode,
     split_between_symbols,
     strip_special_ids,
     validate_special_tokens,
+    write_header,
 )
-from attendo.text.tokenizer_files import header_path, parse_pieces, parse_symbols, write_header
 
 Merge = tuple[str, str]
 _CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")

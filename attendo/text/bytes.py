@@ -10,13 +10,14 @@ from attendo.text.tokenizer import (
     UNK,
     UNKNOWN_TEXT,
     BaseTokenizer,
+    parse_symbols,
     replace_newlines,
     require_unicode,
     split_at_symbols,
     strip_special_ids,
     validate_special_tokens,
+    write_header,
 )
-from attendo.text.tokenizer_files import parse_symbols, write_header
 
 
 @dataclass(frozen=True)

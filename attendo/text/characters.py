@@ -10,11 +10,13 @@ from attendo.text.tokenizer import (
     UNK,
     UNKNOWN_TEXT,
     BaseTokenizer,
+    parse_pieces,
+    parse_symbols,
     split_between_symbols,
     strip_special_ids,
     validate_special_tokens,
+    write_header,
 )
-from attendo.text.tokenizer_files import parse_pieces, parse_symbols, write_header
 from attendo.text.words import Vocabulary, build_vocabulary
 
 

@@ -11,8 +11,7 @@ from attendo.text.characters import Characters, NFDCharacters, WhitespaceTokeniz
 from attendo.text.config import TokenizerConfig, TokenizerKind
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text.sentencepiece import SentencePiece
-from attendo.text.tokenizer import Tokenizer
-from attendo.text.tokenizer_files import header_path, read_header
+from attendo.text.tokenizer import Tokenizer, header_path, read_header
 from attendo.text.words import Words
 
 

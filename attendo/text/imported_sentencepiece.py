@@ -13,12 +13,13 @@ from attendo.text.tokenizer import (
     UNK,
     UNKNOWN_TEXT,
     display_piece,
+    read_bytes,
     replace_newlines,
     require_unicode,
     split_between_symbols,
     validate_special_tokens,
+    write_header,
 )
-from attendo.text.tokenizer_files import read_bytes, write_header
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor

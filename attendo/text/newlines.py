@@ -14,7 +14,7 @@ NEWLINE_KIND = "characters"  # the kind that encodes line breaks as characters
 
 # Kinds whose words include the preceding space. A space is added after a line break too, so that a word at the start
 # of a line has the same pieces as elsewhere.
-_SPACE_BEFORE = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
+SPACE_PREFIX_KINDS = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 
 
 def add_newline_symbol(config: TokenizerConfig) -> TokenizerConfig:
@@ -32,11 +32,6 @@ def add_newline_symbol(config: TokenizerConfig) -> TokenizerConfig:
         else (*config.symbols, NEWLINE_SYMBOL)
     )
     return config.replace(joint=True, symbols=symbols)
-
-
-def strip_line_end(text: str) -> str:
-    """Remove the line end, as of lines from a loop over a file."""
-    return text.replace("\r\n", "\n").rstrip("\r\n")
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ class NewlineTokenizer:
 
     @property
     def _adds_space(self) -> bool:
-        return self.inner.kind in _SPACE_BEFORE
+        return self.inner.kind in SPACE_PREFIX_KINDS
 
     def _mark_newlines(self, text: str) -> str:
         text = text.replace("\r\n", "\n")

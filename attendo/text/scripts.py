@@ -45,3 +45,8 @@ def find_script(letter: str) -> Script:
     """Return the script of a letter by its Unicode block. Han is `han` in Japanese too."""
     number = ord(letter)
     return next((script for first, last, script in _BLOCKS if first <= number <= last), "spaced")
+
+
+def is_unspaced(letter: str) -> bool:
+    """Return whether the script of a letter has no spaces between words."""
+    return find_script(letter) in SCRIPTS_WITHOUT_SPACES

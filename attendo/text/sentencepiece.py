@@ -19,14 +19,17 @@ from attendo.text.tokenizer import (
     PAD,
     UNK,
     BaseTokenizer,
+    header_path,
     is_unicode,
+    parse_symbols,
+    read_bytes,
     replace_newlines,
     require_unicode,
     split_at_symbols,
     strip_special_ids,
     validate_special_tokens,
+    write_header,
 )
-from attendo.text.tokenizer_files import header_path, parse_symbols, read_bytes, write_header
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor

@@ -17,11 +17,13 @@ from attendo.text.tokenizer import (
     UNKNOWN_TEXT,
     BaseTokenizer,
     is_unicode,
+    parse_pieces,
+    parse_symbols,
     split_at_symbols,
     strip_special_ids,
     validate_special_tokens,
+    write_header,
 )
-from attendo.text.tokenizer_files import parse_pieces, parse_symbols, write_header
 
 
 @dataclass(frozen=True)

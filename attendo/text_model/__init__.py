@@ -1,9 +1,9 @@
 """TextModel: generation and scoring from text to text."""
 
-from attendo.text_model.backends import Backend, ExportedFolder
+from attendo.nn.devices import pick_device
+from attendo.text_model.backends import Backend, ExportedFolder, eval_mode
 from attendo.text_model.options import GenerateOptions, NotANumberError, TooLongError
 from attendo.text_model.results import Alignment, Alternative, Hypothesis, HypothesisScore, Result, ScoredTarget
-from attendo.text_model.search_setup import eval_mode, pick_device
 from attendo.text_model.text_model import TextModel, load
 from attendo.text_model.trace import Trace
 

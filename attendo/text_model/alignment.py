@@ -10,13 +10,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attendo.data.batch import Batch, Example, collate
-from attendo.decode.step_hook import run_step_hook
+from attendo.decode.requests import run_in_length_batches
+from attendo.decode.search import run_step_hook
 from attendo.errors import ModelError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.text import Tokenizer
-from attendo.text.newlines import strip_line_end
-from attendo.text_model.length_batches import run_in_length_batches
+from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.results import Alignment, Hypothesis, Result
 
 ALIGNMENT_HEAD = "alignment_head"  # in scores.json

@@ -1,5 +1,6 @@
 """The backend interface for computing a network, the PyTorch backend, and exported folders."""
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -7,33 +8,30 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from torch import nn
 
 from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ContinuousBatch
-from attendo.decode.engines import Engine, OutOfMemoryRetry
-from attendo.decode.networks import TappedNetwork
+from attendo.decode.coverage import CoverageNetwork
+from attendo.decode.engines import CachedEngine, Engine, FastEngine, OutOfMemoryRetry, TextbookEngine
+from attendo.decode.networks import Ensemble, TappedNetwork
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.errors import ErrorList, MessagePart, UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.transformer import Transformer
+from attendo.nn.attention import without_cudnn_attention
 from attendo.nn.cpu_threads import tune_threads
+from attendo.nn.devices import configure_cpu_bf16
 from attendo.text import Tokenizer
 from attendo.text_model.options import GenerateOptions
 from attendo.text_model.results import ScoredTarget
-from attendo.text_model.scoring import score_continuations, score_targets
-from attendo.text_model.search_setup import (
-    eval_mode,
-    make_engine,
-    max_sequence_length,
-    member_networks,
-    with_coverage,
-    with_precision,
-)
+from attendo.text_model.scoring import score_targets
 
 NATIVE_ENGINES = ("textbook", "cached", "fast")  # engines of a model folder
 EXTERNAL_ENGINES = ("onnx", "ctranslate2")  # engines of exported folders, named after the format
 NATIVE_SEARCH_ENGINES = ("onnx", "cached")  # engines that support every search
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @runtime_checkable
@@ -98,7 +96,7 @@ def drop_engine_option(backend: str, options: Mapping[str, Any]) -> dict[str, An
     return {name: value for name, value in options.items() if name != "engine"}
 
 
-def unsupported_option_error(engine: str, options: Mapping[str, Sequence[str]]) -> UsageError:
+def make_option_error(engine: str, options: Mapping[str, Sequence[str]]) -> UsageError:
     """Build the error for unsupported `options`, each with the engines that support it."""
     by_engines: dict[tuple[str, ...], list[str]] = {}
     for option, engines in options.items():
@@ -128,7 +126,8 @@ class TorchBackend:
 
     @property
     def max_sequence_length(self) -> int | None:
-        return max_sequence_length(self.networks)
+        learned = [each.config.max_length - 1 for each in self.networks if each.config.positions == "learned"]
+        return min(learned, default=None)
 
     @property
     def heads(self) -> HeadScales:
@@ -167,10 +166,74 @@ class TorchBackend:
         return with_precision(config, self._network)
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
-        score = score_continuations if self.networks[0].decoder_only else score_targets
-        return score(pairs, self._network, self.device, tokenizer)
+        return score_targets(pairs, self._network, self.device, tokenizer)
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
         with tune_threads() if self._on_cpu else nullcontext(), eval_mode(*self.networks):
             yield
+
+
+def make_engine(config: GenerationConfig, base_network: Seq2SeqNetwork, constrained: bool = False) -> Engine:
+    """Build an engine. Constraints need the `cached` engine, because the host must see every step."""
+    on_gpu = member_networks(base_network)[0].device.type == "cuda"
+    kind = config.engine if config.engine != "auto" else "fast" if on_gpu and not constrained else "cached"
+    if constrained and kind != "cached":
+        raise UsageError("constraints_engine_conflict", engine=kind)
+    network, positions = with_precision(config, base_network), config.resolve_batch_tokens(on_gpu)
+    if kind == "textbook":
+        if not isinstance(network, Transformer) or config.coverage_penalty > 0:
+            feature = "coverage_penalty" if isinstance(network, Transformer) else _feature_name(network)
+            raise UsageError("textbook_engine_conflict", feature=feature)
+        return TextbookEngine(network, positions)
+    network = with_coverage(config, network)
+    return FastEngine(network, positions, config.compile) if kind == "fast" else CachedEngine(network, positions)
+
+
+def with_precision(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:
+    """Return the network, or a copy if the precision differs."""
+    kind, networks = _DTYPES.get(config.precision), member_networks(network)
+    for each in networks:
+        configure_cpu_bf16(each.device, kind or each.output.weight.dtype)
+    if kind is None or all(each.output.weight.dtype == kind for each in networks):
+        return network
+    copies = [copy.deepcopy(each).to(kind) for each in networks]
+    if isinstance(network, Ensemble):
+        return Ensemble(copies, network.weights, network.how)
+    return TappedNetwork(copies[0], network.tap) if isinstance(network, TappedNetwork) else copies[0]
+
+
+def with_coverage(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:
+    """Return the network, wrapped to accumulate attention if there is a coverage penalty."""
+    if config.coverage_penalty > 0:
+        if not isinstance(network, Transformer):
+            raise UsageError("coverage_penalty_conflict", feature=_feature_name(network))
+        return CoverageNetwork(network)
+    return network
+
+
+def member_networks(network: Seq2SeqNetwork) -> list[Transformer]:
+    members = network.members if isinstance(network, Ensemble) else (network,)
+    bare = (each.network if isinstance(each, TappedNetwork) else each for each in members)
+    return [each for each in bare if isinstance(each, Transformer)]
+
+
+def _feature_name(network: Seq2SeqNetwork) -> str:
+    return "an ensemble" if isinstance(network, Ensemble) else "scaled heads"
+
+
+@contextmanager
+def eval_mode(*networks: nn.Module) -> Iterator[None]:
+    """Disable dropout, and cuDNN attention, which is slow if lengths vary.
+
+    Afterwards every module is in its previous mode.
+    """
+    in_training = [module for network in networks for module in network.modules() if module.training]
+    for module in in_training:
+        module.training = False
+    try:
+        with without_cudnn_attention():
+            yield
+    finally:
+        for module in in_training:
+            module.training = True

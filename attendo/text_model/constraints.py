@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from attendo.errors import UsageError
 from attendo.text import UNK, Tokenizer
-from attendo.text.newlines import NEWLINE_SYMBOL
-from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script
+from attendo.text.newlines import NEWLINE_SYMBOL, SPACE_PREFIX_KINDS
+from attendo.text.scripts import is_unspaced
 from attendo.text.tokenizer import MARK
 
 Ids = tuple[int, ...]
@@ -23,8 +23,6 @@ Ids = tuple[int, ...]
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte piece, as `Tokenizer.pieces` shows it
 # First UTF-8 bytes of letters in scripts with spaces: ASCII, Latin to Arabic, Indic, Hangul.
 _LETTER_BYTES = {*b"_0123456789", *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC3, 0xE2), *range(0xEA, 0xEE)}
-# Tokenizers whose pieces include the preceding space.
-_SPACE_PREFIX_KINDS = ("words", "sentencepiece", "foreign_pieces", "byte_pairs")
 
 
 def encode_after_space(tokenizer: Tokenizer, phrase: str) -> Ids:
@@ -42,7 +40,7 @@ def encode_without_space(tokenizer: Tokenizer, phrase: str) -> Ids:
     return tuple(tokenizer.encode(phrase))
 
 
-def banned_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> tuple[Ids, ...]:
+def encode_banned_phrases(tokenizer: Tokenizer, phrases: Sequence[str]) -> tuple[Ids, ...]:
     """Return encodings of the phrases that start a word. Sequences with UNK cannot be generated and are skipped.
 
     Pieces that also occur inside words are not banned: `schaft` would block `Mannschaft`. A phrase that is written with
@@ -56,7 +54,7 @@ def banned_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> tupl
     return tuple(dict.fromkeys(ids for ids in sequences if ids and UNK not in ids))
 
 
-def required_token_sequences(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[tuple[Ids, ...]]:
+def encode_constraints(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[tuple[Ids, ...]]:
     """Return alternative encodings of all phrases together. The best result of all searches is used.
 
     Two encodings are tried if a phrase may occur with or without a space before it. That is so in scripts without
@@ -87,7 +85,7 @@ def encode_prefix(tokenizer: Tokenizer, prefix: str) -> Ids:
 
 def encode_prompt(tokenizer: Tokenizer, text: str) -> Ids:
     """Encode a text without its final space if the tokenizer adds a space to the next word."""
-    if tokenizer.kind in _SPACE_PREFIX_KINDS:
+    if tokenizer.kind in SPACE_PREFIX_KINDS:
         text = text.rstrip(" " if NEWLINE_SYMBOL in tokenizer.symbols else None)  # a new line starts after a line break
     return tuple(tokenizer.encode(text))
 
@@ -146,7 +144,7 @@ def _is_inside_word(text: str, position: int) -> bool:
 def _encode_at_word_start(tokenizer: Tokenizer, phrase: str) -> Ids:
     """Encode a phrase so that it starts a word."""
     ids = encode_after_space(tokenizer, phrase)
-    if tokenizer.kind in _SPACE_PREFIX_KINDS or not _is_letter(phrase[0]):
+    if tokenizer.kind in SPACE_PREFIX_KINDS or not _is_letter(phrase[0]):
         return ids
     spaced = tuple(tokenizer.encode(f" {phrase}"))
     return ids if UNK in spaced else spaced
@@ -158,12 +156,8 @@ def _encode_standalone(tokenizer: Tokenizer, phrase: str) -> Ids:
 
 
 def _may_be_glued(tokenizer: Tokenizer, phrase: str) -> bool:
-    return _is_unspaced(phrase[0]) or tokenizer.kind not in _SPACE_PREFIX_KINDS
+    return is_unspaced(phrase[0]) or tokenizer.kind not in SPACE_PREFIX_KINDS
 
 
 def _is_letter(character: str) -> bool:
-    return re.match(r"\w", character) is not None and not _is_unspaced(character)
-
-
-def _is_unspaced(character: str) -> bool:
-    return find_script(character) in SCRIPTS_WITHOUT_SPACES
+    return re.match(r"\w", character) is not None and not is_unspaced(character)

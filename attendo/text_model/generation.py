@@ -1,35 +1,48 @@
 """One generation call: requests for an engine, retries for banned phrases, hypotheses from the search."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
+from attendo.decode.constrained_beam import ConstrainedBeam, ExtendsLastWord, never_extends
+from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.engines import Engine
 from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.mbr import probability_weights, rank_by_utility
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
-from attendo.decode.search import Rule, Strategy
-from attendo.decode.step_hook import run_step_hook
+from attendo.decode.rules import (
+    BannedPhrases,
+    ForcedPrefix,
+    ForceEosAtLimit,
+    MinLength,
+    NoRepeatNgram,
+    Renormalise,
+    RepetitionPenalty,
+    SuppressTokens,
+    UnscoredPrefix,
+)
+from attendo.decode.search import Rule, Strategy, run_step_hook
+from attendo.decode.strategies import Greedy, Sampling, SamplingFilter
 from attendo.errors import UsageError
 from attendo.metrics.pairwise import pairwise_bleu, pairwise_chrf
-from attendo.text import EOS, PAD, Tokenizer
-from attendo.text.newlines import strip_line_end
+from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
+from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.alignment import add_word_indices
 from attendo.text_model.constraints import (
     Ids,
-    banned_token_sequences,
     contains,
     contains_each,
+    encode_banned_phrases,
     extends_last_word,
     find_phrase_ids,
 )
 from attendo.text_model.inputs import SourceEncoder, SourceLine
 from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates
 from attendo.text_model.results import Hypothesis, HypothesisScore, Result
-from attendo.text_model.search_setup import make_ranking, make_rules, make_strategy
 from attendo.text_model.streaming import StreamDecoder
 
 _MAX_BAN_ROUNDS = 50  # searches for an output without a banned phrase
@@ -40,8 +53,8 @@ class Generation:
 
     def __init__(self, options: GenerateOptions, config: GenerationConfig, tokenizer: Tokenizer) -> None:
         self._options, self._config, self._tokenizer = options, config, tokenizer
-        self._banned = banned_token_sequences(tokenizer, options.banned_phrases)
-        self._ranking = make_ranking(config)
+        self._banned = encode_banned_phrases(tokenizer, options.banned_phrases)
+        self._ranking = Ranking.from_config(config)
 
     def generate(self, lines: Sequence[SourceLine], engine: Engine) -> list[tuple[Hypothesis, ...]]:
         """Return the hypotheses of each line, best first. Duplicate lines are computed once."""
@@ -317,14 +330,65 @@ class PreparedCall:
             raise UsageError("stream_option_unsupported")
 
     def make_stream_decoder(self) -> StreamDecoder:
-        return StreamDecoder(make_ranking(self.config), self.tokenizers[1])
+        return StreamDecoder(Ranking.from_config(self.config), self.tokenizers[1])
 
     def _add_word_indices(self, result: Result, line: SourceLine) -> Result:
-        found = (
-            add_word_indices(each, line.source, self.source_encoder.source_prefix_tokens, self.tokenizers)
-            for each in result.hypotheses
-        )
+        added = self.source_encoder.source_prefix_tokens
+        found = (add_word_indices(each, line.source, added, self.tokenizers) for each in result.hypotheses)
         return replace(result, hypotheses=tuple(found))
 
     def _find_unknown(self, text: str) -> tuple[str, ...]:
         return tuple(self.tokenizers[0].unknown(strip_line_end(text))) if text.strip() else ()
+
+
+def make_strategy(
+    config: GenerationConfig,
+    count: int,
+    constraints: Mapping[int, Sequence[Ids]] | None = None,
+    extends_last_word: ExtendsLastWord = never_extends,
+) -> Strategy:
+    """Build the search strategy.
+
+    `count` is the number of hypotheses needed. `constraints` are phrases by request id. `extends_last_word` returns
+    whether a token after a phrase extends its last word.
+    """
+    ranking, free_end = Ranking.from_config(config), config.at_limit == "any"
+    if constraints:
+        return ConstrainedBeam(config.beam, ranking, config.stop, config.patience, constraints, extends_last_word)
+    if config.sample:
+        shape = SamplingFilter(config.temperature, config.top_k, config.top_p, config.min_p, config.typical_p)
+        return Sampling(count, config.seed, shape, free_end)
+    if config.beam == 1:
+        return Greedy(free_end)
+    if config.beam_groups > 1:
+        return DiverseBeam(config.beam, config.beam_groups, config.diversity_penalty, ranking, config.stop)
+    return Beam(config.beam, ranking, config.stop, config.patience, num_hypotheses=count, free_end=free_end)
+
+
+def make_rules(
+    config: GenerationConfig, banned: Sequence[Ids] = (), prefix: bool = False, min_length: bool = False
+) -> list[Rule]:
+    """Build the rules in the order in which they apply.
+
+    `prefix` and `min_length`: whether any request has a forced prefix or a minimum length. Each rule changes the output
+    of the previous one: penalties first, then bans, then the prefix.
+    """
+    rules: list[Rule] = []
+    if config.repetition_penalty != 1:
+        rules.append(RepetitionPenalty(config.repetition_penalty, config.repetition_of == "logits"))
+    rules.append(SuppressTokens() if config.allow_unk else SuppressTokens((PAD, BOS, UNK)))
+    if config.no_repeat_ngram_size:
+        rules.append(NoRepeatNgram(config.no_repeat_ngram_size))
+    if banned:
+        rules.append(BannedPhrases(tuple(map(tuple, banned))))
+    if min_length:
+        rules.append(MinLength())
+    if config.at_limit == "force_eos":
+        rules.append(ForceEosAtLimit())
+    if prefix:
+        rules.append(ForcedPrefix())
+    if prefix and config.target_prefix:
+        rules.append(UnscoredPrefix(len(config.target_prefix)))
+    if config.renormalise:
+        rules.append(Renormalise())
+    return rules

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 
 from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
+from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
 from attendo.errors import UsageError, shorten
 from attendo.text import EOS, Tokenizer
-from attendo.text.newlines import strip_line_end
-from attendo.text_model.constraints import Ids, contains, encode_prefix, encode_prompt, required_token_sequences
+from attendo.text.tokenizer import strip_line_end
+from attendo.text_model.constraints import Ids, contains, encode_constraints, encode_prefix, encode_prompt
 from attendo.text_model.options import GenerateOptions, TooLongError
 from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, empty_result
-from attendo.text_model.search_setup import make_ranking
 from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments
 
 _REQUEST_ID_BYTES = 6
@@ -71,11 +71,8 @@ class SourceEncoder:
         self._options, self._config, self._source, self._target = options, config, source, target
         self._source_prefix, self._target_prefix = encode_prefixes(config, source, target)
         self._max_sequence_length = max_sequence_length
-        self._max_source_tokens = (
-            config.max_source
-            if self._max_sequence_length is None
-            else min(config.max_source, self._max_sequence_length)
-        )
+        limits = (config.max_source, max_sequence_length)
+        self._max_source_tokens = min(limit for limit in limits if limit is not None)
 
     @property
     def source_prefix_tokens(self) -> int:
@@ -156,7 +153,7 @@ class SourceEncoder:
 
     def _join_hypotheses(self, hypotheses: Sequence[Hypothesis], lines: Sequence[SourceLine]) -> Hypothesis:
         tokens = sum(each.parts.tokens for each in hypotheses)
-        divisor, reward = make_ranking(self._config).terms(tokens)
+        divisor, reward = Ranking.from_config(self._config).terms(tokens)
         log_probability, penalty, coverage = (
             sum(getattr(each.parts, name) for each in hypotheses) for name in ("log_probability", "penalty", "coverage")
         )
@@ -205,9 +202,9 @@ class SourceEncoder:
 
     def _make_line(self, text: str, prefix: Ids, phrases: tuple[str, ...]) -> SourceLine:
         ids, begin = self._source.encode(text) if text else [], (*self._target_prefix, *prefix)
-        source, left_out = truncate(ids, self._config, len(self._source_prefix), self._max_sequence_length)
+        source, left_out = truncate(ids, self._config, self._max_source_tokens - len(self._source_prefix))
         limit, least = self._limits(len(source), len(begin))
-        variants = tuple(required_token_sequences(self._target, phrases)) if phrases else ((),)
+        variants = tuple(encode_constraints(self._target, phrases)) if phrases else ((),)
         return SourceLine((*self._source_prefix, *source), limit, least, begin, phrases, variants, left_out)
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
@@ -251,16 +248,11 @@ def _score(hypothesis: Hypothesis) -> float:
     return hypothesis.score if hypothesis.utility is None else hypothesis.utility
 
 
-def truncate(
-    source: Sequence[int], config: GenerationConfig, num_prefix_tokens: int = 0, max_sequence_length: int | None = None
-) -> tuple[Sequence[int], int]:
+def truncate(source: Sequence[int], config: GenerationConfig, max_tokens: int) -> tuple[Sequence[int], int]:
     """Return the source, cut if the settings allow it, and the number of tokens that were cut."""
-    most = (
-        config.max_source if max_sequence_length is None else min(config.max_source, max_sequence_length)
-    ) - num_prefix_tokens
-    if config.long_source == "error" or len(source) <= most:
+    if config.long_source == "error" or len(source) <= max_tokens:
         return source, 0
-    return source[:most], len(source) - most
+    return source[:max_tokens], len(source) - max_tokens
 
 
 class PromptEncoder(SourceEncoder):
@@ -318,10 +310,7 @@ def _symbol_ids(tokenizer: Tokenizer, pieces: Sequence[str], name: str) -> Ids:
     for piece in pieces:
         if piece not in tokenizer.symbols:
             known = ", ".join(tokenizer.symbols[:_MAX_NAMED_SYMBOLS]) or "none"
-            more = (
-                f" and {len(tokenizer.symbols) - _MAX_NAMED_SYMBOLS} more"
-                if len(tokenizer.symbols) > _MAX_NAMED_SYMBOLS
-                else ""
-            )
+            count = len(tokenizer.symbols) - _MAX_NAMED_SYMBOLS
+            more = f" and {count} more" if count > 0 else ""
             raise UsageError("unknown_prefix_symbol", option=name, symbol=piece, known=known, more=more)
     return tuple(EOS + 1 + tokenizer.symbols.index(piece) for piece in pieces)

@@ -56,13 +56,13 @@ class GenerateOptions(CallFields):
                     raise UsageError("constraint_contains_banned_phrase", phrase=phrase, banned=banned)
 
 
-def with_new_option_names(options: Mapping[str, Any], warn: bool = True) -> dict[str, Any]:
-    """Return the given options by their new names. With `warn`, each old name is a `RenamedSettingWarning`.
+def with_new_option_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given options by their new names. Each old name is a `RenamedSettingWarning`.
 
     None counts as not given.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    return rename_settings(given, RENAMED_OPTIONS, RENAMED_VALUES, warn)
+    return rename_settings(given, RENAMED_OPTIONS, RENAMED_VALUES, warn=True)
 
 
 def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tuple[GenerateOptions, GenerationConfig]:

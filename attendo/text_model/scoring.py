@@ -1,23 +1,21 @@
 """Log-probabilities of given targets, and alternatives for the next word."""
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 import torch
 
 from attendo.data.batch import Example, collate
 from attendo.decode.config import GenerationConfig
 from attendo.decode.frontier import NEG_INF
-from attendo.decode.requests import DecodeRequest, encode_and_start, pad_sources
-from attendo.decode.search import Seq2SeqNetwork
-from attendo.decode.step_hook import run_step_hook
+from attendo.decode.requests import DecodeRequest, encode_and_start, pad_sources, run_in_length_batches
+from attendo.decode.search import Seq2SeqNetwork, run_step_hook
 from attendo.errors import UsageError
 from attendo.text import BOS, EOS, PAD, Tokenizer
-from attendo.text.newlines import strip_line_end
+from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.inputs import SourceLine, encode_prefixes, truncate
-from attendo.text_model.length_batches import run_in_length_batches
 from attendo.text_model.options import NotANumberError, TooLongError, has_nan
 from attendo.text_model.results import Alternative, Result, ScoredTarget
+from attendo.text_model.streaming import common_prefix
 
 _MAX_BATCH_POSITIONS = 1024  # per batch; each position has a logit for every token of the vocabulary
 _TOKENS_PER_WORD = 4  # tokens examined per requested word: several tokens may start the same word
@@ -43,7 +41,7 @@ def encode_pairs(
         encoded = zip(source.encode_many(next(lines)), target.encode_many(next(lines)), strict=True)
         pairs = []
         for number, (first, other) in enumerate(encoded):
-            one, _ = truncate(first, config, len(before))
+            one, _ = truncate(first, config, config.max_source - len(before))
             if (tokens := len(before) + len(one)) > config.max_source:
                 raise TooLongError(
                     "source_exceeds_model_limit", number, len(sources), tokens=tokens, limit=config.max_source
@@ -52,7 +50,7 @@ def encode_pairs(
         return pairs
     alone = target.encode_many(sources)
     joined = target.encode_many([first + rest for first, rest in zip(sources, targets, strict=True)])
-    shared = [_common_prefix_length(one, other) for one, other in zip(alone, joined, strict=True)]
+    shared = [len(common_prefix([one, other])) for one, other in zip(alone, joined, strict=True)]
     return [Example((*begin, *ids[:count]), ids[count:]) for ids, count in zip(joined, shared, strict=True)]
 
 
@@ -67,35 +65,17 @@ def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[Sco
 def score_targets(
     pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device, tokenizer: Tokenizer
 ) -> list[ScoredTarget]:
-    """Score targets in the order given, eos included."""
-    log_probabilities = _compute_log_probabilities(pairs, network, device)
-    return [
-        _to_scored_target([*pair.target, EOS], each, tokenizer)
-        for pair, each in zip(pairs, log_probabilities, strict=True)
-    ]
+    """Score targets in the order given, eos included.
 
-
-def score_continuations(
-    pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device, tokenizer: Tokenizer
-) -> list[ScoredTarget]:
-    """Score targets as continuations of their sources with a decoder-only model, without eos."""
-    joined = [Example((), (*pair.source, *pair.target)) for pair in pairs]
-    continuations = (
-        each[len(pair.source) :]
-        for pair, each in zip(pairs, _compute_log_probabilities(joined, network, device), strict=True)
-    )
-    return [
-        _to_scored_target(list(pair.target), each, tokenizer) for pair, each in zip(pairs, continuations, strict=True)
-    ]
-
-
-def _common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return the length of the common prefix of two id sequences."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _to_scored_target(ids: list[int], log_probabilities: list[float], tokenizer: Tokenizer) -> ScoredTarget:
-    return ScoredTarget(tuple(tokenizer.pieces(ids)), tuple(log_probabilities[: len(ids)]))
+    A decoder-only network scores them as continuations of their sources, without eos.
+    """
+    ends: tuple[int, ...] = () if network.decoder_only else (EOS,)
+    given = [Example((), (*pair.source, *pair.target)) for pair in pairs] if network.decoder_only else pairs
+    scores = []
+    for pair, log_probabilities in zip(pairs, _compute_log_probabilities(given, network, device), strict=True):
+        ids, first = (*pair.target, *ends), len(pair.source) if network.decoder_only else 0
+        scores.append(ScoredTarget(tuple(tokenizer.pieces(ids)), tuple(log_probabilities[first : first + len(ids)])))
+    return scores
 
 
 @torch.inference_mode()

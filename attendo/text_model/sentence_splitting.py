@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script
+from attendo.text.scripts import is_unspaced
 
 _WIDE_ENDS = "。！？｡"  # need no space after them
 _ENDS = ".!?…؟।॥։۔"
@@ -101,7 +101,7 @@ def join_texts(texts: Sequence[str]) -> str:
     parts, spaced = list[str](), False
     for text in filter(None, texts):
         spaced = spaced or " " in text
-        if parts and (spaced or not _is_unspaced(parts[-1][-1])):
+        if parts and (spaced or not _needs_no_space(parts[-1][-1])):
             parts.append(" ")
             spaced = True
         parts.append(text)
@@ -130,7 +130,5 @@ def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def _is_unspaced(character: str) -> bool:
-    return (
-        character in _WIDE_ENDS or character in "，、；：」』》】）" or find_script(character) in SCRIPTS_WITHOUT_SPACES
-    )
+def _needs_no_space(character: str) -> bool:
+    return character in _WIDE_ENDS or character in "，、；：」』》】）" or is_unspaced(character)

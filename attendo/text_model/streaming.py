@@ -1,5 +1,7 @@
 """Streaming of text: the common prefix of all surviving hypotheses."""
 
+from collections.abc import Sequence
+
 from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.text import EOS, Tokenizer
@@ -21,7 +23,7 @@ class StreamDecoder:
         """Return the new text after a token, which may be empty."""
         alive = _surviving_ids(frontier.cpu(), self._ranking)
         # A single hypothesis is its own prefix, and its eos has no text.
-        text = self._tokenizer.decode(_common_prefix(alive)).rstrip(_REPLACEMENT_CHARACTER)
+        text = self._tokenizer.decode(common_prefix(alive)).rstrip(_REPLACEMENT_CHARACTER)
         return self.flush(text) if text.startswith(self._emitted) else ""
 
     def flush(self, text: str) -> str:
@@ -48,7 +50,7 @@ def _surviving_ids(frontier: Frontier, ranking: Ranking) -> list[list[int]]:
     return rows
 
 
-def _common_prefix(rows: list[list[int]]) -> list[int]:
+def common_prefix(rows: Sequence[list[int]]) -> list[int]:
     """Return the common prefix of all rows, empty without rows."""
     first, *others = rows or [[]]
     length = next((n for n, ids in enumerate(first) if any(row[n : n + 1] != [ids] for row in others)), len(first))

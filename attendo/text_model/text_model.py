@@ -16,10 +16,11 @@ from attendo.decode.networks import Ensemble, EnsembleMethod, TappedNetwork
 from attendo.decode.search_tree import SearchTree
 from attendo.decode.tree_recorder import TreeRecorder
 from attendo.errors import MessagePart, ModelError, UsageError
-from attendo.model.head_scaling import HeadScales, scale_heads
+from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, save_model
 from attendo.nn.cpu_threads import tune_step
+from attendo.nn.devices import pick_device
 from attendo.settings import warn_of_old_name
 from attendo.text import Tokenizer
 from attendo.text.model_card import TrainingSources
@@ -31,14 +32,13 @@ from attendo.text_model.backends import (
     ExportedFolder,
     TorchBackend,
     drop_engine_option,
-    unsupported_option_error,
+    make_option_error,
 )
 from attendo.text_model.generation import Generation, PreparedCall
 from attendo.text_model.inputs import PromptEncoder, SourceEncoder, reject_source_options
 from attendo.text_model.options import GenerateOptions, check_text_list, split_options, with_new_option_names
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
-from attendo.text_model.search_setup import pick_device
 from attendo.text_model.sentence_splitting import measure_sources
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair, Trace, merge_head_scales, trace_pair
 
@@ -181,10 +181,8 @@ class TextModel:
             found = call.generation.generate(lines, self._engine(config, constrained)) if lines else ()
             results = [Result(each) for each in found]
             if call.options.alignments:
-                sources, positions = (
-                    [line.source for line in lines],
-                    config.resolve_batch_tokens(self.device.type == "cuda"),
-                )
+                sources = [line.source for line in lines]
+                positions = config.resolve_batch_tokens(self.device.type == "cuda")
                 results = align(results, sources, self.networks, positions, self.scores)
         return call.collect_results(results)
 
@@ -236,7 +234,7 @@ class TextModel:
         ((line,),) = self._make_source_encoder(call_options, config).encode([text])
         answering, reader = Generation(call_options, config, self.target_tokenizer), self.backend.network(config)
         if reader is None:
-            raise unsupported_option_error(self.backend.name, {"alternatives": NATIVE_SEARCH_ENGINES})
+            raise make_option_error(self.backend.name, {"alternatives": NATIVE_SEARCH_ENGINES})
         with self.backend.inference_mode():
             tokens = top_next_tokens(line, reader, self.device, count)
             lines = [replace(line, prefix=(*line.prefix, token)) for token, _ in tokens]
@@ -269,7 +267,7 @@ class TextModel:
         recorder = TreeRecorder(strategy)
         batch = self.backend.make_batch(config, recorder, rules)
         if batch is None:
-            raise unsupported_option_error(self.backend.name, {"search_tree": NATIVE_SEARCH_ENGINES})
+            raise make_option_error(self.backend.name, {"search_tree": NATIVE_SEARCH_ENGINES})
         with self.backend.inference_mode():
             for _ in batch.generate(requests):
                 pass
@@ -297,7 +295,7 @@ class TextModel:
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""
         self._require_single("ensemble_heads_not_scalable")
-        tapped = TappedNetwork(self.network, scale_heads(merge_head_scales(self._heads, heads)))
+        tapped = TappedNetwork(self.network, ScaledHeads(merge_head_scales(self._heads, heads)))
         return TextModel(self.stored_model, backend=TorchBackend(tapped))
 
     def _stream_by_sentence(self, call: PreparedCall, options: dict[str, Any]) -> Generator[str, None, Result]:

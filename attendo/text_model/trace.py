@@ -17,7 +17,7 @@ from attendo.model.trace import trace_network
 from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, Tokenizer
-from attendo.text.newlines import strip_line_end
+from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.results import Hypothesis
 

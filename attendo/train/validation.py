@@ -106,7 +106,8 @@ class Validator:
             return self._make_text_batches(pairs)
         source, target = self.model.source_tokenizer, self.model.target_tokenizer
         before, begin = encode_prefixes(self.model.generation, source, target)
-        sources = [truncate(source.encode(left), self.model.generation, len(before))[0] for left, _ in pairs]
+        config, max_tokens = self.model.generation, self.model.generation.max_source - len(before)
+        sources = [truncate(source.encode(left), config, max_tokens)[0] for left, _ in pairs]
         targets = target.encode_many([right for _, right in pairs])
         examples = [Example((*before, *one), (*begin, *other)) for one, other in zip(sources, targets, strict=True)]
         return ValidationSet(pairs, [collate(group) for group in group_by_length(examples, self.config.batch_tokens)])

@@ -21,7 +21,7 @@ from attendo.interop.onnx import folder
 from attendo.interop.onnx.folder import open_onnx, to_onnx
 from attendo.model_folder import StoredModel
 from attendo.text_model import TextModel
-from attendo.text_model.search_setup import make_rules, make_strategy
+from attendo.text_model.generation import make_rules, make_strategy
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

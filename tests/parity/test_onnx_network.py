@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from error_codes import has_code
+from search_rows import make_limits
 from torch import Tensor
 
 from attendo.decode.beam import Beam
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.frontier import Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import ForcedPrefix, NoRepeatNgram, SuppressTokens
 from attendo.decode.search import Seq2SeqNetwork, Strategy, search
@@ -169,7 +170,7 @@ def test_a_range_is_the_largest_input_of_a_product(small_network: MakeNetwork) -
 def test_ranges_include_fused_linear_relu(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     network = small_network()
     plain = activation_ranges(network, random_examples(network))
-    monkeypatch.setattr("attendo.nn.feedforward.linear_relu", fused_linear_relu)
+    monkeypatch.setattr("attendo.nn.blocks.linear_relu", fused_linear_relu)
     assert activation_ranges(network, random_examples(network)) == pytest.approx(plain, rel=1e-4)
 
 
@@ -250,7 +251,7 @@ def step_both(network: Transformer, onnx: OnnxNetwork, rows: int, steps: int) ->
 
 def run_search(network: Any, strategy: Strategy) -> Frontier:
     """A search with different length limits, prefixes and rules."""
-    limits = RowLimits.make(torch.tensor([9, 5, 40]), prefix=[(5, 6), (), (7,)])
+    limits = make_limits(torch.tensor([9, 5, 40]), prefix=[(5, 6), (), (7,)])
     with torch.no_grad():
         state = network.start(network.encode(*sources(17)))
     rules = (NoRepeatNgram(3), SuppressTokens(), ForcedPrefix())

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 import torch
 from search_parity import Hypotheses, assert_same
+from search_rows import make_limits
 from trigrams import Trigrams, TrigramState
 
-from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
+from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.presets import preset
+from attendo.decode.ranking import Ranking
 from attendo.decode.search import search
 from attendo.text import BOS, EOS, PAD, UNK
-from attendo.text_model.search_setup import make_ranking, make_rules, make_strategy
+from attendo.text_model.generation import make_rules, make_strategy
 
 COUNT = 60
 TABLES = Trigrams(COUNT)
@@ -102,11 +104,11 @@ def _best_first(finished: list[Row]) -> Hypotheses:
 def _search(system: str, limit: int, **settings: Any) -> list[Hypotheses]:
     """The hypotheses of our search. The limit counts the tokens before the last step."""
     config = preset(system, settings)
-    limits = RowLimits.make(torch.full((COUNT,), limit), min_length=config.min_length_extra)
+    limits = make_limits(torch.full((COUNT,), limit), min_length=config.min_length_extra)
     rules = make_rules(config, min_length=config.min_length_extra > 0)
     frontiers = search(TABLES, TrigramState(torch.arange(COUNT)), limits, make_strategy(config, config.beam), rules)
     hypotheses = deque(frontiers, maxlen=1).pop().hypotheses
-    ranking = make_ranking(config)
+    ranking = Ranking.from_config(config)
     scores = ranking.score(hypotheses).tolist()
     return [
         [(_tokens(hypotheses, row), scores[row]) for row in rows if hypotheses.log_probability[row] != NEG_INF]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attendo.data.batch import Example, collate
-from attendo.model.head_scaling import scale_heads, sites
+from attendo.model.head_scaling import ScaledHeads, sites
 from attendo.model.trace import trace_network
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, PAD
@@ -73,7 +73,7 @@ def test_scaled_heads_in_the_trace_equal_a_scaling_tap(
 ) -> None:
     network = small_network(**changes)
     with torch.no_grad():
-        logits = network(SOURCE[None], TARGET[None], tap=scale_heads(HEADS))[0]
+        logits = network(SOURCE[None], TARGET[None], tap=ScaledHeads(HEADS))[0]
         plain = network(SOURCE[None], TARGET[None])[0]
     traced = trace_network(network, SOURCE, TARGET, HEADS)
     assert_near(traced["output.logits"].value, logits)

@@ -25,7 +25,7 @@ from tampered_folders import (
 
 from attendo.errors import ModelError
 from attendo.text import load_tokenizer
-from attendo.text.tokenizer_files import write_header
+from attendo.text.tokenizer import write_header
 
 MODEL_FILES = (
     *("weights.safetensors", "config.json", "generation.json", "scores.json", "manifest.json"),

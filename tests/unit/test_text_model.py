@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 from error_codes import ErrorCheck, has_code
+from search_rows import make_limits
 from tiny import SOURCES, TARGETS, tiny_model
 
 from attendo.data.batch import Example, collate, collate_sources
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
-from attendo.decode.frontier import RowLimits
 from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import search
 from attendo.decode.strategies import Greedy
@@ -129,7 +129,7 @@ def test_a_beam_of_one_equals_greedy_with_a_network() -> None:
                 search(
                     model.network,
                     model.network.start(memory),
-                    RowLimits.make(torch.full((40,), 12)),
+                    make_limits(torch.full((40,), 12)),
                     strategy,
                     [SuppressTokens()],
                 )

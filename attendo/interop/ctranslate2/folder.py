@@ -26,10 +26,9 @@ from attendo.interop.exported_files import (
 from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
 from attendo.model_files import parse_json, read_bytes, read_json, write_json
 from attendo.model_folder import ABOUT, load_tokenizers, require_listed
-from attendo.nn.devices import int8_saturates
+from attendo.nn.devices import int8_saturates, parse_device
 from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer, save_tokenizers
 from attendo.text_model import TextModel
-from attendo.text_model.search_setup import parse_device
 
 _SATURATION_NOTE = (
     "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"

@@ -22,9 +22,9 @@ from attendo.decode.rules import (
 from attendo.decode.search import Rule, Strategy
 from attendo.decode.strategies import Greedy, Sampling
 from attendo.text_model import GenerateOptions
-from attendo.text_model.backends import NATIVE_ENGINES, NATIVE_SEARCH_ENGINES, unsupported_option_error
+from attendo.text_model.backends import NATIVE_ENGINES, NATIVE_SEARCH_ENGINES, make_option_error
+from attendo.text_model.generation import make_rules, make_strategy
 from attendo.text_model.options import num_candidates
-from attendo.text_model.search_setup import make_rules, make_strategy
 
 _KNOWN_RULES = (
     *(
@@ -128,7 +128,7 @@ def refuse(options: Iterable[str]) -> None:
     """
     unsupported = {option: _ENGINES.get(option.split(" ")[0], ("onnx", *NATIVE_ENGINES)) for option in options}
     if unsupported:
-        raise unsupported_option_error("ctranslate2", unsupported)
+        raise make_option_error("ctranslate2", unsupported)
 
 
 def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:

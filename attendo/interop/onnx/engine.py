@@ -28,8 +28,17 @@ from attendo.decode.requests import (
     limit_tensors,
     pad_sources,
 )
-from attendo.decode.search import Rule, SearchState, Stepper, Strategy, apply_rules, decode_step, search
-from attendo.decode.step_hook import run_step_hook, step_hook
+from attendo.decode.search import (
+    Rule,
+    SearchState,
+    Stepper,
+    Strategy,
+    apply_rules,
+    decode_step,
+    run_step_hook,
+    search,
+    step_hook,
+)
 from attendo.decode.strategies import Greedy
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.text import EOS, PAD
@@ -141,7 +150,7 @@ def _single_torch_thread() -> Iterator[None]:
 
 @runtime_checkable
 class InPlaceStepper(Protocol):
-    """Continues decoding from one state with NumPy. A stepper creates one with `in_place_stepper(state)`."""
+    """Continues decoding from one state with NumPy."""
 
     @property
     def state(self) -> Any:
@@ -151,8 +160,19 @@ class InPlaceStepper(Protocol):
         """Read a token of every row [R, 1]. Return next-token log-probabilities [R, V], valid until the next step."""
 
 
+@runtime_checkable
+class InPlaceNetwork(Stepper, Protocol):
+    """A stepper with a faster one for many steps from the same state."""
+
+    def in_place_stepper(self, state: Any) -> InPlaceStepper: ...
+
+
 def run_search(
-    stepper: Stepper, state: SearchState, limits: RowLimits | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
+    stepper: InPlaceNetwork,
+    state: SearchState,
+    limits: RowLimits | Frontier,
+    strategy: Strategy,
+    rules: Sequence[Rule] = (),
 ) -> Frontier:
     """Run a search to its end and return the hypotheses."""
     return deque(search(stepper, state, limits, strategy, rules, greedy_fast_path), maxlen=1).pop().hypotheses
@@ -160,13 +180,13 @@ def run_search(
 
 @torch.no_grad()
 def greedy_fast_path(
-    stepper: Stepper, state: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
+    stepper: InPlaceNetwork, state: Any, frontier: Frontier, strategy: Strategy, rules: Sequence[Rule]
 ) -> tuple[Any, Frontier]:
     """Run decode steps until a row may end or a rule may apply; a single full step if the fast path does not apply."""
-    special, begin = _stopping_tokens(frontier, strategy, rules), getattr(stepper, "in_place_stepper", None)
-    if special is None or begin is None:
+    special = _stopping_tokens(frontier, strategy, rules)
+    if special is None:
         return decode_step(stepper, state, frontier, strategy, rules)
-    steps: InPlaceStepper = begin(state)
+    steps = stepper.in_place_stepper(state)
     active = slice(None) if frontier.open.all() else frontier.open.numpy().nonzero()[0]
     rows = np.arange(frontier.length.size(0))[:, None]
     max_steps = int((frontier.limits.max_length - frontier.length)[frontier.open].min())

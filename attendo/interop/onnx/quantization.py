@@ -9,8 +9,7 @@ product before a ReLU.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +23,9 @@ from attendo.interop.onnx.graph_builder import ActivationRanges, int8_scales
 from attendo.interop.onnx.layers import MEMORY
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import DecoderBlock, EncoderBlock
-from attendo.nn.feedforward import FeedForward
-from attendo.nn.residual import Residual
+from attendo.nn.blocks import DecoderBlock, EncoderBlock, FeedForward, Residual
 from attendo.text import CONTROL_PIECES, PAD
+from attendo.text_model import eval_mode
 
 _ALPHA = (
     0.85  # share of the scale of x moved to the matrix; outputs change equally little from 0.8 on (docs/benchmarks.md)
@@ -148,23 +146,12 @@ def activation_ranges(network: Transformer, examples: Sequence[Example]) -> Acti
 def max_abs(network: Transformer, examples: Sequence[Example]) -> dict[Any, Tensor]:
     """Return the largest absolute value of every input component, by site."""
     observer = _MaxAbsObserver(quantization_sites(network))
-    with _eval_mode(network):
+    with eval_mode(network):
         for first in range(0, len(examples), _BATCH_SIZE):
             batch = collate(examples[first : first + _BATCH_SIZE]).to(network.device)
             with observer:
                 network(batch.source_ids, batch.target_ids, batch.source_mask)
     return observer.max_abs
-
-
-@contextmanager
-def _eval_mode(network: Transformer) -> Iterator[None]:
-    """Switch to evaluation mode temporarily."""
-    was_training = network.training
-    try:
-        network.eval()
-        yield
-    finally:
-        network.train(was_training)
 
 
 def random_examples(network: Transformer, seed: int = 1) -> list[Example]:
@@ -215,7 +202,7 @@ def quantization_sensitivity(
     """Return for each site the KL divergence of next-token probabilities, summed over the examples."""
     sites, found = quantization_sites(network), {}
     batch = collate(examples[:_NUM_SENSITIVITY_EXAMPLES]).to(network.device)
-    with _eval_mode(network):
+    with eval_mode(network):
         exact = _log_probs(network, batch)
         for site, size in ranges.items():
             with _FakeQuantize({address for address, owner in sites.items() if owner is site}, size):

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attendo.decode.search import ScoringState
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, require_package
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer, check_mask
@@ -59,7 +60,7 @@ class OnnxMemory:
 
 
 @dataclass(frozen=True)
-class OnnxState:
+class OnnxState(ScoringState):
     """Decoder state with a shared KV cache. Each row writes to its own part, and written entries never move.
 
     A step writes in place: a second step from the same state overwrites the first.

@@ -8,6 +8,7 @@ import torch
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from attendo.decode.ranking import Ranking
 from attendo.decode.search_tree import SearchNode, SearchTree
 from attendo.serve.explorer.model_access import (
     PAGE_RESPONSES,
@@ -32,7 +33,6 @@ from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
 from attendo.text_model.results import Hypothesis
-from attendo.text_model.search_setup import make_ranking
 
 MAX_SOURCE_FOR_ALTERNATIVES = (
     128  # source tokens; longer sources get no extra alternatives, because each one is a separate search
@@ -265,7 +265,7 @@ def _sum_log_probabilities(tree: SearchTree, node: SearchNode) -> float:
 
 def _score_so_far(node: SearchNode, tokens: int, search: ExplorerSearch) -> float:
     """Return the score of the hypothesis if it ended at this node."""
-    divisor, reward = make_ranking(search.config).terms(tokens)
+    divisor, reward = Ranking.from_config(search.config).terms(tokens)
     return node.value / divisor + reward
 
 

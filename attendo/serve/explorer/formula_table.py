@@ -16,7 +16,7 @@ from attendo.nn.attention import KeysValues, MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
-from attendo.text_model.search_setup import eval_mode
+from attendo.text_model.backends import eval_mode
 from attendo.text_model.trace import SubLayerSizes, Trace
 
 MAX_SHOWN_NUMBERS = 64  # of a tensor

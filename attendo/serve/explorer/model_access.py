@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from attendo.data.batch import Example
 from attendo.decode.frontier import Frontier
+from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
 from attendo.decode.search import Rule, Strategy
 from attendo.decode.search_tree import SearchTree
@@ -28,7 +29,6 @@ from attendo.text_model.generation import Generation
 from attendo.text_model.inputs import SourceEncoder, SourceLine, encode_prefixes
 from attendo.text_model.options import split_options
 from attendo.text_model.results import Hypothesis, HypothesisScore
-from attendo.text_model.search_setup import make_ranking
 from attendo.text_model.sentence_splitting import split_sentences
 from attendo.text_model.streaming import StreamDecoder
 
@@ -79,7 +79,7 @@ class ExplorerSearch:
             self.hypotheses = (self._forced_hypothesis(prefix[:-1]),)
             yield self.hypotheses[0].text
             return
-        decoder = StreamDecoder(make_ranking(self.config), self.model.target_tokenizer)
+        decoder = StreamDecoder(Ranking.from_config(self.config), self.model.target_tokenizer)
         for last in self._frontiers(*self._generation.prepare_search([self._make_source_line(prefix)], ())):
             yield decoder.push(last)
         self.hypotheses = next(self._generation.to_hypotheses(last.hypotheses, [()]))[: self.options.n_best]
@@ -141,7 +141,7 @@ class ExplorerSearch:
             tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), HypothesisScore(0.0), cut=False
         )
         tokens = len(ids) + int(self.config.counts_eos)
-        divisor, reward = make_ranking(self.config).terms(tokens)
+        divisor, reward = Ranking.from_config(self.config).terms(tokens)
         log_probability = sum(self.token_log_probabilities(hypothesis))
         return replace(
             hypothesis, parts=HypothesisScore(log_probability, tokens=tokens, divisor=divisor, reward=reward)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attendo.serve.http.errors import ApiError
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
-from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, find_script
+from attendo.text.scripts import is_unspaced
 
 Ids = Sequence[int]
 _WORD_LEVEL_TOKENIZERS = (
@@ -43,7 +43,7 @@ def _begins_word(tokenizer: Tokenizer, previous: Ids, token: int) -> bool:
     nearest = previous[-4:]  # enough for a character split into bytes
     text, longer = tokenizer.decode(nearest), tokenizer.decode([*nearest, token])
     new = longer[len(text) :] if longer.startswith(text) else ""
-    return new[:1].isspace() or (new[:1] != "" and find_script(new[0]) in SCRIPTS_WITHOUT_SPACES)
+    return new[:1].isspace() or (new[:1] != "" and is_unspaced(new[0]))
 
 
 def resolve_prefix_ids(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from attendo.decode.step_hook import step_hook
+from attendo.decode.search import step_hook
 from attendo.serve.scheduling.admission import ExclusiveJobQueue
 from attendo.serve.scheduling.jobs import CallableJob, GenerateJob, ScheduledJob
 from attendo.text_model import Result, TextModel

@@ -10,16 +10,15 @@ from itertools import chain
 from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.frontier import Frontier
-from attendo.decode.requests import DecodeRequest
-from attendo.decode.running_batch import RunningBatch
+from attendo.decode.requests import DecodeRequest, RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.model.transformer import Transformer
 from attendo.nn.devices import halve_on_out_of_memory
 from attendo.serve.scheduling.jobs import ScheduledJob
 from attendo.text_model import Result, TextModel
+from attendo.text_model.backends import with_coverage
 from attendo.text_model.generation import PreparedCall
-from attendo.text_model.search_setup import with_coverage
 
 _log = logging.getLogger("attendo.serve")
 _SOURCE_WIDTHS = (32, 128, 512, 2048)  # source widths are rounded up to these, longer ones to multiples of 2048

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
-from attendo.text.newlines import NEWLINE_SYMBOL, NewlineTokenizer, strip_line_end
+from attendo.text.newlines import NEWLINE_SYMBOL, NewlineTokenizer
+from attendo.text.tokenizer import strip_line_end
 
 LINES = ["the cat sat on the mat", "a dog ran", "the dog sat"] * 5
 

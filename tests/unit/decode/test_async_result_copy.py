@@ -1,17 +1,18 @@
 """Copies of finished results from the slots of a static batch."""
 
 import torch
+from search_rows import make_limits
 from torch import Tensor
 
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import Frontier, RowLimits, map_tensors, pack, unpack
+from attendo.decode.frontier import Frontier, map_tensors, pack, unpack
 from attendo.decode.requests import DecodeRequest, FinishedBatch
 from attendo.decode.static_batch import AsyncResultCopy
 
 
 def make_frontier() -> Frontier:
     """A frontier with random values in tensors of every dtype."""
-    limits = RowLimits.make(torch.tensor([3, 9, 5, 7]), prefix=[(5,), (), (6, 7), ()])
+    limits = make_limits(torch.tensor([3, 9, 5, 7]), prefix=[(5,), (), (6, 7), ()])
     started = Beam(3).start(limits).hypotheses
     generator = torch.Generator().manual_seed(1)
 

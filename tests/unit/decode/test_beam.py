@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 import torch
 from error_codes import has_code
+from search_rows import make_limits, trim_ids
 from torch import Tensor
 from toy_networks import (
     SHORT,
@@ -56,7 +57,7 @@ def search_table(table: BigramTable, strategy: Strategy, limit: int) -> Frontier
 
 
 def row_limits(limits: list[int]) -> RowLimits:
-    return RowLimits.make(torch.tensor(limits))
+    return make_limits(torch.tensor(limits))
 
 
 def beam(width: int, length_penalty: float) -> Beam:
@@ -232,7 +233,7 @@ def test_a_settled_beam_stops_when_open_rows_cannot_win(length_penalty: float, s
 def test_rows_without_an_end_are_cut_at_the_limit() -> None:
     table: BigramTable = {BOS: {A: 0.6, B: 0.4}, A: {A: 0.7, B: 0.3}, B: {A: 0.6, B: 0.4}}
     last = search_table(table, Beam(2), 2)
-    assert last.trim_ids().tolist() == [[BOS, A, A], [BOS, B, A]]
+    assert trim_ids(last).tolist() == [[BOS, A, A], [BOS, B, A]]
     assert last.log_probability.exp().tolist() == pytest.approx([0.42, 0.24])
     assert last.cut.all()
     assert not last.ended.any()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attendo.decode.beam import argmax_rows, beam_topk, chunked_topk
+from attendo.decode.beam import argmax_rows, beam_topk, topk_by_chunks
 
 
 def random_scores(width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -19,7 +19,7 @@ def random_scores(width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
 def test_chunked_topk_equals_topk(width: int, size: int, seed: int, count: int) -> None:
     scores, row_scores = random_scores(width, size, seed)
     count = min(count, width * -(-size // 256))
-    values, indices = chunked_topk(scores, row_scores, count)
+    values, indices = topk_by_chunks(scores, row_scores, count)
     expected = (scores + row_scores[..., None]).flatten(1)
     assert torch.equal(values, expected.topk(count).values)
     assert torch.equal(expected.gather(1, indices), values)

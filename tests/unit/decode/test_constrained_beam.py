@@ -8,6 +8,7 @@ import torch
 from error_codes import has_code
 from hypothesis import given
 from hypothesis import strategies as st
+from search_rows import make_limits
 from toy_networks import (
     SHORT,
     TEXT_TOKENS,
@@ -24,7 +25,7 @@ from toy_networks import (
 
 from attendo.decode.beam import Beam
 from attendo.decode.constrained_beam import Candidate, ConstrainedBeam, Constraints, PhraseAutomaton, allocate_banks
-from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
+from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import BannedPhrases, ForcedPrefix, RepetitionPenalty, SuppressTokens
 from attendo.decode.search import Rule, search
@@ -52,7 +53,7 @@ def search_hypotheses(
     constraints: Constraints, limits: list[int], width: int, rules: tuple[Rule, ...] = ()
 ) -> Frontier:
     strategy = ConstrainedBeam(width, constraints=constraints)
-    row_limits = RowLimits.make(torch.tensor(limits))
+    row_limits = make_limits(torch.tensor(limits))
     *_, last = search(Trees(), TreeState.start(*range(len(limits))), row_limits, strategy, [SuppressTokens(), *rules])
     return last.hypotheses
 
@@ -140,7 +141,7 @@ def test_cut_rows_with_fewer_missing_tokens_rank_first() -> None:
     """The limit is two tokens. b b lacks one token of b b b. a a is far more probable but lacks three."""
     table: BigramTable = {BOS: {A: 0.9, B: 0.1}, A: {A: 0.9, B: 0.1}, B: {B: 0.1, A: 0.9}}
     strategy = ConstrainedBeam(6, constraints={0: [[B, B, B]]})
-    row_limits = RowLimits.make(torch.tensor([2]))
+    row_limits = make_limits(torch.tensor([2]))
     *_, last = search(Bigrams(table), BigramState(torch.arange(1)), row_limits, strategy, [SuppressTokens()])
     exists = last.hypotheses.log_probability.exp() > 1e-6
     rows = [ids for ids, real in zip(token_ids(last.hypotheses), exists, strict=True) if real]
@@ -150,7 +151,7 @@ def test_cut_rows_with_fewer_missing_tokens_rank_first() -> None:
 
 def test_without_phrases_it_equals_a_plain_beam_bit_for_bit() -> None:
     limits = [n % 7 for n in range(30)]
-    row_limits, rules = RowLimits.make(torch.tensor(limits)), [SuppressTokens(), RepetitionPenalty(1.3)]
+    row_limits, rules = make_limits(torch.tensor(limits)), [SuppressTokens(), RepetitionPenalty(1.3)]
     ranking = Ranking("gnmt", 0.6)
     for width in (1, 3):
         both = [
@@ -172,7 +173,7 @@ def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others(width: int
     for tree, limit in enumerate(limits):
         strategy = ConstrainedBeam(width, constraints={0: constraints[tree]})
         *_, last = search(
-            Trees(), TreeState.start(tree), RowLimits.make(torch.tensor([limit])), strategy, [SuppressTokens()]
+            Trees(), TreeState.start(tree), make_limits(torch.tensor([limit])), strategy, [SuppressTokens()]
         )
         alone, among = last.hypotheses, together.select_sentences(torch.tensor([tree]))
         assert token_ids(alone) == token_ids(among)
@@ -183,7 +184,7 @@ def test_D1_a_sentence_has_the_same_hypotheses_alone_and_among_others(width: int
 def test_a_phrase_of_the_best_answer_keeps_it_the_best() -> None:
     """The best answer of a plain beam contains the phrase, so it stays the best. The others must contain it too."""
     plain = Beam(3)
-    row_limits = RowLimits.make(torch.tensor([9]))
+    row_limits = make_limits(torch.tensor([9]))
     strategy = ConstrainedBeam(3, constraints={0: [[A, B]]})
     both = []
     for each in (plain, strategy):
@@ -195,7 +196,7 @@ def test_a_phrase_of_the_best_answer_keeps_it_the_best() -> None:
 
 def test_other_rules_apply_together_with_phrases() -> None:
     phrases = [[UNK], [A, B]]
-    row_limits = RowLimits.make(torch.tensor([6] * 8), prefix=[[B]] * 8)
+    row_limits = make_limits(torch.tensor([6] * 8), prefix=[[B]] * 8)
     strategy = ConstrainedBeam(4, constraints=dict.fromkeys(range(8), phrases))
     rules = [SuppressTokens(), BannedPhrases([[A, A], [B, UNK]]), ForcedPrefix()]
     *_, last = search(Trees(), TreeState.start(*range(8)), row_limits, strategy, rules)
@@ -213,7 +214,7 @@ def test_other_rules_apply_together_with_phrases() -> None:
 
 def test_a_banned_phrase_is_reported_as_not_met() -> None:
     strategy = ConstrainedBeam(3, constraints={0: [[A], [B, A]]})
-    row_limits = RowLimits.make(torch.tensor([5]))
+    row_limits = make_limits(torch.tensor([5]))
     *_, last = search(Trees(), TreeState.start(0), row_limits, strategy, [SuppressTokens(), BannedPhrases([[B, A]])])
     assert last.hypotheses.cut.all()
     assert strategy.find_satisfied(last.hypotheses)[0] == (True, False)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
+from search_rows import make_limits
 from sync_detector import SyncDetector
 from torch import Tensor
 from toy_networks import A, B
@@ -17,7 +18,7 @@ from attendo.decode import search as loop
 from attendo.decode.beam import Beam
 from attendo.decode.coverage import CoverageNetwork, CoverageState
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
+from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest, limit_tensors, pad_sources
 from attendo.decode.rules import SuppressTokens
@@ -61,13 +62,11 @@ def make_requests(count: int) -> list[DecodeRequest]:
 
 
 @torch.inference_mode()
-def search_hypotheses(
-    network: Transformer, strategy: Strategy, requests: list[DecodeRequest], layer: int = -1
-) -> Frontier:
+def search_hypotheses(network: Transformer, strategy: Strategy, requests: list[DecodeRequest]) -> Frontier:
     ids, mask = pad_sources(requests, torch.device("cpu"))
     state = CoverageState.empty(network.start(network.encode(ids, mask)), mask, strategy.width)
     frontiers = search(
-        CoverageNetwork(network, layer), state, limit_tensors(requests, ids.device), strategy, [SuppressTokens()]
+        CoverageNetwork(network), state, limit_tensors(requests, ids.device), strategy, [SuppressTokens()]
     )
     return deque(frontiers, maxlen=1).pop().hypotheses
 
@@ -100,17 +99,6 @@ def test_coverage_equals_that_of_one_pass_over_the_answer(small_network: Make, n
             assert last.coverage[row].item() == pytest.approx(expected, rel=1e-4, abs=1e-4)
     assert len({*last.ended.tolist()}) == 2
     assert (last.coverage < -1).any()
-
-
-def test_coverage_can_use_the_attention_of_another_layer(small_network: Make) -> None:
-    network, requests = varied_network(small_network), make_requests(6)
-    last, first = (search_hypotheses(network, Greedy(), requests, layer) for layer in (1, 0))
-    assert token_ids(last) == token_ids(first)
-    for request, ids, reported in zip(requests, token_ids(first), first.coverage.tolist(), strict=True):
-        assert reported == pytest.approx(
-            coverage_of_answer(network, request, ids, "decoder.0.cross"), rel=1e-4, abs=1e-4
-        )
-    assert not torch.allclose(last.coverage, first.coverage, atol=0.1)
 
 
 @pytest.mark.parametrize("name", ["beam", "diverse"])
@@ -184,7 +172,7 @@ def test_coverage_equals_the_formula_computed_by_hand() -> None:
 
 def test_updating_coverage_does_not_synchronise_the_host() -> None:
     mask = torch.tensor([[True, True, True], [True, True, False]])
-    state = CoverageState(RowLimits.make(torch.tensor([5, 5])), torch.rand(4, 3), mask)
+    state = CoverageState(make_limits(torch.tensor([5, 5])), torch.rand(4, 3), mask)
     frontier = Beam(2, RANKING).start(state.inner)
     with SyncDetector() as detector:
         RANKING.score(state.update_frontier(frontier))
@@ -193,7 +181,7 @@ def test_updating_coverage_does_not_synchronise_the_host() -> None:
 
 
 def test_the_ranking_adds_coverage_after_length_normalisation() -> None:
-    rows = Frontier.start(RowLimits.make(torch.tensor([5])), width=2)
+    rows = Frontier.start(make_limits(torch.tensor([5])), width=2)
     rows = replace(
         rows,
         ids=torch.tensor([[BOS, A, EOS, PAD, PAD, PAD, PAD], [BOS, A, B, A, EOS, PAD, PAD]]),
@@ -211,7 +199,5 @@ def test_the_ranking_adds_coverage_after_length_normalisation() -> None:
 def test_invalid_coverage_settings_are_rejected(small_network: Make) -> None:
     with pytest.raises(UsageError, check=has_code("coverage_penalty_without_source")):
         CoverageNetwork(small_network(num_encoder_layers=0))
-    with pytest.raises(UsageError, check=has_code("coverage_layer_out_of_range", first=-2, last=1, layer=2)):
-        CoverageNetwork(small_network(), layer=2)
     with pytest.raises(UsageError, check=has_code("coverage_penalty_negative")):
         Ranking(coverage_penalty=-1.0)

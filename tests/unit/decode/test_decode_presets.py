@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from search_rows import make_limits, trim_ids
 from torch import Tensor
 from toy_networks import ENDLESS, SHORT, SILENT, A, B, Bigrams, BigramState, BigramTable
 
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
-from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.frontier import Frontier
 from attendo.decode.presets import PRESETS, preset
 from attendo.decode.ranking import Normalise, Ranking
 from attendo.decode.rules import ForceEosAtLimit, Renormalise, RepetitionPenalty, SuppressTokens
@@ -24,7 +25,7 @@ FORKED: BigramTable = {BOS: {A: 0.5, B: 0.4, EOS: 0.1}, A: {A: 0.6, EOS: 0.4}, B
 
 
 def search_hypotheses(table: BigramTable, strategy: Strategy, limit: int, *rules: Rule) -> Frontier:
-    row_limits = RowLimits.make(torch.tensor([limit]))
+    row_limits = make_limits(torch.tensor([limit]))
     *_, last = search(Bigrams(table), BigramState(torch.arange(1)), row_limits, strategy, [SuppressTokens(), *rules])
     return last.hypotheses
 
@@ -40,7 +41,7 @@ def ids_and_probabilities(frontier: Frontier) -> list[tuple[list[int], float]]:
 
 
 def make_row(*tokens: int, limit: int = 9) -> Frontier:
-    frontier = Frontier.start(RowLimits.make(torch.tensor([limit])))
+    frontier = Frontier.start(make_limits(torch.tensor([limit])))
     for token in tokens:
         frontier = frontier.append(torch.tensor([token]), torch.zeros(1), torch.zeros(1))
     return frontier
@@ -99,11 +100,11 @@ def test_unknown_names_and_invalid_values_are_rejected(name: str, given: dict[st
 def test_with_free_end_the_token_after_the_limit_ends_the_row(strategy: Strategy) -> None:
     table: BigramTable = {BOS: {B: 0.9, EOS: 0.1}, B: {B: 1.0}} if isinstance(strategy, Sampling) else ENDLESS
     last = search_hypotheses(table, strategy, 3)
-    assert last.trim_ids().tolist() in ([[BOS, B, B, B, B]], [[BOS, EOS]])
+    assert trim_ids(last).tolist() in ([[BOS, B, B, B, B]], [[BOS, EOS]])
     assert last.cut.tolist() == [last.length.item() == 4]
     assert last.ended.all()
     silent_row = search_hypotheses(SILENT, strategy, 0)
-    assert silent_row.trim_ids().tolist() in ([[BOS, EOS]], [[BOS, A]])
+    assert trim_ids(silent_row).tolist() in ([[BOS, EOS]], [[BOS, A]])
     assert silent_row.cut.tolist() == [silent_row.ids[0, 1].item() == A]
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 from error_codes import has_code
+from search_rows import make_limits
 from sync_detector import SyncDetector
 from toy_networks import TEXT_TOKENS, A, B, Bigrams, BigramState, BigramTable, Trees, TreeState, log_probability, logits
 
 from attendo.decode import search as loop
 from attendo.decode.beam import Beam, Stop
 from attendo.decode.diverse_beam import DiverseBeam
-from attendo.decode.frontier import NEG_INF, Frontier, RowLimits
+from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.ranking import Ranking
 from attendo.decode.rules import NoRepeatNgram, SuppressTokens
 from attendo.decode.search import Strategy, search
@@ -24,7 +25,7 @@ LIMITS = [n % 7 for n in range(14)]
 
 def search_steps(strategy: Strategy, limits: list[int], first: int = 0) -> list[Frontier]:
     trees = TreeState.start(*range(first, first + len(limits)))
-    return list(search(Trees(), trees, RowLimits.make(torch.tensor(limits)), strategy, [SuppressTokens()]))
+    return list(search(Trees(), trees, make_limits(torch.tensor(limits)), strategy, [SuppressTokens()]))
 
 
 def token_ids(frontier: Frontier) -> list[list[int]]:
@@ -123,7 +124,7 @@ def test_with_strength_zero_all_groups_are_equal() -> None:
 def test_a_later_group_avoids_tokens_of_an_earlier_group() -> None:
     """a .6, b .3: the first group takes a. With strength 1, log .6 - 1 < log .3, so the second group takes b."""
     table: BigramTable = {BOS: {A: 0.6, B: 0.3, UNK: 0.1}, A: {EOS: 1.0}, B: {EOS: 1.0}}
-    state, row_limits = BigramState(torch.arange(1)), RowLimits.make(torch.tensor([4]))
+    state, row_limits = BigramState(torch.arange(1)), make_limits(torch.tensor([4]))
     for strength, second, penalty in ((1.0, B, 0.0), (0.5, A, -0.5)):
         *_, last = search(
             Bigrams(table), state, row_limits, DiverseBeam(2, 2, strength, stop="first"), [SuppressTokens()]
@@ -160,7 +161,7 @@ def test_finished_sentences_stay_unchanged_and_sorted(monkeypatch: pytest.Monkey
 def test_D3_the_reported_log_probability_excludes_rules_and_groups() -> None:
     rules = [SuppressTokens(), NoRepeatNgram(2)]
     *_, last = search(
-        Trees(), TreeState.start(*range(9)), RowLimits.make(torch.tensor([5] * 9)), DiverseBeam(4, 2, 0.9), rules
+        Trees(), TreeState.start(*range(9)), make_limits(torch.tensor([5] * 9)), DiverseBeam(4, 2, 0.9), rules
     )
     hypotheses = last.hypotheses
     assert (hypotheses.penalty < 0).sum() > 5
@@ -170,7 +171,7 @@ def test_D3_the_reported_log_probability_excludes_rules_and_groups() -> None:
 
 def test_no_step_synchronises_the_host() -> None:
     strategy = DiverseBeam(4, 2, 0.5)
-    frontier = strategy.start(RowLimits.make(torch.tensor([3, 5])))
+    frontier = strategy.start(make_limits(torch.tensor([3, 5])))
     log_probs = torch.stack([logits(n, (BOS,)).log_softmax(-1) for n in range(8)])
     with SyncDetector() as detector:
         for _ in range(3):

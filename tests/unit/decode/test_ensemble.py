@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from error_codes import ErrorCheck, has_code
+from search_rows import make_limits
 from torch import Tensor
 from toy_networks import SHORT, VOCABULARY, A, B, Bigrams, BigramState, BigramTable, Trees, TreeState, logits
 
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.frontier import Frontier
 from attendo.decode.networks import Ensemble, EnsembleMethod, EnsembleState
 from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import SearchState, Stepper, Strategy, decode_step, search
@@ -44,7 +45,7 @@ def ensemble_probabilities(
 def search_hypotheses(
     stepper: Stepper, state: SearchState, strategy: Strategy, limits: Sequence[int] = LIMITS
 ) -> Frontier:
-    row_limits = RowLimits.make(torch.tensor(limits))
+    row_limits = make_limits(torch.tensor(limits))
     return deque(search(stepper, state, row_limits, strategy, [SuppressTokens()]), maxlen=1).pop().hypotheses
 
 
@@ -154,7 +155,7 @@ def test_members_may_use_static_caches(small_network: Make) -> None:
         grown = search_hypotheses(ensemble, state, Beam(3), [5] * 4)
         pairs = zip(ensemble.members, state.members, strict=True)
         state = EnsembleState(tuple(static_state(network, start, 12, 7) for network, start in pairs))
-        frontier = Beam(3).start(RowLimits.make(torch.tensor([5] * 4)))
+        frontier = Beam(3).start(make_limits(torch.tensor([5] * 4)))
         while frontier.open.any():
             state, frontier = decode_step(ensemble, state, frontier, Beam(3), [SuppressTokens()])
     assert_same(frontier.hypotheses, grown)

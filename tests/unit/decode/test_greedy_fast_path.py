@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from search_rows import make_limits
 from torch import Tensor
 from toy_networks import ENDLESS, SHORT, SILENT, Bigrams, BigramState, Trees, TreeState
 
@@ -22,10 +23,9 @@ from attendo.decode.rules import (
     SuppressTokens,
     UnscoredPrefix,
 )
-from attendo.decode.search import Rule, Strategy, search
-from attendo.decode.step_hook import step_hook
+from attendo.decode.search import Rule, Strategy, search, step_hook
 from attendo.decode.strategies import Greedy
-from attendo.interop.onnx.engine import InPlaceStepper, greedy_fast_path, run_search
+from attendo.interop.onnx.engine import InPlaceNetwork, InPlaceStepper, greedy_fast_path, run_search
 from attendo.text import UNK
 
 PLAIN: tuple[Rule, ...] = (SuppressTokens(), MinLength(), ForcedPrefix())
@@ -49,20 +49,18 @@ def test_the_fast_path_equals_the_plain_search(
     strategy: Strategy, prefix: list[tuple[int, ...]] | None, rules: Sequence[Rule]
 ) -> None:
     for first in range(0, 25, 5):
-        row_limits = RowLimits.make(torch.tensor([9, 4, 0, 7, 12]), min_length=2, prefix=prefix)
+        row_limits = make_limits(torch.tensor([9, 4, 0, 7, 12]), min_length=2, prefix=prefix)
         trees = range(first, first + 5)
         *_, last = search(Trees(), TreeState.start(*trees), row_limits, strategy, rules)
         assert_same(
-            run_search(InPlaceNetwork(Trees()), TreeState.start(*trees), row_limits, strategy, rules), last.hypotheses
+            run_search(Overwriting(Trees()), TreeState.start(*trees), row_limits, strategy, rules), last.hypotheses
         )
 
 
-def test_a_network_without_in_place_stepper_uses_plain_steps() -> None:
-    assert not hasattr(Bigrams(SHORT), "in_place_stepper")
-    assert isinstance(InPlaceNetwork(Bigrams(SHORT)).in_place_stepper(BigramState(torch.arange(1))), InPlaceStepper)
-    row_limits = RowLimits.make(torch.tensor([8, 8]))
-    *_, last = search(Bigrams(SHORT, ENDLESS), BigramState(torch.arange(2)), row_limits, Greedy(), PLAIN)
-    assert_same(run_search(Bigrams(SHORT, ENDLESS), BigramState(torch.arange(2)), row_limits, Greedy(), PLAIN), last)
+def test_toy_networks_satisfy_the_protocols() -> None:
+    network = Overwriting(Bigrams(SHORT))
+    assert isinstance(network, InPlaceNetwork)
+    assert isinstance(network.in_place_stepper(BigramState(torch.arange(1))), InPlaceStepper)
 
 
 def test_plain_steps_run_only_when_a_row_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +72,8 @@ def test_plain_steps_run_only_when_a_row_ends(monkeypatch: pytest.MonkeyPatch) -
         return advance(*arguments)
 
     monkeypatch.setattr(Greedy, "advance", record_step)
-    tables = InPlaceNetwork(Bigrams(SILENT, *[ENDLESS] * 4))
-    found = run_search(tables, BigramState(torch.arange(5)), RowLimits.make(torch.tensor([50] * 5)), Greedy(), PLAIN)
+    tables = Overwriting(Bigrams(SILENT, *[ENDLESS] * 4))
+    found = run_search(tables, BigramState(torch.arange(5)), make_limits(torch.tensor([50] * 5)), Greedy(), PLAIN)
     assert found.length.tolist() == [1, 50, 50, 50, 50]
     assert len(plain_steps) == 2  # when the first row ends, and at the limit
 
@@ -84,9 +82,9 @@ def test_the_step_hook_runs_before_every_step() -> None:
     hook_calls: list[int] = []
     with step_hook(lambda: hook_calls.append(1)):
         run_search(
-            InPlaceNetwork(Bigrams(ENDLESS)),
+            Overwriting(Bigrams(ENDLESS)),
             BigramState(torch.arange(1)),
-            RowLimits.make(torch.tensor([50])),
+            make_limits(torch.tensor([50])),
             Greedy(),
             PLAIN,
         )
@@ -94,13 +92,13 @@ def test_the_step_hook_runs_before_every_step() -> None:
 
 
 def test_the_fast_path_does_not_change_its_input_frontier() -> None:
-    start = Greedy().start(RowLimits.make(torch.tensor([9])))
-    _, after = greedy_fast_path(InPlaceNetwork(Bigrams(SHORT)), BigramState(torch.arange(1)), start, Greedy(), PLAIN)
+    start = Greedy().start(make_limits(torch.tensor([9])))
+    _, after = greedy_fast_path(Overwriting(Bigrams(SHORT)), BigramState(torch.arange(1)), start, Greedy(), PLAIN)
     assert after.length.tolist() == [3]
-    assert_same(start, Greedy().start(RowLimits.make(torch.tensor([9]))))
+    assert_same(start, Greedy().start(make_limits(torch.tensor([9]))))
 
 
-class InPlaceNetwork:
+class Overwriting:
     """A toy network with an in-place stepper: each step overwrites the previous logits."""
 
     def __init__(self, inner: Bigrams | Trees) -> None:

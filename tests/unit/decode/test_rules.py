@@ -9,6 +9,7 @@ import torch
 from error_codes import has_code
 from hypothesis import given
 from hypothesis import strategies as st
+from search_rows import make_limits
 from sync_detector import SyncDetector
 from torch import Tensor
 from toy_networks import (
@@ -55,14 +56,14 @@ def search_table(
 
 
 def row_limits(limit: int = 9, min_length: int = 0, prefix: Sequence[int] = ()) -> RowLimits:
-    return RowLimits.make(torch.tensor([limit]), min_length, [prefix])
+    return make_limits(torch.tensor([limit]), min_length, [prefix])
 
 
 def make_frontier(sentences: list[list[int]], spare: int = 2) -> Frontier:
     """A frontier with these tokens in its rows, and spare columns."""
     capacity = max(map(len, sentences)) + 1 + spare
     rows = [[BOS, *each, *[PAD] * (capacity - 1 - len(each))] for each in sentences]
-    start = Frontier.start(RowLimits.make(torch.full((len(rows),), capacity - 2)), capacity=capacity)
+    start = Frontier.start(make_limits(torch.full((len(rows),), capacity - 2)), capacity=capacity)
     return replace(start, ids=torch.tensor(rows), length=torch.tensor([len(each) for each in sentences]))
 
 
@@ -127,13 +128,11 @@ def test_an_answer_starts_with_its_prefix_and_keeps_log_probability(strategy: St
 
 def test_sentences_have_prefixes_of_different_lengths() -> None:
     prefixes = [[], [B], [UNK, A, A], [A, B]]
-    limits_of_all = RowLimits.make(torch.tensor([5] * 4), prefix=prefixes)
+    limits_of_all = make_limits(torch.tensor([5] * 4), prefix=prefixes)
     rules = [SuppressTokens(), ForcedPrefix()]
     *_, last = search(Trees(), TreeState.start(0, 1, 2, 3), limits_of_all, Beam(3), rules)
     for n, prefix in enumerate(prefixes):
-        *_, alone = search(
-            Trees(), TreeState.start(n), RowLimits.make(torch.tensor([5]), prefix=[prefix]), Beam(3), rules
-        )
+        *_, alone = search(Trees(), TreeState.start(n), make_limits(torch.tensor([5]), prefix=[prefix]), Beam(3), rules)
         rows = last.hypotheses.select_sentences(torch.tensor([n]))
         assert token_ids(rows) == token_ids(alone.hypotheses)
         assert torch.equal(rows.log_probability, alone.hypotheses.log_probability)
@@ -196,7 +195,7 @@ def test_no_banned_phrase_changes_nothing() -> None:
 def test_no_hypothesis_of_a_beam_contains_a_banned_phrase() -> None:
     phrases = [[A, A], [UNK], [B, A, B]]
     rules = [SuppressTokens(), BannedPhrases(phrases)]
-    *_, last = search(Trees(), TreeState.start(*range(12)), RowLimits.make(torch.tensor([6] * 12)), Beam(4), rules)
+    *_, last = search(Trees(), TreeState.start(*range(12)), make_limits(torch.tensor([6] * 12)), Beam(4), rules)
     rows = token_ids(last.hypotheses)
     assert sum(map(len, rows)) > 60
     assert not any(contains(ids, phrase) for ids in rows for phrase in phrases)
@@ -228,7 +227,7 @@ def test_no_repeat_ngram_equals_transformers(seed: int, length: int, size: int) 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_hypothesis_of_a_beam_repeats_an_ngram(size: int) -> None:
     rules = [SuppressTokens(), NoRepeatNgram(size)]
-    *_, last = search(Trees(), TreeState.start(*range(12)), RowLimits.make(torch.tensor([7] * 12)), Beam(4), rules)
+    *_, last = search(Trees(), TreeState.start(*range(12)), make_limits(torch.tensor([7] * 12)), Beam(4), rules)
     longest = 0
     for ids in token_ids(last.hypotheses):
         ngrams = [tuple(ids[n : n + size]) for n in range(len(ids) - size + 1)]
@@ -279,10 +278,10 @@ def test_rules_give_the_same_beam_alone_and_in_a_batch() -> None:
     ]
     prefixes = [[A] if n % 3 else [] for n in range(7)]
     limits = [(5 * n) % 7 + 1 for n in range(7)]
-    limits_of_all = RowLimits.make(torch.tensor(limits), 2, prefixes)
+    limits_of_all = make_limits(torch.tensor(limits), 2, prefixes)
     *_, together = search(Trees(), TreeState.start(*range(7)), limits_of_all, Beam(3), rules)
     for n in range(7):
-        one = RowLimits.make(torch.tensor(limits[n : n + 1]), 2, prefixes[n : n + 1])
+        one = make_limits(torch.tensor(limits[n : n + 1]), 2, prefixes[n : n + 1])
         *_, last = search(Trees(), TreeState.start(n), one, Beam(3), rules)
         alone, among = last.hypotheses, together.hypotheses.select_sentences(torch.tensor([n]))
         assert token_ids(alone) == token_ids(among)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from search_rows import make_limits, trim_ids
 from torch import Tensor
 from toy_networks import (
     ENDLESS,
@@ -20,7 +21,7 @@ from toy_networks import (
 )
 
 from attendo.decode.beam import Beam
-from attendo.decode.frontier import Frontier, RowLimits
+from attendo.decode.frontier import Frontier
 from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import Rule, Stepper, Strategy, search
 from attendo.decode.strategies import Greedy, Sampling
@@ -31,7 +32,7 @@ def search_frontiers(
     tables: list[BigramTable], limits: list[int], rules: tuple[Rule, ...] = (SuppressTokens(),)
 ) -> list[Frontier]:
     state = BigramState(torch.arange(len(tables)))
-    return list(search(Bigrams(*tables), state, RowLimits.make(torch.tensor(limits)), Greedy(), rules))
+    return list(search(Bigrams(*tables), state, make_limits(torch.tensor(limits)), Greedy(), rules))
 
 
 def test_toy_networks_and_strategies_implement_the_protocols() -> None:
@@ -43,7 +44,7 @@ def test_toy_networks_and_strategies_implement_the_protocols() -> None:
 
 def test_greedy_takes_the_most_probable_token_each_time() -> None:
     last = search_frontiers([SHORT], [10])[-1]
-    assert last.trim_ids().tolist() == [[BOS, A, B, EOS]]
+    assert trim_ids(last).tolist() == [[BOS, A, B, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.6 * 0.7 * 0.5))
     assert last.ended.tolist() == [True]
     assert last.cut.tolist() == [False]
@@ -51,7 +52,7 @@ def test_greedy_takes_the_most_probable_token_each_time() -> None:
 
 def test_search_yields_the_frontier_after_every_token() -> None:
     frontiers = search_frontiers([SHORT], [10])
-    assert [each.trim_ids()[0, 1:].tolist() for each in frontiers] == [[A], [A, B], [A, B, EOS]]
+    assert [trim_ids(each)[0, 1:].tolist() for each in frontiers] == [[A], [A, B], [A, B, EOS]]
     assert [each.open.tolist() for each in frontiers] == [[True], [True], [False]]
 
 
@@ -66,7 +67,7 @@ def test_search_yields_the_frontier_after_every_token() -> None:
 )
 def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut: bool) -> None:
     last = search_frontiers([SHORT], [limit])[-1]
-    assert last.trim_ids()[0, 1:].tolist() == ids
+    assert trim_ids(last)[0, 1:].tolist() == ids
     assert last.log_probability.item() == pytest.approx(math.log(probability))
     assert last.cut.tolist() == [cut]
     assert last.ended.tolist() == [not cut]
@@ -74,14 +75,14 @@ def test_the_limit_is_exact(limit: int, ids: list[int], probability: float, cut:
 
 def test_a_row_that_never_ends_is_cut_at_its_limit() -> None:
     last = search_frontiers([ENDLESS], [4])[-1]
-    assert last.trim_ids()[0, 1:].tolist() == [B, B, B, B]
+    assert trim_ids(last)[0, 1:].tolist() == [B, B, B, B]
     assert last.log_probability.item() == pytest.approx(math.log(0.9 * 0.8**3))
     assert last.cut.tolist() == [True]
 
 
 def test_each_row_has_its_own_limit() -> None:
     last = search_frontiers([SHORT, ENDLESS, SILENT, ENDLESS], [9, 5, 9, 2])[-1]
-    assert last.trim_ids()[:, 1:].tolist() == [
+    assert trim_ids(last)[:, 1:].tolist() == [
         [A, B, EOS, PAD, PAD],
         [B, B, B, B, B],
         [EOS, PAD, PAD, PAD, PAD],
@@ -110,18 +111,18 @@ def test_a_closed_row_does_not_change_during_the_search() -> None:
 def test_pad_and_bos_are_never_chosen() -> None:
     table: BigramTable = {BOS: {PAD: 0.5, BOS: 0.3, A: 0.2}, A: {BOS: 0.6, PAD: 0.3, EOS: 0.1}}
     last = search_frontiers([table], [9])[-1]
-    assert last.trim_ids().tolist() == [[BOS, A, EOS]]
+    assert trim_ids(last).tolist() == [[BOS, A, EOS]]
     assert last.log_probability.item() == pytest.approx(math.log(0.2 * 0.1))
 
 
 def test_the_unknown_token_may_be_chosen() -> None:
     last = search_frontiers([{BOS: {UNK: 0.9, EOS: 0.1}, UNK: {EOS: 1.0}}], [9])[-1]
-    assert last.trim_ids().tolist() == [[BOS, UNK, EOS]]
+    assert trim_ids(last).tolist() == [[BOS, UNK, EOS]]
 
 
 def test_rules_combine_and_do_not_change_log_probabilities() -> None:
     last = search_frontiers([SHORT], [9], (SuppressTokens(), SuppressTokens((A,))))[-1]
-    assert last.trim_ids().tolist() == [[BOS, B, EOS]]
+    assert trim_ids(last).tolist() == [[BOS, B, EOS]]
     assert last.log_probability.isfinite().all()
 
 
@@ -140,7 +141,7 @@ class Swap(Greedy):
 
 
 def test_rows_and_their_state_follow_their_parents() -> None:
-    *_, last = search(Trees(), TreeState.start(7), RowLimits.make(torch.tensor([4])), Swap(), [SuppressTokens()])
+    *_, last = search(Trees(), TreeState.start(7), make_limits(torch.tensor([4])), Swap(), [SuppressTokens()])
     rows = [[each for each in row[1:] if each != PAD] for row in last.ids.tolist()]
     assert rows[0] != rows[1]
     for ids, reported in zip(rows, last.log_probability.tolist(), strict=True):
@@ -149,7 +150,7 @@ def test_rows_and_their_state_follow_their_parents() -> None:
 
 @pytest.mark.parametrize("seed", [2**62, -(2**63), 2**63 - 1])
 def test_any_seed_draws_a_sample(seed: int) -> None:
-    starts = [Sampling(4, seed=each).start(RowLimits.make(torch.tensor([3]))) for each in (seed, 1)]
+    starts = [Sampling(4, seed=each).start(make_limits(torch.tensor([3]))) for each in (seed, 1)]
     uniform = torch.full((4, 50), -4.0).log_softmax(-1)
     samples = [
         Sampling(4, seed=each).advance(start, uniform, uniform)[1]

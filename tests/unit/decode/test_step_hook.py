@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tiny import tiny_model
 
-from attendo.decode.step_hook import run_step_hook, step_hook
+from attendo.decode.search import run_step_hook, step_hook
 
 
 class StopSearchError(Exception):

@@ -10,6 +10,7 @@ from typing import get_args
 
 import pytest
 import torch
+from search_rows import make_limits
 from torch import Tensor
 from toy_networks import ENDLESS, SHORT, VOCABULARY, A, B, Bigrams, BigramState, BigramTable, Trees, TreeState, logits
 
@@ -52,7 +53,7 @@ LIMITS = tuple(n % 6 for n in range(12))
 def search_hypotheses(
     strategy: Strategy, limits: Sequence[int] = LIMITS, rules: Sequence[Rule] = (SuppressTokens(),)
 ) -> Frontier:
-    state, row_limits = TreeState.start(*range(len(limits))), RowLimits.make(torch.tensor(limits))
+    state, row_limits = TreeState.start(*range(len(limits))), make_limits(torch.tensor(limits))
     return deque(search(Trees(), state, row_limits, strategy, rules), maxlen=1).pop().hypotheses
 
 
@@ -69,7 +70,7 @@ def record_table(table: BigramTable, strategy: Strategy, limit: int, *rules: Rul
         search(
             Bigrams(table),
             BigramState(torch.arange(1)),
-            RowLimits.make(torch.tensor([limit])),
+            make_limits(torch.tensor([limit])),
             recorder,
             [SuppressTokens(), *rules],
         )
@@ -287,7 +288,7 @@ class NothingAfterB(Rule):
 
 
 def test_a_row_is_cut_only_once() -> None:
-    recorder, row_limits = TreeRecorder(Sampling(6, seed=4)), RowLimits.make(torch.tensor([9]))
+    recorder, row_limits = TreeRecorder(Sampling(6, seed=4)), make_limits(torch.tensor([9]))
     *_, last = search(
         Bigrams(SHORT), BigramState(torch.arange(1)), row_limits, recorder, [SuppressTokens(), NothingAfterB()]
     )
@@ -302,7 +303,7 @@ def test_a_greedy_record_has_the_best_candidates() -> None:
         search(
             Bigrams(SHORT),
             BigramState(torch.arange(1)),
-            RowLimits.make(torch.tensor([9])),
+            make_limits(torch.tensor([9])),
             recorder,
             [SuppressTokens()],
         )
@@ -328,7 +329,7 @@ def test_a_sample_outside_the_best_candidates_is_recorded() -> None:
 
 
 def test_equal_samples_have_one_node_per_row() -> None:
-    recorder, row_limits = TreeRecorder(Sampling(12, seed=1)), RowLimits.make(torch.tensor([4]))
+    recorder, row_limits = TreeRecorder(Sampling(12, seed=1)), make_limits(torch.tensor([4]))
     *_, last = search(Bigrams(SHORT), BigramState(torch.arange(1)), row_limits, recorder, [SuppressTokens()])
     tree, rows = recorder.trees[0], [strip_padding(ids) for ids in last.ids.tolist()]
     assert sorted((node.row, tree.ids(node)) for node in tree.final_nodes) == list(enumerate(rows))
@@ -358,7 +359,7 @@ def test_each_group_of_a_diverse_beam_has_its_own_tree() -> None:
         search(
             Bigrams(SHORT),
             BigramState(torch.arange(1)),
-            RowLimits.make(torch.tensor([9])),
+            make_limits(torch.tensor([9])),
             recorder,
             [SuppressTokens()],
         )

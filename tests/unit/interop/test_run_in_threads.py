@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 import torch
 
-from attendo.decode.step_hook import run_step_hook, step_hook
+from attendo.decode.search import run_step_hook, step_hook
 from attendo.interop.onnx.engine import run_in_threads
 
 LONG = 60.0  # seconds; only a failure takes that long

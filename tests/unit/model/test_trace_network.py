@@ -9,7 +9,7 @@ from error_codes import ErrorCheck, has_code
 
 from attendo.errors import UsageError
 from attendo.model import trace as tracing
-from attendo.model.head_scaling import ScaledHeads, scale_heads, sites
+from attendo.model.head_scaling import ScaledHeads, sites
 from attendo.model.trace import trace_network
 from attendo.model.transformer import Transformer
 
@@ -102,7 +102,7 @@ def test_invalid_inputs_are_rejected(
 
 def test_a_scaling_tap_changes_only_its_heads() -> None:
     weights = torch.rand(2, 3, 4, 5)
-    tap = scale_heads({"decoder.0.cross": {1: 0.0, 2: 0.5}})
+    tap = ScaledHeads({"decoder.0.cross": {1: 0.0, 2: 0.5}})
     changed = tap("decoder.0.cross", weights)
     assert changed is not None
     assert torch.equal(changed, weights * torch.tensor([1.0, 0.0, 0.5])[:, None, None])

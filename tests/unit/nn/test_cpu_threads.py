@@ -90,7 +90,7 @@ def test_has_cores_for_counts_free_cores(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [load.has_cores_for(count) for count in (1, 3, 4)] == [True, True, True]
     machine = Machine(monkeypatch)
     load = OtherLoad()
-    load._measured = 1.0
+    load.cores = 1.0
     assert [load.has_cores_for(count) for count in (1, 3, 4)] == [True, True, False]
 
 
@@ -115,8 +115,8 @@ def test_the_first_count_leaves_cores_to_other_processes(
     monkeypatch: pytest.MonkeyPatch, others: float, threads: int
 ) -> None:
     machine = Machine(monkeypatch)
-    monkeypatch.setattr(cpu_threads._LOAD_SINCE_IMPORT, "_cores", frozenset(range(4)))
-    monkeypatch.setattr(cpu_threads._LOAD_SINCE_IMPORT, "_measured", others)
+    monkeypatch.setattr(cpu_threads._LOAD_SINCE_IMPORT, "_own_cores", frozenset(range(4)))
+    monkeypatch.setattr(cpu_threads._LOAD_SINCE_IMPORT, "cores", others)
     assert ThreadTuner(4, machine.now).threads == threads
 
 
@@ -126,7 +126,7 @@ def test_the_wait_policy_never_changes_the_thread_count(monkeypatch: pytest.Monk
     policy = WaitPolicy(clock=iter(range(100)).__next__)
     throttled = []
     for others in readings:
-        monkeypatch.setattr(policy.load, "_measured", others)
+        monkeypatch.setattr(policy.load, "cores", others)
         monkeypatch.setattr(policy.load, "measure", lambda: 0.0)
         policy.end()
         throttled.append(cpu_threads.THROTTLE.active)
@@ -137,7 +137,7 @@ def test_the_wait_policy_never_changes_the_thread_count(monkeypatch: pytest.Monk
 def test_one_thread_is_not_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     policy = WaitPolicy(clock=iter(range(100)).__next__)
-    monkeypatch.setattr(policy.load, "_measured", 4.0)
+    monkeypatch.setattr(policy.load, "cores", 4.0)
     monkeypatch.setattr(policy.load, "measure", lambda: 4.0)
     policy.end()
     assert not cpu_threads.THROTTLE.active
@@ -221,4 +221,4 @@ def test_the_quota_of_a_container_limits_cores(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(("value", "threads"), [("3", 3), ("2,4", 2), ("", None), ("0", None), ("many", None)])
 def test_omp_num_threads_is_read(monkeypatch: pytest.MonkeyPatch, value: str, threads: int | None) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", value)
-    assert cpu_threads.requested_threads() == threads
+    assert cpu_threads.read_thread_setting() == threads

@@ -10,7 +10,7 @@ from attendo.errors import ModelError, UsageError
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, load_tokenizer
 from attendo.text.byte_level_bpe import ByteLevelBPE, read_merges
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
-from attendo.text_model.constraints import banned_token_sequences, encode_prefix
+from attendo.text_model.constraints import encode_banned_phrases, encode_prefix
 
 SYMBOLS = ("__en__", "__de__")
 MODEL = pieces_model(some_lines(), "bpe")
@@ -102,7 +102,7 @@ def test_encode_prefix_drops_a_trailing_space(tokenizer: Tokenizer) -> None:
 def test_a_word_of_byte_level_bpe_is_banned_with_its_space(byte_level_bpe: ByteLevelBPE) -> None:
     """Without the space, the same pieces may end a longer word."""
     word = LINE.split()[1]
-    assert banned_token_sequences(byte_level_bpe, [word]) == (tuple(byte_level_bpe.encode(f" {word}")),)
+    assert encode_banned_phrases(byte_level_bpe, [word]) == (tuple(byte_level_bpe.encode(f" {word}")),)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from varied_models import bytes_model, characters_model, make_model, pieces_mode
 from attendo.text import EOS, Bytes, SentencePiece, Words
 from attendo.text_model import TextModel
 from attendo.text_model.constraints import (
-    banned_token_sequences,
     contains,
     contains_each,
     encode_after_space,
+    encode_banned_phrases,
+    encode_constraints,
     encode_without_space,
     extends_last_word,
     find_phrase_ids,
-    required_token_sequences,
 )
 
 KINDS = [varied_model, pieces_model, bytes_model, characters_model]
@@ -56,7 +56,7 @@ def test_a_banned_phrase_is_never_generated(make: Callable[[], TextModel], beam:
 def test_a_ban_covers_unusual_tokenizations(make: Callable[[], TextModel], monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = make(), sentences(6, longest=4)
     banned = most_frequent_word([result.text for result in model.generate(texts, max_length=8)])
-    monkeypatch.setattr("attendo.text_model.generation.banned_token_sequences", lambda tokenizer, phrases: ())
+    monkeypatch.setattr("attendo.text_model.generation.encode_banned_phrases", lambda tokenizer, phrases: ())
     found = model.generate(texts, banned_phrases=[banned], max_length=8)
     assert len(found) == len(texts)
     assert not any(contains(result.text, banned) for result in found)
@@ -64,7 +64,7 @@ def test_a_ban_covers_unusual_tokenizations(make: Callable[[], TextModel], monke
 
 def test_the_ids_of_a_phrase_are_found() -> None:
     model = pieces_model()
-    sequences = banned_token_sequences(model.target_tokenizer, ["cat"])
+    sequences = encode_banned_phrases(model.target_tokenizer, ["cat"])
     assert all(model.target_tokenizer.decode(sequence).strip() == "cat" for sequence in sequences)
     by_letter = tuple(piece for letter in "cat" for piece in encode_without_space(model.target_tokenizer, letter))
     assert find_phrase_ids(model.target_tokenizer, (*by_letter, *by_letter), "catcat") == (*by_letter, *by_letter)
@@ -92,9 +92,9 @@ def test_a_phrase_is_encoded_after_a_space_and_without_one() -> None:
     words = Words.build(["the cat (cat)"])
     assert words.decode([*words.encode("the"), *encode_after_space(words, "cat")]) == "the cat"
     assert words.decode([*words.encode("the ("), *encode_without_space(words, "cat")]) == "the (cat"
-    assert len(banned_token_sequences(words, ["cat"])) == 2
-    assert banned_token_sequences(words, ["zebra"]) == ()
-    assert banned_token_sequences(Bytes(), ["猫"]) == (tuple(Bytes().encode("猫")),)
+    assert len(encode_banned_phrases(words, ["cat"])) == 2
+    assert encode_banned_phrases(words, ["zebra"]) == ()
+    assert encode_banned_phrases(Bytes(), ["猫"]) == (tuple(Bytes().encode("猫")),)
 
 
 def test_the_better_of_two_tokenizations_of_a_constraint_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ def test_the_better_of_two_tokenizations_of_a_constraint_is_chosen(monkeypatch: 
     both = model.generate(texts, **options)
     separate = []
     for index in (0, 1):
-        only = lambda tokenizer, phrases, index=index: [required_token_sequences(tokenizer, phrases)[index]]  # noqa: E731
-        monkeypatch.setattr("attendo.text_model.inputs.required_token_sequences", only)
+        only = lambda tokenizer, phrases, index=index: [encode_constraints(tokenizer, phrases)[index]]  # noqa: E731
+        monkeypatch.setattr("attendo.text_model.inputs.encode_constraints", only)
         separate.append(model.generate(texts, **options))
     for found, first, second in zip(both, *separate, strict=True):
         assert (first.cut, -first.score) != (second.cut, -second.score)
@@ -117,8 +117,8 @@ def test_the_better_of_two_tokenizations_of_a_constraint_is_chosen(monkeypatch: 
 
 def test_scripts_without_spaces_try_both_tokenizations() -> None:
     pieces = SentencePiece.train([*(text.replace(" ", "") for text in TARGETS)] * 4, 330)
-    assert len(required_token_sequences(pieces, ["猫"])) == 2
-    assert len(required_token_sequences(pieces, ["NLP"])) == 1
+    assert len(encode_constraints(pieces, ["猫"])) == 2
+    assert len(encode_constraints(pieces, ["NLP"])) == 1
     model = make_model(pieces)
     for result in model.generate(["我爱", "猫坐着"], beam=4, constraints=["狗跑", "猫"]):
         assert result.constraints == (True, True)
@@ -215,9 +215,9 @@ def test_extends_last_word_detects_word_continuations(german: TextModel) -> None
 def test_a_ban_allows_the_phrase_inside_a_longer_word(german: TextModel) -> None:
     pieces = german.target_tokenizer
     word_ids = tuple(pieces.encode("Mannschaft"))
-    for sequence in banned_token_sequences(pieces, ["schaft"]):
+    for sequence in encode_banned_phrases(pieces, ["schaft"]):
         assert not any(word_ids[n : n + len(sequence)] == sequence for n in range(len(word_ids)))
-    assert any(pieces.decode(sequence).endswith("schaft") for sequence in banned_token_sequences(pieces, ["schaft"]))
+    assert any(pieces.decode(sequence).endswith("schaft") for sequence in encode_banned_phrases(pieces, ["schaft"]))
     for result in german.generate(sentences(4, longest=4), beam=3, banned_phrases=["schaft", "ein"], max_length=12):
         assert not contains(result.text, "schaft")
         assert not contains(result.text, "ein")

@@ -11,7 +11,7 @@ from error_codes import has_code
 from small_server import random_model
 from worker_helpers import LONG, WORDS, make_sentences, run_with_worker, wait_until
 
-from attendo.decode.step_hook import run_step_hook
+from attendo.decode.search import run_step_hook
 from attendo.errors import UsageError
 from attendo.serve.scheduling.batches import BatchFactory
 from attendo.serve.scheduling.jobs import GenerateJob, JobEvent, JobFinished, ScheduledJob

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from worker_helpers import make_sentences
 
-from attendo.decode.step_hook import run_step_hook
+from attendo.decode.search import run_step_hook
 from attendo.serve.scheduling import background as module
 from attendo.serve.scheduling.admission import ExclusiveJobQueue
 from attendo.serve.scheduling.background import ExclusiveJobs

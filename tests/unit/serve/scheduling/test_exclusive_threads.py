@@ -10,7 +10,7 @@ from small_server import random_model
 from tiny import PATIENCE
 from worker_helpers import LONG, run_with_worker, wait_until
 
-from attendo.decode.step_hook import run_step_hook
+from attendo.decode.search import run_step_hook
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.worker import BatchLimits, FairLock, ModelWorker
