@@ -14,7 +14,9 @@ from torch.overrides import TorchFunctionMode
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import DecoderBlock, EncoderBlock, FeedForward, Residual
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.nn.feedforward import FeedForward
+from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
 _INITIALISERS = ("normal", "uniform", "xavier_uniform", "kaiming_uniform", "ones", "zeros")

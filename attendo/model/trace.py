@@ -27,8 +27,9 @@ from attendo.model.trace_layers import (
 )
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import DecoderBlock, EncoderBlock, Residual
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from attendo.nn.residual import Residual
 
 MAX_NUMBERS = 50_000_000  # in a trace: 200 MB
 

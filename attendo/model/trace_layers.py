@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from attendo.model.head_scaling import ScaledHeads
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import FeedForward, Residual
+from attendo.nn.feedforward import FeedForward
+from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
 _LAYER = re.compile(r"(?:encoder|decoder)\.(\d+)\.")

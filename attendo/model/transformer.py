@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.decoder_state import CacheState, DecoderState, Memory, StaticCacheState
-from attendo.nn.attention import KeysValues, MultiHeadAttention, Tap
+from attendo.model.initialise import initialise
+from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask, padding_mask
 from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions, Start
@@ -68,7 +69,7 @@ class Transformer(nn.Module):
             self.source.tokens.weight = self.target.tokens.weight
         if config.tie != "none":
             self.output.weight = self.target.tokens.weight
-        _initialise(self, generator)
+        initialise(self, config, generator)
 
     def forward(
         self,
@@ -160,7 +161,10 @@ class Transformer(nn.Module):
     def _allocate_keys_values(self, rows: int, positions: int) -> KeysValues:
         """Allocate zero-filled keys and values."""
         shape, like = _block_shape(self.config), self.output.weight
-        keys, values = (like.new_zeros(rows, shape.num_heads, positions, n) for n in (shape.d_key, shape.d_value))
+        keys, values = (
+            torch.zeros(rows, shape.num_heads, positions, width, dtype=like.dtype, device=like.device)
+            for width in (shape.d_key, shape.d_value)
+        )
         return KeysValues(keys, values)
 
 
@@ -209,46 +213,3 @@ def check_mask(mask: Tensor | None, ids: Int[Tensor, "B T"]) -> None:
     if mask is not None and (mask.dtype != torch.bool or mask.shape != ids.shape):
         kind = str(mask.dtype).removeprefix("torch.")
         raise UsageError("mask_shape_or_dtype_invalid", expected=list(ids.shape), dtype=kind, found=list(mask.shape))
-
-
-@torch.no_grad()
-def _initialise(network: Transformer, generator: torch.Generator | None) -> None:
-    """Set the initial values of all weights.
-
-    | weight                              | initial value                  | why                                       |
-    |-------------------------------------|--------------------------------|-------------------------------------------|
-    | token embedding, logits             | normal, std 1/√d_model         | times √d_model a token has size 1, and    |
-    |                                     |                                | a tied table gives a first loss near ln V |
-    | embedding neither scaled nor tied   | normal, std 1                  | size 1 without the scale                  |
-    | learned positions                   | normal, std 1/√d_model         | smaller than the token vectors            |
-    | query, key and value projections    | Xavier uniform, each by itself | one fused matrix must start like three    |
-    | every other matrix                  | Xavier uniform                 | keeps activation sizes (Glorot 2010)      |
-    | biases                              | 0                              |                                           |
-    | norm gains                          | 1                              |                                           |
-    """
-    config = network.config
-    small = config.d_model**-0.5
-    token_std = small if config.scale_embedding or config.tie != "none" else 1.0
-    attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
-    projections = {attention.project for attention in attentions}
-
-    for module in network.modules():
-        if isinstance(module, nn.Linear):
-            if module not in projections:
-                nn.init.xavier_uniform_(module.weight, generator=generator)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, LearnedPositions):
-            nn.init.normal_(module.table, std=small, generator=generator)
-        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
-            module.reset_parameters()
-    for attention in attentions:
-        width = attention.num_heads * attention.d_key
-        for part in attention.project.weight.split((width, width, attention.num_heads * attention.d_value)):
-            bound = math.sqrt(6 / (part.size(0) + part.size(1)))
-            part.uniform_(-bound, bound, generator=generator)
-    # Last, because a tied table is also the output's weight. The table's value applies.
-    nn.init.normal_(network.output.weight, std=small, generator=generator)
-    for module in network.modules():
-        if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=token_std, generator=generator)

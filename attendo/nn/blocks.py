@@ -1,73 +1,15 @@
-"""Encoder and decoder layers, with the sub-layers in the paper's order: residual, feed-forward network, blocks."""
+"""Encoder and decoder layers, with the sub-layers in the paper's order."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from attendo.nn.attention import KeysValues, KVCache, MultiHeadAttention, PendingKeysValues, Tap
-from attendo.nn.linear import linear, linear_relu
+from attendo.nn.feedforward import Activation, FeedForward
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
-
-Norm = Literal["pre", "post"]
-NormKind = Literal["layer", "rms"]
-Activation = Literal["relu", "gelu", "silu", "swiglu"]
-
-
-class Residual(nn.Module):
-    """Pre-norm: x + Sublayer(Norm(x)). Post-norm, as in the paper: Norm(x + Sublayer(x)).
-
-    No other module depends on the choice.
-    """
-
-    def __init__(self, normalise: nn.Module, norm: Norm, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.normalise = normalise
-        self.pre_norm = norm == "pre"
-        self.dropout = nn.Dropout(dropout)
-
-    def enter(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Return the input of the sub-layer."""
-        return self.normalise(x) if self.pre_norm else x
-
-    def leave(self, x: Float[Tensor, "B T D"], y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Add the output `y` of the sub-layer to its input `x`, and normalise the sum with post-norm."""
-        x = x + self.dropout(y)
-        return x if self.pre_norm else self.normalise(x)
-
-
-def make_norm(kind: NormKind, d_model: int, epsilon: float) -> nn.Module:
-    return nn.LayerNorm(d_model, eps=epsilon) if kind == "layer" else nn.RMSNorm(d_model, eps=epsilon)
-
-
-class FeedForward(nn.Module):
-    """FFN(x) = activation(x W₁ + b₁) W₂ + b₂ (section 3.3 of the paper). SwiGLU multiplies by a second projection."""
-
-    def __init__(self, d_model: int, d_ff: int, activation: Activation, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.activation = activation
-        self.expand = nn.Linear(d_model, 2 * d_ff if activation == "swiglu" else d_ff)
-        self.dropout = nn.Dropout(dropout)
-        self.contract = nn.Linear(d_ff, d_model)
-
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return linear(self.dropout(self._inner(x)), self.contract.weight, self.contract.bias)
-
-    def _inner(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T F"]:
-        weight, bias = self.expand.weight, self.expand.bias
-        match self.activation:
-            case "relu":
-                return linear_relu(x, weight, bias)
-            case "gelu":
-                return F.gelu(linear(x, weight, bias))
-            case "silu":
-                return F.silu(linear(x, weight, bias))
-            case "swiglu":
-                gate, value = linear(x, weight, bias).chunk(2, dim=-1)
-                return F.silu(gate) * value
+from attendo.nn.residual import Norm, NormKind, Residual, make_norm
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import Residual
+from attendo.nn.residual import Residual
 
 # torch warns that pre-norm or an odd number of heads disables nested tensors, which are not needed here.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")

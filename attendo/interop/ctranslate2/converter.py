@@ -17,7 +17,8 @@ from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import DecoderBlock, EncoderBlock, FeedForward
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.nn.feedforward import FeedForward
 from attendo.nn.positions import LearnedPositions
 from attendo.text import CONTROL_PIECES, EOS
 

@@ -11,8 +11,9 @@ from attendo.interop.onnx.graph_builder import ORT_DOMAIN, Array, GraphBuilder, 
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import FeedForward, Residual
+from attendo.nn.feedforward import FeedForward
 from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions, frequencies
+from attendo.nn.residual import Residual
 
 MEMORY = ("keys", "values")
 

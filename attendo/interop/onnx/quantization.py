@@ -23,7 +23,9 @@ from attendo.interop.onnx.graph_builder import ActivationRanges, int8_scales
 from attendo.interop.onnx.layers import MEMORY
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import DecoderBlock, EncoderBlock, FeedForward, Residual
+from attendo.nn.blocks import DecoderBlock, EncoderBlock
+from attendo.nn.feedforward import FeedForward
+from attendo.nn.residual import Residual
 from attendo.text import CONTROL_PIECES, PAD
 from attendo.text_model import eval_mode
 

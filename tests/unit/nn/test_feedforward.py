@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attendo.nn.blocks import Activation, FeedForward
+from attendo.nn.feedforward import Activation, FeedForward
 
 
 @pytest.mark.parametrize(("name", "function"), [("relu", F.relu), ("gelu", F.gelu), ("silu", F.silu)])

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from attendo.nn.blocks import Residual, make_norm
+from attendo.nn.residual import Residual, make_norm
 
 
 def _norm() -> nn.LayerNorm:
