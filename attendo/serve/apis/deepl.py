@@ -64,7 +64,7 @@ __all__ = ["routes"]
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    router = APIRouter(prefix="/v2", dependencies=[key_dependency(gateway)], tags=["DeepL"])
+    router = APIRouter(prefix="/v2", dependencies=[key_dependency(gateway.settings.keys)], tags=["DeepL"])
     documents, texts = DocumentStore(gateway), _TextTranslator(gateway)
     router.include_router(document_routes(gateway, documents))
     router.include_router(glossary_routes())

@@ -109,7 +109,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 def _chat_routes(gateway: ModelGateway) -> APIRouter:
     """Serve OpenAI's chat completions under every base URL of this API."""
 
-    router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway)])
+    router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway.settings.keys)])
 
     @router.post(f"/hf{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
     async def chat(params: ChatRequest, request: Request) -> Response:
@@ -134,7 +134,7 @@ class _TaskInputs:
 
 
 async def _parse_request(gateway: ModelGateway, request: Request) -> _TaskInputs:
-    require_key(gateway, bearer_token(request))
+    require_key(gateway.settings.keys, bearer_token(request))
     body = await read_json_object(request)
     if body.get("stream"):
         raise ApiError("hf_stream")

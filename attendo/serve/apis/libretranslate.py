@@ -208,7 +208,7 @@ async def _read_and_authenticate(gateway: ModelGateway, request: Request) -> dic
     """Return the parameters after checking the API key, which may be one of them."""
     values = await request_params(request)
     key = values.get("api_key")
-    require_key(gateway, key if isinstance(key, str) and key else bearer_token(request))
+    require_key(gateway.settings.keys, key if isinstance(key, str) and key else bearer_token(request))
     return values
 
 

@@ -40,7 +40,7 @@ PAIRS_PER_BLOCK = 8  # pairs scored between two decoding steps of other requests
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    router = APIRouter(prefix=API_PREFIX, dependencies=[key_dependency(gateway)])
+    router = APIRouter(prefix=API_PREFIX, dependencies=[key_dependency(gateway.settings.keys)])
     for routes_of_part in (
         generate_routes,
         score_routes,

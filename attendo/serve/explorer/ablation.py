@@ -7,17 +7,16 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.model.head_scaling import sites
-from attendo.serve.explorer.model_access import (
+from attendo.serve.explorer.schemas import AblateRequest, RankRequest
+from attendo.serve.explorer.search import ExplorerSearch, InspectedPair
+from attendo.serve.explorer.tasks import (
     PAGE_RESPONSES,
     CooperativeTask,
-    ExplorerSearch,
     parse_heads,
     prepare_model,
     run_and_respond,
     run_on_worker,
 )
-from attendo.serve.explorer.schemas import AblateRequest, RankRequest
-from attendo.serve.explorer.subject import InspectedPair
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.openapi import EVENT_STREAM_CONTENT
 from attendo.serve.http.sse import Events, EventStream, await_first_event, event_stream
@@ -57,10 +56,7 @@ def _compute_ablation(
     subject = yield from InspectedPair.build(model, request, settings)
     changed = model.with_heads(heads) if heads else model
     before, after = subject.log_probabilities(), subject.log_probabilities(changed)
-    search = ExplorerSearch(
-        changed, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
-    )
-    best = (yield from search.generate())[0]
+    best = (yield from ExplorerSearch(changed, request, settings.max_inspected_tokens).generate())[0]
     pieces = model.target_tokenizer.pieces(subject.predicted_ids)
     return {
         "before": {"text": subject.text, "log_probability": sum(before), "tokens": _token_rows(pieces, before)},

@@ -9,19 +9,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.decode.search_tree import SearchNode, SearchTree
-from attendo.serve.explorer.model_access import (
-    PAGE_RESPONSES,
-    CooperativeTask,
-    ExplorerSearch,
-    prepare_model,
-    run_and_respond,
-)
 from attendo.serve.explorer.pieces import describe_predictions
-from attendo.serve.explorer.schemas import (
-    AnswerRequest,
-    StepsRequest,
-    TreeRequest,
-)
+from attendo.serve.explorer.schemas import AnswerRequest, StepsRequest, TreeRequest
+from attendo.serve.explorer.search import ExplorerSearch
+from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, prepare_model, run_and_respond
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import EVENT_STREAM_CONTENT, JSON_OBJECT_CONTENT
@@ -103,19 +94,11 @@ async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Event
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
     """Yield an event per token. Runs in a thread of the model's worker."""
-    search, prefix = _make_search(prepare_model(served, request), request, settings)
-    for new in search.stream(prefix):
+    model = prepare_model(served, request)
+    search = ExplorerSearch(model, request, settings.max_source_tokens, settings.max_output_tokens)
+    for new in search.stream(search.resolve_prefix(request.prefix or ())):
         yield "text", new
     yield "done", _response_body(search, search.hypotheses, request)
-
-
-def _make_search(
-    model: TextModel, request: AnswerRequest, settings: ServeSettings
-) -> tuple[ExplorerSearch, tuple[int, ...]]:
-    search = ExplorerSearch(
-        model, request.text, request.decoder, settings.max_source_tokens, settings.max_output_tokens
-    )
-    return search, search.resolve_prefix(request.prefix or ())
 
 
 def _response_body(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> dict[str, Any]:
@@ -170,9 +153,7 @@ def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], requ
 
 def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
     """Decode after the prefix, and return the most probable tokens at each step."""
-    search = ExplorerSearch(
-        model, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
-    )
+    search = ExplorerSearch(model, request, settings.max_inspected_tokens)
     prefix = search.resolve_prefix(request.prefix)
     best = (yield from search.generate(prefix))[0]
     predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
@@ -203,14 +184,8 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
 
 
 def _compute_tree(model: TextModel, request: TreeRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
-    search = ExplorerSearch(
-        model, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
-    )
-    return (yield from describe_tree(search))
-
-
-def describe_tree(search: ExplorerSearch) -> CooperativeTask[dict[str, Any]]:
     """Describe the search trees. Node ids are unique across the groups of a diverse beam."""
+    search = ExplorerSearch(model, request, settings.max_inspected_tokens)
     trees = yield from search.record_trees()
     nodes = sum(len(tree.nodes) for tree in trees)
     if nodes > MAX_NODES:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fastapi.routing import iter_route_contexts
 from starlette.responses import Response
@@ -12,11 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attendo.serve.http.access_log import HTTP_METHODS, QUIET_PATHS, AccessLogEntry, current_request, get_request_id
 from attendo.serve.http.errors import ApiError, render_error, to_api_error
-from attendo.serve.http.metrics import CLIENT_CLOSED_REQUEST
+from attendo.serve.http.metrics import CLIENT_CLOSED_REQUEST, ServerMetrics
 from attendo.serve.settings import ServeSettings
-
-if TYPE_CHECKING:
-    from attendo.serve.scheduling.gateway import ModelGateway
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -60,14 +57,28 @@ _EXPOSED_HEADERS = {"access-control-expose-headers": "X-Request-ID, Retry-After"
 UNKNOWN_ROUTE = "none"
 
 
+class Gateway(Protocol):
+    """The part of `ModelGateway` that `RequestGuard` uses. This package does not import `scheduling`."""
+
+    settings: ServeSettings
+    metrics: ServerMetrics
+    draining: bool
+
+    @property
+    def is_full(self) -> bool: ...
+
+    @property
+    def num_waiting(self) -> int: ...
+
+
 class RequestGuard:
     """Checks every request, and records it once in the metrics and the access log.
 
     It reads the whole body first, so that it can detect a disconnect and cancel the work.
     """
 
-    def __init__(self, app: ASGIApp, gateway: "ModelGateway") -> None:
-        self.app, self.gateway = app, gateway
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+        self.app, self._gateway = app, gateway
         self._settings, self._metrics = gateway.settings, gateway.metrics
         self._route_templates = RouteTemplates(getattr(app, "routes", ()))
 
@@ -112,7 +123,7 @@ class RequestGuard:
         sender.headers.update(allowed)
         try:
             self._check_headers(scope, most)
-            if self.gateway.draining and scope["path"] not in QUIET_PATHS and route not in DOCUMENT_RESULT_ROUTES:
+            if self._gateway.draining and scope["path"] not in QUIET_PATHS and route not in DOCUMENT_RESULT_ROUTES:
                 raise ApiError("draining")
             if (preflight := preflight_headers(scope["method"], scope["headers"], allowed)) is not None:
                 await Response(status_code=204, headers=preflight)(scope, receive, sender)
@@ -127,8 +138,8 @@ class RequestGuard:
                 await incoming.drain(min(_MAX_DRAIN_SECONDS, settings.body_timeout))
             await _send_error(refusal, scope, receive, sender)
             return True
-        if body is not None and route in GENERATION_ROUTES and scope["method"] == "POST" and self.gateway.is_full:
-            busy = ApiError("busy", waiting=self.gateway.num_waiting)
+        if body is not None and route in GENERATION_ROUTES and scope["method"] == "POST" and self._gateway.is_full:
+            busy = ApiError("busy", waiting=self._gateway.num_waiting)
             await render_error(busy, scope["path"])(scope, receive, sender)
             return True
         return body is not None and await _run_until_disconnect(self.app, scope, body, receive, sender)

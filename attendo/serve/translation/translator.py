@@ -50,7 +50,7 @@ async def translate_sentences(
     results = await _generate_in_chunks(gateway, served, texts, {**options, "deadline": deadline})
     links = [list[Links]([None] * len(each.hypotheses)) for each in results]
     if with_links and _supports_alignment(served.model):
-        # With alignments=True the whole call would be an exclusive job, which delays other requests. So the texts are
+        # With alignments=True the whole call would be an unbatched job, which delays other requests. So the texts are
         # decoded in the batch, and the hypotheses are aligned afterwards in small groups.
         link_groups = served.worker.iterate(lambda: _align_in_batches(served.model, texts, results), deadline)
         links = [each async for group in link_groups for each in group]

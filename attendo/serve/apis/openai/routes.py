@@ -35,7 +35,9 @@ _PLACEHOLDER_MODEL = "dummy"  # model name sent by Hugging Face's client if none
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    router = APIRouter(prefix="/v1", route_class=StrictRoute, dependencies=[key_dependency(gateway)], tags=["OpenAI"])
+    router = APIRouter(
+        prefix="/v1", route_class=StrictRoute, dependencies=[key_dependency(gateway.settings.keys)], tags=["OpenAI"]
+    )
     created = int(time.time())
 
     @router.get("/models")

@@ -147,7 +147,7 @@ def calls(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> list[list[
     return calls
 
 
-def test_exclusive_calls_are_merged_and_fail_alone(small_model: TextModel, calls: list[list[str]]) -> None:
+def test_unbatched_calls_are_merged_and_fail_alone(small_model: TextModel, calls: list[list[str]]) -> None:
     worker, released, texts = ModelWorker(small_model), threading.Event(), ["the cat", CANARY, "a dog", "I saw"]
     options: dict[str, Any] = {"engine": "cached"}
 
@@ -223,6 +223,6 @@ def test_finished_jobs_leave_no_state(small_model: TextModel) -> None:
     scheduler = worker._scheduler
     assert (worker.num_waiting, worker.num_running, len(worker._jobs)) == (0, 0, 0)
     assert not any((scheduler._jobs, scheduler._open_groups, scheduler._pending_groups))
-    for each in scheduler.exclusive_jobs:
+    for each in scheduler.unbatched_runners:
         assert not any((each._jobs, each._iterators, each._isolated, each._results))
     assert not any(group._responses or group.has_waiting or group.busy for group in scheduler._groups.values())

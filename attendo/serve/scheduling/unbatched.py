@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from attendo.decode.step_hook import step_hook
-from attendo.serve.scheduling.admission import ExclusiveJobQueue
+from attendo.serve.scheduling.admission import UnbatchedAdmissionQueue
 from attendo.serve.scheduling.jobs import CallableJob, GenerateJob, ScheduledJob
 from attendo.text_model import Result, TextModel
 
@@ -20,7 +20,7 @@ class _AllCancelled(Exception):  # noqa: N818  (not an error)
     """All jobs of the current call are cancelled or expired."""
 
 
-class ExclusiveJobs:
+class UnbatchedJobRunner:
     """Runs the job that has waited longest and the one with the lowest token cost in turn, so neither starves.
 
     A job with several calls or items moves to the end of the queue after each one. `step` belongs to one thread; other
@@ -28,7 +28,7 @@ class ExclusiveJobs:
     its next decoding step.
     """
 
-    def __init__(self, model: TextModel, admission_queue: ExclusiveJobQueue) -> None:
+    def __init__(self, model: TextModel, admission_queue: UnbatchedAdmissionQueue) -> None:
         self._model, self._admission_queue = model, admission_queue
         self.pause: Callable[[], None] = lambda: None
         self.stopped = False
