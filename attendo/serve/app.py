@@ -20,9 +20,7 @@ from attendo.serve.settings import ServeSettings
 class Application(RequestGuard):
     """The ASGI application: every API behind the checks of `RequestGuard`, with the gateway to its models."""
 
-    def __init__(self, app: FastAPI, gateway: ModelGateway) -> None:
-        super().__init__(app, gateway)
-        self.gateway = gateway
+    gateway: ModelGateway
 
 
 def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = None) -> Application:

@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from attendo.decode.search_tree import SearchNode, SearchTree
 from attendo.serve.explorer.pieces import describe_predictions
-from attendo.serve.explorer.schemas import AnswerRequest, StepsRequest, TreeRequest
+from attendo.serve.explorer.schemas import AnswerRequest, ScaledHeadsRequest, StepsRequest
 from attendo.serve.explorer.search import ExplorerSearch
 from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, prepare_model, run_and_respond
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import EVENT_STREAM_CONTENT, JSON_OBJECT_CONTENT
-from attendo.serve.http.sse import Event, Events, await_first_event, event_stream
+from attendo.serve.http.sse import Event, Events, await_first, event_stream
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
@@ -25,9 +25,8 @@ from attendo.text_model import TextModel
 from attendo.text_model.results import Hypothesis
 from attendo.text_model.search_setup import make_ranking
 
-MAX_SOURCE_FOR_ALTERNATIVES = (
-    128  # source tokens; longer sources get no extra alternatives, because each one is a separate search
-)
+# Source tokens. Longer sources get no extra alternatives, because each one is a separate search.
+MAX_SOURCE_FOR_ALTERNATIVES = 128
 MAX_NODES = 10_000
 SURVIVING_FATES = ("goes on", "finished", "cut")
 REASONS = {
@@ -61,7 +60,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         events = _stream_events(gateway, request)
         if request.stream:
             # Invalid requests are rejected before the stream starts.
-            return event_stream(await await_first_event(events))
+            return event_stream(await await_first(events))
         async with aclosing(events):
             (response,) = [content async for name, content in events if name == "done"]
         return json_response(response)
@@ -69,12 +68,12 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post("/steps", response_model=None, responses=PAGE_RESPONSES)
     async def steps(request: StepsRequest) -> Response:
         """Return the decoding steps of the output after a forced prefix."""
-        return await run_and_respond(gateway, request, lambda model: _compute_steps(model, request, gateway.settings))
+        return await run_and_respond(gateway, request, _compute_steps)
 
     @router.post("/tree", response_model=None, responses=PAGE_RESPONSES)
-    async def tree(request: TreeRequest) -> Response:
+    async def tree(request: ScaledHeadsRequest) -> Response:
         """Return the search tree: every hypothesis considered and its fate."""
-        return await run_and_respond(gateway, request, lambda model: _compute_tree(model, request, gateway.settings))
+        return await run_and_respond(gateway, request, _compute_tree)
 
     return router
 
@@ -183,7 +182,9 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
     return {"source": {"pieces": pieces}, "steps": steps, "text": best.text, "ended": best.has_end}
 
 
-def _compute_tree(model: TextModel, request: TreeRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
+def _compute_tree(
+    model: TextModel, request: ScaledHeadsRequest, settings: ServeSettings
+) -> CooperativeTask[dict[str, Any]]:
     """Describe the search trees. Node ids are unique across the groups of a diverse beam."""
     search = ExplorerSearch(model, request, settings.max_inspected_tokens)
     trees = yield from search.record_trees()

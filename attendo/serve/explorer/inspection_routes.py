@@ -35,22 +35,21 @@ HeadStatValues = dict[str, float | None]
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["page"])
-    settings = gateway.settings
 
     @router.post("/trace", response_model=None, responses=PAGE_RESPONSES)
     async def trace(request: TraceRequest) -> Response:
         """Return pieces, words, attention maps of all layers and heads, head statistics and predictions."""
-        return await run_and_respond(gateway, request, lambda model: _compute_trace(model, request, settings))
+        return await run_and_respond(gateway, request, _compute_trace)
 
     @router.post("/mask", response_model=None, responses=PAGE_RESPONSES)
     async def mask(request: MaskRequest) -> Response:
         """Return attention scores before and after the mask, and the loss with and without it."""
-        return await run_and_respond(gateway, request, lambda model: _compute_mask(model, request, settings))
+        return await run_and_respond(gateway, request, _compute_mask)
 
     @router.post("/ledger", response_model=None, responses=PAGE_RESPONSES)
     async def ledger(request: LedgerRequest) -> Response:
         """Return every sub-layer, sum and norm with its formula, shapes and values."""
-        return await run_and_respond(gateway, request, lambda model: _compute_operation_table(model, request, settings))
+        return await run_and_respond(gateway, request, _compute_operation_table)
 
     return router
 

@@ -100,10 +100,6 @@ class StepsRequest(ScaledHeadsRequest):
     prefix: Annotated[list[PieceOrId], Field(max_length=512)] = Field(default_factory=list)
 
 
-class TreeRequest(ScaledHeadsRequest):
-    pass
-
-
 class MaskRequest(TargetRequest):
     layer: NonNegativeInt = 0
     head: NonNegativeInt = 0
@@ -114,24 +110,7 @@ class LedgerRequest(TargetRequest):
     step: NonNegativeInt | None = None
 
 
-class AblateRequest(TargetRequest):
-    pass
-
-
-class RankRequest(TargetRequest):
-    pass
-
-
-PAGE_REQUESTS = (
-    AnswerRequest,
-    TraceRequest,
-    StepsRequest,
-    TreeRequest,
-    MaskRequest,
-    LedgerRequest,
-    AblateRequest,
-    RankRequest,
-)
+PAGE_REQUESTS = (AnswerRequest, TraceRequest, StepsRequest, MaskRequest, LedgerRequest)
 
 
 class ModelDescription(ResponseModel):

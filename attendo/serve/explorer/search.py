@@ -58,7 +58,7 @@ class ExplorerSearch:
     def stream(self, prefix: Sequence[int] = ()) -> Iterator[str]:
         """Yield the new text of the best hypothesis after each token, often empty. Then set `hypotheses`."""
         if prefix and prefix[-1] == EOS:
-            self.hypotheses = (self._forced_hypothesis(prefix[:-1]),)
+            self.hypotheses = (self._score_forced_prefix(prefix[:-1]),)
             yield self.hypotheses[0].text
             return
         decoder = StreamDecoder(make_ranking(self.config), self.model.target_tokenizer)
@@ -116,8 +116,8 @@ class ExplorerSearch:
             raise ApiError("too_long", side="target", tokens=len(forced) + 1, most=limit + 1)
         return replace(line, prefix=forced, max_length=limit, min_length=min(line.min_length, limit))
 
-    def _forced_hypothesis(self, prefix: Sequence[int]) -> Hypothesis:
-        """Return the hypothesis of a prefix that ends with EOS, scored as in a search."""
+    def _score_forced_prefix(self, prefix: Sequence[int]) -> Hypothesis:
+        """Return a prefix that ends with EOS as a hypothesis, scored as in a search."""
         tokenizer, ids = self.model.target_tokenizer, (*self.target_prefix, *prefix)
         hypothesis = Hypothesis(
             tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), HypothesisScore(0.0), cut=False

@@ -13,9 +13,11 @@ from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import JSON_OBJECT_CONTENT, MODEL_ERRORS, Responses, error_responses
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
+from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
 
 T = TypeVar("T")
+RequestT = TypeVar("RequestT", bound=ModelTextRequest)
 CooperativeTask = Generator[None, None, T]  # yields to let other requests run, then returns a result
 # Responses of explorer requests for the OpenAPI file.
 PAGE_RESPONSES: Responses = {
@@ -30,13 +32,15 @@ PAGE_RESPONSES: Responses = {
 
 
 async def run_and_respond(
-    gateway: ModelGateway, request: ModelTextRequest, task: Callable[[TextModel], CooperativeTask[Any]]
+    gateway: ModelGateway,
+    request: RequestT,
+    compute: Callable[[TextModel, RequestT, ServeSettings], CooperativeTask[Any]],
 ) -> Response:
-    """Run `task` with the requested model and return its result as JSON."""
+    """Run `compute` with the requested model and return its result as JSON."""
     served = gateway.get_model(request.model)
 
     def respond() -> CooperativeTask[Response]:
-        return json_response((yield from task(prepare_model(served, request))))
+        return json_response((yield from compute(prepare_model(served, request), request, gateway.settings)))
 
     return await run_on_worker(gateway, served, respond)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from attendo.serve.http.access_log import current_request
+from attendo.serve.http.access_log import AccessLogEntry, current_request
 
 CLIENT_CLOSED_REQUEST = 499  # status if the client disconnects before the response, as in nginx
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 8.0, 10.0, 30.0)
@@ -32,10 +32,14 @@ class ServerMetrics:
         self._cancelled = Counter("attendo_cancelled", "Requests whose client left unanswered", registry=registry)
         self._rejected = Counter("attendo_rejected", "Requests refused, by reason", ["reason"], registry=registry)
 
-    def observe_request(self, route: str, status: int, seconds: float) -> None:
-        """`route` is a path template, never the requested path: the number of labels must be bounded."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+    def observe_request(self, entry: AccessLogEntry) -> None:
+        """Record a finished request. Its route is a path template: the number of labels must be bounded."""
+        self._requests.labels(entry.route, str(entry.status)).inc()
+        self._seconds.labels(entry.route).observe(entry.seconds)
+        if entry.status == CLIENT_CLOSED_REQUEST:
+            self._cancelled.inc()
+        elif entry.refused:
+            self._rejected.labels(entry.refused).inc()
 
     @contextmanager
     def track_in_flight(self) -> Iterator[None]:
@@ -52,14 +56,6 @@ class ServerMetrics:
         if (entry := current_request.get()) is not None:
             entry.source_tokens += source
             entry.target_tokens += target
-
-    def count_rejected(self, reason: str) -> None:
-        """Count a rejected request. Only `RequestGuard` calls this."""
-        self._rejected.labels(reason).inc()
-
-    def count_cancelled(self) -> None:
-        """Count a cancelled request. Only `RequestGuard` calls this."""
-        self._cancelled.inc()
 
     def observe_first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)

@@ -78,7 +78,7 @@ class RequestGuard:
     """
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
-        self.app, self._gateway = app, gateway
+        self.app, self.gateway = app, gateway
         self._settings, self._metrics = gateway.settings, gateway.metrics
         self._route_templates = RouteTemplates(getattr(app, "routes", ()))
 
@@ -99,7 +99,8 @@ class RequestGuard:
         finally:
             entry.status = entry.status or answering.status
             entry.seconds = time.monotonic() - begin
-            self._record(entry)
+            self._metrics.observe_request(entry)
+            entry.write()
             current_request.reset(token)
 
     async def _handle(self, scope: Scope, receive: Receive, sender: "_ResponseSender", entry: AccessLogEntry) -> None:
@@ -123,7 +124,7 @@ class RequestGuard:
         sender.headers.update(allowed)
         try:
             self._check_headers(scope, most)
-            if self._gateway.draining and scope["path"] not in QUIET_PATHS and route not in DOCUMENT_RESULT_ROUTES:
+            if self.gateway.draining and scope["path"] not in QUIET_PATHS and route not in DOCUMENT_RESULT_ROUTES:
                 raise ApiError("draining")
             if (preflight := preflight_headers(scope["method"], scope["headers"], allowed)) is not None:
                 await Response(status_code=204, headers=preflight)(scope, receive, sender)
@@ -138,8 +139,8 @@ class RequestGuard:
                 await incoming.drain(min(_MAX_DRAIN_SECONDS, settings.body_timeout))
             await _send_error(refusal, scope, receive, sender)
             return True
-        if body is not None and route in GENERATION_ROUTES and scope["method"] == "POST" and self._gateway.is_full:
-            busy = ApiError("busy", waiting=self._gateway.num_waiting)
+        if body is not None and route in GENERATION_ROUTES and scope["method"] == "POST" and self.gateway.is_full:
+            busy = ApiError("busy", waiting=self.gateway.num_waiting)
             await render_error(busy, scope["path"])(scope, receive, sender)
             return True
         return body is not None and await _run_until_disconnect(self.app, scope, body, receive, sender)
@@ -160,14 +161,6 @@ class RequestGuard:
                 raise ApiError("bad_encoding", encoding=text[:40])
             if name == b"content-length" and (not text.isdecimal() or int(text[:20]) > max_body_bytes):
                 raise ApiError("body_too_large", most=max_body_bytes)
-
-    def _record(self, entry: AccessLogEntry) -> None:
-        self._metrics.observe_request(entry.route, entry.status, entry.seconds)
-        if entry.status == CLIENT_CLOSED_REQUEST:
-            self._metrics.count_cancelled()
-        elif entry.refused:
-            self._metrics.count_rejected(entry.refused)
-        entry.write()
 
 
 class _ResponseSender:

@@ -117,7 +117,10 @@ class UnbatchedJobRunner:
     def _run_item(self, job: ScheduledJob) -> None:
         """Run the next item of a `CallableJob` or a stream."""
         if job not in self._iterators:
-            self._iterators[job] = self._make_iterator(job.spec)
+            spec = job.spec
+            self._iterators[job] = (
+                spec.begin() if isinstance(spec, CallableJob) else self._model.stream(spec.texts[0], **spec.options)
+            )
         try:
             item = next(self._iterators[job])
         except StopIteration as end:
@@ -126,9 +129,6 @@ class UnbatchedJobRunner:
             return
         job.send_chunk(item)
         self._move_to_back(job)
-
-    def _make_iterator(self, spec: GenerateJob | CallableJob) -> Iterator[Any]:
-        return spec.begin() if isinstance(spec, CallableJob) else self._model.stream(spec.texts[0], **spec.options)
 
     def _gather_texts(self, first: ScheduledJob) -> dict[ScheduledJob, Sequence[str]]:
         """Collect texts of the first job and of compatible later ones for one call; empty if it is run by items."""
