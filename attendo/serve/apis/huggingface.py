@@ -141,9 +141,9 @@ async def _parse_request(gateway: ModelGateway, request: Request) -> _TaskInputs
     texts: list[Any] = inputs if isinstance(inputs, list) else [inputs]
     if not texts or not all(isinstance(each, str) for each in texts):
         raise ApiError("hf_inputs")
-    parameters = parse_parameters(body)
-    new = tuple(name.replace("_new_tokens", "_length") for name in parameters.decoding if name.endswith("_new_tokens"))
-    return _TaskInputs(texts, parameters.source, parameters.target, to_generate_options(parameters.decoding), new)
+    source, target, decoding = parse_parameters(body)
+    new = tuple(name.replace("_new_tokens", "_length") for name in decoding if name.endswith("_new_tokens"))
+    return _TaskInputs(texts, source, target, to_generate_options(decoding), new)
 
 
 def _select_by_languages(gateway: ModelGateway, inputs: _TaskInputs) -> ServedModel | None:
@@ -219,20 +219,13 @@ def _check_languages(served: ServedModel, inputs: _TaskInputs) -> None:
         raise ApiError("hf_languages", model=served.name, source=about.source_language, target=about.target_language)
 
 
-@dataclass(frozen=True)
-class HFParameters:
-    source: str | None
-    target: str | None
-    decoding: dict[str, Any]
-
-
-def parse_parameters(body: dict[str, Any]) -> HFParameters:
-    """Parse the parameters. Decoding options may be at the top level or in generate_parameters."""
+def parse_parameters(body: dict[str, Any]) -> tuple[str | None, str | None, dict[str, Any]]:
+    """Return source, target and decoding options, which may be at the top level or in generate_parameters."""
     parameters = dict(_get_object(body, "parameters"))
     decoding = _get_object(parameters, "generate_parameters")
     parameters.pop("generate_parameters", None)
     source, target = (_pop_language(parameters, name) for name in ("src_lang", "tgt_lang"))
-    return HFParameters(source, target, {**parameters, **decoding})
+    return source, target, {**parameters, **decoding}
 
 
 def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field, create_model
+from pydantic import Field
 from starlette.responses import Response
 
 from attendo.decode.config import GenerationConfig
@@ -25,7 +25,7 @@ from attendo.serve.http.bodies import (
     RequestModel,
     ResponseModel,
     StrictRoute,
-    decoding_fields,
+    with_decoding_options,
 )
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
@@ -57,16 +57,12 @@ if TYPE_CHECKING:
         n_best: int | None
 
 else:
-    _DeclaredOptions = create_model(
-        "_DeclaredOptions",
-        __base__=DecodingRequest,
-        **decoding_fields(
-            [
-                *(each.name for each in dataclasses.fields(GenerateOptions)),
-                *(name for name in GenerationConfig.model_fields if name not in _SERVER_OPTIONS),
-            ],
-            _JSON_TYPES,
-        ),
+    _DeclaredOptions = with_decoding_options(
+        [
+            *(each.name for each in dataclasses.fields(GenerateOptions)),
+            *(name for name in GenerationConfig.model_fields if name not in _SERVER_OPTIONS),
+        ],
+        _JSON_TYPES,
     )
 
 

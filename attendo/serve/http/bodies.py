@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -143,21 +143,6 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def decoding_fields(names: Iterable[str], types: Mapping[str, Any] | None = None, **limits: int) -> dict[str, Any]:
-    """Return pydantic fields for declared decoding options, each None by default, with types that JSON has.
-
-    `types` and `limits` replace declared types and maximums.
-    """
-    options = {each.name: each for each in (*list_options(CallFields), *list_options(GenerationFields))}
-    found: dict[str, Any] = {}
-    for name in names:
-        declared: Any = options[name].type
-        kind = (types or {}).get(name) or (list[str] if get_origin(declared) is tuple else declared)
-        changes = {"le": limits[name]} if name in limits else {}
-        found[name] = (kind | None, make_field(options[name], default=None, **changes))
-    return found
-
-
 class DecodingRequest(RequestModel):
     """Base class of requests with decoding options. Names and values of version 0.1.0 are accepted."""
 
@@ -170,3 +155,18 @@ class DecodingRequest(RequestModel):
             return rename_settings(values, RENAMED_OPTIONS, RENAMED_VALUES, warn=False)
         except UsageError as error:
             raise ApiError("bad_request", {"param": str(error.values["old"])}, detail=error) from None
+
+
+def with_decoding_options(names: Iterable[str], types: Mapping[str, Any] | None = None, **limits: int) -> Any:
+    """Return a subclass of `DecodingRequest` with declared options as fields, each None by default.
+
+    The types are those that JSON has. `types` and `limits` replace declared types and maximums.
+    """
+    options = {each.name: each for each in (*list_options(CallFields), *list_options(GenerationFields))}
+    found: dict[str, Any] = {}
+    for name in names:
+        declared: Any = options[name].type
+        kind = (types or {}).get(name) or (list[str] if get_origin(declared) is tuple else declared)
+        changes = {"le": limits[name]} if name in limits else {}
+        found[name] = (kind | None, make_field(options[name], default=None, **changes))
+    return create_model("_DeclaredOptions", __base__=DecodingRequest, **found)
