@@ -48,10 +48,10 @@ async def run_and_respond(
 async def run_on_worker(gateway: ModelGateway, served: ServedModel, task: Callable[[], CooperativeTask[T]]) -> T:
     """Run `task` between the decoding steps of other requests, within the request deadline."""
 
-    def turns() -> Iterator[tuple[T] | None]:
+    def iterate_task() -> Iterator[tuple[T] | None]:
         yield ((yield from task()),)
 
-    async with aclosing(served.worker.iterate(turns, gateway.deadline())) as items:
+    async with aclosing(served.worker.iterate(iterate_task, gateway.deadline())) as items:
         ((result,),) = [item async for item in items if item is not None]
     return result
 

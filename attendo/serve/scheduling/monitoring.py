@@ -51,11 +51,11 @@ class Readiness(BaseModel):
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter()
+    gateway.metrics.registry.register(_LiveGauges(gateway.registry.all()))
+    for served in gateway.registry.all():
+        served.worker.on_finished = gateway.metrics.observe_times
 
     @router.get("/livez")
-    async def livez() -> Health:
-        return Health()
-
     @router.get("/health")
     async def health() -> Health:
         return Health()
@@ -64,10 +64,6 @@ def routes(gateway: ModelGateway) -> APIRouter:
     async def readyz() -> Response:
         reason = not_ready_reason(gateway)
         return json_response(Readiness(ready=reason is None, reason=reason), 503 if reason else 200)
-
-    gateway.metrics.registry.register(_LiveGauges(gateway.registry.all()))
-    for served in gateway.registry.all():
-        served.worker.on_finished = gateway.metrics.observe_times
 
     @router.get("/metrics", response_class=Response, responses=_METRICS_RESPONSES)
     def metrics(request: Request) -> Response:

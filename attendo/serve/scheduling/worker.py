@@ -99,10 +99,10 @@ class ModelWorker:
     async def run(self, work: Callable[[], T], deadline: float | None = None) -> T:
         """Run a function in a thread, between two decoding steps of others."""
 
-        def once() -> Iterator[T]:
+        def run_once() -> Iterator[T]:
             yield work()
 
-        found = [item async for item in self.iterate(once, deadline)]
+        found = [item async for item in self.iterate(run_once, deadline)]
         return found[0]
 
     async def iterate(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncGenerator[T, None]:
