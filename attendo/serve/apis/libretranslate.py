@@ -21,7 +21,7 @@ from attendo.serve.http.openapi import JSON, MODEL_ERRORS, MULTIPART, URL_ENCODE
 from attendo.serve.language_detection import LanguagePrediction, detect_language
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.translation.segmenter import SegmentationOptions
-from attendo.serve.translation.translator import TextTranslation, translate_from
+from attendo.serve.translation.translator import translate_from
 from attendo.text.languages import language_name, match_language
 
 _FRONTEND_TIMEOUT_MS = 500
@@ -141,15 +141,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         """Translate one or several texts, sent as JSON, as a form or in the query string."""
         values = await _read_and_authenticate(gateway, request)
         params = _parse_params(gateway, values)
-        translations, sources = await translate_from(
-            gateway,
-            params.source,
-            params.target,
-            params.texts,
-            SegmentationOptions(params.format),
-            params.alternatives,
-        )
-        return json_response(_response_body(params, translations, sources))
+        return json_response(await _translate(gateway, params))
 
     @router.post(
         "/detect", response_model=list[LibreDetectedLanguage], responses=DETECT_ERRORS, openapi_extra=DETECT_BODY
@@ -175,20 +167,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.get("/frontend/settings")
     async def frontend_settings() -> FrontendSettings:
-        target = next((target for _, target in gateway.pairs()), "en")
-        return FrontendSettings(
-            char_limit=gateway.settings.max_characters,
-            frontend_timeout=_FRONTEND_TIMEOUT_MS,
-            api_keys=bool(gateway.settings.keys),
-            key_required=bool(gateway.settings.keys),
-            suggestions=False,
-            files_translation=False,
-            supported_files_format=[],
-            language=LibreDefaultPair(
-                source=LibreLanguageName(code="auto", name="Auto Detect"),
-                target=LibreLanguageName(code=target, name=language_name(target)),
-            ),
-        )
+        return _frontend_settings(gateway)
 
     router.include_router(_disabled_routes())
     return router
@@ -327,10 +306,12 @@ def _language_names(gateway: ModelGateway) -> dict[str, str]:
     return {code: language_name(code) for code in dict.fromkeys(codes)}
 
 
-def _response_body(
-    params: _TranslateParams, translations: Sequence[TextTranslation], sources: Sequence[LanguagePrediction]
-) -> dict[str, Any]:
-    """Build the response: lists if `q` is a list, and only the requested fields."""
+async def _translate(gateway: ModelGateway, params: _TranslateParams) -> dict[str, Any]:
+    """Return the response: lists if `q` is a list, and only the requested fields."""
+    how = SegmentationOptions(params.format)
+    translations, sources = await translate_from(
+        gateway, params.source, params.target, params.texts, how, params.alternatives
+    )
     fields: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
     if params.source is None:
         fields["detectedLanguage"] = [_detection_body(each) for each in sources]
@@ -341,3 +322,20 @@ def _response_body(
 
 def _detection_body(detection: LanguagePrediction) -> dict[str, Any]:
     return {"confidence": round(100 * detection.confidence, 1), "language": detection.language}
+
+
+def _frontend_settings(gateway: ModelGateway) -> FrontendSettings:
+    target = next((target for _, target in gateway.pairs()), "en")
+    return FrontendSettings(
+        char_limit=gateway.settings.max_characters,
+        frontend_timeout=_FRONTEND_TIMEOUT_MS,
+        api_keys=bool(gateway.settings.keys),
+        key_required=bool(gateway.settings.keys),
+        suggestions=False,
+        files_translation=False,
+        supported_files_format=[],
+        language=LibreDefaultPair(
+            source=LibreLanguageName(code="auto", name="Auto Detect"),
+            target=LibreLanguageName(code=target, name=language_name(target)),
+        ),
+    )
