@@ -12,7 +12,7 @@ from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.serve.http.middleware import RequestGuard
+    from attendo.serve.app import Application
     from attendo.serve.settings import ServeSettings
 
 
@@ -124,7 +124,7 @@ def serve(
     raise typer.Exit(code)
 
 
-def _make_app(models: list[Path], load_options: tuple[Any, ...], settings: "ServeSettings") -> "RequestGuard":
+def _make_app(models: list[Path], load_options: tuple[Any, ...], settings: "ServeSettings") -> "Application":
     from attendo.serve.app import create_app
     from attendo.serve.scheduling.registry import load_models
     from attendo.serve.translation.documents import check_documents_folder
@@ -155,7 +155,7 @@ def _make_settings(
     return settings
 
 
-def _check(app: "RequestGuard") -> None:
+def _check(app: "Application") -> None:
     """Run a warm-up generation on every model and report the models."""
     import asyncio
 
@@ -168,7 +168,7 @@ def _check(app: "RequestGuard") -> None:
     _report_models(app, sys.stdout)
 
 
-def _report_models(app: "RequestGuard", stream: TextIO) -> None:
+def _report_models(app: "Application", stream: TextIO) -> None:
     from attendo.serve.scheduling.registry import describe, missing_language_warning
 
     for each in app.gateway.registry.all():

@@ -7,18 +7,23 @@ from fastapi import FastAPI
 from attendo import __version__
 from attendo.serve.apis import deepl, huggingface, libretranslate, native, openai
 from attendo.serve.explorer.catalogue_routes import page_routes
-from attendo.serve.http import metrics
 from attendo.serve.http.errors import handle_errors
 from attendo.serve.http.metrics import ServerMetrics
 from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.http.openapi import install_openapi
-from attendo.serve.scheduling import health
+from attendo.serve.scheduling import monitoring
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ModelRegistry, ModelSpec
 from attendo.serve.settings import ServeSettings
 
 
-def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = None) -> RequestGuard:
+class Application(RequestGuard):
+    """The ASGI application: every API behind the checks of `RequestGuard`, with the gateway to its models."""
+
+    gateway: ModelGateway
+
+
+def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = None) -> Application:
     """Return the application with the page and every API. The default settings allow only local host names."""
     settings = settings or ServeSettings()
     # FastAPI's documentation pages are off: they load scripts from other hosts.
@@ -30,9 +35,9 @@ def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = Non
         redoc_url=None,
     )
     gateway = ModelGateway(ModelRegistry(models, settings), settings, ServerMetrics())
-    for group in (health, metrics, libretranslate, huggingface, deepl, openai, native):
+    for group in (monitoring, libretranslate, huggingface, deepl, openai, native):
         app.include_router(group.routes(gateway))
     app.include_router(page_routes())
     handle_errors(app, native.request_field_names())
     install_openapi(app, settings)
-    return RequestGuard(app, gateway)
+    return Application(app, gateway)

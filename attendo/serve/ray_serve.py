@@ -17,7 +17,7 @@ from attendo.serve.settings import LOOPBACK, ServeSettings
 from attendo.settings import Settings
 
 if TYPE_CHECKING:
-    from attendo.serve.http.middleware import RequestGuard
+    from attendo.serve.app import Application
 
 
 class RayServeArguments(Settings):
@@ -97,8 +97,8 @@ def app_factory(
 class Replica:
     """ASGI application that warms up before its first request and drains requests before Ray ends it."""
 
-    def __init__(self, app: "RequestGuard") -> None:
-        from attendo.serve.scheduling.health import Watchdog
+    def __init__(self, app: "Application") -> None:
+        from attendo.serve.scheduling.monitoring import Watchdog
 
         self._app, self._watchdog = app, Watchdog(app.gateway)
 

@@ -28,8 +28,8 @@ except ModuleNotFoundError as error:
     raise UsageError("serve_package_missing", package=error.name) from None
 
 if TYPE_CHECKING:
-    from attendo.serve.http.middleware import RequestGuard
-    from attendo.serve.scheduling.health import Watchdog
+    from attendo.serve.app import Application
+    from attendo.serve.scheduling.monitoring import Watchdog
 
 _NOTICE_SECONDS = 0.5  # /readyz returns 503 for this long before the socket is closed
 _SHUTDOWN_ERROR_SECONDS = 1.0  # part of `drain_seconds` for sending errors to unfinished requests
@@ -74,7 +74,7 @@ def check_bindable(host: str, port: int) -> None:
                 raise _explain(error, host, port) from None
 
 
-def serve(app: "RequestGuard", bound: BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
+def serve(app: "Application", bound: BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
     """Run until Ctrl-C or SIGTERM and return the exit code. `quiet` logs only warnings and errors.
 
     Every model generates once before connections are accepted; `on_ready` is called after that. After a signal,
@@ -82,7 +82,7 @@ def serve(app: "RequestGuard", bound: BoundSocket, on_ready: Callable[[], None],
     finished. A second signal ends the process at once.
     """
     from attendo.serve.http.connections import uvicorn_options
-    from attendo.serve.scheduling.health import Watchdog
+    from attendo.serve.scheduling.monitoring import Watchdog
 
     # Interval of switching the GIL between event loop and worker. With Python's default of 5 ms rejections under load
     # took seconds. With 0.5 ms a flood of requests halved the decoding throughput, as every step needs the GIL.
@@ -115,7 +115,7 @@ class _Server(uvicorn.Server):
     """uvicorn server that starts after the warm-up of all models and drains requests at shutdown."""
 
     def __init__(
-        self, config: uvicorn.Config, app: "RequestGuard", watchdog: "Watchdog", on_ready: Callable[[], None]
+        self, config: uvicorn.Config, app: "Application", watchdog: "Watchdog", on_ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
         self._gateway, self._watchdog, self._on_ready = app.gateway, watchdog, on_ready

@@ -1,4 +1,4 @@
-"""Imports point down only, and the list of layers has every top-level module."""
+"""Imports point down only, in the package and inside the server. The lists of layers have every module."""
 
 import subprocess
 import sys
@@ -11,4 +11,4 @@ def test_imports_point_down_only() -> None:
     program = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([program, "--no-cache"], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 kept, 0 broken" in done.stdout
+    assert "2 kept, 0 broken" in done.stdout

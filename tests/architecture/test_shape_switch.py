@@ -28,7 +28,7 @@ def test_network_tests_reject_a_wrong_shape(test_file: str) -> None:
 
 
 @pytest.mark.skipif(shape_checks.MODE != "near", reason="shapes are checked everywhere or nowhere")
-@pytest.mark.parametrize("test_file", ["unit/serve/scheduling/test_health.py", "properties/test_batches.py"])
+@pytest.mark.parametrize("test_file", ["unit/serve/scheduling/test_monitoring.py", "properties/test_batches.py"])
 def test_other_tests_do_not_check_shapes(test_file: str) -> None:
     shape_checks.switch(shape_checks.TESTS / test_file)
     padding_mask(THREE_DIMENSIONAL)

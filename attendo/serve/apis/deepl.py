@@ -1,54 +1,34 @@
 """DeepL's API, version 2: texts, documents, languages and usage. The glossary lists are empty."""
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.background import BackgroundTask
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.responses import Response
 
-from attendo.serve.apis.deepl_schemas import (
-    DOCUMENT_BODY,
-    KEY_BODY,
-    RESULT_ERRORS,
-    STATUS_ERRORS,
-    TRANSLATE_BODY,
-    TRANSLATE_ERRORS,
-    TYPE_PARAMETER,
-    UPLOAD_ERRORS,
-    DeepLLanguage,
-    DeepLTranslateRequest,
-    DeepLTranslateResponse,
-    DeepLTranslation,
-    DeepLUsageResponse,
-    DocumentKeyRequest,
-    DocumentRequest,
-    DocumentResponse,
-    DocumentStatusResponse,
-    GlossariesResponse,
-    GlossaryPairsResponse,
-    form_fields,
-    open_form,
-    read_body,
-    validate_fields,
-)
 from attendo.serve.http.auth import key_dependency
-from attendo.serve.http.bodies import request_params
+from attendo.serve.http.bodies import is_json, parse_form, read_json_object, request_params
 from attendo.serve.http.errors import ApiError, json_response
-from attendo.serve.http.openapi import error_responses
+from attendo.serve.http.openapi import JSON, MODEL_ERRORS, MULTIPART, URL_ENCODED, error_responses, request_body
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.documents import (
     DOCUMENT_FORMATS,
-    Document,
     DocumentFormat,
     DocumentStore,
     decode_document,
+    disk_error,
     document_format,
 )
-from attendo.serve.translation.translator import detect_source_language, detect_source_languages, translate_detected
+from attendo.serve.translation.segmenter import SegmentationOptions, SplitRule
+from attendo.serve.translation.translator import detect_source_language, translate_from
 from attendo.text.languages import language_name, match_language
+from attendo.text.markup import TagRules
 
 _NO_LIMIT = 1_000_000_000_000  # DeepL's value for accounts without a limit
 _OCTET_STREAM = "application/octet-stream"
@@ -60,14 +40,189 @@ _REGIONS = {
     "pt": {"PT-BR": "Portuguese (Brazilian)", "PT-PT": "Portuguese (European)"},
 }
 _DEEPL_CODES = {"zt": "ZH-HANT", "no": "NB"}
-__all__ = ["routes"]
+R = TypeVar("R", bound=BaseModel)
+ShortText = Annotated[str, Field(min_length=1, max_length=50)]
+TagList = Annotated[str, Field(max_length=5_000)] | Annotated[list[ShortText], Field(max_length=100)]
+_LIST_FIELDS = ("text", "ignore_tags", "splitting_tags", "non_splitting_tags")
+_SPLIT_MODES: dict[str, SplitRule] = {"0": "never", "nonewlines": "signs"}
+# Unsupported parameters. They are rejected, because clients rely on their effect.
+_UNSUPPORTED = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
+
+
+class _DeepLRequest(BaseModel):
+    """Fields of all translation requests. Unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+
+    target_lang: ShortText
+    source_lang: ShortText | None = None
+    # No model supports formality. The `prefer_` values are preferences, so they are accepted and ignored.
+    formality: Literal["default", "prefer_less", "prefer_more"] | None = None
+
+    def check_supported(self) -> None:
+        for name in _UNSUPPORTED:
+            if (self.model_extra or {}).get(name):
+                raise ApiError("unmet_parameter", {"param": name}, name=name)
+
+
+class DeepLTranslateRequest(_DeepLRequest):
+    """Request to translate texts. `context` is accepted and ignored."""
+
+    text: str | list[str]
+    tag_handling: Literal["html", "xml"] | None = None
+    ignore_tags: TagList = Field(default=[], description="a list, or one comma-separated string")
+    splitting_tags: TagList = []
+    non_splitting_tags: TagList = []
+    outline_detection: bool | None = Field(None, description="XML only: detect which tags split sentences")
+    split_sentences: Literal["0", "1", "nonewlines", 0, 1] | None = None
+    model_type: ShortText | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.text] if isinstance(self.text, str) else self.text
+
+    @property
+    def segmentation_options(self) -> SegmentationOptions:
+        dividing, joining = (frozenset(_tag_names(each)) for each in (self.splitting_tags, self.non_splitting_tags))
+        found_out = self.tag_handling != "xml" or self.outline_detection is not False
+        outline = TagRules(dividing, joining - dividing, found_out)
+        split = _SPLIT_MODES.get(str(self.split_sentences), "lines")
+        return SegmentationOptions(self.tag_handling or "text", _tag_names(self.ignore_tags), split, outline)
+
+
+class DocumentRequest(_DeepLRequest):
+    filename: Annotated[str, Field(max_length=500)] | None = None
+    output_format: ShortText | None = None
+
+
+class DocumentKeyRequest(BaseModel):
+    document_key: Annotated[str, Field(max_length=500)]
+
+
+async def read_body(request: Request, schema: type[R]) -> R:
+    """Parse the body of a request, JSON or a form."""
+    if is_json(request):
+        return validate_fields(schema, await read_json_object(request))
+    async with open_form(request) as form:
+        return validate_fields(schema, form_fields(form))
+
+
+def validate_fields(schema: type[R], fields: Mapping[str, Any]) -> R:
+    try:
+        return schema.model_validate(fields)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_url=False)) from None
+
+
+@asynccontextmanager
+async def open_form(request: Request) -> AsyncIterator[FormData]:
+    """Open the form of a request. Uploaded files may be on disk until the context exits."""
+    try:
+        form = await parse_form(request, max_files=1)
+    except OSError as error:
+        raise disk_error(error) from None
+    try:
+        yield form
+    finally:
+        await form.close()
+
+
+def form_fields(form: FormData) -> dict[str, Any]:
+    """Return the list fields as lists, and the first value of every other field."""
+    fields = {name: [each for each in form.getlist(name) if not isinstance(each, UploadFile)] for name in form}
+    return {name: values if name in _LIST_FIELDS else values[0] for name, values in fields.items() if values}
+
+
+def _tag_names(value: str | list[str]) -> list[str]:
+    """Return tag names from a list or from one comma-separated string."""
+    listed = [value] if isinstance(value, str) else value
+    return [tag.strip() for each in listed for tag in each.split(",") if tag.strip()]
+
+
+class DeepLTranslation(BaseModel):
+    """A translation. Clients require `billed_characters`. `model_type_used` is set if the request has `model_type`."""
+
+    detected_source_language: str
+    text: str
+    billed_characters: int
+    model_type_used: str | None = None
+
+
+class DeepLTranslateResponse(BaseModel):
+    translations: list[DeepLTranslation]
+
+
+class DeepLLanguage(BaseModel):
+    language: str
+    name: str
+    supports_formality: bool | None = None  # target languages only
+
+
+class DeepLUsageResponse(BaseModel):
+    character_count: int
+    character_limit: int
+
+
+class DocumentResponse(BaseModel):
+    document_id: str
+    document_key: str
+
+
+class DocumentStatusResponse(BaseModel):
+    document_id: str
+    status: Literal["queued", "translating", "done", "error"]
+    billed_characters: int | None = None
+    error_message: str | None = None
+
+
+class GlossaryPairsResponse(BaseModel):
+    supported_languages: list[str] = []
+
+
+class GlossariesResponse(BaseModel):
+    glossaries: list[str] = []
+
+
+_LANGUAGE_ERRORS = ("unknown_language", "no_such_pair", "no_language", "unmet_parameter", "bad_form")
+TRANSLATE_ERRORS = error_responses("deepl", *MODEL_ERRORS, *_LANGUAGE_ERRORS, "too_many_texts", "too_many_sentences")
+UPLOAD_ERRORS = error_responses(
+    "deepl",
+    *_LANGUAGE_ERRORS,
+    *("bad_json", "bad_request", "bad_setting", "no_file", "unknown_format", "other_format", "unknown_encoding"),
+    *("not_encoded_so", "document_too_large", "too_many_documents", "no_room"),
+)
+STATUS_ERRORS = error_responses("deepl", "bad_json", "bad_request", "bad_form", "unknown_document")
+RESULT_ERRORS = error_responses(
+    "deepl", "bad_json", "bad_request", "bad_form", "unknown_document", "document_failed", "document_not_ready"
+)
+
+
+_DOCUMENT_SCHEMA: dict[str, Any] = DocumentRequest.model_json_schema()
+_FILE_SCHEMA = {"file": {"type": "string", "format": "binary"}}
+TYPE_PARAMETER = {
+    "parameters": [
+        {
+            "name": "type",
+            "in": "query",
+            "required": False,
+            "schema": {"enum": ["source", "target"], "default": "source"},
+        }
+    ]
+}
+TRANSLATE_BODY = request_body(dict.fromkeys((JSON, URL_ENCODED), DeepLTranslateRequest.model_json_schema()))
+KEY_BODY = request_body(dict.fromkeys((JSON, URL_ENCODED), DocumentKeyRequest.model_json_schema()))
+_UPLOAD_SCHEMA = {
+    **_DOCUMENT_SCHEMA,
+    "properties": {**_DOCUMENT_SCHEMA["properties"], **_FILE_SCHEMA},
+    "required": [*_DOCUMENT_SCHEMA["required"], *_FILE_SCHEMA],
+}
+DOCUMENT_BODY = request_body({MULTIPART: _UPLOAD_SCHEMA})
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    router = APIRouter(prefix="/v2", dependencies=[key_dependency(gateway)], tags=["DeepL"])
+    router = APIRouter(prefix="/v2", dependencies=[key_dependency(gateway.settings.keys)], tags=["DeepL"])
     documents, texts = DocumentStore(gateway), _TextTranslator(gateway)
-    router.include_router(document_routes(gateway, documents))
-    router.include_router(glossary_routes())
+    router.include_router(_document_routes(gateway, documents))
 
     @router.post(
         "/translate", response_model=DeepLTranslateResponse, responses=TRANSLATE_ERRORS, openapi_extra=TRANSLATE_BODY
@@ -95,6 +250,14 @@ def routes(gateway: ModelGateway) -> APIRouter:
         """Return the characters translated for all clients since the server started."""
         return DeepLUsageResponse(character_count=texts.characters + documents.characters, character_limit=_NO_LIMIT)
 
+    @router.get("/glossary-language-pairs")
+    async def glossary_pairs() -> GlossaryPairsResponse:
+        return GlossaryPairsResponse()
+
+    @router.get("/glossaries")
+    async def glossaries() -> GlossariesResponse:
+        return GlossariesResponse()
+
     return router
 
 
@@ -112,22 +275,16 @@ class _TextTranslator:
         source, target = resolve_pair(self._gateway, request.source_lang, request.target_lang)
         if source == target:
             raise ApiError("no_such_pair", source=source, target=target)
-        how = request.segmentation_options
-        froms = [source or ""] * len(texts)
-        if source is None:
-            froms = [
-                each.language for each in await detect_source_languages(self._gateway, texts, target, how.text_format)
-            ]
-        translations = await translate_detected(self._gateway, froms, target, texts, how)
+        translations, sources = await translate_from(self._gateway, source, target, texts, request.segmentation_options)
         self.characters += sum(map(len, texts))
         responses = [
             DeepLTranslation(
-                detected_source_language=to_deepl_code(source),
+                detected_source_language=to_deepl_code(language),
                 text=each.text,
                 billed_characters=len(text),
-                model_type_used=self._model_name(source, target) if request.model_type else None,
+                model_type_used=self._model_name(language, target) if request.model_type else None,
             )
-            for text, source, each in zip(texts, froms, translations, strict=True)
+            for text, (language, _), each in zip(texts, sources, translations, strict=True)
         ]
         return {"translations": [each.model_dump(exclude_none=True) for each in responses]}
 
@@ -136,7 +293,7 @@ class _TextTranslator:
         return None if source == target else self._gateway.get_model_for_pair(source, target).name
 
 
-def document_routes(gateway: ModelGateway, documents: DocumentStore) -> APIRouter:
+def _document_routes(gateway: ModelGateway, documents: DocumentStore) -> APIRouter:
     router = APIRouter(prefix="/document")
 
     @router.post("", response_model=DocumentResponse, responses=UPLOAD_ERRORS, openapi_extra=DOCUMENT_BODY)
@@ -150,7 +307,11 @@ def document_routes(gateway: ModelGateway, documents: DocumentStore) -> APIRoute
     async def status(document_id: str, request: Request) -> Response:
         document = documents.get(document_id, (await read_body(request, DocumentKeyRequest)).document_key)
         await documents.wait(document, _STATUS_WAIT_SECONDS)
-        return json_response(_status_response(document).model_dump(exclude_none=True))
+        billed = document.characters if document.status == "done" else None
+        response = DocumentStatusResponse(
+            document_id=document_id, status=document.status, billed_characters=billed, error_message=document.error
+        )
+        return json_response(response.model_dump(exclude_none=True))
 
     @router.post(
         "/{document_id}/result",
@@ -193,27 +354,6 @@ async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, 
     if source == target:
         raise ApiError("no_such_pair", source=source, target=target)
     return content, kind, gateway.get_model_for_pair(source, target)
-
-
-def _status_response(document: Document) -> DocumentStatusResponse:
-    billed = document.characters if document.status == "done" else None
-    return DocumentStatusResponse(
-        document_id=document.document_id, status=document.status, billed_characters=billed, error_message=document.error
-    )
-
-
-def glossary_routes() -> APIRouter:
-    router = APIRouter()
-
-    @router.get("/glossary-language-pairs")
-    async def glossary_pairs() -> GlossaryPairsResponse:
-        return GlossaryPairsResponse()
-
-    @router.get("/glossaries")
-    async def glossaries() -> GlossariesResponse:
-        return GlossariesResponse()
-
-    return router
 
 
 def to_deepl_code(code: str) -> str:

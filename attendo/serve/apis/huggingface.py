@@ -19,7 +19,7 @@ from attendo.serve.apis.openai.routes import complete_chat
 from attendo.serve.http.auth import bearer_token, key_dependency, require_key
 from attendo.serve.http.bodies import ResponseModel, StrictRoute, read_json_object
 from attendo.serve.http.errors import ApiError, api_for_path, json_response
-from attendo.serve.http.openapi import MODEL_ERRORS, error_responses, json_or_events
+from attendo.serve.http.openapi import JSON, MODEL_ERRORS, error_responses, json_or_events, request_body
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.translator import detect_source_language, translate
@@ -27,13 +27,12 @@ from attendo.text.languages import match_language
 
 HFTask = Literal["translation", "summarization"]
 OUTPUT_FIELDS = {
-    "translation": ("translation_text",),
-    "summarization": ("summary_text",),
-    "conversation": ("generated_text",),
-    "generation": ("generated_text",),
+    "translation": "translation_text",
+    "summarization": "summary_text",
+    "conversation": "generated_text",
+    "generation": "generated_text",
 }
 _CHAT_PATH = "/v1/chat/completions"
-_ALL_OUTPUT_FIELDS = ("translation_text", "summary_text", "generated_text")
 # Decoding options by their transformers names.
 _NUMERIC_OPTIONS: dict[str, tuple[str, type]] = {
     "num_beams": ("beam", int),
@@ -109,7 +108,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 def _chat_routes(gateway: ModelGateway) -> APIRouter:
     """Serve OpenAI's chat completions under every base URL of this API."""
 
-    router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway)])
+    router = APIRouter(route_class=StrictRoute, dependencies=[key_dependency(gateway.settings.keys)])
 
     @router.post(f"/hf{_CHAT_PATH}", response_model=None, responses=CHAT_RESPONSES)
     async def chat(params: ChatRequest, request: Request) -> Response:
@@ -134,7 +133,7 @@ class _TaskInputs:
 
 
 async def _parse_request(gateway: ModelGateway, request: Request) -> _TaskInputs:
-    require_key(gateway, bearer_token(request))
+    require_key(gateway.settings.keys, bearer_token(request))
     body = await read_json_object(request)
     if body.get("stream"):
         raise ApiError("hf_stream")
@@ -142,9 +141,9 @@ async def _parse_request(gateway: ModelGateway, request: Request) -> _TaskInputs
     texts: list[Any] = inputs if isinstance(inputs, list) else [inputs]
     if not texts or not all(isinstance(each, str) for each in texts):
         raise ApiError("hf_inputs")
-    parameters = parse_parameters(body)
-    new = tuple(name.replace("_new_tokens", "_length") for name in parameters.decoding if name.endswith("_new_tokens"))
-    return _TaskInputs(texts, parameters.source, parameters.target, to_generate_options(parameters.decoding), new)
+    source, target, decoding = parse_parameters(body)
+    new = tuple(name.replace("_new_tokens", "_length") for name in decoding if name.endswith("_new_tokens"))
+    return _TaskInputs(texts, source, target, to_generate_options(decoding), new)
 
 
 def _select_by_languages(gateway: ModelGateway, inputs: _TaskInputs) -> ServedModel | None:
@@ -196,7 +195,7 @@ async def _run_task(
     else:
         texts = [each.text for each in await gateway.generate(served, inputs.texts, **inputs.options)]
     output_task = task or about.task
-    names = OUTPUT_FIELDS[output_task] if output_task else _ALL_OUTPUT_FIELDS
+    names = [OUTPUT_FIELDS[output_task]] if output_task else [*OUTPUT_FIELDS.values()]
     return [dict.fromkeys(names, text) for text in texts]
 
 
@@ -220,20 +219,13 @@ def _check_languages(served: ServedModel, inputs: _TaskInputs) -> None:
         raise ApiError("hf_languages", model=served.name, source=about.source_language, target=about.target_language)
 
 
-@dataclass(frozen=True)
-class HFParameters:
-    source: str | None
-    target: str | None
-    decoding: dict[str, Any]
-
-
-def parse_parameters(body: dict[str, Any]) -> HFParameters:
-    """Parse the parameters. Decoding options may be at the top level or in generate_parameters."""
+def parse_parameters(body: dict[str, Any]) -> tuple[str | None, str | None, dict[str, Any]]:
+    """Return source, target and decoding options, which may be at the top level or in generate_parameters."""
     parameters = dict(_get_object(body, "parameters"))
     decoding = _get_object(parameters, "generate_parameters")
     parameters.pop("generate_parameters", None)
     source, target = (_pop_language(parameters, name) for name in ("src_lang", "tgt_lang"))
-    return HFParameters(source, target, {**parameters, **decoding})
+    return source, target, {**parameters, **decoding}
 
 
 def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +252,8 @@ def to_generate_options(parameters: dict[str, Any]) -> dict[str, Any]:
     if options.get("min_length") == 0:  # the default of transformers
         del options["min_length"]
     if "do_sample" in parameters:
-        options["sample"] = _get_bool(parameters, "do_sample")
+        _check_value("do_sample", parameters["do_sample"], isinstance(parameters["do_sample"], bool))
+        options["sample"] = parameters["do_sample"]
     return options
 
 
@@ -275,24 +268,20 @@ def _get_object(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _pop_language(values: dict[str, Any], name: str) -> str | None:
     value = values.pop(name, None)
-    if value is not None and not isinstance(value, str):
-        raise ApiError("hf_value", name=name, value=shorten(value, 40))
+    _check_value(name, value, value is None or isinstance(value, str))
     return value or None
 
 
 def _get_number(values: dict[str, Any], name: str, number_type: type) -> Any:
     value = values[name]
     fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
-    if not fits or (number_type is int and value != int(value)):
-        raise ApiError("hf_value", name=name, value=shorten(value, 40))
+    _check_value(name, value, fits and (number_type is float or value == int(value)))
     return number_type(value)
 
 
-def _get_bool(values: dict[str, Any], name: str) -> bool:
-    value = values[name]
-    if not isinstance(value, bool):
+def _check_value(name: str, value: Any, valid: bool) -> None:
+    if not valid:
         raise ApiError("hf_value", name=name, value=shorten(value, 40))
-    return value
 
 
 class HFTaskResponse(ResponseModel):
@@ -322,7 +311,7 @@ _REQUEST_SCHEMA = {
         "parameters": _PARAMETERS_SCHEMA,
     },
 }
-_REQUEST_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _REQUEST_SCHEMA}}}}
+_REQUEST_BODY = request_body({JSON: _REQUEST_SCHEMA})
 _ERROR_CODES = (
     *MODEL_ERRORS,
     "too_many_texts",

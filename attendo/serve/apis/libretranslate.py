@@ -17,11 +17,11 @@ from starlette.responses import Response
 from attendo.serve.http.auth import bearer_token, require_key
 from attendo.serve.http.bodies import ResponseModel, request_params
 from attendo.serve.http.errors import ApiError, json_response
-from attendo.serve.http.openapi import MODEL_ERRORS, error_responses
+from attendo.serve.http.openapi import JSON, MODEL_ERRORS, MULTIPART, URL_ENCODED, error_responses, request_body
 from attendo.serve.language_detection import LanguagePrediction, detect_language
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.translation.segmenter import SegmentationOptions
-from attendo.serve.translation.translator import TextTranslation, detect_source_languages, translate_detected
+from attendo.serve.translation.translator import translate_from
 from attendo.text.languages import language_name, match_language
 
 _FRONTEND_TIMEOUT_MS = 500
@@ -105,13 +105,11 @@ _DETECT_SCHEMA = {
 }
 
 
-def _request_body(json_schema: dict[str, Any], form_schema: dict[str, Any]) -> dict[str, Any]:
-    forms = {kind: {"schema": form_schema} for kind in ("application/x-www-form-urlencoded", "multipart/form-data")}
-    return {"requestBody": {"content": {"application/json": {"schema": json_schema}, **forms}}}
-
-
-TRANSLATE_BODY = _request_body(_TRANSLATE_SCHEMA, _TRANSLATE_FORM_SCHEMA)
-DETECT_BODY = _request_body(_DETECT_SCHEMA, _DETECT_SCHEMA)
+# No body is required: all parameters may be in the query string.
+TRANSLATE_BODY = request_body(
+    {JSON: _TRANSLATE_SCHEMA, URL_ENCODED: _TRANSLATE_FORM_SCHEMA, MULTIPART: _TRANSLATE_FORM_SCHEMA}, required=False
+)
+DETECT_BODY = request_body(dict.fromkeys((JSON, URL_ENCODED, MULTIPART), _DETECT_SCHEMA), required=False)
 DETECT_ERRORS = error_responses(
     "libretranslate", "bad_json", "bad_form", "libre_missing", "libre_no_text", "libre_too_much"
 )
@@ -143,7 +141,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         """Translate one or several texts, sent as JSON, as a form or in the query string."""
         values = await _read_and_authenticate(gateway, request)
         params = _parse_params(gateway, values)
-        return json_response(_response_body(params, *await _translate_texts(gateway, params)))
+        return json_response(await _translate(gateway, params))
 
     @router.post(
         "/detect", response_model=list[LibreDetectedLanguage], responses=DETECT_ERRORS, openapi_extra=DETECT_BODY
@@ -208,7 +206,7 @@ async def _read_and_authenticate(gateway: ModelGateway, request: Request) -> dic
     """Return the parameters after checking the API key, which may be one of them."""
     values = await request_params(request)
     key = values.get("api_key")
-    require_key(gateway, key if isinstance(key, str) and key else bearer_token(request))
+    require_key(gateway.settings.keys, key if isinstance(key, str) and key else bearer_token(request))
     return values
 
 
@@ -225,9 +223,9 @@ def _parse_params(gateway: ModelGateway, values: dict[str, Any]) -> _TranslatePa
 
 
 def _parse_format(value: Any) -> Literal["text", "html"]:
-    if value == "text" or value == "html":
-        return "html" if value == "html" else "text"
-    raise ApiError("libre_format", format=str(value)[:40])
+    if value not in ("text", "html"):
+        raise ApiError("libre_format", format=str(value)[:40])
+    return value
 
 
 def _require_text(values: dict[str, Any], name: str) -> str:
@@ -308,26 +306,15 @@ def _language_names(gateway: ModelGateway) -> dict[str, str]:
     return {code: language_name(code) for code in dict.fromkeys(codes)}
 
 
-async def _translate_texts(
-    gateway: ModelGateway, params: _TranslateParams
-) -> tuple[list[TextTranslation], list[LanguagePrediction]]:
-    """Return the translations and, if the source is detected, the languages of the texts."""
-    found: list[LanguagePrediction] = []
-    sources = [params.source or ""] * len(params.texts)
-    if params.source is None:
-        found = await detect_source_languages(gateway, params.texts, params.target, params.format)
-        sources = [each.language for each in found]
+async def _translate(gateway: ModelGateway, params: _TranslateParams) -> dict[str, Any]:
+    """Return the response: lists if `q` is a list, and only the requested fields."""
     how = SegmentationOptions(params.format)
-    return await translate_detected(gateway, sources, params.target, params.texts, how, params.alternatives), found
-
-
-def _response_body(
-    params: _TranslateParams, translations: Sequence[TextTranslation], detected: Sequence[LanguagePrediction]
-) -> dict[str, Any]:
-    """Build the response: lists if `q` is a list, and only the requested fields."""
+    translations, sources = await translate_from(
+        gateway, params.source, params.target, params.texts, how, params.alternatives
+    )
     fields: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
-    if detected:
-        fields["detectedLanguage"] = [_detection_body(each) for each in detected]
+    if params.source is None:
+        fields["detectedLanguage"] = [_detection_body(each) for each in sources]
     if params.alternatives:
         fields["alternatives"] = [each.alternatives for each in translations]
     return {name: each[0] if params.is_single else each for name, each in fields.items()}
@@ -338,12 +325,7 @@ def _detection_body(detection: LanguagePrediction) -> dict[str, Any]:
 
 
 def _frontend_settings(gateway: ModelGateway) -> FrontendSettings:
-    pairs = gateway.pairs()
-    target = pairs[0][1] if pairs else "en"
-    chosen = LibreDefaultPair(
-        source=LibreLanguageName(code="auto", name="Auto Detect"),
-        target=LibreLanguageName(code=target, name=language_name(target)),
-    )
+    target = next((target for _, target in gateway.pairs()), "en")
     return FrontendSettings(
         char_limit=gateway.settings.max_characters,
         frontend_timeout=_FRONTEND_TIMEOUT_MS,
@@ -352,5 +334,8 @@ def _frontend_settings(gateway: ModelGateway) -> FrontendSettings:
         suggestions=False,
         files_translation=False,
         supported_files_format=[],
-        language=chosen,
+        language=LibreDefaultPair(
+            source=LibreLanguageName(code="auto", name="Auto Detect"),
+            target=LibreLanguageName(code=target, name=language_name(target)),
+        ),
     )

@@ -7,20 +7,19 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.model.head_scaling import sites
-from attendo.serve.explorer.model_access import (
+from attendo.serve.explorer.schemas import TargetRequest
+from attendo.serve.explorer.search import ExplorerSearch, InspectedPair
+from attendo.serve.explorer.tasks import (
     PAGE_RESPONSES,
     CooperativeTask,
-    ExplorerSearch,
     parse_heads,
     prepare_model,
     run_and_respond,
     run_on_worker,
 )
-from attendo.serve.explorer.schemas import AblateRequest, RankRequest
-from attendo.serve.explorer.subject import InspectedPair
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.openapi import EVENT_STREAM_CONTENT
-from attendo.serve.http.sse import Events, EventStream, await_first_event, event_stream
+from attendo.serve.http.sse import Events, EventStream, await_first, event_stream
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
@@ -30,11 +29,12 @@ def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["page"])
 
     @router.post("/ablate", response_model=None, responses=PAGE_RESPONSES)
-    async def ablate(request: AblateRequest) -> Response:
+    async def ablate(request: TargetRequest) -> Response:
         """Return the output without some heads, and the log-probability of the original output without them."""
-        original = request.model_copy(update={"heads": {}})  # the original output uses all heads
+        # The original output uses all heads.
+        original = request.model_copy(update={"heads": {}})
         return await run_and_respond(
-            gateway, original, lambda model: _compute_ablation(model, request, gateway.settings)
+            gateway, original, lambda model, _, settings: _compute_ablation(model, request, settings)
         )
 
     @router.post(
@@ -43,24 +43,21 @@ def routes(gateway: ModelGateway) -> APIRouter:
         response_class=EventStream,
         responses={**PAGE_RESPONSES, 200: {"content": EVENT_STREAM_CONTENT}},
     )
-    async def rank(request: RankRequest) -> Response:
+    async def rank(request: TargetRequest) -> Response:
         """Stream the change in log-probability without each head: server-sent events `head`, then `done`."""
-        return event_stream(await await_first_event(_rank_heads(gateway, request)))
+        return event_stream(await await_first(_rank_heads(gateway, request)))
 
     return router
 
 
 def _compute_ablation(
-    model: TextModel, request: AblateRequest, settings: ServeSettings
+    model: TextModel, request: TargetRequest, settings: ServeSettings
 ) -> CooperativeTask[dict[str, Any]]:
     heads = parse_heads(model.network.config, request.heads)
     subject = yield from InspectedPair.build(model, request, settings)
     changed = model.with_heads(heads) if heads else model
     before, after = subject.log_probabilities(), subject.log_probabilities(changed)
-    search = ExplorerSearch(
-        changed, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
-    )
-    best = (yield from search.generate())[0]
+    best = (yield from ExplorerSearch(changed, request, settings.max_inspected_tokens).generate())[0]
     pieces = model.target_tokenizer.pieces(subject.predicted_ids)
     return {
         "before": {"text": subject.text, "log_probability": sum(before), "tokens": _token_rows(pieces, before)},
@@ -79,7 +76,7 @@ def _token_rows(pieces: list[str], values: list[float]) -> list[dict[str, Any]]:
     return [{"piece": piece, "log_probability": value} for piece, value in zip(pieces, values, strict=True)]
 
 
-async def _rank_heads(gateway: ModelGateway, request: RankRequest) -> Events:
+async def _rank_heads(gateway: ModelGateway, request: TargetRequest) -> Events:
     """Yield an event per head. Each head has its own deadline, because the client receives events meanwhile."""
     served = gateway.get_model(request.model)
     subject, base = await run_on_worker(
@@ -94,7 +91,7 @@ async def _rank_heads(gateway: ModelGateway, request: RankRequest) -> Events:
 
 
 def _score_all_heads(
-    model: TextModel, request: RankRequest, settings: ServeSettings
+    model: TextModel, request: TargetRequest, settings: ServeSettings
 ) -> CooperativeTask[tuple[InspectedPair, float]]:
     """Return the inspected pair and its log-probability with all heads."""
     subject = yield from InspectedPair.build(model, request, settings)

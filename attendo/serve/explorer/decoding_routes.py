@@ -10,23 +10,14 @@ from starlette.responses import Response
 
 from attendo.decode.ranking import Ranking
 from attendo.decode.search_tree import SearchNode, SearchTree
-from attendo.serve.explorer.model_access import (
-    PAGE_RESPONSES,
-    CooperativeTask,
-    ExplorerSearch,
-    prepare_model,
-    run_and_respond,
-)
 from attendo.serve.explorer.pieces import describe_predictions
-from attendo.serve.explorer.schemas import (
-    AnswerRequest,
-    StepsRequest,
-    TreeRequest,
-)
+from attendo.serve.explorer.schemas import AnswerRequest, ScaledHeadsRequest, StepsRequest
+from attendo.serve.explorer.search import ExplorerSearch
+from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, prepare_model, run_and_respond
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import EVENT_STREAM_CONTENT, JSON_OBJECT_CONTENT
-from attendo.serve.http.sse import Event, Events, await_first_event, event_stream
+from attendo.serve.http.sse import Event, Events, await_first, event_stream
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
@@ -34,9 +25,8 @@ from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
 from attendo.text_model.results import Hypothesis
 
-MAX_SOURCE_FOR_ALTERNATIVES = (
-    128  # source tokens; longer sources get no extra alternatives, because each one is a separate search
-)
+# Source tokens. Longer sources get no extra alternatives, because each one is a separate search.
+MAX_SOURCE_FOR_ALTERNATIVES = 128
 MAX_NODES = 10_000
 SURVIVING_FATES = ("goes on", "finished", "cut")
 REASONS = {
@@ -70,7 +60,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         events = _stream_events(gateway, request)
         if request.stream:
             # Invalid requests are rejected before the stream starts.
-            return event_stream(await await_first_event(events))
+            return event_stream(await await_first(events))
         async with aclosing(events):
             (response,) = [content async for name, content in events if name == "done"]
         return json_response(response)
@@ -78,12 +68,12 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post("/steps", response_model=None, responses=PAGE_RESPONSES)
     async def steps(request: StepsRequest) -> Response:
         """Return the decoding steps of the output after a forced prefix."""
-        return await run_and_respond(gateway, request, lambda model: _compute_steps(model, request, gateway.settings))
+        return await run_and_respond(gateway, request, _compute_steps)
 
     @router.post("/tree", response_model=None, responses=PAGE_RESPONSES)
-    async def tree(request: TreeRequest) -> Response:
+    async def tree(request: ScaledHeadsRequest) -> Response:
         """Return the search tree: every hypothesis considered and its fate."""
-        return await run_and_respond(gateway, request, lambda model: _compute_tree(model, request, gateway.settings))
+        return await run_and_respond(gateway, request, _compute_tree)
 
     return router
 
@@ -103,19 +93,11 @@ async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Event
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
     """Yield an event per token. Runs in a thread of the model's worker."""
-    search, prefix = _make_search(prepare_model(served, request), request, settings)
-    for new in search.stream(prefix):
+    model = prepare_model(served, request)
+    search = ExplorerSearch(model, request, settings.max_source_tokens, settings.max_output_tokens)
+    for new in search.stream(search.resolve_prefix(request.prefix or ())):
         yield "text", new
     yield "done", _response_body(search, search.hypotheses, request)
-
-
-def _make_search(
-    model: TextModel, request: AnswerRequest, settings: ServeSettings
-) -> tuple[ExplorerSearch, tuple[int, ...]]:
-    search = ExplorerSearch(
-        model, request.text, request.decoder, settings.max_source_tokens, settings.max_output_tokens
-    )
-    return search, search.resolve_prefix(request.prefix or ())
 
 
 def _response_body(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> dict[str, Any]:
@@ -170,9 +152,7 @@ def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], requ
 
 def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
     """Decode after the prefix, and return the most probable tokens at each step."""
-    search = ExplorerSearch(
-        model, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
-    )
+    search = ExplorerSearch(model, request, settings.max_inspected_tokens)
     prefix = search.resolve_prefix(request.prefix)
     best = (yield from search.generate(prefix))[0]
     predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
@@ -202,15 +182,11 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
     return {"source": {"pieces": pieces}, "steps": steps, "text": best.text, "ended": best.has_end}
 
 
-def _compute_tree(model: TextModel, request: TreeRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
-    search = ExplorerSearch(
-        model, request.text, request.decoder, settings.max_inspected_tokens, settings.max_inspected_tokens - 1
-    )
-    return (yield from describe_tree(search))
-
-
-def describe_tree(search: ExplorerSearch) -> CooperativeTask[dict[str, Any]]:
+def _compute_tree(
+    model: TextModel, request: ScaledHeadsRequest, settings: ServeSettings
+) -> CooperativeTask[dict[str, Any]]:
     """Describe the search trees. Node ids are unique across the groups of a diverse beam."""
+    search = ExplorerSearch(model, request, settings.max_inspected_tokens)
     trees = yield from search.record_trees()
     nodes = sum(len(tree.nodes) for tree in trees)
     if nodes > MAX_NODES:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from attendo.explore.formulas.formula import Formula, format_shape
 from attendo.explore.i18n import LANGUAGES
 from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
-from attendo.nn.attention import KeysValues, MultiHeadAttention
+from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
@@ -62,7 +63,7 @@ class OperationTable:
     def _sub_layer_row(self, site: str, lines: Sequence[TracedTensor]) -> dict[str, Any]:
         is_attention = not site.endswith("feed_forward")
         formula, text, english, chinese = ATTENTION if is_attention else FEED_FORWARD
-        made, before = self._trace[f"{site}.output"], self._sub_layer_input(site)
+        made, before = self._trace[f"{site}.output"], _sub_layer_input(self._network, self._trace, site)
         numbers = {
             "formula": formula,
             "text": text,
@@ -137,11 +138,6 @@ class OperationTable:
         keys = name.endswith((".keys", ".values", ".turned_keys"))
         return value if keys or value.size(-2) != len(self._trace.target_pieces) else value[..., self._step, :]
 
-    def _sub_layer_input(self, site: str) -> Tensor:
-        if self._network.config.norm == "pre":
-            return self._trace[f"{site}.norm"]
-        return self._trace[f"{site}.residual"] - self._trace[f"{site}.output"]
-
     def _operation_input(self, name: str) -> Tensor | None:
         """Return the input of the operation with this name."""
         trace, (site, _, end) = self._trace, name.rpartition(".")
@@ -194,7 +190,7 @@ class OperationTable:
         input_shape, inner_shape, activation_shape, output_shape = (
             format_shape(each.shape)
             for each in (
-                self._sub_layer_input(site),
+                _sub_layer_input(self._network, self._trace, site),
                 trace[f"{site}.inner"],
                 trace[f"{site}.bent"],
                 trace[f"{site}.output"],
@@ -223,73 +219,56 @@ def formula_id(formula: Formula) -> str:
     return formula.spec_ids[0] if formula.spec_ids else ""
 
 
+def _sub_layer_input(network: Transformer, trace: Trace, site: str) -> Tensor:
+    """Return the input of a sub-layer: the normalised vectors with pre-norm."""
+    if network.config.norm == "pre":
+        return trace[f"{site}.norm"]
+    return trace[f"{site}.residual"] - trace[f"{site}.output"]
+
+
 @torch.inference_mode()
 def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
     """Measure seconds per sub-layer, by name. `output` is the output projection to the logits."""
     assert network.source is not None
     seconds: dict[str, float] = {}
 
-    def sub_layer_input(site: str) -> Tensor:
-        """Return the input of a sub-layer: the normalised vectors with pre-norm."""
-        pre_norm = network.config.norm == "pre"
-        vectors = trace[f"{site}.norm"] if pre_norm else trace[f"{site}.residual"] - trace[f"{site}.output"]
-        return vectors[None].to(network.output.weight)
+    def measure(name: str, work: Callable[[Tensor], object], vectors: Tensor) -> None:
+        x = vectors[None].to(network.output.weight)
+        seconds[name] = min(_measure_seconds(lambda: work(x), network.device) for _ in range(REPEATS))
 
-    def measure(site: str, work: Callable[[], object]) -> None:
-        seconds[site] = min(_measure_seconds(work, network.device) for _ in range(REPEATS))
-
+    memory = trace["encoder.output"][None].to(network.output.weight)
+    causal = Mask(causal=trace.masked and len(trace.target_pieces) > 1)
     with eval_mode(network):
-        x, y = sub_layer_input("encoder.0.self"), sub_layer_input("decoder.0.self")
-        turns = network.source.positions.rotation(x, 0), network.target.positions.rotation(y, 0)
-        memory = trace["encoder.output"][None].to(network.output.weight)
-        for n, block in enumerate(network.encoder):
-            assert isinstance(block, EncoderBlock)
-            site = f"encoder.{n}.self"
-            measure(site, _self_attention_call(block.self_attention, sub_layer_input(site), Mask(), turns[0]))
-            _measure_feed_forward(measure, f"encoder.{n}.feed_forward", block, sub_layer_input)
-        for n, block in enumerate(network.decoder):
-            assert isinstance(block, DecoderBlock)
-            assert block.cross_attention is not None  # not decoder-only
-            site = f"decoder.{n}.self"
-            mask = Mask(causal=trace.masked and y.size(1) > 1)
-            measure(site, _self_attention_call(block.self_attention, sub_layer_input(site), mask, turns[1]))
-            # The time includes the keys and values of the memory, which are computed once per sentence.
-            measure(
-                f"decoder.{n}.cross",
-                _cross_attention_call(block.cross_attention, sub_layer_input(f"decoder.{n}.cross"), memory),
-            )
-            _measure_feed_forward(measure, f"decoder.{n}.feed_forward", block, sub_layer_input)
-        last = trace["decoder.output"][None].to(network.output.weight)
-        measure("output", lambda: network.output(last))
+        for stack, blocks, embedding, mask in (
+            ("encoder", network.encoder, network.source, Mask()),
+            ("decoder", network.decoder, network.target, causal),
+        ):
+            first = _sub_layer_input(network, trace, f"{stack}.0.self")
+            rotation = embedding.positions.rotation(first[None].to(network.output.weight), 0)
+            for n, block in enumerate(blocks):
+                assert isinstance(block, EncoderBlock | DecoderBlock)
+                work: dict[str, Callable[[Tensor], object]] = {
+                    "self": partial(_attend_to_self, block.self_attention, mask, rotation),
+                    "feed_forward": block.feed_forward,
+                }
+                if isinstance(block, DecoderBlock):
+                    assert block.cross_attention is not None  # not decoder-only
+                    work["cross"] = partial(_attend_to_memory, block.cross_attention, memory)
+                for kind, call in work.items():
+                    site = f"{stack}.{n}.{kind}"
+                    measure(site, call, _sub_layer_input(network, trace, site))
+        measure("output", network.output, trace["decoder.output"])
     return seconds
 
 
-def _self_attention_call(
-    attention: MultiHeadAttention, x: Tensor, mask: Mask, rotation: Rotation | None
-) -> Callable[[], object]:
-    def work() -> object:
-        queries, kv = attention.queries_keys_values(x, rotation)
-        return attention(queries, kv, mask)
-
-    return work
+def _attend_to_self(attention: MultiHeadAttention, mask: Mask, rotation: Rotation | None, x: Tensor) -> Tensor:
+    queries, kv = attention.queries_keys_values(x, rotation)
+    return attention(queries, kv, mask)
 
 
-def _cross_attention_call(attention: MultiHeadAttention, x: Tensor, memory: Tensor) -> Callable[[], object]:
-    def work() -> object:
-        kv: KeysValues = attention.keys_values(memory)
-        return attention(attention.queries(x), kv, Mask())
-
-    return work
-
-
-def _measure_feed_forward(
-    measure: Callable[[str, Callable[[], object]], None],
-    site: str,
-    block: EncoderBlock | DecoderBlock,
-    sub_layer_input: Callable[[str], Tensor],
-) -> None:
-    vectors = sub_layer_input(site)
-    measure(site, lambda: block.feed_forward(vectors))
+def _attend_to_memory(attention: MultiHeadAttention, memory: Tensor, x: Tensor) -> Tensor:
+    """Attend to the encoder's output. Its keys and values are included, which are computed once per sentence."""
+    return attention(attention.queries(x), attention.keys_values(memory), Mask())
 
 
 def _measure_seconds(work: Callable[[], object], device: torch.device) -> float:

@@ -14,10 +14,10 @@ from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
 from attendo.model.trace import MAX_NUMBERS
 from attendo.serve.explorer.formula_table import OperationTable
-from attendo.serve.explorer.model_access import PAGE_RESPONSES, CooperativeTask, run_and_respond
 from attendo.serve.explorer.pieces import describe_predictions, group_words
 from attendo.serve.explorer.schemas import LedgerRequest, MaskRequest, TraceRequest
-from attendo.serve.explorer.subject import InspectedPair
+from attendo.serve.explorer.search import InspectedPair
+from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, run_and_respond
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.gateway import ModelGateway
@@ -35,22 +35,21 @@ HeadStatValues = dict[str, float | None]
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(route_class=StrictRoute, tags=["page"])
-    settings = gateway.settings
 
     @router.post("/trace", response_model=None, responses=PAGE_RESPONSES)
     async def trace(request: TraceRequest) -> Response:
         """Return pieces, words, attention maps of all layers and heads, head statistics and predictions."""
-        return await run_and_respond(gateway, request, lambda model: _compute_trace(model, request, settings))
+        return await run_and_respond(gateway, request, _compute_trace)
 
     @router.post("/mask", response_model=None, responses=PAGE_RESPONSES)
     async def mask(request: MaskRequest) -> Response:
         """Return attention scores before and after the mask, and the loss with and without it."""
-        return await run_and_respond(gateway, request, lambda model: _compute_mask(model, request, settings))
+        return await run_and_respond(gateway, request, _compute_mask)
 
     @router.post("/ledger", response_model=None, responses=PAGE_RESPONSES)
     async def ledger(request: LedgerRequest) -> Response:
         """Return every sub-layer, sum and norm with its formula, shapes and values."""
-        return await run_and_respond(gateway, request, lambda model: _compute_operation_table(model, request, settings))
+        return await run_and_respond(gateway, request, _compute_operation_table)
 
     return router
 
@@ -147,11 +146,8 @@ class AttentionMaps:
             self.weights.update(found)
 
     def select_layers(self, attention_type: str, layers: Sequence[int] | None) -> list[int]:
-        count = (
-            self.config.num_encoder_layers
-            if ATTENTION_TYPES[attention_type][0] == "encoder"
-            else self.config.num_decoder_layers
-        )
+        in_encoder = ATTENTION_TYPES[attention_type][0] == "encoder"
+        count = self.config.num_encoder_layers if in_encoder else self.config.num_decoder_layers
         return [layer for layer in range(count) if layers is None or layer in layers]
 
     def stack(self, attention_type: str, layers: Sequence[int] | None = None) -> Float[Tensor, "L H T S"]:
@@ -161,21 +157,16 @@ class AttentionMaps:
 
 
 def check_layers(config: ModelConfig, layers: Sequence[int] | None) -> None:
+    stack = "encoder" if config.num_encoder_layers > config.num_decoder_layers else "decoder"
+    count = max(config.num_encoder_layers, config.num_decoder_layers)
     for layer in layers or ():
-        if layer >= max(config.num_encoder_layers, config.num_decoder_layers):
-            stack = "encoder" if config.num_encoder_layers > config.num_decoder_layers else "decoder"
-            count = max(config.num_encoder_layers, config.num_decoder_layers)
+        if layer >= count:
             raise ApiError("unknown_layer", layer=layer, stack=stack, count=count)
 
 
 def check_map_bytes(config: ModelConfig, subject: InspectedPair, layers: Sequence[int] | None, max_bytes: int) -> None:
     """Raise `ApiError` if the float16 maps would exceed `max_bytes`. Called before the trace is computed."""
-    source, target = len(subject.source_ids), len(subject.read_ids)
-    encoder, decoder = (
-        len([layer for layer in range(count) if layers is None or layer in layers])
-        for count in (config.num_encoder_layers, config.num_decoder_layers)
-    )
-    size = 2 * config.num_heads * (encoder * source * source + decoder * target * (target + source))
+    size = 2 * _count_map_numbers(config, subject, layers)
     if size > max_bytes:
         extra = {"choices": ["fewer layers"], "choices_zh": ["减少层数"]}
         raise ApiError("block_too_large", extra, size=size / 2**20, most=max_bytes / 2**20)
@@ -220,9 +211,17 @@ def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
 
 def trace_fits(config: ModelConfig, subject: InspectedPair) -> bool:
     """Return whether a trace of all layers fits within `MAX_NUMBERS`."""
+    return 4 * _count_map_numbers(config, subject) <= MAX_NUMBERS
+
+
+def _count_map_numbers(config: ModelConfig, subject: InspectedPair, layers: Sequence[int] | None = None) -> int:
+    """Count the attention weights of these layers, by default of all."""
     source, target = len(subject.source_ids), len(subject.read_ids)
-    cells = config.num_encoder_layers * source * source + config.num_decoder_layers * target * (target + source)
-    return 4 * config.num_heads * cells <= MAX_NUMBERS
+    encoder, decoder = (
+        sum(layers is None or layer in layers for layer in range(count))
+        for count in (config.num_encoder_layers, config.num_decoder_layers)
+    )
+    return config.num_heads * (encoder * source * source + decoder * target * (target + source))
 
 
 def compute_head_stats(

@@ -12,12 +12,7 @@ from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
 from attendo.text.scripts import is_unspaced
 
 Ids = Sequence[int]
-_WORD_LEVEL_TOKENIZERS = (
-    "words",
-    "spaced",
-    "characters",
-    "decomposed",
-)  # tokenizers whose pieces are not joined into words
+_WORD_LEVEL_TOKENIZERS = ("words", "spaced", "characters", "decomposed")  # their pieces are not joined into words
 TOP_TOKENS = 10
 
 

@@ -5,7 +5,7 @@ Responses of the other endpoints have no schema, because the page is their only 
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from attendo.serve.http.bodies import (
     DecodingRequest,
@@ -13,7 +13,7 @@ from attendo.serve.http.bodies import (
     NonNegativeInt,
     RequestModel,
     ResponseModel,
-    decoding_fields,
+    with_decoding_options,
 )
 
 HeadScale = Annotated[float, Field(ge=0, le=10)]
@@ -30,14 +30,10 @@ _MAX_ROWS, _MAX_TOKENS = 12, 512  # the page draws every row of a beam and every
 if TYPE_CHECKING:
     _DeclaredOptions = DecodingRequest
 else:
-    _DeclaredOptions = create_model(
-        "_DeclaredOptions",
-        __base__=DecodingRequest,
-        **decoding_fields(
-            (*_BEAM_OPTIONS, *_SAMPLING_OPTIONS, *_OTHER_OPTIONS),
-            **dict.fromkeys(("beam", "beam_groups"), _MAX_ROWS),
-            **dict.fromkeys(("max_length", "min_length"), _MAX_TOKENS),
-        ),
+    _DeclaredOptions = with_decoding_options(
+        (*_BEAM_OPTIONS, *_SAMPLING_OPTIONS, *_OTHER_OPTIONS),
+        **dict.fromkeys(("beam", "beam_groups"), _MAX_ROWS),
+        **dict.fromkeys(("max_length", "min_length"), _MAX_TOKENS),
     )
 
 
@@ -100,10 +96,6 @@ class StepsRequest(ScaledHeadsRequest):
     prefix: Annotated[list[PieceOrId], Field(max_length=512)] = Field(default_factory=list)
 
 
-class TreeRequest(ScaledHeadsRequest):
-    pass
-
-
 class MaskRequest(TargetRequest):
     layer: NonNegativeInt = 0
     head: NonNegativeInt = 0
@@ -114,24 +106,7 @@ class LedgerRequest(TargetRequest):
     step: NonNegativeInt | None = None
 
 
-class AblateRequest(TargetRequest):
-    pass
-
-
-class RankRequest(TargetRequest):
-    pass
-
-
-PAGE_REQUESTS = (
-    AnswerRequest,
-    TraceRequest,
-    StepsRequest,
-    TreeRequest,
-    MaskRequest,
-    LedgerRequest,
-    AblateRequest,
-    RankRequest,
-)
+PAGE_REQUESTS = (AnswerRequest, TraceRequest, StepsRequest, MaskRequest, LedgerRequest)
 
 
 class ModelDescription(ResponseModel):

@@ -2,8 +2,9 @@
 
 import hmac
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -11,26 +12,22 @@ from starlette.requests import Request
 from attendo.errors import UsageError
 from attendo.serve.http.errors import ApiError
 
-if TYPE_CHECKING:
-    from attendo.serve.scheduling.gateway import ModelGateway
-
 _SCHEMES = ("bearer", "deepl-auth-key")
 _MIN_KEY_LENGTH = 8
 _KEY_PATTERN = re.compile(r"[!-~]+")  # printable ASCII, valid in a header
 
 
-def key_dependency(gateway: "ModelGateway") -> Any:
-    """Return a FastAPI dependency that requires a valid key in the headers."""
+def key_dependency(keys: Sequence[str]) -> Any:
+    """Return a FastAPI dependency that requires one of these keys in the headers."""
 
     async def check(request: Request) -> None:
-        require_key(gateway, bearer_token(request))
+        require_key(keys, bearer_token(request))
 
     return Depends(check)
 
 
-def require_key(gateway: "ModelGateway", key: str | None) -> None:
-    """Raise `ApiError` unless the key is valid. If no keys are set, any request passes."""
-    keys = gateway.settings.keys
+def require_key(keys: Sequence[str], key: str | None) -> None:
+    """Raise `ApiError` unless the key is one of `keys`. If there are none, any request passes."""
     if not keys:
         return
     if not key:

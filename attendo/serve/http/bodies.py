@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic_core import from_json
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -28,7 +28,7 @@ ModelName = Annotated[str, Field(max_length=500)]
 
 async def parse_form(request: Request, max_files: int = _MAX_FORM_FIELDS) -> FormData:
     """Parse the form of a request; empty if there is none. Close it after use: uploads may be temporary files."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _media_type(request)
     if kind == "application/x-www-form-urlencoded":
         return FormData([*parse_pairs(await request.body())])
     if kind != "multipart/form-data":
@@ -71,23 +71,35 @@ async def request_params(request: Request) -> dict[str, Any]:
     """Return the parameters of a JSON body, or those of the query string and the form. The query string wins."""
     if is_json(request):
         return await read_json_object(request)
-    return _keep_first([*parse_pairs(request.scope["query_string"]), *await _read_form_fields(request)])
+    found: dict[str, Any] = {}
+    for name, value in [*parse_pairs(request.scope["query_string"]), *await _read_form_fields(request)]:
+        found.setdefault(name, value)  # the first value counts, as on the original servers of the clients
+    return found
 
 
 def is_json(request: Request) -> bool:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _media_type(request)
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_json_object(request: Request) -> dict[str, Any]:
     """Return the body, parsed as strict JSON regardless of its content type."""
-    try:
-        found = from_json(await request.body(), allow_inf_nan=False)
-    except ValueError as error:
-        raise ApiError("bad_json", detail=str(error)[:200]) from None
+    found = _parse_json(await request.body())
     if not isinstance(found, dict):
         raise ApiError("bad_json", detail="an object is needed")
     return found
+
+
+def _parse_json(body: bytes) -> Any:
+    """Parse strict JSON, without NaN and infinity."""
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise ApiError("bad_json", detail=str(error)[:200]) from None
 
 
 async def _read_form_fields(request: Request) -> list[tuple[str, Any]]:
@@ -97,14 +109,6 @@ async def _read_form_fields(request: Request) -> list[tuple[str, Any]]:
         return [(name, each) for name, each in form.multi_items() if not isinstance(each, UploadFile)]
     finally:
         await form.close()
-
-
-def _keep_first(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Keep the first value of a repeated name, as the original servers of the clients do."""
-    found: dict[str, Any] = {}
-    for name, value in items:
-        found.setdefault(name, value)
-    return found
 
 
 class StrictRoute(APIRoute):
@@ -121,10 +125,7 @@ class StrictRoute(APIRoute):
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
-        try:
-            found = from_json(await self.body(), allow_inf_nan=False)
-        except ValueError as error:
-            raise ApiError("bad_json", detail=str(error)[:200]) from None
+        found = _parse_json(await self.body())
         if isinstance(found, dict) and len(found) > _MAX_JSON_KEYS:
             raise ApiError("bad_json", detail=f"an object with {len(found):,} names")
         return found
@@ -142,21 +143,6 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def decoding_fields(names: Iterable[str], types: Mapping[str, Any] | None = None, **limits: int) -> dict[str, Any]:
-    """Return pydantic fields for declared decoding options, each None by default, with types that JSON has.
-
-    `types` and `limits` replace declared types and maximums.
-    """
-    options = {each.name: each for each in (*list_options(CallFields), *list_options(GenerationFields))}
-    found: dict[str, Any] = {}
-    for name in names:
-        declared: Any = options[name].type
-        kind = (types or {}).get(name) or (list[str] if get_origin(declared) is tuple else declared)
-        changes = {"le": limits[name]} if name in limits else {}
-        found[name] = (kind | None, make_field(options[name], default=None, **changes))
-    return found
-
-
 class DecodingRequest(RequestModel):
     """Base class of requests with decoding options. Names and values of version 0.1.0 are accepted."""
 
@@ -169,3 +155,18 @@ class DecodingRequest(RequestModel):
             return rename_settings(values, RENAMED_OPTIONS, RENAMED_VALUES, warn=False)
         except UsageError as error:
             raise ApiError("bad_request", {"param": str(error.values["old"])}, detail=error) from None
+
+
+def with_decoding_options(names: Iterable[str], types: Mapping[str, Any] | None = None, **limits: int) -> Any:
+    """Return a subclass of `DecodingRequest` with declared options as fields, each None by default.
+
+    The types are those that JSON has. `types` and `limits` replace declared types and maximums.
+    """
+    options = {each.name: each for each in (*list_options(CallFields), *list_options(GenerationFields))}
+    found: dict[str, Any] = {}
+    for name in names:
+        declared: Any = options[name].type
+        kind = (types or {}).get(name) or (list[str] if get_origin(declared) is tuple else declared)
+        changes = {"le": limits[name]} if name in limits else {}
+        found[name] = (kind | None, make_field(options[name], default=None, **changes))
+    return create_model("_DeclaredOptions", __base__=DecodingRequest, **found)

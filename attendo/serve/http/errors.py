@@ -72,19 +72,15 @@ class ApiError(HTTPException):
         return status_for(api_for_path(path), self.code, self.status_code)
 
 
-def build_error_response(error: ApiError, path: str, request_id: str | None = None) -> Response:
-    """Return the error response to a request at `path`."""
-    answered = json_response(error.content(path, request_id), error.status(path))
-    if answered.status_code in RETRY_SECONDS:
-        answered.headers["retry-after"] = str(RETRY_SECONDS[answered.status_code])
-    if answered.status_code == 401:
-        answered.headers["www-authenticate"] = "Bearer"
-    return answered
-
-
 def render_error(error: ApiError, path: str) -> Response:
-    """Return the error response to the current request and record its code."""
-    return build_error_response(_record_error(error), path, current_request_id())
+    """Return the error response to a request at `path`, and record its code."""
+    _record_error(error)
+    response = json_response(error.content(path), error.status(path))
+    if response.status_code in RETRY_SECONDS:
+        response.headers["retry-after"] = str(RETRY_SECONDS[response.status_code])
+    if response.status_code == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
 
 
 def json_response(content: Any, status: int = 200) -> Response:
@@ -108,11 +104,11 @@ def to_api_error(error: Exception) -> ApiError:
 def handle_errors(app: FastAPI, known: Sequence[str]) -> None:
     """Install the exception handlers. `known` are field names, from which typos get a suggestion."""
 
-    async def unfit(request: Request, error: Exception) -> Response:
+    async def handle_validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return render_error(_from_validation_error(error, known), request.scope["path"])
 
-    app.add_exception_handler(RequestValidationError, unfit)
+    app.add_exception_handler(RequestValidationError, handle_validation_error)
     app.add_exception_handler(HTTPException, _handle_http_exception)
     app.add_exception_handler(AttendoError, _handle_exception)
     app.add_exception_handler(Exception, _handle_exception)

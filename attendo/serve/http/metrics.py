@@ -1,32 +1,17 @@
 """Prometheus metrics. They contain no texts, addresses or keys."""
 
-import ipaddress
 import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Request
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-from starlette.responses import Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from attendo.serve.http.access_log import current_request
-from attendo.serve.http.auth import bearer_token, require_key
-from attendo.serve.http.errors import ApiError
-from attendo.serve.http.openapi import error_responses
+from attendo.serve.http.access_log import AccessLogEntry, current_request
 
-if TYPE_CHECKING:
-    from attendo.serve.scheduling.gateway import ModelGateway
-    from attendo.serve.scheduling.registry import ServedModel
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 CLIENT_CLOSED_REQUEST = 499  # status if the client disconnects before the response, as in nginx
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 8.0, 10.0, 30.0)
-_FORWARD_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class ServerMetrics:
@@ -47,10 +32,14 @@ class ServerMetrics:
         self._cancelled = Counter("attendo_cancelled", "Requests whose client left unanswered", registry=registry)
         self._rejected = Counter("attendo_rejected", "Requests refused, by reason", ["reason"], registry=registry)
 
-    def observe_request(self, route: str, status: int, seconds: float) -> None:
-        """`route` is a path template, never the requested path: the number of labels must be bounded."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+    def observe_request(self, entry: AccessLogEntry) -> None:
+        """Record a finished request. Its route is a path template: the number of labels must be bounded."""
+        self._requests.labels(entry.route, str(entry.status)).inc()
+        self._seconds.labels(entry.route).observe(entry.seconds)
+        if entry.status == CLIENT_CLOSED_REQUEST:
+            self._cancelled.inc()
+        elif entry.refused:
+            self._rejected.labels(entry.refused).inc()
 
     @contextmanager
     def track_in_flight(self) -> Iterator[None]:
@@ -68,14 +57,6 @@ class ServerMetrics:
             entry.source_tokens += source
             entry.target_tokens += target
 
-    def count_rejected(self, reason: str) -> None:
-        """Count a rejected request. Only `RequestGuard` calls this."""
-        self._rejected.labels(reason).inc()
-
-    def count_cancelled(self) -> None:
-        """Count a cancelled request. Only `RequestGuard` calls this."""
-        self._cancelled.inc()
-
     def observe_first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)
 
@@ -83,52 +64,6 @@ class ServerMetrics:
         """Record the seconds of a finished request."""
         self._queue.observe(queue)
         self._decoding.observe(decoding)
-
-    def register_models(self, models: "Sequence[ServedModel]") -> None:
-        """Add gauges and timings of these models."""
-        self.registry.register(_LiveGauges(models))
-        for each in models:
-            each.worker.on_finished = self.observe_times
-
-
-def routes(gateway: "ModelGateway") -> APIRouter:
-    router = APIRouter()
-    gateway.metrics.register_models(gateway.registry.all())
-
-    responses = {
-        **error_responses("ours", "metrics_closed"),
-        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-    }
-
-    @router.get("/metrics", response_class=Response, responses=responses)
-    def metrics(request: Request) -> Response:
-        if not gateway.settings.metrics_open and not _is_local(request):
-            if not gateway.settings.keys:
-                raise ApiError("metrics_closed")
-            require_key(gateway, bearer_token(request))
-        return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE)
-
-    return router
-
-
-class _LiveGauges(Collector):
-    """Gauges that are read at every scrape."""
-
-    def __init__(self, models: "Sequence[ServedModel]") -> None:
-        self._models = models
-
-    def collect(self) -> Iterator[Metric]:
-        waiting = GaugeMetricFamily("attendo_waiting_requests", "Requests that have not begun", labels=["model"])
-        running = GaugeMetricFamily("attendo_running_requests", "Requests that have begun", labels=["model"])
-        batch = GaugeMetricFamily("attendo_batch_size", "Sentences in the last step", labels=["model"])
-        info = GaugeMetricFamily("attendo_model_info", "SHA-256 of the model's manifest", labels=["model", "sha256"])
-        for each in self._models:
-            waiting.add_metric([each.name], each.worker.num_waiting)
-            running.add_metric([each.name], each.worker.num_running)
-            batch.add_metric([each.name], each.worker.batch_size)
-            info.add_metric([each.name, each.sha256 or ""], 1)
-        yield from (waiting, running, batch, info)
-        yield GaugeMetricFamily("attendo_resident_bytes", "Memory of this process", value=resident_bytes())
 
 
 def resident_bytes() -> int:
@@ -143,13 +78,3 @@ def resident_bytes() -> int:
 
 def _make_histogram(name: str, description: str, registry: CollectorRegistry, labels: Sequence[str] = ()) -> Histogram:
     return Histogram(name, description, labels, registry=registry, buckets=_BUCKETS)
-
-
-def _is_local(request: Request) -> bool:
-    """True for a request from this machine that no proxy has forwarded."""
-    if request.client is None or any(name in request.headers for name in _FORWARD_HEADERS):
-        return False
-    try:
-        return ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fastapi.routing import iter_route_contexts
 from starlette.responses import Response
@@ -12,11 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attendo.serve.http.access_log import HTTP_METHODS, QUIET_PATHS, AccessLogEntry, current_request, get_request_id
 from attendo.serve.http.errors import ApiError, render_error, to_api_error
-from attendo.serve.http.metrics import CLIENT_CLOSED_REQUEST
+from attendo.serve.http.metrics import CLIENT_CLOSED_REQUEST, ServerMetrics
 from attendo.serve.settings import ServeSettings
-
-if TYPE_CHECKING:
-    from attendo.serve.scheduling.gateway import ModelGateway
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -60,13 +57,27 @@ _EXPOSED_HEADERS = {"access-control-expose-headers": "X-Request-ID, Retry-After"
 UNKNOWN_ROUTE = "none"
 
 
+class Gateway(Protocol):
+    """The part of `ModelGateway` that `RequestGuard` uses. This package does not import `scheduling`."""
+
+    settings: ServeSettings
+    metrics: ServerMetrics
+    draining: bool
+
+    @property
+    def is_full(self) -> bool: ...
+
+    @property
+    def num_waiting(self) -> int: ...
+
+
 class RequestGuard:
     """Checks every request, and records it once in the metrics and the access log.
 
     It reads the whole body first, so that it can detect a disconnect and cancel the work.
     """
 
-    def __init__(self, app: ASGIApp, gateway: "ModelGateway") -> None:
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self.app, self.gateway = app, gateway
         self._settings, self._metrics = gateway.settings, gateway.metrics
         self._route_templates = RouteTemplates(getattr(app, "routes", ()))
@@ -88,7 +99,8 @@ class RequestGuard:
         finally:
             entry.status = entry.status or answering.status
             entry.seconds = time.monotonic() - begin
-            self._record(entry)
+            self._metrics.observe_request(entry)
+            entry.write()
             current_request.reset(token)
 
     async def _handle(self, scope: Scope, receive: Receive, sender: "_ResponseSender", entry: AccessLogEntry) -> None:
@@ -149,14 +161,6 @@ class RequestGuard:
                 raise ApiError("bad_encoding", encoding=text[:40])
             if name == b"content-length" and (not text.isdecimal() or int(text[:20]) > max_body_bytes):
                 raise ApiError("body_too_large", most=max_body_bytes)
-
-    def _record(self, entry: AccessLogEntry) -> None:
-        self._metrics.observe_request(entry.route, entry.status, entry.seconds)
-        if entry.status == CLIENT_CLOSED_REQUEST:
-            self._metrics.count_cancelled()
-        elif entry.refused:
-            self._metrics.count_rejected(entry.refused)
-        entry.write()
 
 
 class _ResponseSender:

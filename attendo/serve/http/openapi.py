@@ -1,6 +1,7 @@
 """OpenAPI file with every status and error schema of a route, including errors of the middleware."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +14,7 @@ from attendo.serve.http.errors import ApiName, api_for_path, status_for
 from attendo.serve.settings import ServeSettings
 
 Responses = dict[int | str, dict[str, Any]]
+JSON, URL_ENCODED, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 _SCHEMA_PREFIX = "#/components/schemas/"
 
 # Errors of any route.
@@ -121,6 +123,12 @@ def error_responses(api: ApiName, *codes: str) -> Responses:
         status: {"description": f"{HTTPStatus(status).phrase}: {', '.join(named)}", "content": content}
         for status, named in found.items()
     }
+
+
+def request_body(schemas: Mapping[str, Any], required: bool = True) -> dict[str, Any]:
+    """Return `openapi_extra=` of a route that parses its body itself, from the schema of each media type."""
+    content = {media_type: {"schema": schema} for media_type, schema in schemas.items()}
+    return {"requestBody": {"required": required, "content": content}}
 
 
 def json_or_events(schema: type[BaseModel]) -> Responses:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
@@ -10,9 +10,8 @@ from starlette.types import Send
 
 from attendo.serve.http.errors import to_api_error
 
+T = TypeVar("T")
 Event = tuple[str, Any]  # name and data
-
-
 Events = AsyncGenerator[Event, None]
 
 
@@ -32,17 +31,17 @@ def event_stream(events: Events) -> EventStream:
     return EventStream(_encode_events(events))
 
 
-async def await_first_event(events: Events) -> Events:
-    """Wait for the first event, then return all events. An earlier error becomes a response with its own status."""
-    first = await anext(events)
+async def await_first(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Wait for the first item of a stream, then return all. An earlier error becomes a response with its own status."""
+    first = await anext(items)
 
-    async def all_of_them() -> Events:
-        async with aclosing(events):
+    async def iterate_all() -> AsyncGenerator[T, None]:
+        async with aclosing(items):
             yield first
-            async for event in events:
-                yield event
+            async for item in items:
+                yield item
 
-    return all_of_them()
+    return iterate_all()
 
 
 async def _encode_events(events: Events) -> AsyncGenerator[bytes, None]:

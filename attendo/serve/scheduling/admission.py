@@ -19,7 +19,7 @@ _DECAY_SECONDS = 10.0  # time constant of the exponential decay
 _MAX_RATE_AGE_SECONDS = 60.0  # older observations are discarded: the next requests may differ
 
 
-class ExclusiveJobQueue:
+class UnbatchedAdmissionQueue:
     """Queue of the jobs of one model that cannot be batched; thread-safe.
 
     Jobs remove themselves when they start or end.
@@ -52,7 +52,7 @@ class ExclusiveJobQueue:
                 self._estimator.record_finished(time.monotonic(), count, others_wait=bool(self.jobs))
 
 
-class AdmissionQueue:
+class BatchAdmissionQueue:
     """Queue of the batched jobs of one model; thread-safe. Jobs remove themselves when they start or end.
 
     Sentences batched together finish together, so slots are freed in bursts. The wait is therefore estimated until the

@@ -61,18 +61,14 @@ class ScheduledJob:
         self._on_event, self._queue = on_event, set[ScheduledJob]()
         self.can_wait = isinstance(spec, CallableJob)  # is not rejected because of the queue
         self.token_cost = 0  # maximum source and output tokens, times rows
-        self.queued_at, self._started_at = time.monotonic(), 0.0
+        self.queued_at = time.monotonic()
+        self.started_at = 0.0  # as `time.monotonic`; 0 before the start
         self.finished = False
         self._cancelled = False
 
     @property
     def has_started(self) -> bool:
-        return self._started_at > 0
-
-    @property
-    def started_at(self) -> float:
-        """Start time, as `time.monotonic`."""
-        return self._started_at
+        return self.started_at > 0
 
     def wait_in(self, queue: "set[ScheduledJob]") -> None:
         """Move the job to this queue. It removes itself when it starts or ends, so the queue length is exact."""
@@ -84,14 +80,14 @@ class ScheduledJob:
 
     def start(self) -> None:
         """Mark the job as started."""
-        self._started_at = self._started_at or time.monotonic()
+        self.started_at = self.started_at or time.monotonic()
         self._queue.discard(self)
 
     @property
     def wait_and_run_seconds(self) -> tuple[float, float]:
         """Seconds in the queue, and seconds since the start."""
         now = time.monotonic()
-        start = self._started_at or now
+        start = self.started_at or now
         return start - self.queued_at, now - start
 
     def cancel(self) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,7 @@ class ServedModel:
     def __init__(self, spec: ModelSpec, settings: ServeSettings) -> None:
         self.name, self.model, self.folder = spec.name, spec.model, spec.folder
         self.about = _with_language_codes(spec.about or TrainedModelCard(**spec.model.about))
-        limits = BatchLimits(
-            max_queued=settings.max_queued,
-            max_queue_seconds=settings.max_queue_seconds,
-            max_batch_tokens=settings.max_batch_tokens,
-            drain_seconds=settings.drain_seconds,
-            max_source_tokens=settings.max_source_tokens,
-            max_output_tokens=settings.max_output_tokens,
-        )
+        limits = BatchLimits(**settings.model_dump(include={each.name for each in fields(BatchLimits)}))
         # Read once: replacing the folder does not affect the loaded model.
         self.sha256 = None if spec.folder is None else _read_sha256(spec.folder)
         self.worker = ModelWorker(spec.model, limits)
@@ -161,12 +154,15 @@ def load_models(
     """Load the models in these folders. `languages` and `tasks` have one value per model, or none."""
     if threads is not None:
         torch.set_num_threads(threads)  # before a model starts its own threads
-    pairs = [_parse_language_pair(each) for each in _check_one_per_model(folders, languages, "--languages")]
-    model_tasks = _check_one_per_model(folders, tasks, "--task")
+    pairs = [
+        None if each is None else _parse_language_pair(each)
+        for each in _require_one_per_model(folders, languages, "--languages")
+    ]
+    model_tasks = _require_one_per_model(folders, tasks, "--task")
     specs = make_model_specs(folders, [_with_precision(load(each, device), precision) for each in folders])
     return [
-        replace(each, about=_make_card(each.model, pairs[index : index + 1], model_tasks[index : index + 1]))
-        for index, each in enumerate(specs)
+        replace(spec, about=_make_card(spec.model, pair, task))
+        for spec, pair, task in zip(specs, pairs, model_tasks, strict=True)
     ]
 
 
@@ -192,10 +188,11 @@ def missing_language_warning(served: ServedModel) -> str | None:
     )
 
 
-def _check_one_per_model(folders: Sequence[Path], given: Sequence[str], option: str) -> Sequence[str]:
+def _require_one_per_model(folders: Sequence[Path], given: Sequence[str], option: str) -> Sequence[str | None]:
+    """Return the values of an option, one per model; None for each if the option is not given."""
     if given and len(given) != len(folders):
         raise UsageError("option_model_count_mismatch", option=option, given=len(given), models=len(folders))
-    return given
+    return given or [None] * len(folders)
 
 
 def _parse_language_pair(given: str) -> tuple[str, str]:
@@ -208,14 +205,14 @@ def _parse_language_pair(given: str) -> tuple[str, str]:
     raise UsageError("invalid_language_pair", value=given)
 
 
-def _make_card(model: TextModel, pair: Sequence[tuple[str, str]], task: Sequence[str]) -> ModelCard:
-    fields: dict[str, Any] = dict(model.about)
-    for source, target in pair:
-        fields |= {"source_language": source, "target_language": target}
-        fields.setdefault("task", "translation")
-    for each in task:
-        fields["task"] = each
-    return TrainedModelCard(**fields)
+def _make_card(model: TextModel, pair: tuple[str, str] | None, task: str | None) -> ModelCard:
+    card: dict[str, Any] = dict(model.about)
+    if pair is not None:
+        card |= {"source_language": pair[0], "target_language": pair[1]}
+        card.setdefault("task", "translation")
+    if task is not None:
+        card["task"] = task
+    return TrainedModelCard(**card)
 
 
 def _with_precision(model: TextModel, precision: str | None) -> TextModel:

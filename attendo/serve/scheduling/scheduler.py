@@ -11,10 +11,10 @@ import torch
 from attendo.decode.search import Strategy
 from attendo.nn.cpu_threads import tune_step
 from attendo.serve.http.errors import ApiError
-from attendo.serve.scheduling.admission import AdmissionQueue, ExclusiveJobQueue
-from attendo.serve.scheduling.background import ExclusiveJobs
+from attendo.serve.scheduling.admission import BatchAdmissionQueue, UnbatchedAdmissionQueue
 from attendo.serve.scheduling.batches import BatchFactory, BatchGroup, BatchKey, PendingResponse
 from attendo.serve.scheduling.jobs import CallableJob, ScheduledJob
+from attendo.serve.scheduling.unbatched import UnbatchedJobRunner
 from attendo.text_model import TextModel
 from attendo.text_model.generation import PreparedCall
 
@@ -40,7 +40,7 @@ class BatchLimits:
 class Scheduler:
     """Schedules the jobs of one model. The worker thread runs `add` and `step`.
 
-    Jobs that cannot be batched are added to `exclusive_jobs`, which other threads step: one for calls of the model,
+    Jobs that cannot be batched are added to `unbatched_runners`, which other threads step: one for calls of the model,
     one for `CallableJob`s, whose short items do not wait for a long call.
     """
 
@@ -52,12 +52,12 @@ class Scheduler:
         self._open_groups: dict[BatchGroup, int] = {}  # number of steps each has run, oldest group first
         self._run_queue: deque[BatchGroup] = deque()
         # Jobs that cannot be batched have their own queue, so they do not cause rejections of batched ones.
-        self._exclusive_queue = ExclusiveJobQueue(limits.max_queue_seconds, batch_factory.max_batch_size)
-        self._batch_queue = AdmissionQueue(limits.max_queue_seconds, self._count_free_slots)
-        self.admission_queue = self._batch_queue if batch_factory.supports_batching else self._exclusive_queue
-        self._calls, self._callables = self.exclusive_jobs = (
-            ExclusiveJobs(model, self._exclusive_queue),
-            ExclusiveJobs(model, self._exclusive_queue),
+        self._unbatched_queue = UnbatchedAdmissionQueue(limits.max_queue_seconds, batch_factory.max_batch_size)
+        self._batch_queue = BatchAdmissionQueue(limits.max_queue_seconds, self._count_free_slots)
+        self.admission_queue = self._batch_queue if batch_factory.supports_batching else self._unbatched_queue
+        self._calls, self._callables = self.unbatched_runners = (
+            UnbatchedJobRunner(model, self._unbatched_queue),
+            UnbatchedJobRunner(model, self._unbatched_queue),
         )
 
     @property
@@ -68,7 +68,7 @@ class Scheduler:
     @property
     def num_waiting(self) -> int:
         """Number of jobs that have not started; thread-safe."""
-        return len(self._batch_queue.jobs) + len(self._exclusive_queue.jobs)
+        return len(self._batch_queue.jobs) + len(self._unbatched_queue.jobs)
 
     @property
     def batch_size(self) -> int:
@@ -123,7 +123,7 @@ class Scheduler:
     def _dispatch(self, job: ScheduledJob) -> None:
         spec = job.spec
         if isinstance(spec, CallableJob):
-            self._add_exclusive(job, self._callables)
+            self._add_unbatched(job, self._callables)
             return
         call = self._model.prepare_call(spec.texts, **spec.options)
         if spec.streamed:
@@ -134,16 +134,16 @@ class Scheduler:
         self._check_limits(job, call)
         several = spec.streamed and len(call.lines) > 1
         if several or not self._batch_factory.can_batch(call):
-            self._add_exclusive(job, self._calls)
+            self._add_unbatched(job, self._calls)
             return
         self._add_to_groups(job, call, spec.streamed)
 
-    def _add_exclusive(self, job: ScheduledJob, exclusive_jobs: ExclusiveJobs) -> None:
-        if self._exclusive_queue is not self.admission_queue:
-            if not job.can_wait and self._exclusive_queue.is_overloaded:
-                raise ApiError("busy", waiting=len(self._exclusive_queue.jobs))
-            self._exclusive_queue.add(job)
-        exclusive_jobs.add(job)
+    def _add_unbatched(self, job: ScheduledJob, runner: UnbatchedJobRunner) -> None:
+        if self._unbatched_queue is not self.admission_queue:
+            if not job.can_wait and self._unbatched_queue.is_overloaded:
+                raise ApiError("busy", waiting=len(self._unbatched_queue.jobs))
+            self._unbatched_queue.add(job)
+        runner.add(job)
 
     def _check_limits(self, job: ScheduledJob, call: PreparedCall) -> None:
         if (longest := max(call.source_tokens, default=0)) > self._limits.max_source_tokens:

@@ -1,6 +1,6 @@
 """Worker threads of one model: inbox, lifecycle, heartbeat, yielding the GIL to the event loop.
 
-One thread steps the batches. Exclusive jobs have threads of their own. A lock lets one thread compute at a time, in
+One thread steps the batches. Unbatched jobs have threads of their own. A lock lets one thread compute at a time, in
 turn after every decoding step: on a GPU a CUDA graph may be captured, on a CPU two steps at once compete for the GIL
 and the cores.
 
@@ -24,7 +24,6 @@ import torch
 from attendo.errors import UsageError
 from attendo.serve.http.access_log import current_request, error_location
 from attendo.serve.http.errors import ApiError
-from attendo.serve.scheduling.background import ExclusiveJobs
 from attendo.serve.scheduling.batches import BatchFactory
 from attendo.serve.scheduling.jobs import (
     CallableJob,
@@ -36,6 +35,7 @@ from attendo.serve.scheduling.jobs import (
     ScheduledJob,
 )
 from attendo.serve.scheduling.scheduler import BatchLimits, Scheduler, torch_threads_for
+from attendo.serve.scheduling.unbatched import UnbatchedJobRunner
 from attendo.text_model import Result, TextModel
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class ModelWorker:
         self._jobs: set[ScheduledJob] = set()
         self._lock, self._compute_lock, self._yielder = threading.Lock(), FairLock(), EventLoopYielder()
         self._batch_thread = WorkerThread("attendo-batcher", self._step_batches, lambda: not self._ended, self._die)
-        self._exclusive_threads = [self._make_exclusive_thread(jobs) for jobs in self._scheduler.exclusive_jobs]
+        self._unbatched_threads = [self._make_unbatched_thread(runner) for runner in self._scheduler.unbatched_runners]
         self._draining, self._ended, self._died = False, False, False
         self.on_finished: Callable[[float, float], None] | None = None  # receives seconds of waiting and of computing
         # For good: `inference_mode` of one thread would otherwise end that of another.
@@ -99,10 +99,10 @@ class ModelWorker:
     async def run(self, work: Callable[[], T], deadline: float | None = None) -> T:
         """Run a function in a thread, between two decoding steps of others."""
 
-        def once() -> Iterator[T]:
+        def run_once() -> Iterator[T]:
             yield work()
 
-        found = [item async for item in self.iterate(once, deadline)]
+        found = [item async for item in self.iterate(run_once, deadline)]
         return found[0]
 
     async def iterate(self, work: Callable[[], Iterator[T]], deadline: float | None = None) -> AsyncGenerator[T, None]:
@@ -118,8 +118,8 @@ class ModelWorker:
         while self._jobs and self.is_alive and time.monotonic() < until:
             await asyncio.sleep(_DRAIN_POLL_SECONDS)
         self._inbox.put(None)
-        for jobs in self._scheduler.exclusive_jobs:
-            jobs.stopped = True
+        for runner in self._scheduler.unbatched_runners:
+            runner.stopped = True
         while any(each.is_alive for each in self._threads) and time.monotonic() < until + 1:
             await asyncio.sleep(_DRAIN_POLL_SECONDS)
         self._fail_all("draining")
@@ -207,10 +207,10 @@ class ModelWorker:
 
     @property
     def _threads(self) -> "list[WorkerThread]":
-        return [self._batch_thread, *self._exclusive_threads]
+        return [self._batch_thread, *self._unbatched_threads]
 
-    def _make_exclusive_thread(self, jobs: ExclusiveJobs) -> "WorkerThread":
-        """Return the thread for these jobs. It ends with the last job.
+    def _make_unbatched_thread(self, runner: UnbatchedJobRunner) -> "WorkerThread":
+        """Return the thread of this runner. It ends with the last job.
 
         An idle thread would keep its OpenMP threads, and GNU's OpenMP lets all threads sleep instead of spin if there
         are more of them than cores.
@@ -218,7 +218,7 @@ class ModelWorker:
 
         def step() -> None:
             with self._compute_lock, torch_threads_for(self._model):
-                jobs.step()
+                runner.step()
                 self._yielder.yield_now()
 
         def pause() -> None:
@@ -226,8 +226,8 @@ class ModelWorker:
             self._yielder.yield_now()
             self._compute_lock.pass_on()
 
-        thread = WorkerThread("attendo-exclusive", step, lambda: jobs.busy and not jobs.stopped, self._die)
-        jobs.pause = pause
+        thread = WorkerThread("attendo-unbatched", step, lambda: runner.busy and not runner.stopped, self._die)
+        runner.pause = pause
         return thread
 
     def _step_batches(self) -> None:
@@ -253,8 +253,8 @@ class ModelWorker:
             self._scheduler.add(job)
             if time.monotonic() > until:
                 break
-        for thread, jobs in zip(self._exclusive_threads, self._scheduler.exclusive_jobs, strict=True):
-            if jobs.busy:
+        for thread, runner in zip(self._unbatched_threads, self._scheduler.unbatched_runners, strict=True):
+            if runner.busy:
                 thread.start()
 
     def _poll_inbox(self) -> Iterator[ScheduledJob | None]:

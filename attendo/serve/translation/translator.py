@@ -4,24 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from attendo.errors import UsageError
 from attendo.pipelines.text_pipeline import max_source_tokens
 from attendo.serve.http.errors import ApiError
 from attendo.serve.language_detection import LanguagePrediction, detect_language
 from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.segmenter import SegmentationOptions, SegmentedText, TextFormat
 from attendo.text.markup import CharacterLinks
 from attendo.text_model import Hypothesis, Result, TextModel
 from attendo.text_model.alignment import align, link_characters
 from attendo.text_model.inputs import encode_prefixes
 
-if TYPE_CHECKING:
-    from attendo.serve.scheduling.gateway import ModelGateway
-    from attendo.serve.scheduling.registry import ServedModel
-
-_MAX_CONCURRENT_CALLS = 4  # of one request; more would slow down other requests and each other
+MAX_CONCURRENT_CALLS = 4  # of one request; more would slow down other requests and each other
 _ALIGNMENT_BATCH_SIZE = 16  # sentences aligned between two decoding steps
 Links = CharacterLinks | None
 T = TypeVar("T")
@@ -43,14 +40,14 @@ class SentenceHypothesis:
 
 
 async def translate_sentences(
-    gateway: "ModelGateway", served: "ServedModel", texts: Sequence[str], with_links: bool, **options: Any
+    gateway: ModelGateway, served: ServedModel, texts: Sequence[str], with_links: bool, **options: Any
 ) -> list[list[SentenceHypothesis]]:
     """Return the translations of each text, best first. There are several if `n_best` > 1, all different."""
-    deadline = gateway.deadline()
-    results = await _generate_in_chunks(gateway, served, texts, {**options, "deadline": deadline})
+    deadline, room = gateway.deadline(), asyncio.Semaphore(MAX_CONCURRENT_CALLS)
+    results = await generate_in_chunks(gateway, served, texts, room, deadline=deadline, **options)
     links = [list[Links]([None] * len(each.hypotheses)) for each in results]
     if with_links and _supports_alignment(served.model):
-        # With alignments=True the whole call would be an exclusive job, which delays other requests. So the texts are
+        # With alignments=True the whole call would be an unbatched job, which delays other requests. So the texts are
         # decoded in the batch, and the hypotheses are aligned afterwards in small groups.
         link_groups = served.worker.iterate(lambda: _align_in_batches(served.model, texts, results), deadline)
         links = [each async for group in link_groups for each in group]
@@ -72,11 +69,11 @@ async def gather_or_cancel(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
-async def _generate_in_chunks(
-    gateway: "ModelGateway", served: "ServedModel", texts: Sequence[str], options: dict[str, Any]
+async def generate_in_chunks(
+    gateway: ModelGateway, served: ServedModel, texts: Sequence[str], room: asyncio.Semaphore, **options: Any
 ) -> list[Result]:
-    """Generate in calls of at most `settings.texts` texts."""
-    size, room = gateway.settings.max_texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
+    """Generate in calls of at most `max_texts` texts. `room` limits the number of concurrent calls."""
+    size = gateway.settings.max_texts
 
     async def generate_chunk(at: int) -> list[Result]:
         async with room:
@@ -138,8 +135,8 @@ class TextTranslation:
 
 
 async def translate(
-    gateway: "ModelGateway",
-    served: "ServedModel",
+    gateway: ModelGateway,
+    served: ServedModel,
     texts: Sequence[str],
     segmentation: SegmentationOptions = _DEFAULT_SEGMENTATION,
     alternatives: int = 0,
@@ -168,35 +165,38 @@ async def translate(
     return [_assemble(plan, [*islice(answers, len(plan.sentences))], alternatives) for plan in plans]
 
 
-async def translate_detected(
-    gateway: "ModelGateway",
-    sources: Sequence[str],
+async def translate_from(
+    gateway: ModelGateway,
+    source: str | None,
     target: str,
     texts: Sequence[str],
     segmentation: SegmentationOptions,
     alternatives: int = 0,
-) -> list[TextTranslation]:
-    """Translate each text from its own source language. A text in the target language is returned unchanged."""
-    translations = {index: _keep_untranslated(text) for index, text in enumerate(texts)}
-    indices_by_source = {
-        source: [index for index, each in enumerate(sources) if each == source]
-        for source in sources
-        if source != target
-    }
-    served = {source: gateway.get_model_for_pair(source, target) for source in indices_by_source}
+) -> tuple[list[TextTranslation], list[LanguagePrediction]]:
+    """Return the translations and the source language of each text, which is detected if `source` is None.
+
+    A text in the target language is returned unchanged.
+    """
+    languages = [LanguagePrediction(source, 1.0)] * len(texts) if source is not None else []
+    if source is None:
+        for text in texts:
+            languages.append(detect_source_language(gateway, text, target, segmentation.text_format))
+            await asyncio.sleep(0)  # yield to the event loop: 50 texts with tags take a while
+    translations = {index: TextTranslation(text, (), 0, 0, cut=False) for index, text in enumerate(texts)}
+    indices_by_source: dict[str, list[int]] = {}
+    for index, (language, _) in enumerate(languages):
+        if language != target:
+            indices_by_source.setdefault(language, []).append(index)
+    served = {language: gateway.get_model_for_pair(language, target) for language in indices_by_source}
     groups = await gather_or_cancel(
         [
-            translate(gateway, served[source], [texts[index] for index in indices], segmentation, alternatives)
-            for source, indices in indices_by_source.items()
+            translate(gateway, served[language], [texts[index] for index in indices], segmentation, alternatives)
+            for language, indices in indices_by_source.items()
         ]
     )
     for indices, group in zip(indices_by_source.values(), groups, strict=True):
         translations |= zip(indices, group, strict=True)
-    return [translations[index] for index in range(len(texts))]
-
-
-def _keep_untranslated(text: str) -> TextTranslation:
-    return TextTranslation(text, (), 0, 0, cut=False)
+    return [translations[index] for index in range(len(texts))], languages
 
 
 def make_fit_check(model: TextModel) -> Callable[[str], bool] | None:
@@ -243,7 +243,7 @@ def _assemble_alternatives(
 
 
 def _plan_searches(
-    served: "ServedModel", alternatives: int, max_beam: int, options: dict[str, Any]
+    served: ServedModel, alternatives: int, max_beam: int, options: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the options of the search for the translation, and of a second, wider one for alternatives if needed.
 
@@ -257,17 +257,6 @@ def _plan_searches(
         return [{**options, "n_best": wanted}]
     beam = wanted - wanted % settings.beam_groups  # a multiple of the number of groups
     return [options, {**options, "beam": beam, "n_best": beam}]
-
-
-async def detect_source_languages(
-    gateway: ModelGateway, texts: Sequence[str], target: str, text_format: TextFormat
-) -> list[LanguagePrediction]:
-    """Detect the source language of each text."""
-    found: list[LanguagePrediction] = []
-    for text in texts:
-        found.append(detect_source_language(gateway, text, target, text_format))
-        await asyncio.sleep(0)  # yield to the event loop: 50 texts with tags take a while
-    return found
 
 
 def detect_source_language(

@@ -4,12 +4,12 @@ from typing import Any
 
 from fastapi.routing import iter_route_contexts
 
-from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.app import Application
 
 OPEN = {"/livez", "/readyz", "/health", "/metrics", "/", "/page/{path}", "/api/v1/openapi.json"}
 
 
-def list_routes(app: RequestGuard) -> list[tuple[str, str]]:
+def list_routes(app: Application) -> list[tuple[str, str]]:
     """(method, path) of every route. Path parameters stay in braces."""
     inner: Any = app.app
     found = [

@@ -11,12 +11,12 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict
 from starlette.testclient import TestClient
 
-from attendo.serve.http import metrics
 from attendo.serve.http.access_log import LogFormatter
 from attendo.serve.http.auth import bearer_token, require_key
 from attendo.serve.http.errors import ApiError, ApiName, handle_errors
 from attendo.serve.http.metrics import ServerMetrics
 from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.scheduling import monitoring
 from attendo.serve.settings import ServeSettings
 
 PATHS: dict[ApiName, str] = {
@@ -52,13 +52,13 @@ class GuardedApp:
         for path in PATHS.values():
             app.post(path)(self._echo)
         app.get("/things/{name}")(self._get_thing)
-        app.include_router(metrics.routes(self.gateway))
+        app.include_router(monitoring.routes(self.gateway))
         handle_errors(app, ["text", "refuse", "fail"])
         self.app = RequestGuard(app, self.gateway)
         self.client = TestClient(self.app, base_url="http://localhost", client=client)
 
     async def _echo(self, request: Request, body: EchoRequest) -> dict[str, str]:
-        require_key(self.gateway, bearer_token(request))
+        require_key(self.gateway.settings.keys, bearer_token(request))
         if body.refuse:
             values = {"waiting": 1, "most": 1, "host": "x", "detail": "x", "detail_zh": "x"}
             raise ApiError(body.refuse, {"param": "text"}, name="nobody", known="small", **values)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import uvicorn
 from tiny import PATIENCE
 
+from attendo.serve.app import Application
 from attendo.serve.http.connections import uvicorn_options
-from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.server import LISTEN_BACKLOG, bind
 
 MAX_SECONDS = 11.0  # seconds within which the server responds or closes the connection; checked by the slow tests
@@ -37,7 +37,7 @@ class RawResponse:
 
 
 @contextmanager
-def serve_app(app: RequestGuard) -> Iterator[int]:
+def serve_app(app: Application) -> Iterator[int]:
     """Serves the app and yields the port. Log records go to the handlers of the test."""
     options = {**uvicorn_options(app.gateway.settings), "log_config": None}
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=1, **options))

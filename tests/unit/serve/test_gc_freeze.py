@@ -11,24 +11,23 @@ from small_server import random_model
 from starlette.types import Message
 
 from attendo.serve import server as running
-from attendo.serve.app import create_app
-from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.app import Application, create_app
 from attendo.serve.ray_serve import Replica
-from attendo.serve.scheduling.health import Watchdog
+from attendo.serve.scheduling.monitoring import Watchdog
 from attendo.serve.scheduling.registry import ModelSpec
 
 MIN_FROZEN = 10_000  # objects; importing torch alone creates many more
 
 
 @pytest.fixture
-def app() -> Iterator[RequestGuard]:
+def app() -> Iterator[Application]:
     gc.unfreeze()
     yield create_app([ModelSpec("small", random_model())])
     gc.unfreeze()
 
 
 @pytest.mark.slow
-def test_a_server_freezes_startup_objects(app: RequestGuard) -> None:
+def test_a_server_freezes_startup_objects(app: Application) -> None:
     frozen: list[int] = []
 
     def on_ready() -> None:
@@ -43,7 +42,7 @@ def test_a_server_freezes_startup_objects(app: RequestGuard) -> None:
 
 
 @pytest.mark.slow
-def test_a_replica_freezes_startup_objects(app: RequestGuard) -> None:
+def test_a_replica_freezes_startup_objects(app: Application) -> None:
     sent: list[tuple[str, int]] = []
 
     async def receive() -> Message:

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from attendo.errors import ModelError, UsageError
 from attendo.serve import ray_serve
 from attendo.serve.ray_serve import HealthCheckMixin, RayServeArguments, app_factory, application, deployment
-from attendo.serve.scheduling.health import Watchdog
+from attendo.serve.scheduling.monitoring import Watchdog
 from attendo.serve.settings import LOOPBACK, ServeSettings
 
 # Runs in its own process, because Ray leaves threads, files and warnings.

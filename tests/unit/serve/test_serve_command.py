@@ -12,9 +12,9 @@ from tiny import Command, tiny_model
 from attendo.errors import UsageError
 from attendo.interop.onnx.folder import to_onnx
 from attendo.serve import server, settings
+from attendo.serve.app import Application
 from attendo.serve.http.auth import read_keys
 from attendo.serve.http.connections import uvicorn_options
-from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.settings import LOOPBACK
 from attendo.text_model import load
 
@@ -31,18 +31,18 @@ def translator(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start_server(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[RequestGuard, str]]:
+def start_server(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Application, str]]:
     """Runs the command with a stub server. Returns the application and standard error."""
-    apps: list[RequestGuard] = []
+    apps: list[Application] = []
 
-    def run(app: RequestGuard, bound: server.BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
+    def run(app: Application, bound: server.BoundSocket, on_ready: Callable[[], None], quiet: bool = False) -> int:
         apps.append(app)
         on_ready()
         return 0
 
     monkeypatch.setattr(server, "serve", run)
 
-    def start(*arguments: str | Path) -> tuple[RequestGuard, str]:
+    def start(*arguments: str | Path) -> tuple[Application, str]:
         outcome = attendo("serve", *arguments, "--port", "0")
         assert outcome.code == 0, outcome.errors
         assert outcome.output.startswith("http://")
@@ -63,7 +63,7 @@ def test_check_prints_the_models_and_exits(attendo: Command, translator: Path, m
 
 
 def test_a_config_file_sets_missing_options(
-    start_server: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
+    start_server: Callable[..., tuple[Application, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "server.toml"
     file.write_text(
@@ -92,7 +92,7 @@ def test_check_needs_no_port(attendo: Command, translator: Path) -> None:
 
 
 def test_languages_and_tasks_apply_to_models_in_order(
-    start_server: Callable[..., tuple[RequestGuard, str]], translator: Path, model_folder: Path
+    start_server: Callable[..., tuple[Application, str]], translator: Path, model_folder: Path
 ) -> None:
     app, errors = start_server(translator, model_folder, "--languages", "zh-Hans-en", "--languages", "EN-de")
     assert app.gateway.pairs() == [("zh", "en"), ("en", "de")]
@@ -105,7 +105,7 @@ def test_languages_and_tasks_apply_to_models_in_order(
 
 
 def test_options_become_settings(
-    start_server: Callable[..., tuple[RequestGuard, str]],
+    start_server: Callable[..., tuple[Application, str]],
     translator: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -125,7 +125,7 @@ def test_options_become_settings(
 
 
 def test_public_hosts_are_allowed_by_name_and_warn_without_keys(
-    start_server: Callable[..., tuple[RequestGuard, str]], translator: Path, tmp_path: Path
+    start_server: Callable[..., tuple[Application, str]], translator: Path, tmp_path: Path
 ) -> None:
     app, errors = start_server(translator, "--host", "0.0.0.0", "--allow-host", "Translate.example.org")
     assert app.gateway.settings.allowed_hosts == (*LOOPBACK, "translate.example.org")
@@ -140,7 +140,7 @@ def test_public_hosts_are_allowed_by_name_and_warn_without_keys(
 
 
 def test_precision_is_applied_and_models_are_not_compiled(
-    start_server: Callable[..., tuple[RequestGuard, str]], tmp_path: Path
+    start_server: Callable[..., tuple[Application, str]], tmp_path: Path
 ) -> None:
     model = tiny_model()
     model.stored_model.generation["compile"] = True
@@ -151,7 +151,7 @@ def test_precision_is_applied_and_models_are_not_compiled(
 
 
 def test_an_exported_folder_keeps_its_model_card(
-    start_server: Callable[..., tuple[RequestGuard, str]], attendo: Command, translator: Path, tmp_path: Path
+    start_server: Callable[..., tuple[Application, str]], attendo: Command, translator: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxruntime")
     to_onnx(load(translator), tmp_path / "exported")

@@ -15,14 +15,18 @@ from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
-from attendo.serve.translation.translator import MAX_SENTENCES, gather_or_cancel
+from attendo.serve.translation.translator import (
+    MAX_CONCURRENT_CALLS,
+    MAX_SENTENCES,
+    gather_or_cancel,
+    generate_in_chunks,
+)
 from attendo.text_model import Hypothesis, Result, TextModel
 
 # Generates outputs for texts with a maximum length in tokens. None uses the model's own limit.
 GenerateCall = Callable[[Sequence[str], int | None], Coroutine[Any, Any, list[Result]]]
 _MIN_TEMPERATURE, _MIN_TOP_P = 0.01, 1e-6  # smaller values always sample the most probable token
 _NUM_SEEDS = 2**32  # seeds are reduced modulo this
-_MAX_CONCURRENT_CALLS = 4  # per request, so that other requests are not delayed
 
 
 class TokenBudget:
@@ -33,12 +37,8 @@ class TokenBudget:
     """
 
     def __init__(self, model: TextModel, settings: ServeSettings, max_tokens: int, single_hypothesis: bool) -> None:
-        self._model, self._settings, self._max_tokens, self._single_hypothesis = (
-            model,
-            settings,
-            max_tokens,
-            single_hypothesis,
-        )
+        self._model, self._settings = model, settings
+        self._max_tokens, self._single_hypothesis = max_tokens, single_hypothesis
 
     def remaining(self, results: Sequence[Result]) -> int:
         """Return the tokens left after these results."""
@@ -194,13 +194,16 @@ class CompletionRunner:
 
     async def complete(self, prompts: Sequence[Prompt]) -> list[OpenAIChoice]:
         """Return the `n` choices of each prompt, or fewer if the search found fewer."""
-        ask = self._make_generate_call(self._gateway.deadline())
+        generate = self._make_generate_call(self._gateway.deadline())
         if self._budget is not None:
-            found = await self._budget.generate(prompts, ask)
+            found = await self._budget.generate(prompts, generate)
         elif self._options.max_tokens is not None and self._served.model.decoder_only:
-            found = await gather_or_cancel([ask(each.model_inputs, self._max_length(each.text)) for each in prompts])
+            found = await gather_or_cancel(
+                [generate(each.model_inputs, self._max_length(each.text)) for each in prompts]
+            )
         else:
-            rest = iter(await ask([part for each in prompts for part in each.model_inputs], self._options.max_tokens))
+            inputs = [part for each in prompts for part in each.model_inputs]
+            rest = iter(await generate(inputs, self._options.max_tokens))
             found = [[next(rest) for _ in each.model_inputs] for each in prompts]
         prompt_results = zip(prompts, found, strict=True)
         return [choice for prompt, results in prompt_results for choice in self._build_choices(prompt, results)]
@@ -223,20 +226,13 @@ class CompletionRunner:
         yield self._build_choice(prompt, text, stops.reached, [self._hypothesis(each, 0) for each in results])
 
     def _make_generate_call(self, deadline: float) -> GenerateCall:
-        """Return a function that generates in calls of at most `settings.texts` texts, with limited concurrency."""
-        size, few = self._gateway.settings.max_texts, asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
+        room = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
-        async def ask(texts: Sequence[str], most: int | None) -> list[Result]:
-            options, found = (
-                {**self._options.generate_options, "max_length": most, "deadline": deadline},
-                list[Result](),
-            )
-            for at in range(0, len(texts), size):
-                async with few:
-                    found += await self._gateway.generate(self._served, texts[at : at + size], **options)
-            return found
+        async def generate(texts: Sequence[str], max_length: int | None) -> list[Result]:
+            options = {**self._options.generate_options, "max_length": max_length, "deadline": deadline}
+            return await generate_in_chunks(self._gateway, self._served, texts, room, **options)
 
-        return ask
+        return generate
 
     async def _stream_text(self, prompt: Prompt, results: list[Result]) -> AsyncGenerator[str, None]:
         """Yield the text as it is generated. Every segment has its own deadline, because the client receives text."""
@@ -318,10 +314,6 @@ class StopSequenceFilter:
 
     def _possible_prefix_length(self) -> int:
         """Return the number of trailing characters that may begin a stop sequence."""
-        lengths = range(max(map(len, self._sequences), default=1) - 1, 0, -1)
-        return next((n for n in lengths if self._is_prefix(self._pending[-n:], n)), 0)
-
-    def _is_prefix(self, tail: str, length: int) -> bool:
-        return len(tail) == length and any(
-            length < len(sequence) and sequence.startswith(tail) for sequence in self._sequences
-        )
+        longest = max(map(len, self._sequences), default=1) - 1
+        tails = (self._pending[-length:] for length in range(min(longest, len(self._pending)), 0, -1))
+        return next((len(tail) for tail in tails if any(each.startswith(tail) for each in self._sequences)), 0)

@@ -45,7 +45,7 @@ class _OpenAIObject(BaseModel):
 
 
 class StreamOptions(_OpenAIObject):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid")
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None  # accepted, without effect
@@ -54,7 +54,7 @@ class StreamOptions(_OpenAIObject):
 class CommonParams(_OpenAIObject):
     """Parameters of chat and text completions. Null equals an omitted parameter."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     model: ModelName | None = None
     max_tokens: PositiveInt | None = None

@@ -2,18 +2,18 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel
 from pydantic_core import to_json
-from starlette.responses import StreamingResponse
 
 from attendo.serve.apis.openai.completion import CompletionRunner, OpenAIChoice
 from attendo.serve.apis.openai.prompts import Prompt
 from attendo.serve.http.errors import to_api_error
+from attendo.serve.http.sse import EventStream, await_first
 
 DONE = b"data: [DONE]\n\n"
 
@@ -75,43 +75,46 @@ class CompletionResponse(BaseModel):
 
 @dataclass(frozen=True)
 class ResponseEnvelope:
-    """Fields shared by a response and all chunks of a stream: id, model, time."""
+    """Builds a response, or all chunks of a stream, with the same id, model and time."""
 
-    id_prefix: Literal["chatcmpl", "cmpl"]
+    is_chat: bool
     model: str
     id_suffix: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def build_chat(self, choices: Sequence[OpenAIChoice], usage: Usage) -> ChatResponse:
-        chat_choices = [
-            ChatChoice(index=n, message=AssistantMessage(content=each.text), finish_reason=each.finish_reason)
-            for n, each in enumerate(choices)
-        ]
-        return ChatResponse(id=self._id, created=self.created, model=self.model, choices=chat_choices, usage=usage)
+    def build_response(self, choices: Sequence[OpenAIChoice], usage: Usage) -> dict[str, Any]:
+        """Build a `ChatResponse` or `CompletionResponse`."""
+        built = []
+        for index, each in enumerate(choices):
+            message = {"role": "assistant", "content": each.text}
+            content = {"message": message} if self.is_chat else {"text": each.text}
+            built.append(self._build_choice(index, content, each.finish_reason))
+        return self._build("chat.completion" if self.is_chat else "text_completion", built) | {"usage": usage}
 
-    def build_completion(self, choices: Sequence[OpenAIChoice], usage: Usage) -> CompletionResponse:
-        completion_choices = [
-            CompletionChoice(index=n, text=each.text, finish_reason=each.finish_reason)
-            for n, each in enumerate(choices)
-        ]
-        return CompletionResponse(
-            id=self._id, created=self.created, model=self.model, choices=completion_choices, usage=usage
-        )
+    def build_chunk(self, index: int, delta: dict[str, str], finish_reason: str | None = None) -> dict[str, Any]:
+        """Build one chunk of a stream. A text completion has the new text in place of a delta."""
+        content = {"delta": delta} if self.is_chat else {"text": delta.get("content", "")}
+        return self._build(self._chunk_type, [self._build_choice(index, content, finish_reason)])
 
-    def build_chunk(self, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Build one chunk of a stream."""
-        kind = "chat.completion.chunk" if self.id_prefix == "chatcmpl" else "text_completion"
-        return {
-            "id": self._id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": list(choices),
-        }
+    def build_usage_chunk(self, usage: Usage) -> dict[str, Any]:
+        return self._build(self._chunk_type, []) | {"usage": usage}
 
     @property
-    def _id(self) -> str:
-        return f"{self.id_prefix}-{self.id_suffix}"
+    def _chunk_type(self) -> str:
+        return "chat.completion.chunk" if self.is_chat else "text_completion"
+
+    def _build_choice(self, index: int, content: dict[str, Any], finish_reason: str | None) -> dict[str, Any]:
+        return {"index": index, **content, "finish_reason": finish_reason, "logprobs": None}
+
+    def _build(self, object_type: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        response_id = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{self.id_suffix}"
+        return {
+            "id": response_id,
+            "object": object_type,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
 
 
 def count_usage(prompt_tokens: int, choices: Sequence[OpenAIChoice]) -> Usage:
@@ -123,18 +126,15 @@ def count_usage(prompt_tokens: int, choices: Sequence[OpenAIChoice]) -> Usage:
 
 async def stream_completion(
     runner: CompletionRunner, prompts: Sequence[Prompt], envelope: ResponseEnvelope, with_usage: bool, path: str
-) -> StreamingResponse:
+) -> EventStream:
     """Start the stream. Invalid requests raise before it starts; a later error is sent as an event and ends it."""
-    chunks = _stream_chunks(runner, prompts, envelope, with_usage)
-    first = await anext(chunks)
-    # Disable buffering in proxies.
-    headers = {"x-accel-buffering": "no"}
-    return StreamingResponse(_stream_events(first, chunks, path), media_type="text/event-stream", headers=headers)
+    chunks = await await_first(_stream_chunks(runner, prompts, envelope, with_usage))
+    headers = {"x-accel-buffering": "no"}  # disables buffering in proxies
+    return EventStream(_encode_chunks(chunks, path), headers=headers)
 
 
-async def _stream_events(first: Any, chunks: AsyncGenerator[Any, None], path: str) -> AsyncIterator[bytes]:
+async def _encode_chunks(chunks: AsyncGenerator[dict[str, Any], None], path: str) -> AsyncGenerator[bytes, None]:
     async with aclosing(chunks):
-        yield _encode_event(first)
         try:
             async for chunk in chunks:
                 yield _encode_event(chunk)
@@ -147,38 +147,22 @@ async def _stream_chunks(
     runner: CompletionRunner, prompts: Sequence[Prompt], envelope: ResponseEnvelope, with_usage: bool
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the chunks of one prompt after the other. `index` identifies the prompt."""
-    nothing = {"usage": None} if with_usage else {}
+    no_usage = {"usage": None} if with_usage else {}
     choices: list[OpenAIChoice] = []
     for index, prompt in enumerate(prompts):
         started = False
         async with aclosing(runner.stream(prompt)) as parts:
             async for new in parts:
-                if not started and envelope.id_prefix == "chatcmpl":
-                    yield envelope.build_chunk([_role_delta(index)]) | nothing
+                if not started and envelope.is_chat:
+                    yield envelope.build_chunk(index, {"role": "assistant", "content": ""}) | no_usage
                 started = True
                 if isinstance(new, str):
-                    yield envelope.build_chunk([_text_delta(envelope, index, new)]) | nothing
+                    yield envelope.build_chunk(index, {"content": new}) | no_usage
                 else:
                     choices.append(new)
-                    yield envelope.build_chunk([_finish_delta(envelope, index, new)]) | nothing
+                    yield envelope.build_chunk(index, {}, new.finish_reason) | no_usage
     if with_usage:
-        usage: Usage = count_usage(runner.count_prompt_tokens(prompts), choices)
-        yield envelope.build_chunk([]) | {"usage": usage.model_dump()}
-
-
-def _role_delta(index: int) -> dict[str, Any]:
-    delta = {"role": "assistant", "content": ""}
-    return {"index": index, "delta": delta, "finish_reason": None, "logprobs": None}
-
-
-def _text_delta(envelope: ResponseEnvelope, index: int, text: str) -> dict[str, Any]:
-    content = {"delta": {"content": text}} if envelope.id_prefix == "chatcmpl" else {"text": text}
-    return {"index": index, **content, "finish_reason": None, "logprobs": None}
-
-
-def _finish_delta(envelope: ResponseEnvelope, index: int, choice: OpenAIChoice) -> dict[str, Any]:
-    content: dict[str, Any] = {"delta": {}} if envelope.id_prefix == "chatcmpl" else {"text": ""}
-    return {"index": index, **content, "finish_reason": choice.finish_reason, "logprobs": None}
+        yield envelope.build_usage_chunk(count_usage(runner.count_prompt_tokens(prompts), choices))
 
 
 def _encode_event(content: Any) -> bytes:

@@ -35,7 +35,9 @@ _PLACEHOLDER_MODEL = "dummy"  # model name sent by Hugging Face's client if none
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
-    router = APIRouter(prefix="/v1", route_class=StrictRoute, dependencies=[key_dependency(gateway)], tags=["OpenAI"])
+    router = APIRouter(
+        prefix="/v1", route_class=StrictRoute, dependencies=[key_dependency(gateway.settings.keys)], tags=["OpenAI"]
+    )
     created = int(time.time())
 
     @router.get("/models")
@@ -73,16 +75,12 @@ async def _respond(
     runner = CompletionRunner(gateway, served, make_completion_options(params, served.model, gateway.settings))
     prompts: list[Prompt] = [make_prompt(text, served) for text in texts]
     runner.check(prompts)
-    envelope = ResponseEnvelope("chatcmpl" if isinstance(params, ChatRequest) else "cmpl", served.name)
+    envelope = ResponseEnvelope(isinstance(params, ChatRequest), served.name)
     if params.stream:
         return await stream_completion(runner, prompts, envelope, params.with_usage, request.url.path)
     choices = await runner.complete(prompts)
     usage = count_usage(runner.count_prompt_tokens(prompts), choices)
-    return json_response(
-        envelope.build_chat(choices, usage)
-        if isinstance(params, ChatRequest)
-        else envelope.build_completion(choices, usage)
-    )
+    return json_response(envelope.build_response(choices, usage))
 
 
 def _select_model(gateway: ModelGateway, name: str | None) -> ServedModel:

@@ -156,7 +156,7 @@ def test_chat_errors_have_the_hugging_face_format(server: SmallServer) -> None:
 
 def test_generate_parameters_override_parameters() -> None:
     body = {"parameters": {"num_beams": 2, "top_k": 1, "src_lang": "en", "generate_parameters": {"num_beams": 3}}}
-    found = parse_parameters(body)
-    assert (found.source, found.target) == ("en", None)
-    assert to_generate_options(found.decoding) == {"beam": 3, "top_k": 1}
+    source, target, decoding = parse_parameters(body)
+    assert (source, target) == ("en", None)
+    assert to_generate_options(decoding) == {"beam": 3, "top_k": 1}
     assert to_generate_options({"truncation": "longest_first", "use_cache": True, "stop": [], "seed": None}) == {}

@@ -9,7 +9,7 @@ from tiny import SOURCES, TARGETS
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.options import GenerationFields, list_options
-from attendo.serve.apis.native_schemas import DecodingOptions, GenerateRequest
+from attendo.serve.apis.native import DecodingOptions, GenerateRequest
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import GenerateOptions, TextModel

@@ -21,7 +21,7 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[str]:
+def address_with_keys() -> Iterator[str]:
     """The address of a server that requires a key."""
     with serve_on_port(create_app(make_specs(), ServeSettings(keys=("good",)))) as address:
         yield address
@@ -45,10 +45,10 @@ class TestLibretranslatepy:
     def test_lists_languages(self, address: str) -> None:
         assert [each["code"] for each in self.api(address).languages()] == ["en", "zh"]
 
-    def test_sends_an_api_key(self, locked: str) -> None:
-        assert self.api(locked, "good").translate(ENGLISH, "en", "zh") == generate_text("forth").strip()
+    def test_sends_an_api_key(self, address_with_keys: str) -> None:
+        assert self.api(address_with_keys, "good").translate(ENGLISH, "en", "zh") == generate_text("forth").strip()
         with pytest.raises(HTTPError) as raised:
-            self.api(locked, "bad").translate(ENGLISH, "en", "zh")
+            self.api(address_with_keys, "bad").translate(ENGLISH, "en", "zh")
         raised.value.close()
         assert raised.value.code == 403
 
@@ -67,10 +67,10 @@ class TestDeepTranslator:
             generate_text("forth", text).strip() for text in texts
         ]
 
-    def test_raises_on_a_bad_key(self, locked: str) -> None:
-        assert self.translator(locked, "good").translate(ENGLISH) == generate_text("forth").strip()
+    def test_raises_on_a_bad_key(self, address_with_keys: str) -> None:
+        assert self.translator(address_with_keys, "good").translate(ENGLISH) == generate_text("forth").strip()
         with pytest.raises(import_client("deep_translator.exceptions").AuthorizationException):
-            self.translator(locked, "bad").translate(ENGLISH)
+            self.translator(address_with_keys, "bad").translate(ENGLISH)
 
 
 class TestInferenceClient:
@@ -128,11 +128,11 @@ class TestInferenceClient:
         text = "".join(each.choices[0].delta.content or "" for each in chunks if each.choices)
         assert text == completion.choices[0].message.content
 
-    def test_sends_a_token(self, hub: Any, locked: str) -> None:
-        good = hub.InferenceClient(base_url=f"{locked}/hf/models/forth", token="good")
+    def test_sends_a_token(self, hub: Any, address_with_keys: str) -> None:
+        good = hub.InferenceClient(base_url=f"{address_with_keys}/hf/models/forth", token="good")
         assert good.translation(ENGLISH).translation_text == generate_text("forth").strip()
         with pytest.raises(hub.errors.HfHubHTTPError) as raised:
-            hub.InferenceClient(base_url=f"{locked}/hf/models/forth", token="bad").translation(ENGLISH)
+            hub.InferenceClient(base_url=f"{address_with_keys}/hf/models/forth", token="bad").translation(ENGLISH)
         assert raised.value.response.status_code == 401
 
     def test_reports_the_error_message(self, hub: Any, address: str) -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from small_server import TEXT, SmallServer, random_model
 
-from attendo.serve.explorer.model_access import CooperativeTask, ExplorerSearch
 from attendo.serve.explorer.schemas import ExplorerDecodingOptions, TraceRequest
-from attendo.serve.explorer.subject import InspectedPair
+from attendo.serve.explorer.search import ExplorerSearch, InspectedPair
+from attendo.serve.explorer.tasks import CooperativeTask
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text import EOS
@@ -188,11 +188,11 @@ def test_explorer_decoding_yields_after_every_token(small_model: TextModel) -> N
             count += 1
 
     for decoder in (ExplorerDecodingOptions(), ExplorerDecodingOptions(kind="beam", beam=3)):
-        search = ExplorerSearch(small_model, TEXT, decoder, max_source_tokens=99, max_length=99)
+        request = TraceRequest(text=TEXT, decoder=decoder)
+        search = ExplorerSearch(small_model, request, max_source_tokens=99, max_length=99)
         tokens = len(small_model.generate([TEXT], **decoder.to_generate_options())[0].ids)
         count, found = count_yields(search.generate())
         assert count > tokens == len(found[0].ids) > 3
         count, trees = count_yields(search.record_trees())
         assert count >= max(node.step for node in trees[0].nodes) > 3
-        request = TraceRequest(text=TEXT, decoder=decoder)
         assert count_yields(InspectedPair.build(small_model, request, ServeSettings()))[0] > tokens

@@ -53,7 +53,7 @@ EXPANDED = 10 * 1024**2  # bytes; a small request body must not expand to more
 
 
 @pytest.fixture(scope="module")
-def keyed() -> SmallServer:
+def server_with_keys() -> SmallServer:
     return SmallServer(
         *four_models.make_specs(), settings=ServeSettings(keys=("other-key-0000", KEY), max_output_tokens=4)
     )
@@ -64,14 +64,16 @@ def keyless() -> SmallServer:
     return SmallServer(*four_models.make_specs(), settings=ServeSettings(max_output_tokens=8))
 
 
-def test_every_route_requires_a_key_except_public_ones(keyed: SmallServer) -> None:
-    routes = [(method, path) for method, path in list_routes(keyed.app) if path not in OPEN]
+def test_every_route_requires_a_key_except_public_ones(server_with_keys: SmallServer) -> None:
+    routes = [(method, path) for method, path in list_routes(server_with_keys.app) if path not in OPEN]
     assert {api_for_path(path) for _, path in routes} == {"ours", "deepl", "openai", "huggingface", "libretranslate"}
     assert len(routes) > 20
     for method, path in routes:
         for key in WRONG_KEYS:
             headers = {} if key is None else {"authorization": f"Bearer {key}"}
-            response = keyed.client.request(method, fill_path(path), json=make_body(path, CANARY), headers=headers)
+            response = server_with_keys.client.request(
+                method, fill_path(path), json=make_body(path, CANARY), headers=headers
+            )
             details = (method, path, key, response.text)
             if _is_public(path):
                 assert response.status_code in (200, 403), details
@@ -83,15 +85,15 @@ def test_every_route_requires_a_key_except_public_ones(keyed: SmallServer) -> No
 
 
 @pytest.mark.slow
-def test_a_key_opens_every_route(keyed: SmallServer) -> None:
+def test_a_key_opens_every_route(server_with_keys: SmallServer) -> None:
     statuses = {
-        (method, path): keyed.client.request(
+        (method, path): server_with_keys.client.request(
             method,
             fill_path(path),
             json=make_body(path, "cat"),
             headers={"authorization": f"{'DeepL-Auth-Key' if path.startswith('/v2/') else 'Bearer'} {KEY}"},
         ).status_code
-        for method, path in list_routes(keyed.app)
+        for method, path in list_routes(server_with_keys.app)
         if path not in OPEN
     }
     assert {each: status for each, status in statuses.items() if status in (401, 500)} == {}
@@ -100,9 +102,9 @@ def test_a_key_opens_every_route(keyed: SmallServer) -> None:
     assert forbidden <= {"/translate_file", "/suggest", "/download_file/{name}"}
 
 
-def test_public_routes_need_no_key(keyed: SmallServer) -> None:
+def test_public_routes_need_no_key(server_with_keys: SmallServer) -> None:
     for path in ("/livez", "/health", "/", "/page/main.js", "/languages", "/frontend/settings"):
-        assert keyed.client.get(path).status_code == 200, path
+        assert server_with_keys.client.get(path).status_code == 200, path
 
 
 @pytest.mark.short(1)

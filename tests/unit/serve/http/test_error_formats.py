@@ -7,7 +7,7 @@ from error_codes import fragment, message
 from guarded_app import PATHS, GuardedApp
 
 from attendo.serve.http import errors
-from attendo.serve.http.errors import ApiError, ApiName, api_for_path, build_error_response
+from attendo.serve.http.errors import ApiError, ApiName, api_for_path, render_error
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,6 @@ def test_long_names_are_truncated_in_errors(app: GuardedApp, monkeypatch: pytest
 
 
 def test_an_error_response_can_be_built_alone() -> None:
-    response = build_error_response(ApiError("bad_key"), "/v2/usage")
+    response = render_error(ApiError("bad_key"), "/v2/usage")
     assert (response.status_code, response.body.startswith(b'{"message":')) == (403, True)
-    assert build_error_response(ApiError("bad_key"), "/v1/models").headers["www-authenticate"] == "Bearer"
+    assert render_error(ApiError("bad_key"), "/v1/models").headers["www-authenticate"] == "Bearer"

@@ -16,9 +16,8 @@ from raw_http import MAX_SECONDS, exchange, request, serve_app
 from small_server import API
 from tiny import PATIENCE
 
-from attendo.serve.app import create_app
+from attendo.serve.app import Application, create_app
 from attendo.serve.http.metrics import resident_bytes
-from attendo.serve.http.middleware import RequestGuard
 from attendo.serve.settings import ServeSettings
 
 API_PATHS = ("/translate", "/v2/translate", "/v1/chat/completions", "/hf/translation", f"{API}/generate")
@@ -41,19 +40,19 @@ NUM_CLIENTS = 8
 
 
 @pytest.fixture(scope="module")
-def app() -> RequestGuard:
+def app() -> Application:
     return create_app(four_models.make_specs(), ServeSettings(**QUICK))
 
 
 @pytest.fixture(scope="module")
-def port(app: RequestGuard) -> Iterator[int]:
+def port(app: Application) -> Iterator[int]:
     asyncio.run(app.gateway.warm_up())
     with serve_app(app) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def routes(app: RequestGuard) -> list[tuple[str, str]]:
+def routes(app: Application) -> list[tuple[str, str]]:
     """Every method and path of the application."""
     routes = [
         (method, str(each.path).replace("{", "").replace(":path}", "").replace("}", ""))

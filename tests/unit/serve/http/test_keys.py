@@ -62,10 +62,10 @@ def test_every_key_is_compared_in_constant_time(app: GuardedApp, monkeypatch: py
         return compare_digest(given, known)
 
     monkeypatch.setattr(auth.hmac, "compare_digest", record_compare)
-    auth.require_key(app.gateway, "another")
+    auth.require_key(app.gateway.settings.keys, "another")
     assert compared == [b"another", KEY.encode()]
     with pytest.raises(Exception, match="bad_key"):
-        auth.require_key(app.gateway, "\ud800")
+        auth.require_key(app.gateway.settings.keys, "\ud800")
 
 
 def test_a_key_never_reaches_log_or_metrics(app: GuardedApp) -> None:

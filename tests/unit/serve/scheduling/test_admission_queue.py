@@ -1,10 +1,10 @@
-"""`AdmissionQueue`: the wait follows from the duration of earlier requests and the start time of running ones."""
+"""`BatchAdmissionQueue`: the wait follows from the duration of earlier requests and the start time of running ones."""
 
 from collections.abc import Callable
 
 import pytest
 
-from attendo.serve.scheduling.admission import AdmissionQueue
+from attendo.serve.scheduling.admission import BatchAdmissionQueue
 from attendo.serve.scheduling.jobs import GenerateJob, ScheduledJob
 
 Clock = Callable[[float], None]
@@ -27,7 +27,7 @@ class Scenario:
 
     def __init__(self, clock: Clock, slots: int, took: float | None, seconds: float = 0.5) -> None:
         self.clock, self.slots = clock, slots
-        self.queue = AdmissionQueue(seconds, lambda: self.slots - len(self.running))
+        self.queue = BatchAdmissionQueue(seconds, lambda: self.slots - len(self.running))
         self.running: list[ScheduledJob] = []
         if took is not None:
             clock(-took)

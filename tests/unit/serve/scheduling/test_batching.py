@@ -277,7 +277,7 @@ def test_a_worker_serves_several_event_loops() -> None:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_exclusive_jobs_do_not_delay_batches(small_model: TextModel, heavy: dict[str, Any]) -> None:
+def test_unbatched_jobs_do_not_delay_batches(small_model: TextModel, heavy: dict[str, Any]) -> None:
     """Later requests and callables finish first."""
     worker = ModelWorker(small_model)
     alone = [each.text for each in small_model.generate(make_sentences(3))]
@@ -295,17 +295,17 @@ def test_exclusive_jobs_do_not_delay_batches(small_model: TextModel, heavy: dict
 
 
 @pytest.mark.slow
-def test_requests_that_join_during_an_exclusive_job_finish(small_model: TextModel) -> None:
+def test_requests_that_join_during_an_unbatched_job_finish(small_model: TextModel) -> None:
     """Also if the job runs in torch's inference mode, whose tensors cannot be changed outside it."""
     worker = ModelWorker(small_model)
 
-    def exclusive_job() -> None:
+    def unbatched_job() -> None:
         with torch.inference_mode():
             while worker.num_running < 2:
                 run_step_hook()
 
     async def work() -> None:
-        job = asyncio.create_task(worker.run(exclusive_job))
+        job = asyncio.create_task(worker.run(unbatched_job))
         await wait_until(lambda: worker.num_running == 1)
         longer = asyncio.create_task(worker.generate(["a dog"], beam=3, **LONGER))
         await job

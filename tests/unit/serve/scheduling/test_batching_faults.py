@@ -39,7 +39,7 @@ class Poison(Rule):
 
 
 @pytest.fixture
-def poisoned(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> TextModel:
+def failing_model(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> TextModel:
     number = small_model.prepare_call([CANARY]).lines[0].request_id
     monkeypatch.setattr("attendo.text_model.generation.make_rules", lambda *_, **__: [SuppressTokens(), Poison(number)])
     return small_model
@@ -53,11 +53,11 @@ def codes(found: list[Any]) -> list[str]:
 @pytest.mark.parametrize("static", [False, True], ids=["continuous", "static"])
 @pytest.mark.parametrize("options", [{}, {"beam": 2}], ids=["greedy", "beam"])
 def test_S10_a_poisoned_request_fails_alone(
-    poisoned: TextModel, static: bool, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+    failing_model: TextModel, static: bool, options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = [*make_sentences(4, longest=3), CANARY, *make_sentences(7, longest=3)[4:]]
-    expected = [poisoned.generate([text], **options)[0].text for text in texts if text != CANARY]
-    worker = ModelWorker(poisoned, BatchLimits(max_batch_size=6), static)
+    expected = [failing_model.generate([text], **options)[0].text for text in texts if text != CANARY]
+    worker = ModelWorker(failing_model, BatchLimits(max_batch_size=6), static)
 
     async def listen(text: str) -> str:
         return "".join([part async for part in worker.stream(text, **options)])
@@ -75,8 +75,8 @@ def test_S10_a_poisoned_request_fails_alone(
     assert CANARY not in caplog.text
 
 
-def test_a_request_of_several_texts_fails_and_frees_its_slots(poisoned: TextModel) -> None:
-    worker = ModelWorker(poisoned)
+def test_a_request_of_several_texts_fails_and_frees_its_slots(failing_model: TextModel) -> None:
+    worker = ModelWorker(failing_model)
 
     async def work() -> None:
         long = asyncio.create_task(worker.generate(["the cat"], **LONG))
@@ -147,7 +147,7 @@ def calls(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> list[list[
     return calls
 
 
-def test_exclusive_calls_are_merged_and_fail_alone(small_model: TextModel, calls: list[list[str]]) -> None:
+def test_unbatched_calls_are_merged_and_fail_alone(small_model: TextModel, calls: list[list[str]]) -> None:
     worker, released, texts = ModelWorker(small_model), threading.Event(), ["the cat", CANARY, "a dog", "I saw"]
     options: dict[str, Any] = {"engine": "cached"}
 
@@ -223,6 +223,6 @@ def test_finished_jobs_leave_no_state(small_model: TextModel) -> None:
     scheduler = worker._scheduler
     assert (worker.num_waiting, worker.num_running, len(worker._jobs)) == (0, 0, 0)
     assert not any((scheduler._jobs, scheduler._open_groups, scheduler._pending_groups))
-    for each in scheduler.exclusive_jobs:
+    for each in scheduler.unbatched_runners:
         assert not any((each._jobs, each._iterators, each._isolated, each._results))
     assert not any(group._responses or group.has_waiting or group.busy for group in scheduler._groups.values())

@@ -287,10 +287,10 @@ def test_drain_has_a_time_limit(small_model: TextModel) -> None:
     run_with_worker(worker, work())
 
 
-def test_exclusive_jobs_do_not_fill_the_batch_queue(small_model: TextModel) -> None:
+def test_unbatched_jobs_do_not_fill_the_batch_queue(small_model: TextModel) -> None:
     """Each of the two queues has its own wait estimate."""
     scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_queue_seconds=0.5))
-    scheduler._exclusive_queue._estimator.estimate_wait = lambda now, ahead: 9.0 * ahead  # type: ignore[method-assign]
+    scheduler._unbatched_queue._estimator.estimate_wait = lambda now, ahead: 9.0 * ahead  # type: ignore[method-assign]
     jobs = {
         "first": {"banned_phrases": ["zebra"]},
         "second": {"banned_phrases": ["zebra"]},
@@ -305,7 +305,7 @@ def test_exclusive_jobs_do_not_fill_the_batch_queue(small_model: TextModel) -> N
         scheduler.add(job)
     assert [each.error.code for each in events["second"]] == ["busy"]
     assert (scheduler.num_waiting, scheduler.admission_queue.is_overloaded) == (3, False)
-    calls, _ = scheduler.exclusive_jobs
+    calls, _ = scheduler.unbatched_runners
     while scheduler.busy or calls.busy:
         scheduler.step(0.0)
         calls.step()
@@ -329,7 +329,7 @@ def test_models_without_batching_have_one_queue(small_model: TextModel, monkeypa
     scheduler = Scheduler(small_model, BatchFactory(small_model), BatchLimits(max_queue_seconds=0.5))
     job = ScheduledJob(GenerateJob(("the cat",), {}), lambda event: None)
     scheduler.admission_queue.add(job)
-    scheduler._exclusive_queue._estimator.estimate_wait = lambda now, ahead: 1e9  # type: ignore[method-assign]
+    scheduler._unbatched_queue._estimator.estimate_wait = lambda now, ahead: 1e9  # type: ignore[method-assign]
     scheduler.add(job)
     assert (scheduler.num_waiting, scheduler.admission_queue.jobs, job.finished) == (1, {job}, False)
 

@@ -243,7 +243,7 @@ def test_a_request_deadline_overrides_the_settings() -> None:
     run(gateway, main())
 
 
-def test_S7_exclusive_jobs_end_at_their_deadline() -> None:
+def test_S7_unbatched_jobs_end_at_their_deadline() -> None:
     gateway = make_gateway(deadline_seconds=0.05, max_output_tokens=100_000)
     forth = gateway.get_model("forth")
 

@@ -11,6 +11,7 @@ from small_server import SmallServer
 from tiny import PATIENCE
 
 from attendo.serve.http.errors import ApiError
+from attendo.serve.language_detection import LanguagePrediction
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.translation import translator
@@ -146,7 +147,11 @@ def test_two_languages_are_translated_concurrently(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(translator, "translate", translate_slowly)
     gateway = make_gateway("en-de", "zh-de")
-    done = translator.translate_detected(
-        gateway, ["zh", "en", "zh"], "de", ["a", "b", "c"], translator.SegmentationOptions()
+    languages = {"a": "zh", "b": "en", "c": "zh", "d": "de"}
+    monkeypatch.setattr(
+        translator, "detect_source_language", lambda _, text, *rest: LanguagePrediction(languages[text], 1.0)
     )
-    assert [each.text for each in asyncio.run(done)] == ["A", "B", "C"]
+    done = translator.translate_from(gateway, None, "de", [*languages], translator.SegmentationOptions())
+    translations, sources = asyncio.run(done)
+    assert [each.text for each in translations] == ["A", "B", "C", "d"]  # one is in the target language already
+    assert [each.language for each in sources] == ["zh", "en", "zh", "de"]

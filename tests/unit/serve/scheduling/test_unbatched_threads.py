@@ -1,4 +1,4 @@
-"""Exclusive jobs run in their own threads, which alternate with the batches step by step."""
+"""Unbatched jobs run in their own threads, which alternate with the batches step by step."""
 
 import asyncio
 import threading
@@ -12,16 +12,16 @@ from worker_helpers import LONG, run_with_worker, wait_until
 
 from attendo.decode.search import run_step_hook
 from attendo.serve.http.errors import ApiError
-from attendo.serve.scheduling.background import ExclusiveJobs
+from attendo.serve.scheduling.unbatched import UnbatchedJobRunner
 from attendo.serve.scheduling.worker import BatchLimits, FairLock, ModelWorker
 from attendo.text_model import TextModel
 
-EXCLUSIVE: dict[str, Any] = {"constraints": ["猫"], "beam": 2}
+UNBATCHED: dict[str, Any] = {"constraints": ["猫"], "beam": 2}
 ENDLESS = {"max_length": 20_000, "min_length": 20_000}
 
 
-def exclusive_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name == "attendo-exclusive"]
+def unbatched_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "attendo-unbatched"]
 
 
 def test_a_fair_lock_lets_threads_alternate() -> None:
@@ -58,7 +58,7 @@ def test_an_uncontended_lock_is_not_passed_on() -> None:
     assert not lock._acquired
 
 
-def test_batches_and_exclusive_jobs_alternate(small_model: TextModel) -> None:
+def test_batches_and_unbatched_jobs_alternate(small_model: TextModel) -> None:
     """The steps of both interleave, in two threads."""
     worker, steps = ModelWorker(small_model), list[int]()
     step = worker._scheduler.step
@@ -88,61 +88,61 @@ def test_batches_and_exclusive_jobs_alternate(small_model: TextModel) -> None:
 
 
 @pytest.mark.parametrize("end", ["deadline", "cancel"])
-def test_S7_a_running_exclusive_call_ends_between_its_steps(small_model: TextModel, end: str) -> None:
+def test_S7_a_running_unbatched_call_ends_between_its_steps(small_model: TextModel, end: str) -> None:
     worker = ModelWorker(small_model)
 
     async def work() -> None:
         deadline = time.monotonic() + 0.3 if end == "deadline" else None
-        task = asyncio.create_task(worker.generate(["the cat"], deadline, **ENDLESS, **EXCLUSIVE))
+        task = asyncio.create_task(worker.generate(["the cat"], deadline, **ENDLESS, **UNBATCHED))
         await wait_until(lambda: worker.num_running == 1 or task.done())
         if end == "cancel":
             task.cancel()
         found: Any = (await asyncio.gather(task, return_exceptions=True))[0]
         assert end == "cancel" or found.code == "too_late"
-        await wait_until(lambda: not exclusive_threads())
-        assert not any(jobs.busy for jobs in worker._scheduler.exclusive_jobs)
-        assert await worker.generate(["the cat"], **EXCLUSIVE)
+        await wait_until(lambda: not unbatched_threads())
+        assert not any(jobs.busy for jobs in worker._scheduler.unbatched_runners)
+        assert await worker.generate(["the cat"], **UNBATCHED)
 
     run_with_worker(worker, work())
 
 
-def test_exclusive_threads_stop_and_restart(small_model: TextModel) -> None:
+def test_unbatched_threads_stop_and_restart(small_model: TextModel) -> None:
     worker = ModelWorker(small_model)
 
     async def work() -> None:
         for _ in range(3):
-            assert await worker.generate(["the cat"], **EXCLUSIVE)
+            assert await worker.generate(["the cat"], **UNBATCHED)
             assert await worker.run(lambda: 7) == 7
-            await wait_until(lambda: not exclusive_threads())
+            await wait_until(lambda: not unbatched_threads())
             assert worker.seconds_since_step == 0
 
     run_with_worker(worker, work())
 
 
-def test_drain_ends_exclusive_calls(small_model: TextModel) -> None:
+def test_drain_ends_unbatched_calls(small_model: TextModel) -> None:
     worker = ModelWorker(small_model, BatchLimits(drain_seconds=0.05))
 
     async def work() -> None:
-        task = asyncio.create_task(worker.generate(["the cat"], **ENDLESS, **EXCLUSIVE))
+        task = asyncio.create_task(worker.generate(["the cat"], **ENDLESS, **UNBATCHED))
         await wait_until(lambda: worker.num_running == 1)
         await worker.drain()
         with pytest.raises(ApiError) as raised:
             await task
         assert raised.value.code == "draining"
-        assert not exclusive_threads()
+        assert not unbatched_threads()
 
     run_with_worker(worker, work())
 
 
-def test_a_dead_exclusive_thread_fails_all_requests(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(self: ExclusiveJobs) -> None:
+def test_a_dead_unbatched_thread_fails_all_requests(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(self: UnbatchedJobRunner) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(ExclusiveJobs, "step", die)
+    monkeypatch.setattr(UnbatchedJobRunner, "step", die)
     worker = ModelWorker(small_model)
 
     async def work() -> None:
-        tasks = [worker.generate(["the cat"], **LONG), worker.generate(["a dog"], **EXCLUSIVE)]
+        tasks = [worker.generate(["the cat"], **LONG), worker.generate(["a dog"], **UNBATCHED)]
         found: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
         assert [each.code for each in found] == ["stopped", "stopped"]
         assert not worker.is_ready

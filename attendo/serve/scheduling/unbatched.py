@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from attendo.decode.search import step_hook
-from attendo.serve.scheduling.admission import ExclusiveJobQueue
+from attendo.serve.scheduling.admission import UnbatchedAdmissionQueue
 from attendo.serve.scheduling.jobs import CallableJob, GenerateJob, ScheduledJob
 from attendo.text_model import Result, TextModel
 
@@ -20,7 +20,7 @@ class _AllCancelled(Exception):  # noqa: N818  (not an error)
     """All jobs of the current call are cancelled or expired."""
 
 
-class ExclusiveJobs:
+class UnbatchedJobRunner:
     """Runs the job that has waited longest and the one with the lowest token cost in turn, so neither starves.
 
     A job with several calls or items moves to the end of the queue after each one. `step` belongs to one thread; other
@@ -28,7 +28,7 @@ class ExclusiveJobs:
     its next decoding step.
     """
 
-    def __init__(self, model: TextModel, admission_queue: ExclusiveJobQueue) -> None:
+    def __init__(self, model: TextModel, admission_queue: UnbatchedAdmissionQueue) -> None:
         self._model, self._admission_queue = model, admission_queue
         self.pause: Callable[[], None] = lambda: None
         self.stopped = False
@@ -117,7 +117,10 @@ class ExclusiveJobs:
     def _run_item(self, job: ScheduledJob) -> None:
         """Run the next item of a `CallableJob` or a stream."""
         if job not in self._iterators:
-            self._iterators[job] = self._make_iterator(job.spec)
+            spec = job.spec
+            self._iterators[job] = (
+                spec.begin() if isinstance(spec, CallableJob) else self._model.stream(spec.texts[0], **spec.options)
+            )
         try:
             item = next(self._iterators[job])
         except StopIteration as end:
@@ -126,9 +129,6 @@ class ExclusiveJobs:
             return
         job.send_chunk(item)
         self._move_to_back(job)
-
-    def _make_iterator(self, spec: GenerateJob | CallableJob) -> Iterator[Any]:
-        return spec.begin() if isinstance(spec, CallableJob) else self._model.stream(spec.texts[0], **spec.options)
 
     def _gather_texts(self, first: ScheduledJob) -> dict[ScheduledJob, Sequence[str]]:
         """Collect texts of the first job and of compatible later ones for one call; empty if it is run by items."""

@@ -11,26 +11,25 @@ from four_models import ENGLISH, make_specs
 from starlette.testclient import TestClient
 from tiny import PATIENCE
 
-from attendo.serve.app import create_app
-from attendo.serve.http.middleware import RequestGuard
-from attendo.serve.scheduling.health import WATCHDOG_EXIT_CODE, Watchdog
+from attendo.serve.app import Application, create_app
+from attendo.serve.scheduling.monitoring import WATCHDOG_EXIT_CODE, Watchdog
 from attendo.serve.scheduling.worker import ModelWorker
 from attendo.serve.settings import ServeSettings
 
 
 @pytest.fixture
-def app() -> RequestGuard:
+def app() -> Application:
     ready_app = create_app(make_specs("forth", "back"))
     ready_app.gateway.is_warm = True
     return ready_app
 
 
-def get(app: RequestGuard, path: str) -> tuple[int, Any]:
+def get(app: Application, path: str) -> tuple[int, Any]:
     response = TestClient(app, base_url="http://localhost").get(path)
     return response.status_code, response.json()
 
 
-def test_health_returns_ok_like_libretranslate(app: RequestGuard) -> None:
+def test_health_returns_ok_like_libretranslate(app: Application) -> None:
     assert get(app, "/livez") == get(app, "/health") == (200, {"status": "ok"})
 
 
@@ -41,13 +40,13 @@ def test_readyz_is_200_after_warm_up() -> None:
     assert get(app, "/readyz") == (200, {"ready": True, "reason": None})
 
 
-async def _warm(app: RequestGuard) -> None:
+async def _warm(app: Application) -> None:
     await app.gateway.warm_up()
     for each in app.gateway.registry.all():
         each.worker._inbox.put(None)
 
 
-def test_a_draining_server_is_not_ready_and_rejects_requests(app: RequestGuard) -> None:
+def test_a_draining_server_is_not_ready_and_rejects_requests(app: Application) -> None:
     app.gateway.draining = True
     assert get(app, "/readyz") == (503, {"ready": False, "reason": "draining"})
     assert get(app, "/livez")[0] == 200
@@ -61,19 +60,19 @@ def test_a_draining_server_is_not_ready_and_rejects_requests(app: RequestGuard) 
 
 @pytest.mark.parametrize(("seconds", "status"), [(1.9, 200), (2.1, 503)])
 def test_a_hanging_worker_is_not_ready(
-    app: RequestGuard, monkeypatch: pytest.MonkeyPatch, seconds: float, status: int
+    app: Application, monkeypatch: pytest.MonkeyPatch, seconds: float, status: int
 ) -> None:
     monkeypatch.setattr(ModelWorker, "seconds_since_step", seconds)
     assert get(app, "/readyz")[0] == status
     assert (get(app, "/readyz")[1]["reason"] == "hanging") == (status == 503)
 
 
-def test_a_dead_worker_is_not_ready(app: RequestGuard) -> None:
+def test_a_dead_worker_is_not_ready(app: Application) -> None:
     app.gateway.get_model("back").worker._died = True
     assert get(app, "/readyz") == (503, {"ready": False, "reason": "stopped"})
 
 
-def wait_for_watchdog(app: RequestGuard, caplog: pytest.LogCaptureFixture) -> str:
+def wait_for_watchdog(app: Application, caplog: pytest.LogCaptureFixture) -> str:
     """The critical log message, after the watchdog has ended the process."""
     codes: list[int] = []
     ended = threading.Event()
@@ -89,7 +88,7 @@ def wait_for_watchdog(app: RequestGuard, caplog: pytest.LogCaptureFixture) -> st
     return record.getMessage()
 
 
-def test_S10_a_dead_thread_ends_the_process(app: RequestGuard, caplog: pytest.LogCaptureFixture) -> None:
+def test_S10_a_dead_thread_ends_the_process(app: Application, caplog: pytest.LogCaptureFixture) -> None:
     app.gateway.get_model("back").worker._died = True
     assert wait_for_watchdog(app, caplog).startswith(message("worker_thread_died", name="back"))
 
@@ -111,7 +110,7 @@ def test_S10_a_hanging_thread_ends_the_process(caplog: pytest.LogCaptureFixture)
     assert text.startswith(message("worker_thread_hung", name="forth", seconds=0.05))
 
 
-def test_the_watchdog_ignores_a_healthy_server(app: RequestGuard) -> None:
+def test_the_watchdog_ignores_a_healthy_server(app: Application) -> None:
     watchdog = Watchdog(app.gateway)
     worker = app.gateway.get_model("forth").worker
 

@@ -1,12 +1,9 @@
-"""Runs explorer requests on the model's worker: model selection, length limits, search."""
+"""Search for an explorer request, and the inspected pair of a source and a given or generated target."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import aclosing
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
-from starlette.responses import Response
 
 from attendo.data.batch import Example
 from attendo.decode.frontier import Frontier
@@ -15,54 +12,39 @@ from attendo.decode.requests import DecodeRequest
 from attendo.decode.search import Rule, Strategy
 from attendo.decode.search_tree import SearchTree
 from attendo.decode.tree_recorder import TreeRecorder
-from attendo.model.config import ModelConfig
-from attendo.model.head_scaling import sites
 from attendo.serve.explorer.pieces import resolve_prefix_ids
-from attendo.serve.explorer.schemas import ExplorerDecodingOptions, ModelTextRequest, ScaledHeadsRequest
-from attendo.serve.http.errors import ApiError, json_response
-from attendo.serve.http.openapi import JSON_OBJECT_CONTENT, MODEL_ERRORS, Responses, error_responses
-from attendo.serve.scheduling.gateway import ModelGateway
-from attendo.serve.scheduling.registry import ServedModel
+from attendo.serve.explorer.schemas import ModelTextRequest, TargetRequest
+from attendo.serve.explorer.tasks import CooperativeTask
+from attendo.serve.http.errors import ApiError
+from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS, Tokenizer
 from attendo.text_model import TextModel
+from attendo.text_model.backends import TorchBackend
 from attendo.text_model.generation import Generation
 from attendo.text_model.inputs import SourceEncoder, SourceLine, encode_prefixes
 from attendo.text_model.options import split_options
 from attendo.text_model.results import Hypothesis, HypothesisScore
 from attendo.text_model.sentence_splitting import split_sentences
 from attendo.text_model.streaming import StreamDecoder
-
-T = TypeVar("T")
-CooperativeTask = Generator[None, None, T]  # yields to let other requests run, then returns a result
-# Responses of explorer requests for the OpenAPI file.
-PAGE_RESPONSES: Responses = {
-    **error_responses(
-        "ours",
-        *MODEL_ERRORS,
-        *("empty_text", "no_source", "too_long", "block_too_large", "trace_too_large", "tree_too_large"),
-        *("unknown_checkpoint", "bad_checkpoint"),
-    ),
-    200: {"content": JSON_OBJECT_CONTENT},
-}
-ResultT = TypeVar("ResultT")
-ModelTask = Callable[[TextModel], CooperativeTask[Any]]
-Ids = Sequence[int]
+from attendo.text_model.trace import EncodedPair, Trace, trace_pair
 
 
 class ExplorerSearch:
-    """Search for one text. `max_source_tokens` includes EOS; `max_length` limits the output in tokens."""
+    """Search for the text of a request."""
 
     def __init__(
-        self, model: TextModel, text: str, decoder: ExplorerDecodingOptions, max_source_tokens: int, max_length: int
+        self, model: TextModel, request: ModelTextRequest, max_source_tokens: int, max_length: int | None = None
     ) -> None:
-        self.model, self.text = model, text
-        self.options, self.config = split_options(model.generation, decoder.to_generate_options())
+        """`max_source_tokens` includes EOS. `max_length` limits the output; by default it is the limit of a source."""
+        self.model, self.text = model, request.text
+        max_length = max_source_tokens - 1 if max_length is None else max_length
+        self.options, self.config = split_options(model.generation, request.decoder.to_generate_options())
         before, self.target_prefix = encode_prefixes(self.config, model.source_tokenizer, model.target_tokenizer)
         positions = model.backend.max_sequence_length
         max_source_tokens = min(
             max_source_tokens, self.config.max_source + 1, max_source_tokens if positions is None else positions + 1
         )
-        self.source = encode_within_limit(text, model.source_tokenizer, before, max_source_tokens)
+        self.source = encode_within_limit(self.text, model.source_tokenizer, before, max_source_tokens)
         self._max_length = max_length if positions is None else min(max_length, positions)
         self._generation = Generation(self.options, self.config, model.target_tokenizer)
         self.hypotheses: tuple[Hypothesis, ...] = ()
@@ -76,7 +58,7 @@ class ExplorerSearch:
     def stream(self, prefix: Sequence[int] = ()) -> Iterator[str]:
         """Yield the new text of the best hypothesis after each token, often empty. Then set `hypotheses`."""
         if prefix and prefix[-1] == EOS:
-            self.hypotheses = (self._forced_hypothesis(prefix[:-1]),)
+            self.hypotheses = (self._score_forced_prefix(prefix[:-1]),)
             yield self.hypotheses[0].text
             return
         decoder = StreamDecoder(Ranking.from_config(self.config), self.model.target_tokenizer)
@@ -134,8 +116,8 @@ class ExplorerSearch:
             raise ApiError("too_long", side="target", tokens=len(forced) + 1, most=limit + 1)
         return replace(line, prefix=forced, max_length=limit, min_length=min(line.min_length, limit))
 
-    def _forced_hypothesis(self, prefix: Sequence[int]) -> Hypothesis:
-        """Return the hypothesis of a prefix that ends with EOS, scored as in a search."""
+    def _score_forced_prefix(self, prefix: Sequence[int]) -> Hypothesis:
+        """Return a prefix that ends with EOS as a hypothesis, scored as in a search."""
         tokenizer, ids = self.model.target_tokenizer, (*self.target_prefix, *prefix)
         hypothesis = Hypothesis(
             tokenizer.decode(ids), ids, tuple(tokenizer.pieces(ids)), HypothesisScore(0.0), cut=False
@@ -163,53 +145,64 @@ class ExplorerSearch:
             yield frontier
 
 
-async def run_and_respond(gateway: ModelGateway, request: ModelTextRequest, task: ModelTask) -> Response:
-    """Run `task` with the requested model and return its result as JSON."""
-    served = gateway.get_model(request.model)
+@dataclass(frozen=True)
+class InspectedPair:
+    """Source and target as ids, and the model, possibly with scaled heads."""
 
-    def respond() -> CooperativeTask[Response]:
-        return json_response((yield from task(prepare_model(served, request))))
+    model: TextModel
+    source: tuple[int, ...]  # without EOS
+    target: tuple[int, ...]  # without EOS
+    cut: bool  # the length limit was reached before the end, or forced EOS
+    has_end: bool  # EOS is predicted
+    text: str  # of the target
+    target_given: bool
+    unknown: tuple[str, ...]  # words of the source that are not in the vocabulary
+    unknown_in_target: tuple[str, ...] = ()
 
-    return await run_on_worker(gateway, served, respond)
+    @staticmethod
+    def build(model: TextModel, request: TargetRequest, settings: ServeSettings) -> "CooperativeTask[InspectedPair]":
+        """Build the pair. Without a target in the request, the model generates one, token by token."""
+        search = ExplorerSearch(model, request, settings.max_inspected_tokens)
+        unknown = tuple(model.source_tokenizer.unknown(request.text))
+        if request.target is None:
+            best = (yield from search.generate())[0]
+            return InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
+        positions = model.backend.max_sequence_length
+        most = settings.max_inspected_tokens if positions is None else min(settings.max_inspected_tokens, positions + 1)
+        ids = encode_within_limit(request.target, model.target_tokenizer, search.target_prefix, most, "target")
+        in_target = tuple(model.target_tokenizer.unknown(request.target))
+        return InspectedPair(model, search.source, ids, False, True, request.target, True, unknown, in_target)
 
+    @property
+    def source_ids(self) -> tuple[int, ...]:
+        return (*self.source, EOS)
 
-async def run_on_worker(
-    gateway: ModelGateway, served: ServedModel, task: Callable[[], CooperativeTask[ResultT]]
-) -> ResultT:
-    """Run `task` between the decoding steps of other requests, within the request deadline."""
+    @property
+    def predicted_ids(self) -> tuple[int, ...]:
+        """Return the predicted ids. A target cut before its end has no EOS."""
+        return (*self.target, EOS) if self.has_end else self.target
 
-    def turns() -> Iterator[tuple[ResultT] | None]:
-        yield ((yield from task()),)
+    @property
+    def read_ids(self) -> tuple[int, ...]:
+        return (BOS, *self.predicted_ids[:-1])
 
-    async with aclosing(served.worker.iterate(turns, gateway.deadline())) as items:
-        ((result,),) = [item async for item in items if item is not None]
-    return result
+    def trace(self, masked: bool = True, layer: int | None = None) -> Trace:
+        model = self.model
+        tokenizers = model.source_tokenizer, model.target_tokenizer
+        pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
+        heads = model.backend.heads if isinstance(model.backend, TorchBackend) else {}
+        return trace_pair(model.network, pair, heads, masked, layer)
 
-
-def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
-    """Return the model at the requested checkpoint, with scaled heads."""
-    model = served.load_checkpoint(request.checkpoint)
-    config = model.network.config  # raises for exported models, which have no network
-    if config.decoder_only:
-        raise ApiError("no_source", model=served.name)
-    heads = parse_heads(config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
-    return model.with_heads(heads) if heads else model
-
-
-def parse_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:
-    """Check sites and heads, and convert head names to integers."""
-    known = sites(config)
-    for site, scales in heads.items():
-        if site not in known:
-            raise ApiError("unknown_site", site=site[:100], known=", ".join(known))
-        for head in scales:
-            if not (head.isascii() and head.isdecimal() and len(head) < 6 and int(head) < config.num_heads):
-                raise ApiError("unknown_head", head=head[:100], count=config.num_heads)
-    return {site: {int(head): scale for head, scale in scales.items()} for site, scales in heads.items()}
+    def log_probabilities(self, model: TextModel | None = None) -> list[float]:
+        """Return the log-probability of each predicted token, from this model or another one."""
+        model = model or self.model
+        with model.backend.inference_mode():
+            (scored,) = model.backend.score([Example(self.source, self.target)], model.target_tokenizer)
+        return list(scored.log_probabilities[: len(self.predicted_ids)])
 
 
 def encode_within_limit(
-    text: str, tokenizer: Tokenizer, prefix: Ids, max_tokens: int, side: str = "source"
+    text: str, tokenizer: Tokenizer, prefix: Sequence[int], max_tokens: int, side: str = "source"
 ) -> tuple[int, ...]:
     """Return the prefix and the ids of a text. `max_tokens` includes the prefix and EOS."""
     if side == "source" and not text.strip():

@@ -1,4 +1,4 @@
-"""`ExclusiveJobs`: one call at a time, with a limited amount of text in each."""
+"""`UnbatchedJobRunner`: one call at a time, with a limited amount of text in each."""
 
 import time
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import pytest
 from worker_helpers import make_sentences
 
 from attendo.decode.search import run_step_hook
-from attendo.serve.scheduling import background as module
-from attendo.serve.scheduling.admission import ExclusiveJobQueue
-from attendo.serve.scheduling.background import ExclusiveJobs
+from attendo.serve.scheduling import unbatched as module
+from attendo.serve.scheduling.admission import UnbatchedAdmissionQueue
 from attendo.serve.scheduling.jobs import CallableJob, Chunk, GenerateJob, JobFailed, JobFinished, ScheduledJob
+from attendo.serve.scheduling.unbatched import UnbatchedJobRunner
 from attendo.text_model import Result, TextModel
 
 BAN: dict[str, Any] = {"banned_phrases": ["zebra"]}
@@ -31,22 +31,22 @@ class Calls:
         monkeypatch.setattr(model, "generate", generate_and_record)
 
 
-def make_exclusive_jobs(model: TextModel) -> ExclusiveJobs:
-    return ExclusiveJobs(model, ExclusiveJobQueue(max_wait=1.0, next_batch_size=32))
+def make_runner(model: TextModel) -> UnbatchedJobRunner:
+    return UnbatchedJobRunner(model, UnbatchedAdmissionQueue(max_wait=1.0, next_batch_size=32))
 
 
-def add_job(exclusive_jobs: ExclusiveJobs, texts: Sequence[str], **options: Any) -> tuple[ScheduledJob, list[Any]]:
+def add_job(runner: UnbatchedJobRunner, texts: Sequence[str], **options: Any) -> tuple[ScheduledJob, list[Any]]:
     events: list[Any] = []
     job = ScheduledJob(GenerateJob(tuple(texts), options), events.append)
-    exclusive_jobs.add(job)
+    runner.add(job)
     return job, events
 
 
-def run_to_end(exclusive_jobs: ExclusiveJobs) -> None:
+def run_to_end(runner: UnbatchedJobRunner) -> None:
     for _ in range(100):
-        if not exclusive_jobs.busy:
+        if not runner.busy:
             return
-        exclusive_jobs.step()
+        runner.step()
     raise AssertionError("the jobs did not end within 100 steps")
 
 
@@ -55,11 +55,11 @@ def test_many_texts_are_split_and_merged_with_other_jobs(
 ) -> None:
     monkeypatch.setattr(module, "_MAX_CALL_TEXTS", 3)
     many, calls = make_sentences(8), Calls(small_model, monkeypatch)
-    exclusive_jobs = make_exclusive_jobs(small_model)
-    first, events = add_job(exclusive_jobs, many, **BAN)
-    exclusive_jobs.step()
-    _, other_events = add_job(exclusive_jobs, many[:1], **BAN)
-    run_to_end(exclusive_jobs)
+    runner = make_runner(small_model)
+    first, events = add_job(runner, many, **BAN)
+    runner.step()
+    _, other_events = add_job(runner, many[:1], **BAN)
+    run_to_end(runner)
     assert calls.texts == [many[:3], many[3:6], [*many[:1], *many[6:]]]
     (finished,), (also_finished,) = events, other_events
     assert [each.text for each in finished.value] == [each.text for each in small_model.generate(many, **BAN)]
@@ -68,13 +68,13 @@ def test_many_texts_are_split_and_merged_with_other_jobs(
 
 
 def test_the_oldest_and_the_smallest_job_alternate(small_model: TextModel) -> None:
-    exclusive_jobs, order = make_exclusive_jobs(small_model), list[int]()
+    runner, order = make_runner(small_model), list[int]()
     for tokens in (900, 800, 5, 7, 700):
-        job, _ = add_job(exclusive_jobs, ["the cat"], banned_phrases=[f"zebra {tokens}"])
+        job, _ = add_job(runner, ["the cat"], banned_phrases=[f"zebra {tokens}"])
         job.token_cost = tokens
-    while exclusive_jobs.busy:
-        waiting = [*exclusive_jobs._jobs]
-        exclusive_jobs.step()
+    while runner.busy:
+        waiting = [*runner._jobs]
+        runner.step()
         order += [job.token_cost for job in waiting if job.finished]
     assert order == [900, 5, 800, 7, 700]
 
@@ -82,9 +82,9 @@ def test_the_oldest_and_the_smallest_job_alternate(small_model: TextModel) -> No
 def test_long_texts_run_one_per_call(small_model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_CALL_CHARACTERS", 20)
     long, calls = " ".join(["the cat sat"] * 5), Calls(small_model, monkeypatch)
-    exclusive_jobs = make_exclusive_jobs(small_model)
-    add_job(exclusive_jobs, ["a dog", long, "a dog", "the cat"], **BAN)
-    run_to_end(exclusive_jobs)
+    runner = make_runner(small_model)
+    add_job(runner, ["a dog", long, "a dog", "the cat"], **BAN)
+    run_to_end(runner)
     assert calls.texts == [["a dog"], [long], ["a dog", "the cat"]]
 
 
@@ -93,19 +93,19 @@ def test_options_per_text_are_not_split(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(module, "_MAX_CALL_TEXTS", 1)
-    calls, exclusive_jobs = Calls(small_model, monkeypatch), make_exclusive_jobs(small_model)
+    calls, runner = Calls(small_model, monkeypatch), make_runner(small_model)
     texts = ["the cat", "a dog"]
-    _, events = add_job(exclusive_jobs, texts, **options)
-    add_job(exclusive_jobs, texts, **options)
-    run_to_end(exclusive_jobs)
+    _, events = add_job(runner, texts, **options)
+    add_job(runner, texts, **options)
+    run_to_end(runner)
     assert calls.texts == [texts, texts]
     assert isinstance(events[0], JobFinished)
 
 
 def test_a_job_without_texts_finishes_at_once(small_model: TextModel) -> None:
-    exclusive_jobs = make_exclusive_jobs(small_model)
-    _, events = add_job(exclusive_jobs, (), **BAN)
-    run_to_end(exclusive_jobs)
+    runner = make_runner(small_model)
+    _, events = add_job(runner, (), **BAN)
+    run_to_end(runner)
     assert events == [JobFinished([])]
 
 
@@ -113,11 +113,11 @@ def test_S7_a_call_ends_one_step_after_its_last_job_is_lost(
     small_model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    exclusive_jobs = make_exclusive_jobs(small_model)
-    exclusive_jobs.pause = lambda: pauses.append(time.monotonic())
-    (first, events), (second, _) = (add_job(exclusive_jobs, ["the cat"], min_length=400, **BAN) for _ in range(2))
+    runner = make_runner(small_model)
+    runner.pause = lambda: pauses.append(time.monotonic())
+    (first, events), (second, _) = (add_job(runner, ["the cat"], min_length=400, **BAN) for _ in range(2))
     first.deadline = time.monotonic() - 1
-    check, checks = exclusive_jobs._check_cancelled, 0
+    check, checks = runner._check_cancelled, 0
 
     def check_and_count(jobs: Sequence[ScheduledJob]) -> None:
         nonlocal checks
@@ -126,17 +126,17 @@ def test_S7_a_call_ends_one_step_after_its_last_job_is_lost(
             second.cancel()
         check(jobs)
 
-    monkeypatch.setattr(exclusive_jobs, "_check_cancelled", check_and_count)
-    exclusive_jobs.step()
+    monkeypatch.setattr(runner, "_check_cancelled", check_and_count)
+    runner.step()
     assert checks == len(pauses) == 5
     assert isinstance(events[0], JobFailed)
-    assert (first.finished, second.finished, exclusive_jobs.busy) == (True, True, False)
+    assert (first.finished, second.finished, runner.busy) == (True, True, False)
 
 
 def test_callable_jobs_run_the_step_hook(small_model: TextModel) -> None:
     pauses: list[int] = []
-    exclusive_jobs = make_exclusive_jobs(small_model)
-    exclusive_jobs.pause = lambda: pauses.append(1)
+    runner = make_runner(small_model)
+    runner.pause = lambda: pauses.append(1)
     events: list[Any] = []
 
     def numbers() -> Any:
@@ -145,8 +145,8 @@ def test_callable_jobs_run_the_step_hook(small_model: TextModel) -> None:
         run_step_hook()
         yield 2
 
-    exclusive_jobs.add(ScheduledJob(CallableJob(numbers), events.append))
-    run_to_end(exclusive_jobs)
+    runner.add(ScheduledJob(CallableJob(numbers), events.append))
+    run_to_end(runner)
     assert events[:2] == [Chunk(1), Chunk(2)]
     assert isinstance(events[2], JobFinished)
     assert len(pauses) == 2

@@ -1,0 +1,78 @@
+"""Runs explorer requests on the model's worker, between the decoding steps of other requests."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from starlette.responses import Response
+
+from attendo.model.config import ModelConfig
+from attendo.model.head_scaling import sites
+from attendo.serve.explorer.schemas import ModelTextRequest, ScaledHeadsRequest
+from attendo.serve.http.errors import ApiError, json_response
+from attendo.serve.http.openapi import JSON_OBJECT_CONTENT, MODEL_ERRORS, Responses, error_responses
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.scheduling.registry import ServedModel
+from attendo.serve.settings import ServeSettings
+from attendo.text_model import TextModel
+
+T = TypeVar("T")
+RequestT = TypeVar("RequestT", bound=ModelTextRequest)
+CooperativeTask = Generator[None, None, T]  # yields to let other requests run, then returns a result
+# Responses of explorer requests for the OpenAPI file.
+PAGE_RESPONSES: Responses = {
+    **error_responses(
+        "ours",
+        *MODEL_ERRORS,
+        *("empty_text", "no_source", "too_long", "block_too_large", "trace_too_large", "tree_too_large"),
+        *("unknown_checkpoint", "bad_checkpoint"),
+    ),
+    200: {"content": JSON_OBJECT_CONTENT},
+}
+
+
+async def run_and_respond(
+    gateway: ModelGateway,
+    request: RequestT,
+    compute: Callable[[TextModel, RequestT, ServeSettings], CooperativeTask[Any]],
+) -> Response:
+    """Run `compute` with the requested model and return its result as JSON."""
+    served = gateway.get_model(request.model)
+
+    def respond() -> CooperativeTask[Response]:
+        return json_response((yield from compute(prepare_model(served, request), request, gateway.settings)))
+
+    return await run_on_worker(gateway, served, respond)
+
+
+async def run_on_worker(gateway: ModelGateway, served: ServedModel, task: Callable[[], CooperativeTask[T]]) -> T:
+    """Run `task` between the decoding steps of other requests, within the request deadline."""
+
+    def iterate_task() -> Iterator[tuple[T] | None]:
+        yield ((yield from task()),)
+
+    async with aclosing(served.worker.iterate(iterate_task, gateway.deadline())) as items:
+        ((result,),) = [item async for item in items if item is not None]
+    return result
+
+
+def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
+    """Return the model at the requested checkpoint, with scaled heads."""
+    model = served.load_checkpoint(request.checkpoint)
+    config = model.network.config  # raises for exported models, which have no network
+    if config.decoder_only:
+        raise ApiError("no_source", model=served.name)
+    heads = parse_heads(config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
+    return model.with_heads(heads) if heads else model
+
+
+def parse_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:
+    """Check sites and heads, and convert head names to integers."""
+    known = sites(config)
+    for site, scales in heads.items():
+        if site not in known:
+            raise ApiError("unknown_site", site=site[:100], known=", ".join(known))
+        for head in scales:
+            if not (head.isascii() and head.isdecimal() and len(head) < 6 and int(head) < config.num_heads):
+                raise ApiError("unknown_head", head=head[:100], count=config.num_heads)
+    return {site: {int(head): scale for head, scale in scales.items()} for site, scales in heads.items()}
