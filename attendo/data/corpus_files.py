@@ -148,7 +148,7 @@ def make_line_parser(corpus: CorpusConfig) -> Callable[[RawLine], TextPairs]:
     return partial(_parse_fields, _PARSERS[corpus.format], resolve_fields(corpus))
 
 
-def configured_fields(corpus: CorpusConfig) -> tuple[str, ...]:
+def get_field_names(corpus: CorpusConfig) -> tuple[str, ...]:
     """Return the fields of the source, the target and, if set, the features."""
     usual = ("source", "target") if corpus.format == "jsonl" else ("1", "2")
     given = (corpus.source_field, corpus.target_field)
@@ -161,7 +161,7 @@ def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
 
     Some lines of a .jsonl file may lack a field: they are bad lines. A field that no line has is an error.
     """
-    names = configured_fields(corpus)
+    names = get_field_names(corpus)
     if corpus.format == "jsonl":
         _check_fields(corpus, names)
         return names
@@ -179,7 +179,7 @@ def describe_fields(corpus: CorpusConfig) -> str:
     what = "field" if corpus.format == "jsonl" else "column"
     if corpus.turns_field is not None:
         return f"conversations of field {corpus.turns_field}"
-    source, target, *features = configured_fields(corpus)
+    source, target, *features = get_field_names(corpus)
     more = f", features are {what} {features[0]}" if features else ""
     return f"source is {what} {source}, target is {what} {target}{more}"
 

@@ -160,7 +160,7 @@ def _read_chunks(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
         raise DataError("file_read_failed", path=path, reason=error) from None
 
 
-def strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator[RaggedArray]:
+def cut_strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator[RaggedArray]:
     """Yield windows that start every `stride` tokens. The last one ends with the text, so all have equal length.
 
     A text shorter than a window has none.
@@ -177,7 +177,7 @@ def strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator
         yield _to_ragged(last[None])
 
 
-def contiguous_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
+def cut_adjacent_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
     """Yield windows that start with the last token of the previous one. The last may be shorter.
 
     Every token of the text except the first is predicted exactly once.
@@ -289,13 +289,15 @@ class WindowWriter:
     def write(self, scan: TextScan, valid_texts: Path) -> Generator[int, None, None]:
         settings, window = self._settings, self._settings.window
         train = yield from self._write_shards(
-            "train-00", scan.training, lambda ids: strided_windows(ids, window, settings.window_stride)
+            "train-00", scan.training, lambda ids: cut_strided_windows(ids, window, settings.window_stride)
         )
         name, lines = scan.training.text.name, self._lines
         if self._tokens < 2 * window:
             raise DataError("training_text_too_short", name=name, tokens=self._tokens, window=window)
         self._tokens = 0
-        valid = yield from self._write_shards("valid-00", scan.validation, lambda ids: contiguous_windows(ids, window))
+        valid = yield from self._write_shards(
+            "valid-00", scan.validation, lambda ids: cut_adjacent_windows(ids, window)
+        )
         valid_name = scan.validation.text.name
         if self._tokens < window:
             raise DataError("validation_text_too_short", name=valid_name, tokens=self._tokens, window=window)

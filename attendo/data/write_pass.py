@@ -54,7 +54,7 @@ class ShardedWriter:
         self._num_truncated = 0
         for block in filter_rows(corpus):
             pairs = self._encode(block, bad)
-            held_out_mask = self._held_out_mask([row.source for row, _, _ in pairs])
+            held_out_mask = self._mark_held_out([row.source for row, _, _ in pairs])
             self._write_valid_texts(
                 [row for (row, _, _), is_held_out in zip(pairs, held_out_mask, strict=True) if is_held_out]
             )
@@ -112,7 +112,7 @@ class ShardedWriter:
         self._num_truncated += 1
         return source[:most]
 
-    def _held_out_mask(self, sources: list[str]) -> list[bool]:
+    def _mark_held_out(self, sources: list[str]) -> list[bool]:
         chosen = self._scan.held_out
         return [bool(chosen) and key in chosen for key in source_keys(self._seed, sources).tolist()]
 

@@ -103,7 +103,7 @@ class TrainConfig(Settings):
     max_save_failures: Count = Field(5, description="consecutive failed checkpoint writes before training stops")
 
     @property
-    def decoded_metrics(self) -> tuple[str, ...]:
+    def metrics_to_decode(self) -> tuple[str, ...]:
         """The metrics to compute, including the one that selects the best model."""
         return tuple(dict.fromkeys((*self.metrics, *((self.best,) if self.best != "loss" else ()))))
 
