@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
@@ -177,7 +178,7 @@ def cut_strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iter
         yield _to_ragged(last[None])
 
 
-def cut_adjacent_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
+def cut_contiguous_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
     """Yield windows that start with the last token of the previous one. The last may be shorter.
 
     Every token of the text except the first is predicted exactly once.
@@ -289,14 +290,14 @@ class WindowWriter:
     def write(self, scan: TextScan, valid_texts: Path) -> Generator[int, None, None]:
         settings, window = self._settings, self._settings.window
         train = yield from self._write_shards(
-            "train-00", scan.training, lambda ids: cut_strided_windows(ids, window, settings.window_stride)
+            "train-00", scan.training, partial(cut_strided_windows, window=window, stride=settings.window_stride)
         )
         name, lines = scan.training.text.name, self._lines
         if self._tokens < 2 * window:
             raise DataError("training_text_too_short", name=name, tokens=self._tokens, window=window)
         self._tokens = 0
         valid = yield from self._write_shards(
-            "valid-00", scan.validation, lambda ids: cut_adjacent_windows(ids, window)
+            "valid-00", scan.validation, partial(cut_contiguous_windows, window=window)
         )
         valid_name = scan.validation.text.name
         if self._tokens < window:
