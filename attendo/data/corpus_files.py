@@ -14,7 +14,7 @@ from functools import partial
 from io import BufferedIOBase
 from itertools import count, islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from attendo.data.config import CorpusConfig
 from attendo.errors import DataError
@@ -24,6 +24,7 @@ from attendo.text.newlines import strip_line_end
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
+Line = TypeVar("Line", str, bytes)
 TextPairs = Sequence[tuple[str, str]]
 _MAX_ROW_BYTES = 1 << 20  # maximum bytes of a .csv row; an unclosed quote would make it endless
 _FIELD_CHECK_LINES = 100  # lines of a .jsonl file searched for a field
@@ -104,9 +105,14 @@ def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:
 
 def suggest_fields(corpus: Corpus, faults: Mapping[str, int]) -> str:
     """Return the fields of the first .jsonl line if lines lack the configured ones, or an empty string."""
-    if not isinstance(corpus, FileCorpus) or not faults.get("no such field"):
+    if not isinstance(corpus, FileCorpus) or not faults.get("no such field") or corpus.config.format != "jsonl":
         return ""
-    fields = list_first_line_fields(corpus.config)
+    try:
+        content = _parse_object(next(read_corpus_lines(corpus.config))[0].decode("utf-8"))
+    except (BadLineError, UnicodeError, StopIteration):
+        return ""
+    names = ", ".join(content)
+    fields = names if len(names) <= 200 else f"{names[:200]}..."
     return f"its first line has the fields {fields}: name two in source_field and target_field" if fields else ""
 
 
@@ -337,18 +343,6 @@ def _parse_conversation(field: str, corpus: CorpusConfig, line: RawLine) -> Text
     return [(join_turns(turns[max(0, n - corpus.context_turns) : n]), turns[n]) for n in answers]
 
 
-def list_first_line_fields(corpus: CorpusConfig) -> str:
-    """Return the fields of the first line of a .jsonl file, joined and truncated; empty if there are none."""
-    if corpus.format != "jsonl":
-        return ""
-    try:
-        content = _parse_object(next(read_corpus_lines(corpus))[0].decode("utf-8"))
-    except (BadLineError, UnicodeError, StopIteration):
-        return ""
-    names = ", ".join(content)
-    return names if len(names) <= 200 else f"{names[:200]}..."
-
-
 def _parse_object(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
@@ -374,26 +368,34 @@ def read_lines(path: Path) -> Iterator[str]:
 def decode_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
     """Yield lines without their line ends. Only a line feed ends a line; other Unicode separators are text."""
     for number, line in enumerate(read_raw_lines(file, name), start=1):
-        yield _decode_line(line, name, number)
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise not_utf8_error(name, number) from None
 
 
-def read_raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the lines of two files in parallel, undecoded.
-
-    Raise `DataError` if the files differ in length.
-    """
+def read_raw_pairs(source: Path, target: Path) -> Iterator[RawLine]:
+    """Yield the lines of two files in parallel, undecoded. Raise `DataError` if the files differ in length."""
     with ExitStack() as stack:
-        left, right = (read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
-        number = 0
-        for number, (first, second) in enumerate(zip_longest(left, right), start=1):
-            if first is None or second is None:
-                short, long = (source, target) if first is None else (target, source)
-                raise DataError(
-                    "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
-                )
-            yield first, second
-        if number == 0:
+        files = [read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target)]
+        empty = True
+        for pair in zip_lines((source, target), files):
+            empty = False
+            yield pair
+        if empty:
             raise DataError("file_is_empty", path=source)
+
+
+def zip_lines(paths: Sequence[Path], files: Iterable[Iterator[Line]]) -> Iterator[tuple[Line, ...]]:
+    """Yield the lines of several files in parallel. Raise `DataError` if the files differ in length."""
+    for number, lines in enumerate(zip_longest(*files), start=1):
+        if None in lines:
+            short = paths[lines.index(None)]
+            long = next(path for path, line in zip(paths, lines, strict=True) if line is not None)
+            raise DataError(
+                "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
+            )
+        yield lines
 
 
 def read_raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
@@ -439,13 +441,6 @@ def conversion_command(path: Path, encoding: str) -> str:
     if pack is None:
         return f"iconv -f {encoding} -t UTF-8 {given} > {new}"
     return f"{pack} -dc {given} | iconv -f {encoding} -t UTF-8 | {pack} > {new}"
-
-
-def _decode_line(line: bytes, name: Path | str, number: int) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise not_utf8_error(name, number) from None
 
 
 def not_utf8_error(name: Path | str, line: int) -> DataError:

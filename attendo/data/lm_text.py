@@ -302,7 +302,7 @@ class WindowWriter:
         valid_name = scan.validation.text.name
         if self._tokens < window:
             raise DataError("validation_text_too_short", name=valid_name, tokens=self._tokens, window=window)
-        self.corpora.append(_make_corpus_record(name, lines, train))
+        self.corpora.append(CorpusRecord.from_shards(train, name=name, weight=1.0, lines=lines, bad={}))
         self.valid = self.valid.replace(
             name=None if valid_name == name else valid_name, pairs=sum(each.pairs for each in valid), shards=valid
         )
@@ -339,19 +339,6 @@ class WindowWriter:
                 beginning, text = self._tokenizer.decode(ids[:count]), self._tokenizer.decode(ids)
                 rest = text[len(beginning) :] if text.startswith(beginning) else self._tokenizer.decode(ids[count:])
                 file.write(json.dumps({"source": beginning, "target": rest}, ensure_ascii=False) + "\n")
-
-
-def _make_corpus_record(name: str, lines: int, shards: tuple[ShardRecord, ...]) -> CorpusRecord:
-    return CorpusRecord(
-        name=name,
-        weight=1.0,
-        lines=lines,
-        pairs=sum(record.pairs for record in shards),
-        source_tokens=0,
-        target_tokens=sum(record.target_tokens for record in shards),
-        bad={},
-        shards=shards,
-    )
 
 
 def _find_next_break(text: TextFile, position: int) -> int:

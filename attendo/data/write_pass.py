@@ -63,22 +63,19 @@ class ShardedWriter:
                 RaggedArray.from_lists([source for _, source, _ in training_pairs]),
                 RaggedArray.from_lists([target for *_, target in training_pairs]),
             )
-            self._estimate_size(self._bytes + shards.size)
+            self._outputs.folder.bytes_needed = (self._bytes + shards.size) * sum(self._scan.lines) // self.lines
             yield self.lines
         self._check_corpus(bad, self._scan.lines[number])
         records = shards.close()
         self._bytes += shards.size
         self.corpora.append(
-            CorpusRecord(
+            CorpusRecord.from_shards(
+                records,
                 name=corpus.name,
                 weight=corpus.weight,
                 lines=bad.lines,
-                pairs=sum(record.pairs for record in records),
-                source_tokens=sum(record.source_tokens for record in records),
-                target_tokens=sum(record.target_tokens for record in records),
                 bad=dict(bad.counts),
                 cut=self._num_truncated,
-                shards=records,
             )
         )
 
@@ -120,9 +117,6 @@ class ShardedWriter:
         texts = ({"source": row.source, "target": row.target} for row in rows)
         self._outputs.valid_texts.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         self.valid = self.valid.replace(pairs=self.valid.pairs + len(rows))
-
-    def _estimate_size(self, size: int) -> None:
-        self._outputs.folder.bytes_needed = size * sum(self._scan.lines) // self.lines
 
     def _check_corpus(self, bad: BadLines, lines_before: int) -> None:
         if bad.lines != lines_before:

@@ -14,9 +14,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 DEFAULT_PEAK_LR = 1e-3
 MetricName = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 NetworkPart = Literal["embeddings", "encoder", "decoder", "output"]
-BestMetric = Literal[
-    "loss", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"
-]
+BestMetric = Literal["loss", MetricName]
 
 
 class TrainConfig(Settings):
