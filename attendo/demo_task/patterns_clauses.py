@@ -5,9 +5,8 @@ from random import Random
 from attendo.demo_task import lexicon
 from attendo.demo_task.lexicon import COMBINATIONS, FUTURE_TIMES, GO, OUTINGS, PAST_TIMES, PHRASES, PRONOUNS, nouns
 from attendo.demo_task.noun_phrases import a, the
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import possessive_phrase, relative, someone, someone_known, two_people
-from attendo.demo_task.phrase import Phrase, phrase, weave
+from attendo.demo_task.phrase import Parts, Phrase, pattern, phrase, weave
 
 
 @pattern(

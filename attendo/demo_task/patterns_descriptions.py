@@ -7,7 +7,6 @@ from random import Random
 from attendo.demo_task import lexicon
 from attendo.demo_task.lexicon import COMPARED, DEGREES, NAMES, PHRASES, QUALITIES, nouns
 from attendo.demo_task.noun_phrases import a, indefinite, plain_definite, that, the
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import (
     JOBS,
     a_job,
@@ -20,7 +19,7 @@ from attendo.demo_task.people import (
     someone_with,
     two_people,
 )
-from attendo.demo_task.phrase import Phrase, phrase
+from attendo.demo_task.phrase import Parts, Phrase, pattern, phrase
 from attendo.demo_task.words import Adjective, Noun, Nouns
 
 

@@ -5,9 +5,8 @@ from random import Random
 from attendo.demo_task import lexicon
 from attendo.demo_task.lexicon import COMBINATIONS, GO, NAMES, NUMBERS, PHRASES, PRONOUNS, TOWNS, activities, nouns
 from attendo.demo_task.noun_phrases import a, any_number, definite
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import FRIENDS, possessive_phrase, someone, someone_named, someone_with
-from attendo.demo_task.phrase import phrase
+from attendo.demo_task.phrase import Parts, pattern, phrase
 
 
 @pattern("lying", "{what} is¹ {where}", "{what} 在¹ {where}", "what+where")
