@@ -140,7 +140,7 @@ def read_corpus_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
     if corpus.file is not None:
         lines = _read_file_lines(corpus)
         return islice(lines, 1, None) if corpus.has_header else lines
-    assert corpus.source is not None, "CorpusConfig has seen to it"
+    assert corpus.source is not None, "CorpusConfig checks it"
     assert corpus.target is not None
     return read_raw_pairs(corpus.source, corpus.target)
 

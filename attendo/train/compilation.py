@@ -29,7 +29,7 @@ Work = Callable[[], None]
 
 
 class CompiledBlocks:
-    """Compiled blocks of a network and the compiled loss. `applied` installs the blocks for one pass only.
+    """Compiled blocks of a network and the compiled loss. `apply_temporarily` installs the blocks for one pass only.
 
     Generation keeps using the eager blocks.
     """
