@@ -117,11 +117,11 @@ def activity(doing: Verb, rest: str = "", chinese: str = "") -> Verb:
     if not rest:
         return doing
     article, fixed = "the " if rest.startswith("the ") else "", phrase(rest.removeprefix("the "), chinese)
-    forms = {
-        name: weave(f"{{verb}} {article}{{rest}}", "{verb} {rest}", head="rest", verb=getattr(doing, name), rest=fixed)
-        for name in ("base", "third", "ing")
-    }
-    return replace(doing, **forms)
+
+    def add_rest(form: Phrase) -> Phrase:
+        return weave(f"{{verb}} {article}{{rest}}", "{verb} {rest}", head="rest", verb=form, rest=fixed)
+
+    return replace(doing, base=add_rest(doing.base), third=add_rest(doing.third), ing=add_rest(doing.ing))
 
 
 def adjective(english: str, chinese: str, nouns: Nouns = ()) -> Adjective:
