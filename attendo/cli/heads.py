@@ -9,7 +9,7 @@ import typer
 from attendo.cli.options import Device, ModelFolder
 from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
-from attendo.explore.i18n import Language, localised_errors, read_strings, report_string
+from attendo.explore.i18n import Language, localise_errors, read_strings, report_string
 
 if TYPE_CHECKING:
     from attendo.explore.head_stats import HeadOrder, HeadReport, Sentence
@@ -57,7 +57,7 @@ def heads(
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
 
-    with localised_errors(lang):
+    with localise_errors(lang):
         file_format = "" if output is None else check_picture_format(output, "attendo heads --output")
         sentences = _load_sentences(file, target, gold, links)
         from attendo.explore.head_stats import measure_heads

@@ -8,7 +8,7 @@ import typer
 from attendo.cli.options import Device, ModelFolder
 from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
-from attendo.explore.i18n import localise, localised_errors
+from attendo.explore.i18n import localise, localise_errors
 
 
 def plot(
@@ -71,7 +71,7 @@ def plot_attention(
     Prints the path of the picture.
     """
 
-    with localised_errors(lang):
+    with localise_errors(lang):
         file_format = check_picture_format(output, "attendo plot-attention")
         if every and head is not None:
             raise UsageError("all_heads_with_head", heads=head)

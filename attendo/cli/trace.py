@@ -9,7 +9,7 @@ import typer
 from attendo.cli.options import Device, ModelFolder, Threads
 from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
-from attendo.explore.i18n import localised_errors, trace_string
+from attendo.explore.i18n import localise_errors, trace_string
 
 if TYPE_CHECKING:
     from attendo.explore.trace_terminal import TraceView
@@ -36,7 +36,7 @@ def trace(
 
     Prints a summary unless --layer, --head or --step selects a part.
     """
-    with localised_errors(lang):
+    with localise_errors(lang):
         if not text.strip():
             raise UsageError("trace_text_empty")
         full_output = "--json" if as_json else "--html" if html is not None else None

@@ -117,11 +117,11 @@ class Batch:
         return self.positions - self.source_tokens - self.tokens
 
     def to(self, device: torch.device | str) -> "Batch":
-        return self._with({name: each.to(device, non_blocking=True) for name, each in self._tensors().items()})
+        return self._with({name: each.to(device, non_blocking=True) for name, each in self.tensors().items()})
 
     def pin(self) -> "Batch":
         """Return the batch in pinned memory, which a GPU reads asynchronously."""
-        return self._with({name: each.pin_memory() if each.numel() else each for name, each in self._tensors().items()})
+        return self._with({name: each.pin_memory() if each.numel() else each for name, each in self.tensors().items()})
 
     def shard(self, rank: int, world_size: int) -> "Batch":
         """Return every `world_size`-th row, for one of several processes.
@@ -132,24 +132,19 @@ class Batch:
             return self
         idle = rank >= self.source_ids.size(0)
         rows = slice(1) if idle else slice(rank, None, world_size)
-        part = self._with({name: each[rows] for name, each in self._tensors().items()})
+        part = self._with({name: each[rows] for name, each in self.tensors().items()})
         labels = torch.full_like(part.labels, PAD) if idle else part.labels
         numbers = () if idle else self.numbers[rows]
         return replace(part, labels=labels, numbers=numbers, tokens=_UNCOUNTED, source_tokens=_UNCOUNTED)
 
     def repeat(self, times: int) -> "Batch":
         """Return all rows repeated `times` times, for several passes at once."""
-        return Batch(
-            source_ids=self.source_ids.repeat(times, 1),
-            source_mask=None if self.source_mask is None else self.source_mask.repeat(times, 1),
-            target_ids=self.target_ids.repeat(times, 1),
-            labels=self.labels.repeat(times, 1),
-            numbers=self.numbers * times,
-            tokens=self.tokens * times,
-            source_tokens=self.source_tokens * times,
-        )
+        part = self._with({name: each.repeat(times, 1) for name, each in self.tensors().items()})
+        tokens, source_tokens = self.tokens * times, self.source_tokens * times
+        return replace(part, numbers=self.numbers * times, tokens=tokens, source_tokens=source_tokens)
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors by name, without a mask that is None."""
         named = {name: getattr(self, name) for name in ("source_ids", "source_mask", "target_ids", "labels")}
         return {name: each for name, each in named.items() if each is not None}
 

@@ -14,7 +14,7 @@ from functools import partial
 from io import BufferedIOBase
 from itertools import count, islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from attendo.data.config import CorpusConfig
 from attendo.errors import DataError
@@ -24,6 +24,7 @@ from attendo.text.tokenizer import strip_line_end
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
+Line = TypeVar("Line", str, bytes)
 TextPairs = Sequence[tuple[str, str]]
 _MAX_ROW_BYTES = 1 << 20  # maximum bytes of a .csv row; an unclosed quote would make it endless
 _FIELD_CHECK_LINES = 100  # lines of a .jsonl file searched for a field
@@ -104,9 +105,14 @@ def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:
 
 def suggest_fields(corpus: Corpus, faults: Mapping[str, int]) -> str:
     """Return the fields of the first .jsonl line if lines lack the configured ones, or an empty string."""
-    if not isinstance(corpus, FileCorpus) or not faults.get("no such field"):
+    if not isinstance(corpus, FileCorpus) or not faults.get("no such field") or corpus.config.format != "jsonl":
         return ""
-    fields = list_first_line_fields(corpus.config)
+    try:
+        content = _parse_object(next(read_corpus_lines(corpus.config))[0].decode("utf-8"))
+    except (BadLineError, UnicodeError, StopIteration):
+        return ""
+    names = ", ".join(content)
+    fields = names if len(names) <= 200 else f"{names[:200]}..."
     return f"its first line has the fields {fields}: name two in source_field and target_field" if fields else ""
 
 
@@ -134,7 +140,7 @@ def read_corpus_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
     if corpus.file is not None:
         lines = _read_file_lines(corpus)
         return islice(lines, 1, None) if corpus.has_header else lines
-    assert corpus.source is not None, "CorpusConfig has seen to it"
+    assert corpus.source is not None, "CorpusConfig checks it"
     assert corpus.target is not None
     return read_raw_pairs(corpus.source, corpus.target)
 
@@ -148,7 +154,7 @@ def make_line_parser(corpus: CorpusConfig) -> Callable[[RawLine], TextPairs]:
     return partial(_parse_fields, _PARSERS[corpus.format], resolve_fields(corpus))
 
 
-def configured_fields(corpus: CorpusConfig) -> tuple[str, ...]:
+def get_field_names(corpus: CorpusConfig) -> tuple[str, ...]:
     """Return the fields of the source, the target and, if set, the features."""
     usual = ("source", "target") if corpus.format == "jsonl" else ("1", "2")
     given = (corpus.source_field, corpus.target_field)
@@ -161,7 +167,7 @@ def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
 
     Some lines of a .jsonl file may lack a field: they are bad lines. A field that no line has is an error.
     """
-    names = configured_fields(corpus)
+    names = get_field_names(corpus)
     if corpus.format == "jsonl":
         _check_fields(corpus, names)
         return names
@@ -179,7 +185,7 @@ def describe_fields(corpus: CorpusConfig) -> str:
     what = "field" if corpus.format == "jsonl" else "column"
     if corpus.turns_field is not None:
         return f"conversations of field {corpus.turns_field}"
-    source, target, *features = configured_fields(corpus)
+    source, target, *features = get_field_names(corpus)
     more = f", features are {what} {features[0]}" if features else ""
     return f"source is {what} {source}, target is {what} {target}{more}"
 
@@ -337,18 +343,6 @@ def _parse_conversation(field: str, corpus: CorpusConfig, line: RawLine) -> Text
     return [(join_turns(turns[max(0, n - corpus.context_turns) : n]), turns[n]) for n in answers]
 
 
-def list_first_line_fields(corpus: CorpusConfig) -> str:
-    """Return the fields of the first line of a .jsonl file, joined and truncated; empty if there are none."""
-    if corpus.format != "jsonl":
-        return ""
-    try:
-        content = _parse_object(next(read_corpus_lines(corpus))[0].decode("utf-8"))
-    except (BadLineError, UnicodeError, StopIteration):
-        return ""
-    names = ", ".join(content)
-    return names if len(names) <= 200 else f"{names[:200]}..."
-
-
 def _parse_object(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
@@ -374,26 +368,34 @@ def read_lines(path: Path) -> Iterator[str]:
 def decode_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
     """Yield lines without their line ends. Only a line feed ends a line; other Unicode separators are text."""
     for number, line in enumerate(read_raw_lines(file, name), start=1):
-        yield _decode_line(line, name, number)
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise not_utf8_error(name, number) from None
 
 
-def read_raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the lines of two files in parallel, undecoded.
-
-    Raise `DataError` if the files differ in length.
-    """
+def read_raw_pairs(source: Path, target: Path) -> Iterator[RawLine]:
+    """Yield the lines of two files in parallel, undecoded. Raise `DataError` if the files differ in length."""
     with ExitStack() as stack:
-        left, right = (read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
-        number = 0
-        for number, (first, second) in enumerate(zip_longest(left, right), start=1):
-            if first is None or second is None:
-                short, long = (source, target) if first is None else (target, source)
-                raise DataError(
-                    "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
-                )
-            yield first, second
-        if number == 0:
+        files = [read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target)]
+        empty = True
+        for pair in zip_lines((source, target), files):
+            empty = False
+            yield pair
+        if empty:
             raise DataError("file_is_empty", path=source)
+
+
+def zip_lines(paths: Sequence[Path], files: Iterable[Iterator[Line]]) -> Iterator[tuple[Line, ...]]:
+    """Yield the lines of several files in parallel. Raise `DataError` if the files differ in length."""
+    for number, lines in enumerate(zip_longest(*files), start=1):
+        if None in lines:
+            short = paths[lines.index(None)]
+            long = next(path for path, line in zip(paths, lines, strict=True) if line is not None)
+            raise DataError(
+                "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
+            )
+        yield lines
 
 
 def read_raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
@@ -439,13 +441,6 @@ def conversion_command(path: Path, encoding: str) -> str:
     if pack is None:
         return f"iconv -f {encoding} -t UTF-8 {given} > {new}"
     return f"{pack} -dc {given} | iconv -f {encoding} -t UTF-8 | {pack} > {new}"
-
-
-def _decode_line(line: bytes, name: Path | str, number: int) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise not_utf8_error(name, number) from None
 
 
 def not_utf8_error(name: Path | str, line: int) -> DataError:

@@ -11,6 +11,7 @@ from attendo.model_files import checksum_file, json_sha256
 from attendo.settings import Settings
 
 INDEX_FILE = "index.json"
+_SHARD_COUNTS = ("pairs", "source_tokens", "target_tokens")
 
 
 class FileRecord(Settings):
@@ -32,6 +33,12 @@ class CorpusRecord(Settings):
     bad: dict[str, int]  # skipped lines, by reason
     cut: int = 0  # number of truncated sources
     shards: tuple[ShardRecord, ...]
+
+    @classmethod
+    def from_shards(cls, shards: tuple[ShardRecord, ...], **facts: Any) -> "CorpusRecord":
+        """Return the record of these shards, with their sums."""
+        counts = {name: sum(getattr(shard, name) for shard in shards) for name in _SHARD_COUNTS}
+        return cls(shards=shards, **counts, **facts)
 
 
 class ValidRecord(Settings):

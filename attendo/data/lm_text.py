@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
@@ -160,7 +161,7 @@ def _read_chunks(file: BufferedIOBase, path: Path) -> Iterator[bytes]:
         raise DataError("file_read_failed", path=path, reason=error) from None
 
 
-def strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator[RaggedArray]:
+def cut_strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator[RaggedArray]:
     """Yield windows that start every `stride` tokens. The last one ends with the text, so all have equal length.
 
     A text shorter than a window has none.
@@ -177,7 +178,7 @@ def strided_windows(stream: Iterable[Ids], window: int, stride: int) -> Iterator
         yield _to_ragged(last[None])
 
 
-def contiguous_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
+def cut_contiguous_windows(stream: Iterable[Ids], window: int) -> Iterator[RaggedArray]:
     """Yield windows that start with the last token of the previous one. The last may be shorter.
 
     Every token of the text except the first is predicted exactly once.
@@ -289,17 +290,19 @@ class WindowWriter:
     def write(self, scan: TextScan, valid_texts: Path) -> Generator[int, None, None]:
         settings, window = self._settings, self._settings.window
         train = yield from self._write_shards(
-            "train-00", scan.training, lambda ids: strided_windows(ids, window, settings.window_stride)
+            "train-00", scan.training, partial(cut_strided_windows, window=window, stride=settings.window_stride)
         )
         name, lines = scan.training.text.name, self._lines
         if self._tokens < 2 * window:
             raise DataError("training_text_too_short", name=name, tokens=self._tokens, window=window)
         self._tokens = 0
-        valid = yield from self._write_shards("valid-00", scan.validation, lambda ids: contiguous_windows(ids, window))
+        valid = yield from self._write_shards(
+            "valid-00", scan.validation, partial(cut_contiguous_windows, window=window)
+        )
         valid_name = scan.validation.text.name
         if self._tokens < window:
             raise DataError("validation_text_too_short", name=valid_name, tokens=self._tokens, window=window)
-        self.corpora.append(_make_corpus_record(name, lines, train))
+        self.corpora.append(CorpusRecord.from_shards(train, name=name, weight=1.0, lines=lines, bad={}))
         self.valid = self.valid.replace(
             name=None if valid_name == name else valid_name, pairs=sum(each.pairs for each in valid), shards=valid
         )
@@ -336,19 +339,6 @@ class WindowWriter:
                 beginning, text = self._tokenizer.decode(ids[:count]), self._tokenizer.decode(ids)
                 rest = text[len(beginning) :] if text.startswith(beginning) else self._tokenizer.decode(ids[count:])
                 file.write(json.dumps({"source": beginning, "target": rest}, ensure_ascii=False) + "\n")
-
-
-def _make_corpus_record(name: str, lines: int, shards: tuple[ShardRecord, ...]) -> CorpusRecord:
-    return CorpusRecord(
-        name=name,
-        weight=1.0,
-        lines=lines,
-        pairs=sum(record.pairs for record in shards),
-        source_tokens=0,
-        target_tokens=sum(record.target_tokens for record in shards),
-        bad={},
-        shards=shards,
-    )
 
 
 def _find_next_break(text: TextFile, position: int) -> int:

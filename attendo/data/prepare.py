@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar
 
+from attendo import atomic_files
 from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus, collect_symbols
 from attendo.data.index import Index, make_file_record, write_index
@@ -176,7 +177,7 @@ def _finish(
     """Write tokenizers, the list of bad lines and the index, and publish the folder."""
     folder, corpora = staging.path, writer.corpora
     save_tokenizers(folder, *tokenizers)
-    staging.move_bad_lines()
+    staging.bad_lines.rename(folder / "bad-lines.tsv")
     shards = {shard.file for corpus in corpora for shard in corpus.shards}
     shards |= {shard.file for shard in writer.valid.shards}
     index = Index(
@@ -195,4 +196,4 @@ def _finish(
         settings_sha256=settings_hash(*inputs),
     )
     write_index(folder, index)
-    staging.publish()
+    atomic_files.replace_folder(staging.folder, folder)

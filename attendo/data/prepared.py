@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from attendo.data.index import Index, check_file, read_index
+from attendo.data.index import check_file, read_index
 from attendo.data.shards import DamagedDataError, ShardSet
 from attendo.text import Tokenizer, load_tokenizer
 
@@ -61,27 +61,8 @@ def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
     joint = any(name.startswith("joint.") for name in index.files)
     source = load_tokenizer(folder, "joint" if joint else "source")
     target = source if joint else load_tokenizer(folder, "target")
-    return PreparedData(
-        folder=folder,
-        source_tokenizer=source,
-        target_tokenizer=target,
-        corpora=_open_corpora(folder, index, verify),
-        valid=_read_valid_pairs(folder / VALID_FILE),
-        pairs=index.pairs,
-        source_tokens=index.source_tokens,
-        target_tokens=index.target_tokens,
-        max_length=index.max_length,
-        settings_hash=index.settings_sha256,
-        fingerprint=fingerprint,
-        cut_source=index.settings["data"].get("cut_source"),
-        window=index.window,
-        valid_windows=_open_valid_windows(folder, index, verify),
-    )
-
-
-def _open_corpora(folder: Path, index: Index, verify: bool) -> tuple[PreparedCorpus, ...]:
     sizes = (index.source_vocab_size, index.target_vocab_size)
-    return tuple(
+    corpora = tuple(
         PreparedCorpus(
             name=corpus.name,
             weight=corpus.weight,
@@ -92,12 +73,22 @@ def _open_corpora(folder: Path, index: Index, verify: bool) -> tuple[PreparedCor
         )
         for corpus in index.corpora
     )
-
-
-def _open_valid_windows(folder: Path, index: Index, verify: bool) -> ShardSet | None:
-    if index.window is None:
-        return None
-    return ShardSet(folder, index.valid.shards, (index.source_vocab_size, index.target_vocab_size), verify)
+    return PreparedData(
+        folder=folder,
+        source_tokenizer=source,
+        target_tokenizer=target,
+        corpora=corpora,
+        valid=_read_valid_pairs(folder / VALID_FILE),
+        pairs=index.pairs,
+        source_tokens=index.source_tokens,
+        target_tokens=index.target_tokens,
+        max_length=index.max_length,
+        settings_hash=index.settings_sha256,
+        fingerprint=fingerprint,
+        cut_source=index.settings["data"].get("cut_source"),
+        window=index.window,
+        valid_windows=ShardSet(folder, index.valid.shards, sizes, verify) if index.window else None,
+    )
 
 
 def _read_valid_pairs(path: Path) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,16 +30,13 @@ RESEGMENT_SENTENCES = 32_768  # sentences; takes less than a second
 # A copy of a block: its corpus, its range of pairs, the index of the copy, and the share of its pairs to use.
 BLOCK_DTYPE = np.dtype([("corpus", "i8"), ("first", "i8"), ("last", "i8"), ("copy", "i8"), ("share", "f8")])
 Blocks = NDArray[Any]
+# Splits sentences, given as ids and offsets, into other token pieces (`BPEDropout`). The keys are of each sentence and
+# of the round.
+Resegmenter = Callable[
+    [NDArray[np.int32], NDArray[np.int64], keyed_random.Keys, keyed_random.Keys],
+    tuple[NDArray[np.int32], NDArray[np.int64]],
+]
 BATCHES_AHEAD = 4  # batches made in advance per worker
-
-
-@runtime_checkable
-class Resegmenter(Protocol):
-    """Splits sentences into other token pieces (`BPEDropout`)."""
-
-    def __call__(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], keys: keyed_random.Keys, round_key: keyed_random.Keys
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
 
 
 @dataclass(frozen=True)
@@ -201,13 +198,6 @@ class _BatchJob:
     next_position: Position
 
 
-@dataclass(frozen=True)
-class _LazyBuffer:
-    """A buffer that is read on demand. It replaces a future if there are no threads."""
-
-    result: Callable[[], ShuffleBuffer]
-
-
 class BatchStream:
     """Training batches, epoch after epoch. The order is stateless: a position is enough to resume."""
 
@@ -238,14 +228,14 @@ class BatchStream:
         """
         placed = partial(_make_batch, pin and torch.cuda.is_available())
         if workers == 0:
-            yield from map(placed, self._jobs(position, lambda each: _LazyBuffer(partial(self._reader.read, each))))
+            yield from map(placed, self._jobs(position, lambda each: partial(self._reader.read, each)))
             return
         stop = Event()
         # Two executors: reading a buffer may take long, and batches must not queue behind it.
         readers, makers = ThreadPoolExecutor(workers, "pools"), ThreadPoolExecutor(workers, "batches")
 
-        def start(buffer_position: BufferPosition) -> Future[ShuffleBuffer]:
-            return readers.submit(self._reader.read, buffer_position, stop.is_set)
+        def start(buffer_position: BufferPosition) -> Callable[[], ShuffleBuffer]:
+            return readers.submit(self._reader.read, buffer_position, stop.is_set).result
 
         try:
             waiting: deque[Future[BatchWithPosition]] = deque()
@@ -261,20 +251,23 @@ class BatchStream:
     def _jobs(
         self,
         position: Position,
-        start: Callable[[BufferPosition], Future[ShuffleBuffer] | _LazyBuffer],
+        start: Callable[[BufferPosition], Callable[[], ShuffleBuffer]],
         buffers_ahead: int = 1,
     ) -> Iterator[_BatchJob]:
-        """Yield all remaining batches. The next buffers are read while one is in use."""
+        """Yield all remaining batches. The next buffers are read while one is in use.
+
+        `start` begins to read a buffer, and returns a function that waits for it.
+        """
         first = position.batch
         found = position != Position(position.epoch)  # whether the epoch has a batch; unknown at its start
-        coming: deque[tuple[BufferPosition, Future[ShuffleBuffer] | _LazyBuffer]] = deque()
+        coming: deque[tuple[BufferPosition, Callable[[], ShuffleBuffer]]] = deque()
         for buffer_position in self._buffer_positions(position):
             coming.append((buffer_position, start(buffer_position)))
             if len(coming) <= buffers_ahead:
                 continue
-            here, reading = coming.popleft()
+            here, wait_for_buffer = coming.popleft()
             following = coming[0][0]
-            pool = reading.result()
+            pool = wait_for_buffer()
             if first and first >= len(pool.batch_rows):
                 raise _position_error(position)
             for number in range(first, len(pool.batch_rows)):

@@ -47,11 +47,3 @@ class StagingFolder:
             raise AttendoError(
                 "prepared_data_write_failed", folder=self.folder, reason=error.strerror, bytes=self.bytes_needed
             ) from None
-
-    def move_bad_lines(self) -> None:
-        """Move the list of bad lines into the folder."""
-        self.bad_lines.rename(self.path / "bad-lines.tsv")
-
-    def publish(self) -> None:
-        """Make the folder durable and move it into place."""
-        atomic_files.replace_folder(self.folder, self.path)

@@ -54,7 +54,7 @@ class ShardedWriter:
         self._num_truncated = 0
         for block in filter_rows(corpus):
             pairs = self._encode(block, bad)
-            held_out_mask = self._held_out_mask([row.source for row, _, _ in pairs])
+            held_out_mask = self._mark_held_out([row.source for row, _, _ in pairs])
             self._write_valid_texts(
                 [row for (row, _, _), is_held_out in zip(pairs, held_out_mask, strict=True) if is_held_out]
             )
@@ -63,22 +63,19 @@ class ShardedWriter:
                 RaggedArray.from_lists([source for _, source, _ in training_pairs]),
                 RaggedArray.from_lists([target for *_, target in training_pairs]),
             )
-            self._estimate_size(self._bytes + shards.size)
+            self._outputs.folder.bytes_needed = (self._bytes + shards.size) * sum(self._scan.lines) // self.lines
             yield self.lines
         self._check_corpus(bad, self._scan.lines[number])
         records = shards.close()
         self._bytes += shards.size
         self.corpora.append(
-            CorpusRecord(
+            CorpusRecord.from_shards(
+                records,
                 name=corpus.name,
                 weight=corpus.weight,
                 lines=bad.lines,
-                pairs=sum(record.pairs for record in records),
-                source_tokens=sum(record.source_tokens for record in records),
-                target_tokens=sum(record.target_tokens for record in records),
                 bad=dict(bad.counts),
                 cut=self._num_truncated,
-                shards=records,
             )
         )
 
@@ -112,7 +109,7 @@ class ShardedWriter:
         self._num_truncated += 1
         return source[:most]
 
-    def _held_out_mask(self, sources: list[str]) -> list[bool]:
+    def _mark_held_out(self, sources: list[str]) -> list[bool]:
         chosen = self._scan.held_out
         return [bool(chosen) and key in chosen for key in source_keys(self._seed, sources).tolist()]
 
@@ -120,9 +117,6 @@ class ShardedWriter:
         texts = ({"source": row.source, "target": row.target} for row in rows)
         self._outputs.valid_texts.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         self.valid = self.valid.replace(pairs=self.valid.pairs + len(rows))
-
-    def _estimate_size(self, size: int) -> None:
-        self._outputs.folder.bytes_needed = size * sum(self._scan.lines) // self.lines
 
     def _check_corpus(self, bad: BadLines, lines_before: int) -> None:
         if bad.lines != lines_before:

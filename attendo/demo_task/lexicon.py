@@ -11,11 +11,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from attendo.demo_task.phrase import phrase
 from attendo.demo_task.words import (
-    Activity,
     Adjective,
     Location,
     Noun,
     Nouns,
+    Verb,
+    activity,
     adjective,
     location,
     make_nouns,
@@ -134,14 +135,14 @@ TASTES_AND_HABITS, WISHES = Matches((LIKE, *VERBS["habits"])), Matches(VERBS["wi
 CHOOSING, GIVING, MOVES = Matches(VERBS["choosing"]), Matches(VERBS["giving"]), Matches(VERBS["moves"])
 
 _ACTIVITIES = {
-    name: tuple(Activity(verb(english, chinese), *rest) for english, chinese, *rest in rows)
+    name: tuple(activity(verb(english, chinese), *rest) for english, chinese, *rest in rows)
     for name, rows in _TABLES["activities"].items()
 }
 SKILLS, DUTIES = _ACTIVITIES["skills"], _ACTIVITIES["duties"]
 ACTIVITIES = SKILLS[:10] + DUTIES + _ACTIVITIES["pastimes"]
-activities: _Lookup[Activity] = _make_lookup(
+activities: _Lookup[Verb] = _make_lookup(
     _TABLES["activity_groups"],
-    {activity.base.head: (activity,) for members in _ACTIVITIES.values() for activity in members},
+    {each.base.head: (each,) for members in _ACTIVITIES.values() for each in members},
 )
 locations: _Lookup[Location] = _make_lookup(
     _TABLES["location_groups"], {name: (location(*row),) for name, row in _TABLES["locations"].items()}

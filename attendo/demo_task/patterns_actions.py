@@ -5,9 +5,8 @@ from random import Random
 from attendo.demo_task import lexicon
 from attendo.demo_task.lexicon import COMBINATIONS, CONTAINERS, NAMES, NUMBERS, PAST_TIMES, PHRASES, PRONOUNS, VERBS
 from attendo.demo_task.noun_phrases import a, any_number, any_thing, definite, one_thing, plain_definite, the
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import JOBS, relative, someone, someone_known, someone_with, two_people
-from attendo.demo_task.phrase import Phrase, phrase
+from attendo.demo_task.phrase import Parts, Phrase, pattern, phrase
 from attendo.demo_task.words import Noun, Verb
 
 

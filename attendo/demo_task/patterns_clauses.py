@@ -2,30 +2,11 @@
 
 from random import Random
 
-from attendo.demo_task.lexicon import (
-    BUY,
-    COMBINATIONS,
-    EAT,
-    FEELINGS,
-    FUTURE_TIMES,
-    GO,
-    LEISURE,
-    LIKE,
-    NOTED,
-    OUTINGS,
-    PAST_TIMES,
-    PHRASES,
-    PRONOUNS,
-    REMARKS_BY_NOUN,
-    SKILLS,
-    activities,
-    locations,
-    nouns,
-)
+from attendo.demo_task import lexicon
+from attendo.demo_task.lexicon import COMBINATIONS, FUTURE_TIMES, GO, OUTINGS, PAST_TIMES, PHRASES, PRONOUNS, nouns
 from attendo.demo_task.noun_phrases import a, the
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import possessive_phrase, relative, someone, someone_known, two_people
-from attendo.demo_task.phrase import Phrase, phrase, weave
+from attendo.demo_task.phrase import Parts, Phrase, pattern, phrase, weave
 
 
 @pattern(
@@ -36,9 +17,9 @@ from attendo.demo_task.phrase import Phrase, phrase, weave
 )
 def thing_that(dice: Random) -> Parts:
     """The book that I bought yesterday is very interesting. 我 昨天 买 的 这本 书 很 有趣"""
-    verb, noun = NOTED.sample(dice)
+    verb, noun = lexicon.NOTED.sample(dice)
     who, when = someone_known(dice), dice.choice(PAST_TIMES)
-    how = dice.choice(REMARKS_BY_NOUN[noun.name]).plain
+    how = dice.choice(lexicon.REMARKS_BY_NOUN[noun.name]).plain
     return {"what": the(noun), "who": who, "verb": verb.past_in_clause, "when": when, "how": how}
 
 
@@ -48,10 +29,10 @@ def person_who(dice: Random) -> Parts:
     people, friends = dice.choice(_PEOPLE_WHO)
     person = dice.choice(people)
     if dice.random() < 0.5:
-        what = dice.choice(LIKE.nouns).many
-        clause = weave("{like} {what}", "{like} {what}", joins="like+what", like=LIKE.third, what=what)
+        what = dice.choice(lexicon.LIKE.nouns).many
+        clause = weave("{like} {what}", "{like} {what}", joins="like+what", like=lexicon.LIKE.third, what=what)
     else:
-        clause = weave("can¹ {skill}", "会¹ {skill}", skill=dice.choice(SKILLS).base)
+        clause = weave("can¹ {skill}", "会¹ {skill}", skill=dice.choice(lexicon.SKILLS).base)
     friend = possessive_phrase(dice.choice(PRONOUNS), dice.choice(friends))
     return {"who": the(person), "doing": clause, "friend": friend}
 
@@ -83,13 +64,13 @@ def because_of_need(dice: Random) -> Parts:
     """She bought a sandwich because she was hungry. 因为 她 很 饿 ， 所以 她 买 了 一 个 三明治"""
     who = dice.choice(PRONOUNS).subject
     feeling, things = dice.choice(COMBINATIONS["needs"])
-    verb, what = dice.choice((EAT, BUY)).past, a(dice.choice(nouns(things)))
+    verb, what = dice.choice((lexicon.EAT, lexicon.BUY)).past, a(dice.choice(nouns(things)))
     return {"who": who, "verb": verb, "what": what, "reason": _past_feeling(who, feeling)}
 
 
 def _past_feeling(who: Phrase, feeling: str) -> Phrase:
     """I was tired, 我 很 累"""
-    return weave("{who} was:who¹ {how}", "{who} 很¹ {how}", head="how", who=who, how=FEELINGS[feeling].plain)
+    return weave("{who} was:who¹ {how}", "{who} 很¹ {how}", head="how", who=who, how=lexicon.FEELINGS[feeling].plain)
 
 
 @pattern(
@@ -101,7 +82,7 @@ def _past_feeling(who: Phrase, feeling: str) -> Phrase:
 def if_weather(dice: Random) -> Parts:
     """If it rains tomorrow, I will stay at home. 如果 明天 下雨 ， 我 就 待 在 家"""
     if dice.random() < 0.3:
-        (home,) = locations("home")
+        (home,) = lexicon.locations("home")
         result = weave("will¹ {stay} {where}", "就¹ {stay} {where}", head="where", stay=_STAY, where=home.at)
     else:
         where = dice.choice(OUTINGS).to
@@ -121,7 +102,7 @@ _STAY, _TIME, _MONEY = phrase("stay", "待"), phrase("time", "时间"), phrase("
 )
 def if_time(dice: Random) -> Parts:
     """If I have time tomorrow, I will go to the park. 如果 我 明天 有 时间 ， 我 就 去 公园"""
-    who, when, where = dice.choice(PRONOUNS).subject, dice.choice(FUTURE_TIMES), dice.choice(LEISURE).to
+    who, when, where = dice.choice(PRONOUNS).subject, dice.choice(FUTURE_TIMES), dice.choice(lexicon.LEISURE).to
     return {"who": who, "again": who, "time": _TIME, "when": when, "go": GO.base, "where": where}
 
 
@@ -134,7 +115,7 @@ def if_time(dice: Random) -> Parts:
 def if_money(dice: Random) -> Parts:
     """If I have money, I will buy a car. 如果 我 有 钱 ， 我 就 买 一 辆 车"""
     who, what = dice.choice(PRONOUNS).subject, a(dice.choice(nouns("costly")))
-    return {"who": who, "again": who, "money": _MONEY, "buy": BUY.base, "what": what}
+    return {"who": who, "again": who, "money": _MONEY, "buy": lexicon.BUY.base, "what": what}
 
 
 @pattern(
@@ -150,4 +131,6 @@ def when_coming(dice: Random) -> Parts:
     return {"who": who.subject, "came": came, "busy": busy, "doing": dice.choice(verbs).ing}
 
 
-_COMING = tuple((phrase(english, chinese), activities(doings)) for english, chinese, doings in COMBINATIONS["coming"])
+_COMING = tuple(
+    (phrase(english, chinese), lexicon.activities(doings)) for english, chinese, doings in COMBINATIONS["coming"]
+)

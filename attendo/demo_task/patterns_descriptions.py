@@ -4,21 +4,9 @@ from functools import cache
 from itertools import product
 from random import Random
 
-from attendo.demo_task.lexicon import (
-    CLASSES,
-    COLOURED,
-    COMPARED,
-    DEGREES,
-    FEELINGS,
-    NAMES,
-    PERSONAL,
-    PHRASES,
-    QUALITIES,
-    TOWNS,
-    nouns,
-)
+from attendo.demo_task import lexicon
+from attendo.demo_task.lexicon import COMPARED, DEGREES, NAMES, PHRASES, QUALITIES, nouns
 from attendo.demo_task.noun_phrases import a, indefinite, plain_definite, that, the
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import (
     JOBS,
     a_job,
@@ -31,7 +19,7 @@ from attendo.demo_task.people import (
     someone_with,
     two_people,
 )
-from attendo.demo_task.phrase import Phrase, phrase
+from attendo.demo_task.phrase import Parts, Phrase, pattern, phrase
 from attendo.demo_task.words import Adjective, Noun, Nouns
 
 
@@ -46,7 +34,7 @@ _DAY, _EVENING = PHRASES["day_greetings"], PHRASES["evening_greetings"]
 _GREETINGS = (
     *product((*_DAY, *_EVENING, phrase("goodbye", "再见")), NAMES),
     *product((*_DAY, *_EVENING), (phrase("world", "世界"),)),
-    *product(_DAY, (town.name for town in TOWNS)),
+    *product(_DAY, (town.name for town in lexicon.TOWNS)),
 )
 
 
@@ -84,14 +72,18 @@ def _degree(adjective: Adjective, dice: Random) -> Phrase:
 @pattern("quality", "{what} is¹ {how}", "{what} 是¹ {how}", "how+what")
 def colour(dice: Random) -> Parts:
     """The coat is red. 这件 外套 是 红色 的"""
-    adjective, noun = COLOURED.sample(dice)
+    adjective, noun = lexicon.COLOURED.sample(dice)
     return {"what": plain_definite(noun, dice), "how": adjective.before}
 
 
 @pattern("feeling", "{who} be:who {very} {how}", "{who} {very} {how}", "who+how")
 def feeling(dice: Random) -> Parts:
     """They are very tired. 他们 很 累"""
-    return {"very": dice.choice(DEGREES), "who": someone(dice), "how": dice.choice(list(FEELINGS.values())).plain}
+    return {
+        "very": dice.choice(DEGREES),
+        "who": someone(dice),
+        "how": dice.choice(list(lexicon.FEELINGS.values())).plain,
+    }
 
 
 @pattern("comparison", "{one} is {more} than¹ {other}", "{one} 比¹ {other} {more}", "one+more")
@@ -108,7 +100,7 @@ def comparison_of_people(dice: Random) -> Parts:
     one, other = two_people(dice)
     who = one.subject if dice.random() < 0.5 else relative(dice)
     whom = other.object if dice.random() < 0.5 else dice.choice(NAMES)
-    return {"who": who, "whom": whom, "more": dice.choice(PERSONAL).comparative}
+    return {"who": who, "whom": whom, "more": dice.choice(lexicon.PERSONAL).comparative}
 
 
 @pattern("comparison of people", "{one} is as¹ {how} as² {other}", "{one} 和² {other} 一样¹ {how}", "one+how")
@@ -122,9 +114,9 @@ def equality(dice: Random) -> Parts:
 @cache
 def _comparable_nouns(adjective: Adjective, noun: Noun) -> Nouns:
     """Return nouns to compare with: of the same class, such as car and truck; for size and tools only the same noun."""
-    if adjective.name in ("big", "small") or noun in CLASSES["tools"]:
+    if adjective.name in ("big", "small") or noun in lexicon.CLASSES["tools"]:
         return (noun,)
-    members = next(members for members in CLASSES.values() if noun in members)
+    members = next(members for members in lexicon.CLASSES.values() if noun in members)
     return tuple(other for other in members if other in adjective.nouns)
 
 

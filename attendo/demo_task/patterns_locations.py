@@ -2,42 +2,24 @@
 
 from random import Random
 
-from attendo.demo_task.lexicon import (
-    COMBINATIONS,
-    GO,
-    HOLDERS,
-    LEISURE,
-    LIVE,
-    NAMES,
-    NUMBERS,
-    OUTINGS,
-    PAST_TIMES,
-    PHRASES,
-    PRONOUNS,
-    SPOTS,
-    SURFACES,
-    TOWNS,
-    activities,
-    locations,
-    nouns,
-)
+from attendo.demo_task import lexicon
+from attendo.demo_task.lexicon import COMBINATIONS, GO, NAMES, NUMBERS, PHRASES, PRONOUNS, TOWNS, activities, nouns
 from attendo.demo_task.noun_phrases import a, any_number, definite
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import FRIENDS, possessive_phrase, someone, someone_named, someone_with
-from attendo.demo_task.phrase import phrase
+from attendo.demo_task.phrase import Parts, pattern, phrase
 
 
 @pattern("lying", "{what} is¹ {where}", "{what} 在¹ {where}", "what+where")
 def lying(dice: Random) -> Parts:
     """The book is on the table. 这本 书 在 桌子 上"""
-    spot, noun = SPOTS.sample(dice)
+    spot, noun = lexicon.SPOTS.sample(dice)
     return {"what": definite(noun, dice), "where": spot.where}
 
 
 @pattern("existence", "{there} {what} {where}", "{where} {there} {what}", "what+where")
 def existence(dice: Random) -> Parts:
     """There are three birds in the tree. 树 上 有 三 只 鸟"""
-    spot, noun = HOLDERS.sample(dice)
+    spot, noun = lexicon.HOLDERS.sample(dice)
     there, what = ("there is", a(noun)) if dice.random() < 0.4 else ("there are", any_number(noun, dice, NUMBERS[:4]))
     return {"there": phrase(there, "有"), "what": what, "where": spot.where}
 
@@ -45,7 +27,7 @@ def existence(dice: Random) -> Parts:
 @pattern("putting", "{who} put¹ {what} {where}", "{who} 把 {what} 放¹ 在¹ {where}", "what+where")
 def putting(dice: Random) -> Parts:
     """He put the cup on the table. 他 把 这个 杯子 放 在 桌子 上"""
-    spot, noun = SURFACES.sample(dice)
+    spot, noun = lexicon.SURFACES.sample(dice)
     return {"who": someone(dice), "what": definite(noun, dice), "where": spot.where}
 
 
@@ -73,7 +55,7 @@ def acting_somewhere(dice: Random) -> Parts:
 
 
 _ACTIVITIES_BY_LOCATION = tuple(
-    (locations(somewhere), activities(doings)) for somewhere, doings in COMBINATIONS["activities_by_location"]
+    (lexicon.locations(somewhere), activities(doings)) for somewhere, doings in COMBINATIONS["activities_by_location"]
 )
 
 
@@ -81,7 +63,7 @@ _ACTIVITIES_BY_LOCATION = tuple(
 def living(dice: Random) -> Parts:
     """My uncle lives in Beijing. 我 叔叔 住 在 北京"""
     who = someone(dice)
-    return {"who": who, "live": LIVE.present(who), "where": dice.choice(TOWNS).at}
+    return {"who": who, "live": lexicon.LIVE.present(who), "where": dice.choice(TOWNS).at}
 
 
 @pattern("company", "{who} {verb} with¹ {friend}", "{who} 和¹ {friend} 一起¹ {verb}", "verb+friend")
@@ -103,7 +85,7 @@ def outing(dice: Random) -> Parts:
     """Anna went to the park with Tom yesterday. 安娜 昨天 和 汤姆 一起 去 了 公园"""
     name, friend = dice.sample(NAMES, 2)
     who = name if dice.random() < 0.4 else dice.choice(PRONOUNS).subject
-    where, when = dice.choice(LEISURE).to, dice.choice(PAST_TIMES)
+    where, when = dice.choice(lexicon.LEISURE).to, dice.choice(lexicon.PAST_TIMES)
     return {"who": who, "go": GO.past, "where": where, "friend": friend, "when": when}
 
 
@@ -114,4 +96,4 @@ def transport(dice: Random) -> Parts:
     return {"who": who, "go": GO.present(who), "where": dice.choice(goals).to, "how": dice.choice(vehicles)}
 
 
-_TRIPS = ((PHRASES["local_transport"], OUTINGS), (PHRASES["long_transport"], TOWNS))
+_TRIPS = ((PHRASES["local_transport"], lexicon.OUTINGS), (PHRASES["long_transport"], TOWNS))

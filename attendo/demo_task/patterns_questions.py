@@ -9,9 +9,8 @@ from attendo.demo_task import lexicon
 from attendo.demo_task.lexicon import GO, LIVE, OUTINGS, PHRASES, TOWNS, activities, nouns
 from attendo.demo_task.noun_phrases import definite, several, the
 from attendo.demo_task.noun_phrases import which as which_one
-from attendo.demo_task.pattern import Parts, pattern
 from attendo.demo_task.people import a_job, role, someone_else, someone_known_else, someone_with
-from attendo.demo_task.phrase import phrase
+from attendo.demo_task.phrase import Parts, pattern, phrase
 
 
 @pattern("yes or no", "do:who¹ {who} {verb} {what} ?²", "{who} {verb} {what} 吗 ？²", "verb+what")

@@ -1,6 +1,7 @@
 """Person phrases: pronouns, names, family members, definite persons, and jobs."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from attendo.demo_task.lexicon import FAMILY, NAMES, PRONOUNS, nouns
@@ -13,14 +14,9 @@ FRIENDS, PERSONS, JOBS, _PROFESSIONS = nouns("friends"), nouns("persons"), nouns
 _APART = (PRONOUNS[:4], PRONOUNS[1:])
 
 
-def someone(dice: Random) -> Phrase:
+def someone(dice: Random, pronouns: Sequence[Pronoun] = PRONOUNS) -> Phrase:
     """Return any subject of a sentence."""
-    return dice.choice(PRONOUNS).subject if dice.random() < 0.4 else someone_named(dice)
-
-
-def someone_else(dice: Random) -> Phrase:
-    """Return a subject that is not first person, for questions."""
-    return dice.choice(_OTHERS).subject if dice.random() < 0.4 else someone_named(dice, _OTHERS)
+    return dice.choice(pronouns).subject if dice.random() < 0.4 else someone_named(dice, pronouns)
 
 
 _OTHERS = tuple(pronoun for pronoun in PRONOUNS if pronoun.subject.head not in ("I", "we"))
@@ -49,21 +45,16 @@ def someone_named(dice: Random, owners: Sequence[Pronoun] = PRONOUNS) -> Phrase:
     return point(dice.choice(PERSONS))
 
 
-def someone_known(dice: Random) -> Phrase:
+def someone_known(dice: Random, pronouns: Sequence[Pronoun] = PRONOUNS) -> Phrase:
     """Return a pronoun, a name or a relative, which need no demonstrative."""
-    return _someone_known_from(PRONOUNS, dice)
-
-
-def someone_known_else(dice: Random) -> Phrase:
-    """Return a pronoun, a name or a relative that is not first person."""
-    return _someone_known_from(_OTHERS, dice)
-
-
-def _someone_known_from(pronouns: Sequence[Pronoun], dice: Random) -> Phrase:
     draw = dice.random()
-    return (
-        dice.choice(pronouns).subject if draw < 0.5 else dice.choice(NAMES) if draw < 0.75 else relative(dice, pronouns)
-    )
+    if draw < 0.5:
+        return dice.choice(pronouns).subject
+    return dice.choice(NAMES) if draw < 0.75 else relative(dice, pronouns)
+
+
+# Persons that are not first person, for questions.
+someone_else, someone_known_else = partial(someone, pronouns=_OTHERS), partial(someone_known, pronouns=_OTHERS)
 
 
 def two_people(dice: Random) -> tuple[Pronoun, Pronoun]:

@@ -1,8 +1,10 @@
-"""A bilingual phrase: the words of both languages and the links between them."""
+"""Bilingual phrases with the links between their words, and sentence patterns: a template per language."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from random import Random
 from typing import Literal
 
 Agreement = Literal["I", "he", "they"]
@@ -27,6 +29,9 @@ class Phrase:
     head: str = ""
     agreement: Agreement = "he"
     combinations: tuple[str, ...] = ()
+
+
+Parts = dict[str, Phrase]
 
 
 def phrase(english: str, chinese: str, head: str = "", agreement: Agreement = "he") -> Phrase:
@@ -107,3 +112,22 @@ def _lay_out(
             marks.setdefault(mark, []).append(len(words))
         words.append(_INFLECTED[text][parts[agrees_with].agreement] if agrees_with else text)
     return words, starts, marks
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Makes sentences of one pattern. `joins` names the parts whose combination can be held out."""
+
+    name: str
+    english: str
+    chinese: str
+    joins: str
+    draw: Callable[[Random], Parts]
+
+    def __call__(self, dice: Random) -> Phrase:
+        return weave(self.english, self.chinese, joins=self.joins, head="", **self.draw(dice))
+
+
+def pattern(name: str, english: str, chinese: str, joins: str) -> Callable[[Callable[[Random], Parts]], Pattern]:
+    """Make a pattern of the function that draws its parts. The docstring of that function is an example."""
+    return lambda draw: Pattern(name, english, chinese, joins, draw)

@@ -13,8 +13,7 @@ from attendo.demo_task import (
     patterns_locations,
     patterns_questions,
 )
-from attendo.demo_task.pattern import Pattern
-from attendo.demo_task.phrase import Phrase, name_combination, phrase
+from attendo.demo_task.phrase import Pattern, Phrase, name_combination, phrase
 from attendo.errors import UsageError
 
 HELD_OUT_SHARE = 0.04

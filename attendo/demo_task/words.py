@@ -52,24 +52,6 @@ class Adjective:
     nouns: Nouns = ()
 
 
-class Activity:
-    """A verb with a fixed object, such as playing football. Never with 了."""
-
-    def __init__(self, doing: Verb, rest: str = "", chinese: str = "") -> None:
-        article = "the " if rest.startswith("the ") else ""
-        fixed = phrase(rest.removeprefix("the "), chinese) if rest else None
-
-        def add_rest(form: Phrase) -> Phrase:
-            if fixed is None:
-                return form
-            return weave(f"{{verb}} {article}{{rest}}", "{verb} {rest}", head="rest", verb=form, rest=fixed)
-
-        self.base, self.third, self.ing = (add_rest(form) for form in (doing.base, doing.third, doing.ing))
-
-    def present(self, subject: Phrase) -> Phrase:
-        return self.third if subject.agreement == "he" else self.base
-
-
 @dataclass(frozen=True)
 class Pronoun:
     """`kin_possessive` is for family, without 的: my mother, 我 妈妈. `possessive` is for others: my pen, 我 的 笔."""
@@ -128,6 +110,18 @@ def verb(english: str, chinese: str, nouns: Nouns = ()) -> Verb:
         _make_form(_inflect_first_word(with_ing, name), chinese, head),
         nouns,
     )
+
+
+def activity(doing: Verb, rest: str = "", chinese: str = "") -> Verb:
+    """Add a fixed object to a verb, such as football to play. An activity never has 了, so its past is not changed."""
+    if not rest:
+        return doing
+    article, fixed = "the " if rest.startswith("the ") else "", phrase(rest.removeprefix("the "), chinese)
+
+    def add_rest(form: Phrase) -> Phrase:
+        return weave(f"{{verb}} {article}{{rest}}", "{verb} {rest}", head="rest", verb=form, rest=fixed)
+
+    return replace(doing, base=add_rest(doing.base), third=add_rest(doing.third), ing=add_rest(doing.ing))
 
 
 def adjective(english: str, chinese: str, nouns: Nouns = ()) -> Adjective:

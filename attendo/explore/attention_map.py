@@ -3,7 +3,6 @@
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float64
@@ -100,18 +99,10 @@ def is_strong(weight: float) -> bool:
 
 def _interpolate_scale(stops: tuple[str, ...]) -> tuple[str, ...]:
     """Return one colour per level, by linear interpolation between the stops."""
-    segments = list(pairwise(stops))
-    colours = []
-    for step in range(TOP_LEVEL + 1):
-        position = step / TOP_LEVEL * len(segments)
-        segment = min(int(position), len(segments) - 1)
-        colours.append(_interpolate_colour(*segments[segment], position - segment))
-    return tuple(colours)
-
-
-def _interpolate_colour(low: str, high: str, share: float) -> str:
-    pairs = [(int(low[at : at + 2], 16), int(high[at : at + 2], 16)) for at in (1, 3, 5)]
-    return "#" + "".join(f"{round(start + (end - start) * share):02x}" for start, end in pairs)
+    channels = np.array([list(bytes.fromhex(stop[1:])) for stop in stops]).T
+    levels = np.linspace(0, len(stops) - 1, TOP_LEVEL + 1)
+    colours = np.array([np.interp(levels, range(len(stops)), channel) for channel in channels]).T
+    return tuple(f"#{bytes(colour).hex()}" for colour in colours.round().astype(np.uint8))
 
 
 LIGHT = _interpolate_scale(_LIGHT_STOPS)

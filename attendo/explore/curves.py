@@ -37,7 +37,7 @@ class History:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics that have at least one value."""
-        return tuple(name for name in dict.fromkeys((*STEP_METRICS, *self.scores)) if self._has_values(name))
+        return tuple(name for name in dict.fromkeys((*STEP_METRICS, *self.scores)) if len(self.curve(name)[0]))
 
     def curve(self, metric: str) -> tuple[FloatArray, FloatArray]:
         """Return the steps and values of a metric, without missing values."""
@@ -67,9 +67,6 @@ class History:
         sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (self.loss[known] * tokens, tokens)]
         above, below = (each[last] - each[first] for each in sums)
         return self.steps[known], above / np.maximum(below, 1.0)
-
-    def _has_values(self, metric: str) -> bool:
-        return bool(np.isfinite(self._all_values(metric)[1]).any())
 
     def _all_values(self, metric: str) -> tuple[FloatArray, FloatArray]:
         if metric in STEP_METRICS:

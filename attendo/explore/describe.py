@@ -1,6 +1,6 @@
 """Description of a network: every operation with its shapes and number of parameters.
 
-Parameters are counted on a network on PyTorch's meta device. Attention shapes come from a run of one layer per stack.
+Parameters are counted on a network on PyTorch's meta device.
 """
 
 from collections.abc import Iterator
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
@@ -20,7 +21,6 @@ from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
 _INITIALISERS = ("normal", "uniform", "xavier_uniform", "kaiming_uniform", "ones", "zeros")
-_VOCABULARY_SIZES = ("vocab_size", "source_vocab_size", "target_vocab_size")
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,22 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
     """Return the parts of the network in the order of computation."""
     with torch.device("meta"), _SkipInitialisation():
         network = Transformer(config)
-    maps = _attention_shapes(config, source_length, target_length)
+    for length in (source_length, target_length) if network.source is not None else (target_length,):
+        if config.positions == "learned" and length > config.max_length:
+            raise UsageError("sequence_exceeds_max_length", count=length, max_length=config.max_length)
     parts = []
     if network.source is not None:
         shared = "target" if config.tie == "all" else None
         parts.append(NetworkPart("source", tuple(_embedding(network.source, source_length, shared))))
         block = network.encoder[0]
         assert isinstance(block, EncoderBlock)
-        rows = tuple(_encoder_block(block, source_length, maps))
+        rows = tuple(_encoder_block(block, source_length))
         parts.append(NetworkPart("encoder layer", rows, config.num_encoder_layers))
         parts += _final_norm("encoder", network.encoder_norm, source_length, config.d_model)
     parts.append(NetworkPart("target", tuple(_embedding(network.target, target_length, None))))
     decoder_block = network.decoder[0]
     assert isinstance(decoder_block, DecoderBlock)
-    rows = tuple(_decoder_block(decoder_block, source_length, target_length, maps))
+    rows = tuple(_decoder_block(decoder_block, source_length, target_length))
     parts.append(NetworkPart("decoder layer", rows, config.num_decoder_layers))
     parts += _final_norm("decoder", network.decoder_norm, target_length, config.d_model)
     parts.append(NetworkPart("output", tuple(_output(network, target_length))))
@@ -92,29 +94,6 @@ class _SkipInitialisation(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _attention_shapes(config: ModelConfig, source_length: int, target_length: int) -> dict[str, Shape]:
-    """Return the shapes of the attention weights of the first layers, from a run of one layer per stack.
-
-    The vocabulary and d_ff do not affect them and are set to 8. On the meta device a run would import torch._dynamo.
-    """
-    sizes = {name: 8 for name in _VOCABULARY_SIZES if getattr(config, name) is not None}
-    layers = {"num_encoder_layers": min(1, config.num_encoder_layers), "num_decoder_layers": 1}
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        network = Transformer(config.replace(**sizes, **layers, d_ff=8)).eval()
-        return _tap_attention_shapes(network, source_length, target_length)
-
-
-def _tap_attention_shapes(network: Transformer, source_length: int, target_length: int) -> dict[str, Shape]:
-    shapes: dict[str, Shape] = {}
-
-    def record_shape(site: str, weights: Tensor) -> None:
-        shapes[site] = tuple(weights.shape[1:])
-
-    source = torch.zeros(1, source_length, dtype=torch.long) if network.source is not None else None
-    network(source, torch.zeros(1, target_length, dtype=torch.long), tap=record_shape)
-    return shapes
-
-
 def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> Iterator[NetworkOperation]:
     width = embedding.tokens.embedding_dim
     size = 0 if shared_with else embedding.tokens.weight.numel()
@@ -126,50 +105,44 @@ def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> It
         yield NetworkOperation("norm", (length, width), (length, width), _count(embedding.norm))
 
 
-def _encoder_block(block: EncoderBlock, length: int, maps: dict[str, Shape]) -> Iterator[NetworkOperation]:
-    yield from _self_attention("self-attention", block.self_attention, length, maps)
+def _encoder_block(block: EncoderBlock, length: int) -> Iterator[NetworkOperation]:
+    yield from _self_attention("self-attention", block.self_attention, length)
     yield _add_and_norm(block.self_residual, length, block.self_attention.output.out_features)
     yield from _feed_forward(block.feed_forward, length)
     yield _add_and_norm(block.feed_forward_residual, length, block.feed_forward.contract.out_features)
 
 
-def _decoder_block(block: DecoderBlock, source: int, target: int, maps: dict[str, Shape]) -> Iterator[NetworkOperation]:
+def _decoder_block(block: DecoderBlock, source: int, target: int) -> Iterator[NetworkOperation]:
     width = block.feed_forward.contract.out_features
-    yield from _self_attention("masked self-attention", block.self_attention, target, maps)
+    yield from _self_attention("masked self-attention", block.self_attention, target)
     yield _add_and_norm(block.self_residual, target, width)
     if block.cross_attention is not None and block.cross_residual is not None:
-        yield from _cross_attention(block.cross_attention, source, target, maps)
+        yield from _cross_attention(block.cross_attention, source, target)
         yield _add_and_norm(block.cross_residual, target, width)
     yield from _feed_forward(block.feed_forward, target)
     yield _add_and_norm(block.feed_forward_residual, target, width)
 
 
-def _self_attention(
-    name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]
-) -> Iterator[NetworkOperation]:
+def _self_attention(name: str, attention: MultiHeadAttention, length: int) -> Iterator[NetworkOperation]:
     project = attention.project
     projected = (length, project.out_features)
     yield NetworkOperation(f"{name} Q, K, V", (length, project.in_features), projected, _count(project))
-    yield from _attention_output(name, attention, length, maps)
+    yield from _attention_output(name, attention, length, length)
 
 
-def _cross_attention(
-    attention: MultiHeadAttention, source: int, target: int, maps: dict[str, Shape]
-) -> Iterator[NetworkOperation]:
+def _cross_attention(attention: MultiHeadAttention, source: int, target: int) -> Iterator[NetworkOperation]:
     width, queries = attention.project.in_features, attention.num_heads * attention.d_key
     rest = attention.project.out_features - queries
     yield NetworkOperation("cross-attention Q", (target, width), (target, queries), (width + 1) * queries)
     yield NetworkOperation("cross-attention K, V", (source, width), (source, rest), (width + 1) * rest)
-    yield from _attention_output("cross-attention", attention, target, maps)
+    yield from _attention_output("cross-attention", attention, target, source)
 
 
-def _attention_output(
-    name: str, attention: MultiHeadAttention, length: int, maps: dict[str, Shape]
-) -> Iterator[NetworkOperation]:
-    heads = (length, attention.output.in_features)
-    yield NetworkOperation(f"{name} weights", (), maps[attention.site])
-    yield NetworkOperation(f"{name} weights × V", maps[attention.site], heads)
-    yield NetworkOperation(f"{name} W^O", heads, (length, attention.output.out_features), _count(attention.output))
+def _attention_output(name: str, attention: MultiHeadAttention, queries: int, keys: int) -> Iterator[NetworkOperation]:
+    weights, heads = (attention.num_heads, queries, keys), (queries, attention.output.in_features)
+    yield NetworkOperation(f"{name} weights", (), weights)
+    yield NetworkOperation(f"{name} weights × V", weights, heads)
+    yield NetworkOperation(f"{name} W^O", heads, (queries, attention.output.out_features), _count(attention.output))
 
 
 def _feed_forward(network: FeedForward, length: int) -> Iterator[NetworkOperation]:

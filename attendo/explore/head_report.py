@@ -1,13 +1,11 @@
 """Input files and figure of `attendo heads`."""
 
-from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attendo.data.corpus_files import read_lines
+from attendo.data.corpus_files import read_lines, zip_lines
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
 from attendo.explore.figure_style import (
@@ -105,8 +103,7 @@ def _draw(panel: "Axes", grid: np.ndarray, top: float) -> None:
     panel.xaxis.tick_top()
     panel.xaxis.set_label_position("top")
     panel.tick_params(length=0, pad=2.5, labelsize=8)
-    for side in ("top", "right", "bottom", "left"):
-        panel.spines[side].set_visible(False)
+    panel.spines[:].set_visible(False)
     for (layer, head), value in np.ndenumerate(grid):
         ink = LIGHT_INKS[is_strong(value / top)]
         panel.text(head + 0.5, layer + 0.5, _format_value(value), ha="center", va="center", fontsize=8, color=ink)
@@ -139,7 +136,7 @@ def read_sentences(
         raise UsageError("gold_without_target_file", path=gold)
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
-    for number, (text, *columns) in enumerate(_read_parallel_lines(paths), start=1):
+    for number, (text, *columns) in enumerate(zip_lines(paths, map(read_lines, paths)), start=1):
         translation = columns[0] if columns else None
         if not text.strip() or (translation is not None and not translation.strip()):
             continue
@@ -150,17 +147,6 @@ def read_sentences(
     if not found:
         raise DataError("no_usable_source_line", path=source)
     return found
-
-
-def _read_parallel_lines(paths: list[Path]) -> Iterator[tuple[str, ...]]:
-    for number, lines in enumerate(zip_longest(*map(read_lines, paths)), start=1):
-        if None in lines:
-            short = paths[lines.index(None)]
-            long = next(path for path, line in zip(paths, lines, strict=True) if line is not None)
-            raise DataError(
-                "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
-            )
-        yield lines
 
 
 def _parse_gold(source: str, other_lines: list[str], unit: LinkUnit, location: MessagePart) -> GoldLinks | None:

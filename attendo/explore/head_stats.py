@@ -56,22 +56,19 @@ def sum_statistics(
     exact = weights.double()
     entropy = -torch.special.xlogy(exact, exact).sum(dim=-1)
     rows, columns = (
-        torch.tensor(each, device=weights.device) for each in (list(extent.row_counts), list(extent.column_counts))
+        torch.tensor(list(each), device=weights.device)[:, None] for each in (extent.row_counts, extent.column_counts)
     )
-    row = torch.arange(weights.size(2), device=weights.device)
+    num_rows, row = rows[:, :, None], torch.arange(weights.size(2), device=weights.device)
     # T |d − j| is an integer, so rounding does not affect the comparison with the diagonal.
-    distance = (
-        row[:, None] * columns[:, None, None]
-        - torch.arange(weights.size(3), device=row.device) * _broadcast_lengths(rows)
-    ).abs()
-    num_visible = row.expand(len(rows), -1) + 1 if extent.causal else columns[:, None].expand(-1, len(row))
-    real = row < rows[:, None]  # [B, T]
+    distance = (row[:, None] * columns[:, :, None] - torch.arange(weights.size(3), device=row.device) * num_rows).abs()
+    num_visible = row.expand(len(rows), -1) + 1 if extent.causal else columns.expand(-1, len(row))
+    real = row < rows  # [B, T]
     choosing = real & (num_visible > 1)
     each = {
         "entropy": (entropy, real),
         "relative_entropy": (entropy / num_visible.clamp(min=2).double().log()[:, None], choosing),
-        "distance": (torch.einsum("bhts,bts->bht", exact, distance / _broadcast_lengths(rows).double()), real),
-        "diagonality": (torch.einsum("bhts,bts->bht", exact, (distance <= _broadcast_lengths(rows)).double()), real),
+        "distance": (torch.einsum("bhts,bts->bht", exact, distance / num_rows.double()), real),
+        "diagonality": (torch.einsum("bhts,bts->bht", exact, (distance <= num_rows).double()), real),
         "special": (torch.einsum("bhts,bs->bht", exact, extent.special.double()), real),
         "largest": (exact.amax(dim=-1), real),
     }
@@ -79,10 +76,6 @@ def sum_statistics(
         name: (values.masked_fill(~counted[:, None], 0.0).sum(dim=(0, 2)).cpu(), int(counted.sum()))
         for name, (values, counted) in each.items()
     }
-
-
-def _broadcast_lengths(lengths: Tensor) -> Tensor:
-    return lengths[:, None, None]
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,8 @@ class AttentionStats:
 
         def tap(site: str, weights: Float[Tensor, "B H T S"]) -> None:
             nonlocal total
-            for name, (values, count) in sum_statistics(weights, shapes[_drop_layer(site)]).items():
+            stack, _, kind = site.split(".")
+            for name, (values, count) in sum_statistics(weights, shapes[f"{stack}.{kind}"]).items():
                 before, counted = self._sums.get((site, name), (0.0, 0))
                 self._sums[site, name] = before + values, counted + count
             if site.endswith(".cross"):
@@ -236,11 +230,6 @@ def _attention_extents(batch: Batch, passes: Sequence[ForwardPass]) -> dict[str,
         "decoder.self": AttentionExtent(targets, targets, target, causal=True),
         "decoder.cross": AttentionExtent(targets, sources, source, causal=False),
     }
-
-
-def _drop_layer(site: str) -> str:
-    stack, _, kind = site.split(".")
-    return f"{stack}.{kind}"
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,7 @@ def _draw(figure: "Figure", attention: AttentionMap, number: int, layout: _GridL
         linewidth=0.6 if has_gaps else 0.0,
     )
     panel.set(xlim=(0, wide), ylim=(high, 0))
-    for side in ("top", "right", "bottom", "left"):
-        panel.spines[side].set(visible=True, color=FAINT, linewidth=0.5)
+    panel.spines[:].set(visible=True, color=FAINT, linewidth=0.5)
     panel.tick_params(length=0, pad=2.5)
     panel.xaxis.tick_top()
     return panel

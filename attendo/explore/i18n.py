@@ -29,7 +29,7 @@ trace_string, report_string = partial(localise, "trace"), partial(localise, "hea
 
 
 @contextmanager
-def localised_errors(language: Language) -> Iterator[None]:
+def localise_errors(language: Language) -> Iterator[None]:
     """Report `AttendoError` and common system errors raised inside in this language."""
     try:
         yield

@@ -12,8 +12,18 @@ from typing import Any
 
 from attendo.explore.attention_map import DARK, LIGHT, make_visible
 from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, explain_symbols, find_formula
+from attendo.explore.formulas.formula import ELLIPSIS
 from attendo.explore.i18n import LANGUAGES, Language, trace_string
-from attendo.explore.trace_text import ELLIPSIS, heading, make_value_table, origin, token_labels
+from attendo.explore.trace_text import (
+    SIZE_COLUMNS,
+    format_sizes,
+    heading,
+    list_sub_layers,
+    make_value_table,
+    origin,
+    sub_layer_title,
+    token_labels,
+)
 from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 
@@ -86,23 +96,16 @@ def _render_layers(trace: Trace, first: OpenMap | None) -> Iterator[str]:
             continue
         yield _section(_render_string(f"from_{side}"), _entries(trace, f"{side}."))
         for layer in layers:
-            for part in ("self", "cross", "feed_forward"):
-                site = f"{stack}.{layer}.{part}"
-                if f"{site}.output" in trace:
-                    yield _sub_layer(trace, site, first or OpenMap(f"{stack}.0.self", 0))
+            for site in list_sub_layers(trace, stack, layer):
+                yield _sub_layer(trace, site, first or OpenMap(f"{stack}.0.self", 0))
         yield _section(_render_string("stack_output"), _entry(trace, trace.entries[f"{stack}.output"]))
 
 
 def _sub_layer(trace: Trace, sub_layer: str, first: OpenMap) -> str:
-    stack, layer, part = sub_layer.split(".")
-    name = "masked_self" if (stack, part) == ("decoder", "self") else part
-    title = _language_spans(
-        trace_string("titled", language, trace_string(f"{stack}_layer", language, layer), trace_string(name, language))
-        for language in LANGUAGES
-    )
+    title = _language_spans(sub_layer_title(sub_layer, language) for language in LANGUAGES)
     is_open = sub_layer == first.site
     attributes = f'data-site="{sub_layer}" data-first="{first.head if is_open else 0}"'
-    maps = "" if part == "feed_forward" else f'<div class="maps" {attributes} hidden></div>'
+    maps = "" if sub_layer.endswith(".feed_forward") else f'<div class="maps" {attributes} hidden></div>'
     return _section(title, maps + _entries(trace, f"{sub_layer}."), is_open)
 
 
@@ -145,13 +148,11 @@ def _values(trace: Trace, entry: TracedTensor) -> str:
 
 
 def _sizes(trace: Trace) -> str:
-    keys = ("place", "entering", "adding", "leaving", "share", "gain")
     rows = "\n".join(
-        f'<tr><th scope="row">{each.place}</th><td>{each.entering:.2f}</td><td>{each.adding:.2f}</td>'
-        f"<td>{each.leaving:.2f}</td><td>{each.share:.0%}</td><td>{each.gain:.2f}</td></tr>"
-        for each in trace.sizes()
+        f'<tr><th scope="row">{place}</th>{"".join(f"<td>{number}</td>" for number in numbers)}</tr>'
+        for place, *numbers in format_sizes(trace)
     )
-    return _section(_render_string("sizes"), _table(keys, rows))
+    return _section(_render_string("sizes"), _table(SIZE_COLUMNS, rows))
 
 
 def _output(trace: Trace) -> str:

@@ -1,6 +1,6 @@
 """A trace as terminal output: an overview, or all values of one layer, head or step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,15 +16,18 @@ from rich.text import Text
 from attendo.errors import UsageError
 from attendo.explore.attention_map import DARK, SHADES, AttentionMap, colour_level, make_visible, truncate
 from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, find_formula
-from attendo.explore.formulas.formula import Formula
+from attendo.explore.formulas.formula import ELLIPSIS, Formula, join_first
 from attendo.explore.heatmap_terminal import join_lines, render_map_lines
 from attendo.explore.i18n import Language, trace_string
 from attendo.explore.trace_text import (
-    ELLIPSIS,
+    SIZE_COLUMNS,
     ValueTable,
+    format_sizes,
     heading,
+    list_sub_layers,
     make_value_table,
     origin,
+    sub_layer_title,
     token_labels,
 )
 from attendo.model.trace_layers import TracedTensor
@@ -72,7 +75,11 @@ def render_trace(trace: Trace, view: TraceView, width: int) -> Iterator[Renderab
 
 def _heading(trace: Trace, language: Language) -> Iterator[RenderableType]:
     for key, pieces in heading(trace):
-        yield Text.assemble((f"{trace_string(key, language)}  ", "bold"), _join_pieces(pieces), f"  [{len(pieces)}]")
+        yield Text.assemble(
+            (f"{trace_string(key, language)}  ", "bold"),
+            join_first([*map(make_visible, pieces)], _MAX_TOKENS, " "),
+            f"  [{len(pieces)}]",
+        )
     total = float(trace.log_probabilities.sum())
     yield Text(
         f"{trace_string(origin(trace), language)}; {trace_string('loss', language)} {trace.loss:.4f}, log p "
@@ -88,10 +95,6 @@ def _heading(trace: Trace, language: Language) -> Iterator[RenderableType]:
         yield Text(f"{trace_string('scaled', language)}: {site}: {factors}", "yellow")
 
 
-def _join_pieces(pieces: Sequence[str]) -> str:
-    return " ".join(map(make_visible, pieces[:_MAX_TOKENS])) + (f" {ELLIPSIS}" if len(pieces) > _MAX_TOKENS else "")
-
-
 def _render_overview(trace: Trace, view: TraceView, width: int) -> Iterator[RenderableType]:
     language = view.language
     for side, stack in (("source", "encoder"), ("target", "decoder")):
@@ -100,7 +103,7 @@ def _render_overview(trace: Trace, view: TraceView, width: int) -> Iterator[Rend
             continue
         yield _title(trace_string(f"from_{side}", language))
         yield from _render_entries(trace, f"{side}.", view, width)
-        yield from _layer(trace, f"{stack}.{layers[0]}", view, width)
+        yield from _layer(trace, stack, layers[0], view, width)
         if len(layers) > 1:
             yield Text(
                 trace_string("same", language, f"{layers[1]}–{layers[-1]}" if len(layers) > 2 else layers[1]), "dim"
@@ -121,7 +124,7 @@ def _render_selection(trace: Trace, view: TraceView, width: int) -> Iterator[Ren
     stacks = [("encoder", trace.encoder_layers), ("decoder", trace.decoder_layers)]
     for stack, layers in stacks if view.step is None else stacks[1:]:
         for layer in layers if view.layer is None else [n for n in layers if n == view.layer]:
-            yield from _layer(trace, f"{stack}.{layer}", view, width)
+            yield from _layer(trace, stack, layer, view, width)
     if view.step is not None:
         yield _title(
             f"{trace_string('step', view.language)} {view.step}: {make_visible(trace.target_pieces[view.step])}"
@@ -130,17 +133,11 @@ def _render_selection(trace: Trace, view: TraceView, width: int) -> Iterator[Ren
         yield _predictions(trace, view.language, view.step)
 
 
-def _layer(trace: Trace, layer_name: str, view: TraceView, width: int) -> Iterator[RenderableType]:
-    stack, _, number = layer_name.partition(".")
-    for part in ("self", "cross", "feed_forward"):
-        site = f"{layer_name}.{part}"
-        if f"{site}.output" not in trace:
-            continue
-        name = "masked_self" if (stack, part) == ("decoder", "self") else part
-        layer = trace_string(f"{stack}_layer", view.language, number)
-        yield _title(trace_string("titled", view.language, layer, trace_string(name, view.language)))
+def _layer(trace: Trace, stack: str, layer: int, view: TraceView, width: int) -> Iterator[RenderableType]:
+    for site in list_sub_layers(trace, stack, layer):
+        yield _title(sub_layer_title(site, view.language))
         yield from _render_entries(trace, f"{site}.", view, width)
-        if part != "feed_forward":
+        if not site.endswith(".feed_forward"):
             yield from _maps(trace, site, view, width)
 
 
@@ -200,11 +197,10 @@ def _maps(trace: Trace, site: str, view: TraceView, width: int) -> Iterator[Rend
 
 def _sizes(trace: Trace, language: Language) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for key in ("place", "entering", "adding", "leaving", "share", "gain"):
+    for key in SIZE_COLUMNS:
         table.add_column(trace_string(key, language), justify="left" if key == "place" else "right")
-    for each in trace.sizes():
-        lengths = [f"{value:.2f}" for value in (each.entering, each.adding, each.leaving)]
-        table.add_row(each.place, *lengths, f"{each.share:.0%}", f"{each.gain:.2f}")
+    for row in format_sizes(trace):
+        table.add_row(*row)
     return table
 
 

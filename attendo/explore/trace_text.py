@@ -3,11 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
 
+from attendo.explore.i18n import Language, trace_string
 from attendo.text_model import Trace
-
-ELLIPSIS = "…"
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,8 @@ def make_value_table(
     trace: Trace, name: str, head: int = 0, rows: range | None = None, max_size: tuple[int, int] = (8, 8)
 ) -> ValueTable:
     """Return a traced tensor as text, with at most `max_size` rows and columns. `head` indexes an [H, T, S] tensor."""
-    matrix = select_matrix(trace[name], head)
+    tensor = trace[name]
+    matrix = torch.atleast_2d(tensor[head] if tensor.dim() == 3 else tensor)
     labels, columns = token_labels(trace, name)
     indices = list(range(matrix.size(0)) if rows is None else rows)
     shown, width = indices[: max_size[0]], min(max_size[1], matrix.size(1))
@@ -36,12 +36,6 @@ def make_value_table(
         more_rows=len(indices) - len(shown),
         more_columns=matrix.size(1) - width,
     )
-
-
-def select_matrix(tensor: Tensor, head: int) -> Tensor:
-    """Return a matrix: one head of a 3-d tensor, or a vector as one row."""
-    chosen = tensor[head] if tensor.dim() == 3 else tensor
-    return chosen[None] if chosen.dim() == 1 else chosen
 
 
 def format_number(value: float | int) -> str:
@@ -72,6 +66,36 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
     if kind in ("keys", "values", "turned_keys"):
         return pieces, None
     return rows, pieces if kind in ("products", "scores", "masked", "weights") else None
+
+
+SIZE_COLUMNS = ("place", "entering", "adding", "leaving", "share", "gain")
+
+
+def format_sizes(trace: Trace) -> list[list[str]]:
+    """Return a row of `SIZE_COLUMNS` for each sub-layer."""
+    return [
+        [
+            each.place,
+            *(f"{length:.2f}" for length in (each.entering, each.adding, each.leaving)),
+            f"{each.share:.0%}",
+            f"{each.gain:.2f}",
+        ]
+        for each in trace.sizes()
+    ]
+
+
+def sub_layer_title(site: str, language: Language) -> str:
+    """Return the title of a sub-layer such as decoder.0.self."""
+    stack, layer, part = site.split(".")
+    name = "masked_self" if (stack, part) == ("decoder", "self") else part
+    numbered = trace_string(f"{stack}_layer", language, layer)
+    return trace_string("titled", language, numbered, trace_string(name, language))
+
+
+def list_sub_layers(trace: Trace, stack: str, layer: int) -> list[str]:
+    """Return the sub-layers of a layer that the trace contains, such as decoder.0.self."""
+    found = (f"{stack}.{layer}.{part}" for part in ("self", "cross", "feed_forward"))
+    return [site for site in found if f"{site}.output" in trace]
 
 
 def origin(trace: Trace) -> str:

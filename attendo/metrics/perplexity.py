@@ -19,6 +19,7 @@ from attendo.metrics.measure import (
 )
 from attendo.metrics.text_scores import split_words
 from attendo.settings import suggest_name
+from attendo.text import Tokenizer
 from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, main_script
 
 PERPLEXITIES = ("perplexity", "perplexity_per_word", "perplexity_per_character")
@@ -33,15 +34,6 @@ class ScoredText(Protocol):
 
 
 @runtime_checkable
-class TokenizerInfo(Protocol):
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def vocab_size(self) -> int: ...
-
-
-@runtime_checkable
 class PrefixSettings(Protocol):
     @property
     def target_prefix(self) -> Sequence[str]:
@@ -53,7 +45,7 @@ class LikelihoodModel(Protocol):
     """The part of `TextModel` that perplexity needs."""
 
     @property
-    def target_tokenizer(self) -> TokenizerInfo: ...
+    def target_tokenizer(self) -> Tokenizer: ...
 
     @property
     def generation(self) -> PrefixSettings: ...
@@ -72,7 +64,7 @@ class Likelihoods:
     references: Sequence[tuple[str, ...]]
     log_probability: Sequence[float]
     tokens: Sequence[int]
-    tokenizer: TokenizerInfo
+    tokenizer: Tokenizer
     counts_eos: bool  # EOS of each reference counts as a token
 
 

@@ -1,6 +1,7 @@
 """Computes text metrics by name. Every score has a signature of its settings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from attendo.errors import UsageError, require_package
 from attendo.metrics import sacrebleu_scores, text_scores
@@ -71,34 +72,28 @@ def make_metric(name: str, references: References, tokenize: str | None, *output
     check_comparable(name)
     right = normalise_references(references)
     _check(name, tokenize, right, *outputs)
-    match name:
-        case "bleu":
-            return sacrebleu_scores.bleu(right, tokenize)
-        case "chrf":
-            return sacrebleu_scores.chrf(right)
-        case "ter":
-            return sacrebleu_scores.ter(right)
-        case "exact_match":
-            return text_scores.exact_match(right)
-        case "error_rate":
-            return text_scores.error_rate(right)
-        case "word_error_rate":
-            return text_scores.word_error_rate(right)
-        case _:
-            return text_scores.rouge(name, right)
+    if name == "bleu":
+        return sacrebleu_scores.bleu(right, tokenize)
+    return _METRIC_MAKERS[name](right)
+
+
+_METRIC_MAKERS: dict[str, Callable[[ReferenceSets], Metric]] = {
+    "chrf": sacrebleu_scores.chrf,
+    "ter": sacrebleu_scores.ter,
+    "exact_match": text_scores.exact_match,
+    "error_rate": text_scores.error_rate,
+    "word_error_rate": text_scores.word_error_rate,
+    **{name: partial(text_scores.rouge, name) for name in ("rouge1", "rouge2", "rougeL")},
+}
 
 
 def _check(name: str, tokenize: str | None, references: ReferenceSets, *outputs: Sequence[str]) -> None:
     for each in outputs:
-        _check_pairs(each, references)
+        if isinstance(each, str):
+            raise UsageError("metric_texts_not_list")
+        if len(each) != len(references):
+            raise UsageError("output_reference_count_mismatch", outputs=len(each), references=len(references))
+        if not each:
+            raise UsageError("no_outputs_to_score")
     if tokenize is not None and name != "bleu":
         raise UsageError("tokenize_only_for_bleu", metric=name, tokeniser=tokenize)
-
-
-def _check_pairs(outputs: Sequence[str], references: ReferenceSets) -> None:
-    if isinstance(outputs, str):
-        raise UsageError("metric_texts_not_list")
-    if len(outputs) != len(references):
-        raise UsageError("output_reference_count_mismatch", outputs=len(outputs), references=len(references))
-    if not outputs:
-        raise UsageError("no_outputs_to_score")

@@ -33,15 +33,11 @@ class Comparison:
     @property
     def significant(self) -> bool:
         """True if p < 0.05 and the interval excludes 0. By chance alone, one p-value in nine is below 0.05."""
-        return self.p_value < SIGNIFICANCE_LEVEL and not self.interval_contains_zero
+        return self.p_value < SIGNIFICANCE_LEVEL and not self.interval[0] <= 0 <= self.interval[1]
 
     @property
     def one_is_better(self) -> bool:
         return self.difference > 0 if self.one.higher_is_better else self.difference < 0
-
-    @property
-    def interval_contains_zero(self) -> bool:
-        return self.interval[0] <= 0 <= self.interval[1]
 
 
 def compare(

@@ -189,18 +189,12 @@ def edit_distance(output: Sequence[str], reference: Sequence[str]) -> int:
 def distinct_ngrams(name: str, outputs: Sequence[str]) -> MetricValues:
     """Percentage of distinct n-grams. Words are those of ROUGE, and n-grams do not cross lines."""
     length = DISTINCT_METRICS[name]
-    grams = [_ngrams(split_rouge_tokens(output), length) for output in outputs]
-    return MetricValues(len(outputs), _make_scorer(name, grams))
+    lines = [split_rouge_tokens(output) for output in outputs]
+    grams = [list(zip(*(words[begin:] for begin in range(length)), strict=False)) for words in lines]
 
-
-def _make_scorer(name: str, grams: Sequence[Sequence[tuple[str, ...]]]) -> Callable[[Sequence[int]], Score]:
-    def score_of(lines: Sequence[int]) -> Score:
-        found = [gram for number in lines for gram in grams[number]]
+    def score_lines(numbers: Sequence[int]) -> Score:
+        found = [gram for number in numbers for gram in grams[number]]
         value = 100 * len(set(found)) / len(found) if found else 0.0
         return Score(name, value, f"{name}|case:lc|tok:word+char|{VERSION_SIGNATURE}", True)
 
-    return score_of
-
-
-def _ngrams(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
-    return list(zip(*(words[begin:] for begin in range(length)), strict=False))
+    return MetricValues(len(outputs), score_lines)

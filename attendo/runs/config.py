@@ -81,7 +81,7 @@ class RunConfig(Settings):
 
     def _check_source_settings(self) -> None:
         """Reject settings about sources and outputs for a run on plain text, which has neither."""
-        if scored := self.train.decoded_metrics:
+        if scored := self.train.metrics_to_decode:
             raise UsageError("running_text_metric_unscorable", metric=scored[0])
         for name, neutral in SOURCE_SETTINGS.items():
             if (value := self.generation.get(name)) and value != neutral:
@@ -149,7 +149,7 @@ def make_open_config(values: Mapping[str, Any]) -> RunConfig:
 
 def check_metrics(config: RunConfig) -> None:
     """Raise `UsageError` for a metric whose package is not installed."""
-    for name in config.train.decoded_metrics:
+    for name in config.train.metrics_to_decode:
         check_metric(name)
 
 

@@ -1,9 +1,8 @@
-"""Byte-level BPE of GPT-2 and BART, and the base class of tokenizers with a fixed vocabulary."""
+"""Byte-level BPE of GPT-2 and BART, and the base class of tokenizers of imported models."""
 
 import re
 import unicodedata
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -13,11 +12,9 @@ from typing import ClassVar
 from attendo.errors import ModelError, shorten
 from attendo.model_files import read_text
 from attendo.text.tokenizer import (
-    CONTROL_PIECES,
     EOS,
     UNK,
     UNKNOWN_TEXT,
-    BaseTokenizer,
     display_piece,
     header_path,
     parse_pieces,
@@ -26,9 +23,9 @@ from attendo.text.tokenizer import (
     require_unicode,
     split_between_symbols,
     strip_special_ids,
-    validate_special_tokens,
     write_header,
 )
+from attendo.text.vocabulary import VocabularyTokenizer
 
 Merge = tuple[str, str]
 _CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")
@@ -37,39 +34,12 @@ _CONTRACTION = re.compile(r"'(?:s|t|re|ve|m|ll|d)")
 _WORD = re.compile(r" ?L+| ?N+| ?P+|[ S]+(?=[ S])|[ S]+")
 
 
-class FixedVocabulary(BaseTokenizer):
-    """Base class of tokenizers with a fixed vocabulary. `entries` follow the control pieces, symbols first.
-
-    Symbols are tokens that have an id but no text.
-    """
-
-    entries: tuple[str, ...]
-    _ids: dict[str, int]
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids, control pieces included."""
-        return len(CONTROL_PIECES) + len(self.entries)
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text. A line break is read as a space."""
-        return [self._ids.get(piece, UNK) for piece in self._split(text)]
-
-    @abstractmethod
-    def _split(self, text: str) -> Iterable[str]:
-        """Return the pieces of a text, in the vocabulary or not."""
-
-    def _index_entries(self) -> None:
-        validate_special_tokens(self.symbols)
-        ids = {piece: number for number, piece in enumerate(self.entries, start=len(CONTROL_PIECES))}
-        object.__setattr__(self, "_ids", ids)
+class ImportedVocabulary(VocabularyTokenizer):
+    """Base class of tokenizers of imported models. Symbols are tokens that have an id but no text."""
 
     def _text_ids(self, ids: Sequence[int]) -> list[int]:
         """Return the ids that have a text, including UNK."""
         return [each for each in strip_special_ids(ids, self.vocab_size) if not EOS < each <= EOS + len(self.symbols)]
-
-    def _entry(self, piece_id: int) -> str:
-        return self.entries[piece_id - len(CONTROL_PIECES)]
 
 
 def read_entries(folder: Path, name: str, header: dict[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -79,7 +49,7 @@ def read_entries(folder: Path, name: str, header: dict[str, object]) -> tuple[tu
 
 
 @dataclass(frozen=True)
-class ByteLevelBPE(FixedVocabulary):
+class ByteLevelBPE(ImportedVocabulary):
     """Byte-level BPE tokenizer. Any text without line breaks is restored exactly."""
 
     kind: ClassVar[str] = "byte_pairs"
@@ -90,7 +60,7 @@ class ByteLevelBPE(FixedVocabulary):
     _ranks: dict[Merge, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._index_entries()
+        super().__post_init__()
         object.__setattr__(self, "_ranks", {pair: rank for rank, pair in enumerate(self.merges)})
 
     @classmethod
@@ -106,8 +76,8 @@ class ByteLevelBPE(FixedVocabulary):
 
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""
-        missing = [piece for piece in self._split(text) if piece not in self._ids]
-        return [display_piece(_piece_to_bytes(piece).decode("utf-8", errors="replace")) for piece in missing]
+        missing = map(_piece_to_bytes, super().unknown(text))
+        return [display_piece(piece.decode("utf-8", errors="replace")) for piece in missing]
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.merges.txt`."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from attendo.errors import ModelError
-from attendo.text.byte_level_bpe import FixedVocabulary, read_entries
+from attendo.text.byte_level_bpe import ImportedVocabulary, read_entries
 from attendo.text.sentencepiece import PieceType, iter_pieces, model_path, open_processor
 from attendo.text.tokenizer import (
     MARK,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ImportedSentencePiece(FixedVocabulary):
+class ImportedSentencePiece(ImportedVocabulary):
     """SentencePiece tokenizer with a fixed vocabulary. Decoding may not restore the text exactly.
 
     The SentencePiece model normalises the text (mostly NFKC), and pieces outside the vocabulary become UNK. Symbols are
@@ -41,7 +41,7 @@ class ImportedSentencePiece(FixedVocabulary):
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._index_entries()
+        super().__post_init__()
         object.__setattr__(self, "_processor", open_processor(self.model))
 
     @classmethod
@@ -72,7 +72,7 @@ class ImportedSentencePiece(FixedVocabulary):
 
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""
-        return [display_piece(piece.replace(MARK, " ")) for piece in self._split(text) if piece not in self._ids]
+        return [display_piece(piece.replace(MARK, " ")) for piece in super().unknown(text)]
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.spm`."""

@@ -23,7 +23,7 @@ from attendo.data.sampler import Position
 from attendo.errors import ModelError, UsageError
 from attendo.model_files import read_json
 from attendo.model_folder import check_manifest, load_weights, read_tensors, tensor_mismatches, write_manifest
-from attendo.train.optimizer import expected_optimizer_tensors, load_optimizer_tensors, optimizer_tensors
+from attendo.train.optimizer import load_optimizer_tensors, make_optimizer_templates, optimizer_tensors
 from attendo.train.random_state import random_state_tensors, restore_random_state
 from attendo.train.update import Updater
 
@@ -206,7 +206,7 @@ def restore(updater: Updater, snapshot: Snapshot) -> tuple[TrainState, bool]:
     """
     placement = updater.placement
     _check_tensors("model.safetensors", dict(placement.network.named_parameters()), snapshot.model)
-    moments = expected_optimizer_tensors(placement.network) if snapshot.step else {}
+    moments = make_optimizer_templates(placement.network) if snapshot.step else {}
     _check_tensors("optimizer.safetensors", {**moments, **_extra_tensors(updater)}, snapshot.optimizer)
     model, optimizer = placement.local_shards(snapshot.model), placement.local_shards(snapshot.optimizer)
     load_weights(placement.network, model)

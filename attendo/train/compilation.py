@@ -24,12 +24,12 @@ from attendo.train.loss import training_loss
 
 _MAX_GRAPHS = 2000  # beyond this, batches of a new shape run eagerly
 _WARMUP_PASSES = 5  # passes before the first capture: libraries initialise in them, which cannot be captured
-ShapeKey = tuple[torch.Size | None, ...]
+ShapeKey = tuple[torch.Size, ...]
 Work = Callable[[], None]
 
 
 class CompiledBlocks:
-    """Compiled blocks of a network and the compiled loss. `applied` installs the blocks for one pass only.
+    """Compiled blocks of a network and the compiled loss. `apply_temporarily` installs the blocks for one pass only.
 
     Generation keeps using the eager blocks.
     """
@@ -96,9 +96,8 @@ class CapturedGraph:
     batch: Batch
 
     def replay(self, batch: Batch) -> None:
-        for here, there in zip(batch_tensors(self.batch), batch_tensors(batch), strict=True):
-            if here is not None and there is not None:
-                here.copy_(there, non_blocking=True)
+        for here, there in zip(self.batch.tensors().values(), batch.tensors().values(), strict=True):
+            here.copy_(there, non_blocking=True)
         self.launch()
 
 
@@ -117,7 +116,7 @@ class CudaGraphedPass:
 
     def __call__(self, batch: Batch) -> None:
         self._num_passes += 1
-        shape = tuple(None if each is None else each.shape for each in batch_tensors(batch))
+        shape = tuple(each.shape for each in batch.tensors().values())
         if shape not in self._graphs and not self._can_record(shape):
             self._seen_shapes.add(shape)
             self._recorder.run(partial(self._run_pass, batch))
@@ -132,7 +131,3 @@ class CudaGraphedPass:
     def _record(self, batch: Batch) -> CapturedGraph:
         own = batch.to(self._recorder.device).repeat(1)  # a copy: every replay overwrites it with another batch
         return CapturedGraph(self._recorder.record(partial(self._run_pass, own)), own)
-
-
-def batch_tensors(batch: Batch) -> tuple[Tensor | None, ...]:
-    return batch.source_ids, batch.source_mask, batch.target_ids, batch.labels

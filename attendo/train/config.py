@@ -14,9 +14,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 DEFAULT_PEAK_LR = 1e-3
 MetricName = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 NetworkPart = Literal["embeddings", "encoder", "decoder", "output"]
-BestMetric = Literal[
-    "loss", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"
-]
+BestMetric = Literal["loss", MetricName]
 
 
 class TrainConfig(Settings):
@@ -103,7 +101,7 @@ class TrainConfig(Settings):
     max_save_failures: Count = Field(5, description="consecutive failed checkpoint writes before training stops")
 
     @property
-    def decoded_metrics(self) -> tuple[str, ...]:
+    def metrics_to_decode(self) -> tuple[str, ...]:
         """The metrics to compute, including the one that selects the best model."""
         return tuple(dict.fromkeys((*self.metrics, *((self.best,) if self.best != "loss" else ()))))
 

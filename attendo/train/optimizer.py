@@ -67,7 +67,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module) -> d
     }
 
 
-def expected_optimizer_tensors(network: nn.Module) -> dict[str, Tensor]:
+def make_optimizer_templates(network: nn.Module) -> dict[str, Tensor]:
     """Return tensors with the shapes of the optimizer state after one step, to check a file against."""
     step = torch.zeros(())
     return {

@@ -74,11 +74,11 @@ class Validator:
 
     def _evaluate(self, validation_set: "ValidationSet") -> tuple[float, list[str], list[Score]]:
         loss = validation_loss(self.model.network, self._until_stopped(validation_set.batches))
-        scored = self.config.decoded_metrics or self._user_metrics
+        scored = self.config.metrics_to_decode or self._user_metrics
         pairs = validation_set.pairs[: self.config.metric_pairs if scored else self.config.samples]
         outputs = self._generate_outputs([source for source, _ in pairs])
         references = [target for _, target in pairs]
-        scores = [score(name, outputs, references) for name in self.config.decoded_metrics]
+        scores = [score(name, outputs, references) for name in self.config.metrics_to_decode]
         own = [
             Score(name, float(metric(outputs, references)), "own", True) for name, metric in self._user_metrics.items()
         ]

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.text import BOS, EOS, PAD, UNK, Bytes, Characters, SentencePiece, Tokenizer, Words
-from attendo.text.words import split_pieces
 
 CONTROL_LIKE = ["<pad>", "<unk>", "<s>", "</s>", "<0x0A>", "<0xE2>", "⁇", " ⁇ ", "▁", "▅", "\\▁"]
 FRAGMENTS = [
@@ -28,7 +27,7 @@ MIXED = ["the cat sat on the mat", "I love natural language processing", "你喜
 
 @given(ANY_LINE)
 def test_joined_pieces_are_the_text(text: str) -> None:
-    assert "".join(split_pieces(text))[1:] == text
+    assert "".join(Words.split(text))[1:] == text
 
 
 @given(KNOWN_TEXT)

@@ -10,6 +10,7 @@ from attendo.explore.formulas.formula import (
     format_shape,
     get_keys,
     get_queries,
+    join_first,
     last_attention_site,
     value_width,
 )
@@ -82,7 +83,7 @@ def alignment(trace: Trace) -> str:
         return ""
     best = trace.cross[-1].mean(dim=0).argmax(dim=-1).tolist()
     pairs = [f"{piece} ← {trace.source_pieces[at]}" for piece, at in zip(trace.target_pieces, best, strict=True)]
-    return ", ".join(pairs[:8]) + (" …" if len(pairs) > 8 else "")
+    return join_first(pairs, 8)
 
 
 def walk(trace: Trace) -> str:

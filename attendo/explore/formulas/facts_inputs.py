@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from attendo.explore.formulas.formula import format_first
+from attendo.explore.formulas.formula import format_first, join_first
 from attendo.model.trace_layers import softmax
 from attendo.text import BOS, EOS, PAD, UNK
 from attendo.text_model import Trace
@@ -22,11 +22,10 @@ def batch(trace: Trace) -> str:
 
 
 def shift(trace: Trace) -> str:
-    return f"{_join_pieces(trace.read_pieces)}  →  {_join_pieces(trace.target_pieces)}"
-
-
-def _join_pieces(pieces: tuple[str, ...]) -> str:
-    return " ".join(pieces[:_MAX_SHOWN_PIECES]) + (" …" if len(pieces) > _MAX_SHOWN_PIECES else "")
+    read, predicted = (
+        join_first(pieces, _MAX_SHOWN_PIECES, " ") for pieces in (trace.read_pieces, trace.target_pieces)
+    )
+    return f"{read}  →  {predicted}"
 
 
 def dropout(trace: Trace) -> str:

@@ -77,10 +77,9 @@ def stacks(trace: Trace) -> str:
 
 
 def parameters(trace: Trace) -> str:
-    parts = describe(trace.config).parts
-    terms = [f"{_PART_SYMBOLS.get(part.name, part.name)} {part.times} × {part.parameters:,}" for part in parts]
-    total = sum(part.parameters * part.times for part in parts)
-    return f"{' + '.join(terms)} = {total:,}"
+    network = describe(trace.config)
+    terms = [f"{_PART_SYMBOLS[part.name]} {part.times} × {part.parameters:,}" for part in network.parts]
+    return f"{' + '.join(terms)} = {network.parameters:,}"
 
 
 def widths(trace: Trace) -> str:

@@ -2,7 +2,7 @@
 
 import math
 
-from attendo.explore.formulas.formula import value_width
+from attendo.explore.formulas.formula import join_first, value_width
 from attendo.text_model import Trace
 
 _TEMPERATURES = (0.5, 1.0, 2.0)
@@ -38,9 +38,7 @@ def stop(trace: Trace) -> str:
 
 
 def greedy(trace: Trace) -> str:
-    steps = trace.steps(1)
-    chosen = [f"{step.top[0].piece} {step.top[0].probability:.2f}" for step in steps[:6]]
-    return ", ".join(chosen) + (" …" if len(steps) > 6 else "")
+    return join_first([f"{step.top[0].piece} {step.top[0].probability:.2f}" for step in trace.steps(1)], 6)
 
 
 def beam(trace: Trace) -> str:

@@ -9,6 +9,8 @@ from torch import Tensor
 from attendo.explore.i18n import Language
 from attendo.text_model import Trace
 
+ELLIPSIS = "…"
+
 
 @dataclass(frozen=True)
 class Formula:
@@ -62,4 +64,9 @@ def entropies(weights: Tensor) -> Tensor:
 
 
 def format_first(numbers: list[float], count: int = 4) -> str:
-    return ", ".join(f"{each:.2f}" for each in numbers[:count]) + (" …" if len(numbers) > count else "")
+    return join_first([f"{each:.2f}" for each in numbers], count)
+
+
+def join_first(texts: Sequence[str], count: int, separator: str = ", ") -> str:
+    """Join the first texts. An ellipsis marks that there are more."""
+    return separator.join(texts[:count]) + (f" {ELLIPSIS}" if len(texts) > count else "")

@@ -130,7 +130,7 @@ def _piece_texts(tokenizer: Tokenizer) -> Iterable[str]:
         case ImportedSentencePiece() | ByteLevelBPE():
             return tokenizer.entries
         case Words() | Characters():
-            return [entry.replace(" ", MARK) for entry in tokenizer.vocabulary.entries]
+            return [entry.replace(" ", MARK) for entry in tokenizer.entries]
         case _:
             return tokenizer.pieces(range(first, tokenizer.vocab_size))
 

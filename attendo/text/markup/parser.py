@@ -265,7 +265,7 @@ def parse_spans(
         elif token.type == "text":
             parts += _split_lines(text, token) if by_lines else [MarkupSpan("text", token.begin, token.end)]
         else:
-            by_lines += _preformatted_step(token, partner) if markup_format == "html" else 0
+            by_lines += _step_preformatted_depth(token, partner) if markup_format == "html" else 0
             parts.append(_classify_tag(tree, index))
         index += 1
     return _remove_crossings(parts)
@@ -325,7 +325,7 @@ def _classify_tag(tree: _TagTree, index: int) -> MarkupSpan:
     return MarkupSpan("open" if token.type == "open" else "close", token.begin, token.end, min(index, partner))
 
 
-def _preformatted_step(token: MarkupToken, partner: int) -> int:
+def _step_preformatted_depth(token: MarkupToken, partner: int) -> int:
     """Return 1 on entering a preformatted element, -1 on leaving it, else 0."""
     if token.name not in _PREFORMATTED_TAGS or partner < 0:
         return 0

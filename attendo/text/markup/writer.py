@@ -68,11 +68,6 @@ def place_by_alignment(
     return placed
 
 
-def to_unit_offsets(tags: Sequence[InlineTag], units_before: Sequence[int]) -> list[InlineTag]:
-    """Return the tags with positions counted in units."""
-    return [mark._replace(at=at) for mark, at in zip(tags, units_before, strict=True)]
-
-
 class _TagPlacer:
     """Maps disjoint ranges of the source to disjoint ranges of the target."""
 
@@ -176,7 +171,7 @@ def write_segment(document: str, segment: MarkupSegment, translation: str, links
     source, target = WordSpans.from_text(segment.text), WordSpans.from_text(text)
     cuts = source.find_inner_cuts(mark.at for mark in segment.tags)
     source, target = source.split_at(cuts), target.split_at(cuts)
-    marks = to_unit_offsets(segment.tags, [source.count_before(mark.at) for mark in segment.tags])
+    marks = [mark._replace(at=source.count_before(mark.at)) for mark in segment.tags]  # positions in units
     if links and len(target):
         leading_spaces = len(translation) - len(translation.lstrip())
         placed = place_by_alignment(marks, len(source), len(target), _unit_links(source, target, links, leading_spaces))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attendo.data.batch import RaggedArray, collate_windows
-from attendo.data.lm_text import contiguous_windows, strided_windows
+from attendo.data.lm_text import cut_contiguous_windows, cut_strided_windows
 from attendo.text import BOS, PAD
 
 
@@ -29,7 +29,7 @@ def test_windows_start_every_stride_and_the_last_ends_with_the_text(
     length: int, cuts: list[int], window: int, stride: int
 ) -> None:
     stride = min(stride, window)
-    found = list_rows(list(strided_windows(split_ids(length, cuts), window, stride)))
+    found = list_rows(list(cut_strided_windows(split_ids(length, cuts), window, stride)))
     begins = list(range(0, length - window + 1, stride))
     if begins and begins[-1] + window < length:
         begins.append(length - window)
@@ -38,7 +38,7 @@ def test_windows_start_every_stride_and_the_last_ends_with_the_text(
 
 @given(lengths, cuts, st.integers(2, 9))
 def test_contiguous_windows_predict_each_token_once(length: int, cuts: list[int], window: int) -> None:
-    found = list_rows(list(contiguous_windows(split_ids(length, cuts), window)))
+    found = list_rows(list(cut_contiguous_windows(split_ids(length, cuts), window)))
     assert [token for row in found for token in row[1:]] == list(range(101, 100 + length))
     assert all(len(row) == window for row in found[:-1])
     assert all(row == list(range(row[0], row[0] + len(row))) and 2 <= len(row) <= window for row in found)

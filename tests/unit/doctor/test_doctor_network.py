@@ -198,7 +198,7 @@ def test_tied_embeddings_with_two_vocabularies_are_a_fault(tmp_path: Path) -> No
     run = built_run(tmp_path, TEXT, tokenizer={"joint": True}, model={"tie": "all"})
     network, data = run.model.network, run.data
     assert check_tying(network, data).level == "ok"
-    twin = Words(data.target_tokenizer.vocabulary)  # type: ignore[attr-defined]
+    twin = Words(data.target_tokenizer.entries)  # type: ignore[attr-defined]
     found = check_tying(network, replace(data, target_tokenizer=twin))
     assert (found.level, found.about) == ("fault", "network")
     assert "vocabularies of their own" in found.found

@@ -5,7 +5,6 @@ from error_codes import has_code
 
 from attendo.errors import DataError, UsageError
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer, Words
-from attendo.text.words import split_pieces
 
 ENGLISH = "Do you like cats?"
 
@@ -28,7 +27,7 @@ ENGLISH = "Do you like cats?"
     ],
 )
 def test_text_is_split_before_spaces_and_around_punctuation(text: str, pieces: list[str]) -> None:
-    assert split_pieces(text) == pieces
+    assert Words.split(text) == pieces
 
 
 def test_ids_follow_frequency_and_then_the_text() -> None:

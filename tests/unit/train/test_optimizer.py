@@ -10,10 +10,10 @@ from torch import nn
 from attendo.data.batch import Batch
 from attendo.train.loss import cross_entropy_sum
 from attendo.train.optimizer import (
-    expected_optimizer_tensors,
     learning_rate,
     load_optimizer_tensors,
     make_optimizer,
+    make_optimizer_templates,
     optimizer_tensors,
     set_rate,
 )
@@ -65,7 +65,7 @@ def test_weight_decay_applies_to_matrices_only() -> None:
 def test_optimizer_state_is_named_and_can_be_loaded() -> None:
     first = run_updates(make_updater(), 2)
     tensors = optimizer_tensors(first.optimizer, first.network)
-    expected = expected_optimizer_tensors(first.network)
+    expected = make_optimizer_templates(first.network)
     assert tensors.keys() == expected.keys()
     assert all(tensors[name].shape == expected[name].shape for name in tensors)
     assert {float(tensor) for name, tensor in tensors.items() if name.startswith("step/")} == {2.0}

@@ -37,9 +37,9 @@ def test_invalid_settings_are_usage_errors(wrong: dict[str, Any], message: str) 
 
 
 def test_the_best_metric_is_computed_once() -> None:
-    assert TrainConfig().decoded_metrics == ()
-    assert TrainConfig(best="bleu").decoded_metrics == ("bleu",)
-    assert TrainConfig(metrics=("chrf", "bleu"), best="bleu").decoded_metrics == ("chrf", "bleu")
+    assert TrainConfig().metrics_to_decode == ()
+    assert TrainConfig(best="bleu").metrics_to_decode == ("bleu",)
+    assert TrainConfig(metrics=("chrf", "bleu"), best="bleu").metrics_to_decode == ("chrf", "bleu")
 
 
 def test_averaging_keeps_enough_checkpoints() -> None:
