@@ -139,7 +139,7 @@ def _run_benchmark(plan: "BenchmarkPlan", network_name: str, as_json: bool) -> N
 
 def _describe_task(plan: "BenchmarkPlan", network_name: str) -> dict[str, Any]:
     first = plan.workloads[0]
-    if first.forced:
+    if first.has_fixed_length:
         lengths = f"{len(first.sources[0]) + 1} source tokens, {first.max_tokens} forced steps"
     else:
         lengths = f"{len(first.sources):,} sources, natural lengths"

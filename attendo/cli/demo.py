@@ -30,14 +30,14 @@ def demo(
     """
     from rich.console import Console
 
-    from attendo.cli.progress import run_training
+    from attendo.cli.progress import train_with_progress
     from attendo.demo_task import BuiltinTask
     from attendo.runs.demo import demo_config, evaluate
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     run = Run.begin(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
-    outcome = run_training(run)
+    outcome = train_with_progress(run)
     if outcome.stopped:
         outcome.print_line(f"stopped early; the model as far as it has come: attendo generate {outcome.model_folder}")
         raise typer.Exit(outcome.exit_code)

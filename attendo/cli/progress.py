@@ -51,8 +51,8 @@ class RunOutcome:
     print_line: PrintLine
 
 
-def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
-    """Prepare the data, train until the end, Ctrl-C or SIGTERM, and save."""
+def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
+    """Prepare the data, train until the end, Ctrl-C or SIGTERM, and save. Show the progress on standard error."""
     show_preparation(run.prepare())
     run.build()
     config = run.config.train

@@ -93,7 +93,7 @@ def _train(
     tensorboard: bool,
 ) -> None:
     """Resume the run in `resume`, or begin one in `folder`."""
-    from attendo.cli.progress import report_end, run_training
+    from attendo.cli.progress import report_end, train_with_progress
     from attendo.runs.report_sinks import TensorBoard
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
@@ -106,7 +106,7 @@ def _train(
             assert config is not None
             run = Run.begin(config, folder, own_device, overwrite, world)
         run.sinks += [TensorBoard()] if tensorboard else []
-        outcome = run_training(run, stop_at)
+        outcome = train_with_progress(run, stop_at)
     report_end(outcome)
     outcome.print_line(f"next: attendo generate {outcome.model_folder} < text")
 

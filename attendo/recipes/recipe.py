@@ -61,7 +61,7 @@ class Recipe:
         return self.path.stem
 
     @property
-    def expected_scope(self) -> str | None:
+    def full_scope(self) -> str | None:
         """Scope of the expected numbers if only a part of it is selected, else None. A part gets no verdict."""
         if set(self.variants) != set(self.criteria.variants):
             return f"the mean of {len(self.criteria.variants)} variants"

@@ -207,7 +207,7 @@ def format_resolved_config(config: RunConfig, text: DataConfig) -> str:
 
     Values derived from other settings are comments, so that they stay derived if those change.
     """
-    content, following = resolve_config(config), _derived_settings(config, text)
+    content, following = resolve_config(config), _derive_settings(config, text)
     remarks = {
         table: [f"{name} = {toml_literal(value)}, by the other settings" for name, value in values.items()]
         for table, values in following.items()
@@ -230,7 +230,7 @@ def _resolve_generation(config: RunConfig, derived_from_data: set[str]) -> dict[
     return {name: value for name, value in settings.items() if name in given or name not in derived_from_data}
 
 
-def _derived_settings(config: RunConfig, text: DataConfig) -> Tables:
+def _derive_settings(config: RunConfig, text: DataConfig) -> Tables:
     """Return unset values that follow from other settings, by table."""
     given, goes_on = resolve_config(config), config.start_from is not None
     window, usual = None if text.text is None or goes_on else text.window, GenerationConfig()

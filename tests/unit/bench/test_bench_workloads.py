@@ -48,7 +48,7 @@ def test_there_is_a_workload_for_each_beam_and_batch() -> None:
         (4, 2, 2),
         (4, 3, 3),
     ]
-    assert all(work.forced for work in works)
+    assert all(work.has_fixed_length for work in works)
     assert works[0].sources == works[1].sources[:2]
     assert works[0].max_positions == 7
 
@@ -61,7 +61,7 @@ def test_natural_lengths_skip_empty_lines(tmp_path: Path) -> None:
     assert sentences.references is None
     (work,) = make_natural_workloads(sentences, model.network.config, [5], [64])
     assert [len(source) for source in work.sources] == [3, 4]
-    assert (work.min_tokens, work.max_tokens, work.forced) == (0, 28, False)
+    assert (work.min_tokens, work.max_tokens, work.has_fixed_length) == (0, 28, False)
 
 
 def test_learned_positions_limit_the_lengths(tmp_path: Path) -> None:
