@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.options import JsonCertificate
 from attendo.cli.output import print_stderr
 from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import DataError, UsageError
@@ -41,7 +42,7 @@ def export(
     ] = None,
     from_lang: Annotated[str, typer.Option(help="Source language, for argos: en.")] = "",
     to_lang: Annotated[str, typer.Option(help="Target language, for argos: de.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+    as_json: JsonCertificate = False,
 ) -> None:
     """Export a model to another system's format and compare the two on at least 200 sentences.
 

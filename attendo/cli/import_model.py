@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from attendo.cli.options import JsonCertificate
 from attendo.cli.output import print_stderr
 from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import UsageError, require_package
@@ -27,7 +28,7 @@ def import_model(
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Skip the comparison; transformers is not needed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+    as_json: JsonCertificate = False,
 ) -> None:
     """Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, and compare the two on at least 200 sentences.
 

@@ -1,7 +1,8 @@
 """The `attendo prepare` command: converts text into memory-mapped token ids for training."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,17 +16,11 @@ if TYPE_CHECKING:
     from attendo.text.config import TokenizerConfig
 
 
+@shared.expand_options
 def prepare(
+    *,
     run_file: shared.RunFile = None,
-    source: shared.Source = None,
-    target: shared.Target = None,
-    file: shared.File = None,
-    source_field: shared.SourceField = None,
-    target_field: shared.TargetField = None,
-    valid_source: shared.ValidSource = None,
-    valid_target: shared.ValidTarget = None,
-    text: shared.Text = None,
-    field: shared.Field = None,
+    files: shared.TextOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
     data: shared.Data = None,
     max_bad_ratio: shared.MaxBadRatio = None,
@@ -54,11 +49,8 @@ def prepare(
     from attendo.data.prepared import open_prepared
     from attendo.runs.corpora import make_corpora
 
-    names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
-    names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
-    names |= {"text": text, "text_field": field, "folder": data}
     changes = merge_changes(change, {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio)})
-    config = make_config(run_file, names, changes, shown_prefix="tokenizer.")
+    config = make_config(run_file, {**asdict(files), "folder": data}, changes, shown_prefix="tokenizer.")
     if config.data.prepared is not None:
         raise UsageError("data_already_prepared", folder=config.data.prepared)
     training, valid = make_corpora(config.data, config.seed)
