@@ -15,7 +15,8 @@ from attendo.errors import UsageError
 
 if TYPE_CHECKING:
     from attendo.bench.comparison import BenchmarkPlan, BenchmarkSentences, BleuScorer, Measurement
-    from attendo.bench.load_test import ConsistencyResult, Load, LoadMeasurement, LoadTestPlan
+    from attendo.bench.load_test.load import Load
+    from attendo.bench.load_test.report import ConsistencyResult, LoadMeasurement, LoadTestPlan
     from attendo.text_model import TextModel
 
 DEFAULT_LENGTH = 32  # tokens per source and per output
@@ -229,7 +230,9 @@ def serve(
     if rival is not None and model is None:
         raise UsageError("rival_without_model")
 
-    from attendo.bench.load_test import Load, LoadTestPlan, load_texts
+    from attendo.bench.load_test.load import Load
+    from attendo.bench.load_test.report import LoadTestPlan
+    from attendo.bench.load_test.server import load_texts
 
     client_counts = _parse_numbers("--clients", clients or ("" if rate else f"1,{_DEFAULT_CLIENTS}"))
     common: dict[str, Any] = {
@@ -259,7 +262,8 @@ def _start_servers(
     url: str | None, model: Path | None, baseline: str | None, options: list[str]
 ) -> Iterator[Mapping[str, str]]:
     """Yield server URLs by name. Started servers are ready and stop when the block ends."""
-    from attendo.bench.load_test import export_temporarily, start_server, wait_until_ready
+    from attendo.bench.load_test.report import wait_until_ready
+    from attendo.bench.load_test.server import export_temporarily, start_server
 
     if model is None:
         yield {"server": f"http://127.0.0.1{url}" if str(url).startswith(":") else str(url)}
@@ -283,7 +287,7 @@ def _start_servers(
 
 async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
     from attendo.bench import Progress
-    from attendo.bench.load_test import run_load_test
+    from attendo.bench.load_test.report import run_load_test
 
     found: list[LoadMeasurement] = []
     async for report in run_load_test(plan):
@@ -317,7 +321,7 @@ def _count_unsuccessful(each: "LoadMeasurement") -> int:
 
 
 async def _check_equal_texts(plan: "LoadTestPlan", clients: int, as_json: bool) -> int:
-    from attendo.bench.load_test import check_consistency
+    from attendo.bench.load_test.report import check_consistency
 
     code = 0
     async for each in check_consistency(plan, clients):

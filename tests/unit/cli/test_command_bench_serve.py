@@ -9,7 +9,7 @@ from stand_in_server import StandIn, listening
 from tiny import Command
 
 from attendo.bench import load_test
-from attendo.bench.load_test import ServerError, start_server
+from attendo.bench.load_test.server import ServerError, start_server
 
 QUICK = ("--seconds", "0.2", "--warm-up", "0")
 
