@@ -25,6 +25,7 @@ from attendo.bench.systems import (
     Workload,
     load_baseline,
     package_version,
+    time_call,
 )
 from attendo.data.corpus_files import read_lines
 from attendo.errors import DataError, ModelError, UsageError
@@ -148,7 +149,7 @@ def _measure(
         yield Progress(f"beam {workload.beam}, batch {workload.batch}: round {turn + 1} of {plan.rounds}")
         for n in range(len(systems)):
             which = (n + turn) % len(systems)  # rotate the order in every round
-            times[which].append(_time_call(calls[which], clock))
+            times[which].append(time_call(calls[which], clock))
     ours = statistics.median(times[0])
     for n, system in enumerate(systems):
         ratio = statistics.median(times[n]) / ours if n else None
@@ -156,12 +157,6 @@ def _measure(
         tokens = sum(len(answer) + (len(answer) < workload.max_tokens) for answer in outputs[n])
         bleu = plan.scorer.bleu(outputs[n]) if plan.scorer is not None else None
         yield Measurement(system.name, workload.beam, workload.batch, tokens, tuple(times[n]), ratio, same, bleu)
-
-
-def _time_call(call: Callable[[], Any], clock: Callable[[], float]) -> float:
-    begin = clock()
-    call()
-    return clock() - begin
 
 
 @dataclass(frozen=True)

@@ -254,10 +254,15 @@ def pick_faster(calls: Mapping[str, Callable[[], Any]], clock: Callable[[], floa
     seconds = {}
     for name, call in calls.items():
         call()
-        begin = clock()
-        call()
-        seconds[name] = clock() - begin
+        seconds[name] = time_call(call, clock)
     return min(seconds, key=lambda name: seconds[name])
+
+
+def time_call(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    """Return the seconds that a call takes."""
+    begin = clock()
+    call()
+    return clock() - begin
 
 
 def _count_source_tokens(workload: Workload) -> int:

@@ -14,10 +14,8 @@ from attendo.cli.output import align_columns, print_stderr
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.bench.comparison import BenchmarkPlan, BenchmarkSentences, BleuScorer, Measurement
-    from attendo.bench.load_test.load import Load
+    from attendo.bench.comparison import BenchmarkPlan, Measurement
     from attendo.bench.load_test.report import ConsistencyResult, LoadMeasurement, LoadTestPlan
-    from attendo.text_model import TextModel
 
 DEFAULT_LENGTH = 32  # tokens per source and per output
 _DEFAULT_CLIENTS = 32  # concurrent clients
@@ -72,7 +70,14 @@ def generate(
         raise UsageError("references_without_natural")
     beams, batches = _parse_integers("--beam", beam), _parse_integers("--batch", batch)
 
-    from attendo.bench.comparison import BenchmarkPlan, make_forced_workloads, make_natural_workloads, parse_baselines
+    from attendo.bench.comparison import (
+        BenchmarkPlan,
+        BleuScorer,
+        make_forced_workloads,
+        make_natural_workloads,
+        parse_baselines,
+        read_sentences,
+    )
     from attendo.bench.random_network import make_random_network
     from attendo.interop.load import load
     from attendo.metrics import check_metric
@@ -85,7 +90,9 @@ def generate(
     network = loaded.network if loaded else make_random_network(preset or "base", vocabulary or 32_000)
     scoring = None
     if natural is not None and loaded is not None:
-        sentences, scoring = _read_natural(natural, references, loaded)
+        sentences = read_sentences(natural, loaded.source_tokenizer, references)
+        if sentences.references is not None:
+            scoring = BleuScorer(sentences.references, loaded.target_tokenizer)
         workloads = make_natural_workloads(sentences, network.config, beams, batches)
     else:
         workloads = make_forced_workloads(
@@ -93,17 +100,6 @@ def generate(
         )
     name = str(model) if model else f"random weights, preset {preset or 'base'}"
     _run_benchmark(BenchmarkPlan(network, precision, baselines, workloads, rounds, where, scoring), name, as_json)
-
-
-def _read_natural(
-    natural: Path, references: Path | None, model: "TextModel"
-) -> tuple["BenchmarkSentences", "BleuScorer | None"]:
-    from attendo.bench.comparison import BleuScorer, read_sentences
-
-    sentences = read_sentences(natural, model.source_tokenizer, references)
-    if sentences.references is None:
-        return sentences, None
-    return sentences, BleuScorer(sentences.references, model.target_tokenizer)
 
 
 def _parse_integers(option: str, text: str) -> list[int]:
@@ -253,7 +249,8 @@ def serve(
     with _start_servers(url, model, rival, options) as servers:
         plan = LoadTestPlan(servers, loads, requests, api, fields, headers, rounds, warm_up)
         if check_equal:
-            raise typer.Exit(asyncio.run(_check_equal_texts(plan, _max_clients(loads), as_json)))
+            most = max(map(round, client_counts), default=_DEFAULT_CLIENTS)
+            raise typer.Exit(asyncio.run(_check_equal_texts(plan, most, as_json)))
         raise typer.Exit(asyncio.run(_measure_load(plan, as_json)))
 
 
@@ -302,7 +299,11 @@ async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
         print(_format_load_header(plan), *_format_load_table(found), sep="\n", flush=True)
     for reason in dict.fromkeys(why for each in found for why in _list_reasons(each)):
         print_stderr(reason)
-    if all_failed := not any(each.summary.answered for each in found) and any(map(_count_unsuccessful, found)):
+    # A client that disconnected on purpose is no failure.
+    ends = [each.summary for each in found]
+    if all_failed := not any(each.answered for each in ends) and any(
+        each.rejected or each.failed or each.late for each in ends
+    ):
         print_stderr("not one request was answered: there is nothing to measure")
     return int(all_failed)
 
@@ -313,11 +314,6 @@ def _list_reasons(each: "LoadMeasurement") -> Iterator[str]:
     yield from (
         f"rejected with {status}: {text}" for status, text in each.summary.rejection_bodies.items() if status != 429
     )
-
-
-def _count_unsuccessful(each: "LoadMeasurement") -> int:
-    """Count rejected, failed and late requests; clients that disconnected on purpose are excluded."""
-    return sum(each.summary.rejected.values()) + each.summary.failed + each.summary.late
 
 
 async def _check_equal_texts(plan: "LoadTestPlan", clients: int, as_json: bool) -> int:
@@ -380,10 +376,6 @@ def _parse_body_fields(body: str, key: str | None) -> tuple[dict[str, Any], dict
     if not isinstance(fields, dict):
         raise UsageError("body_not_json_object", body=body)
     return fields, {} if key is None else {"Authorization": f"Bearer {key}"}
-
-
-def _max_clients(loads: list["Load"]) -> int:
-    return max((load.clients for load in loads if load.clients is not None), default=_DEFAULT_CLIENTS)
 
 
 def _parse_numbers(option: str, text: str) -> list[float]:

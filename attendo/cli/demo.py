@@ -1,5 +1,6 @@
 """The `attendo demo` command: trains on the built-in task, translates and shows the attention."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,7 +75,7 @@ def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tup
 
 def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
     from attendo.explore.heatmap_terminal import render_map_terminal
-    from attendo.runs.demo import EXAMPLE_SENTENCE, select_best_map, write_pictures
+    from attendo.runs.demo import EXAMPLE_SENTENCE, make_attention_map, write_pictures
 
     trace = run.model.trace(EXAMPLE_SENTENCE)
     pictures = write_pictures(run.folder, trace, scores.best_head, facts)
@@ -83,7 +84,7 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
         expected = "" if each.is_correct else f"   (expected: {each.pair.target})"
         lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
     _print_lines(console, *lines, "")
-    console.print(render_map_terminal(select_best_map(trace, scores.best_head), console.width))
+    console.print(render_map_terminal(make_attention_map(trace, scores.best_head), console.width))
     folder = run.folder / "model"
     _print_lines(
         console,
@@ -97,14 +98,8 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
         f"  attendo explore {folder}     # look inside and change things, in the browser",
         f"  attendo serve {folder}       # an API that clients of others already speak",
         "  attendo train --source a.en --target a.de --out runs/mine     # your own sentences, line by line",
-        *_missing_extra(),
+        *([] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]),
     )
-
-
-def _missing_extra() -> list[str]:
-    from importlib.util import find_spec
-
-    return [] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]
 
 
 def _print_lines(console: "Console", *lines: str) -> None:

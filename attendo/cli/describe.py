@@ -42,7 +42,9 @@ def describe(
 
     source_length = source_length or _SOURCE_LENGTH
     description = describe_network(config, source_length, target_length)
-    tokens = f"{target_length} tokens" if config.decoder_only else _format_tokens(source_length, target_length)
+    tokens = f"{source_length} source tokens and {target_length} target tokens"
+    if config.decoder_only:
+        tokens = f"{target_length} tokens"
     console = Console()
     console.print(f"{model}: {description.parameters:,} parameters", highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -53,10 +55,6 @@ def describe(
     if measured := about.get("trained_on"):
         console.print(_describe_training_data(measured), highlight=False, soft_wrap=True)
     console.print(_build_table(description))
-
-
-def _format_tokens(source: int, target: int) -> str:
-    return f"{source} source tokens and {target} target tokens"
 
 
 def _describe_training_data(stats: dict[str, Any]) -> str:

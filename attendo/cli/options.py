@@ -91,7 +91,7 @@ class TextOptions:
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter whose type is a dataclass by one option per field, in the same place."""
     own = inspect.signature(command).parameters
-    groups = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
+    groups: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
     options = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
     @wraps(command)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,12 +135,8 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
     else:
         windows = f"{data.pairs:,} windows of {data.window} tokens"
         print_line(f"{windows} to train on, {len(data.valid_windows):,} to validate with")
-    for corpus in data.corpora:
-        if corpus.cut:
-            print_line(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
-        if corpus.bad:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
-            print_line(f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})")
+    for line in describe_skipped_lines(data):
+        print_line(line)
     sizes = f"{data.source_tokenizer.vocab_size:,} source and {data.target_tokenizer.vocab_size:,} target tokens"
     joint = data.source_tokenizer is data.target_tokenizer
     parameters = sum(weight.numel() for weight in run.model.network.parameters())
@@ -159,6 +155,16 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
         print_line("with several processes the first look at data and network is left out: attendo doctor has it")
     for finding in check_before_training(run):
         print_line(f"{finding.level}: {finding.line}")
+
+
+def describe_skipped_lines(data: PreparedData) -> Iterator[str]:
+    """Yield the numbers of cut sources and of bad lines of each corpus."""
+    for corpus in data.corpora:
+        if corpus.cut:
+            yield f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source"
+        if corpus.bad:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
+            yield f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})"
 
 
 def describe_plan(config: TrainConfig, data: PreparedData) -> str:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from attendo.runs.config import RunConfig
     from attendo.runs.verify import PathComparison
     from attendo.runs.verify_resume import ResumeComparison
     from attendo.text_model import TextModel
@@ -152,7 +151,9 @@ def verify_resume(
     import os
     from tempfile import TemporaryDirectory
 
+    from attendo.cli.progress import show_preparation
     from attendo.cli.train import make_config
+    from attendo.runs.corpora import prepare_corpora
     from attendo.runs.verify_resume import ResumeVerification, TrialStep, suggest_fix
     from attendo.text_model import pick_device
 
@@ -162,7 +163,10 @@ def verify_resume(
     kind = pick_device(device).type
     with TemporaryDirectory(prefix="attendo-") as name:
         folder = Path(name)
-        verification = ResumeVerification(config, _prepare_data(config, folder), steps, kind)
+        prepared = config.data.prepared or folder / "prepared"
+        if config.data.prepared is None:
+            show_preparation(prepare_corpora(config, prepared))
+        verification = ResumeVerification(config, prepared.absolute(), steps, kind)
         compared = []
         for report in verification.run(folder):
             if isinstance(report, TrialStep):
@@ -174,18 +178,6 @@ def verify_resume(
         print(f"not the same run: {suggest_fix(verification.config, kind)}")
         raise typer.Exit(1)
     print("the same run, bit for bit")
-
-
-def _prepare_data(config: "RunConfig", folder: Path) -> Path:
-    """Prepare the data that all runs share, and return its folder."""
-    import torch
-
-    from attendo.cli.progress import show_preparation
-    from attendo.runs.run import Run
-
-    run = Run.begin(config, folder / "prepared", torch.device("cpu"))
-    show_preparation(run.prepare())
-    return run.data_folder.absolute()
 
 
 def _print_resume_comparisons(compared: "list[ResumeComparison]", stops: list[int]) -> None:

@@ -125,17 +125,13 @@ def _make_rows(table: str, settings: type[Settings]) -> Iterator[str]:
         choice.name for choice in choose_settings({}, DataStats(pairs=1000, tokens=15_000, alphabets_overlap=1.0))
     }
     for name, facts in settings.model_json_schema()["properties"].items():
-        if name in ("vocab_size", *VOCABULARIES) or (not table and name in _table_names()):
+        if name in ("vocab_size", *VOCABULARIES) or (not table and name in [each for each, _, _ in _TABLES]):
             continue
         default = _format_default(table, name, facts.get("default"))
         if table and f"{table}.{name}" in chosen:
             default += " *or chosen*"
         about = re.sub("<[^>]+>", r"`\g<0>`", facts["description"])
         yield f"| `{name}` | {_format_values(name, facts)} | {default} | {about} |"
-
-
-def _table_names() -> list[str]:
-    return [table for table, _, _ in _TABLES]
 
 
 def _make_preset_table() -> Iterator[str]:

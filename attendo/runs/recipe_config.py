@@ -206,17 +206,8 @@ def variant_names(values: dict[str, Any]) -> list[str]:
 
 def has_placeholders(values: dict[str, Any]) -> bool:
     """Return whether a run file has several variants. The table [reproduce] is ignored."""
-    return any(
-        _has_placeholder(value) for key, value in values.items() if key not in ("variant", "variants", "reproduce")
-    )
-
-
-def _has_placeholder(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_placeholder, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_placeholder, value))
-    return isinstance(value, str | Path) and VARIANT_PLACEHOLDER in str(value)
+    settings = {key: value for key, value in values.items() if key not in ("variant", "variants", "reproduce")}
+    return VARIANT_PLACEHOLDER in str(settings)
 
 
 def _fill_placeholders(value: Any, variant: str) -> Any:

@@ -8,8 +8,7 @@ from error_codes import fragment, has_code, message
 from stand_in_server import StandIn, listening
 from tiny import Command
 
-from attendo.bench import load_test
-from attendo.bench.load_test.server import ServerError, start_server
+from attendo.bench.load_test.server import ServerError, export_temporarily, start_server
 
 QUICK = ("--seconds", "0.2", "--warm-up", "0")
 
@@ -145,6 +144,6 @@ def test_a_silent_server_failure_reports_its_exit_code(tmp_path: Path, monkeypat
 def test_a_failed_baseline_export_raises_an_error(tmp_path: Path) -> None:
     with (
         pytest.raises(Exception, match="nothing-here cannot be exported to onnx: "),
-        load_test.export_temporarily(tmp_path / "nothing-here", "onnx"),
+        export_temporarily(tmp_path / "nothing-here", "onnx"),
     ):
         pass
