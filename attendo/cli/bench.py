@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -231,15 +232,9 @@ def serve(
     from attendo.bench.load_test.server import load_texts
 
     client_counts = _parse_numbers("--clients", clients or ("" if rate else f"1,{_DEFAULT_CLIENTS}"))
-    common: dict[str, Any] = {
-        "seconds": seconds,
-        "deadline": deadline,
-        "leaving": leave,
-        "leave_within": leave_within,
-        "seed": seed,
-    }
-    loads = [Load(clients=round(each), **common) for each in client_counts]
-    loads += [Load(rate=each, **common) for each in _parse_numbers("--rate", rate or "")]
+    make_load = partial(Load, seconds=seconds, deadline=deadline, leaving=leave, leave_within=leave_within, seed=seed)
+    loads = [make_load(clients=round(each)) for each in client_counts]
+    loads += [make_load(rate=each) for each in _parse_numbers("--rate", rate or "")]
     fields, headers = _parse_body_fields(body, key)
     requests = load_texts(texts, count)
     options = [] if device == "auto" else ["--device", device]

@@ -9,8 +9,6 @@ import typer
 from attendo.cli.options import Device, Threads
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attendo.runs.demo import DemoScores
     from attendo.runs.run import Run
 
@@ -29,8 +27,6 @@ def demo(
 
     Takes about two minutes on two CPU cores. Ctrl-C stops early and keeps the model.
     """
-    from rich.console import Console
-
     from attendo.cli.progress import train_with_progress
     from attendo.demo_task import BuiltinTask
     from attendo.runs.demo import demo_config, evaluate
@@ -46,7 +42,7 @@ def demo(
     scores = evaluate(run.model, BuiltinTask(seed))
     run.model.scores.update(scores.summary())
     run.model.save(outcome.model_folder)
-    _show(Console(), run, scores, _collect_facts(run, scores, outcome.seconds))
+    _show(run, scores, _collect_facts(run, scores, outcome.seconds))
 
 
 def _is_demo(folder: Path) -> bool:
@@ -73,7 +69,9 @@ def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tup
     ]
 
 
-def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
+def _show(run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
+    from rich.console import Console
+
     from attendo.explore.heatmap_terminal import render_map_terminal
     from attendo.runs.demo import EXAMPLE_SENTENCE, make_attention_map, write_pictures
 
@@ -83,11 +81,11 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
     for each in scores.select_examples(SHOWN_TRANSLATIONS):
         expected = "" if each.is_correct else f"   (expected: {each.pair.target})"
         lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
-    _print_lines(console, *lines, "")
+    print("\n".join((*lines, "")))
+    console = Console()
     console.print(render_map_terminal(make_attention_map(trace, scores.best_head), console.width))
     folder = run.folder / "model"
-    _print_lines(
-        console,
+    print(
         "",
         f"pictures  {'  '.join(map(str, pictures))}",
         f"model     {folder}",
@@ -99,8 +97,5 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
         f"  attendo serve {folder}       # an API that clients of others already speak",
         "  attendo train --source a.en --target a.de --out runs/mine     # your own sentences, line by line",
         *([] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]),
+        sep="\n",
     )
-
-
-def _print_lines(console: "Console", *lines: str) -> None:
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -121,6 +121,7 @@ def serve(
     """
     from attendo.serve.server import bind, check_bindable
     from attendo.serve.server import serve as run
+    from attendo.serve.settings import LOOPBACK
 
     settings = _make_settings(options, [host, *(allow_host or [])], key_file, change or [])
     if check:
@@ -130,7 +131,8 @@ def serve(
     with bind(host, port, allow_wildcard=True) as socket:  # fail on a used port before loading a model
         app = _make_app(models, load_options, settings)
         _report_models(app, sys.stderr)
-        _warn(host, settings)
+        if host not in LOOPBACK and not settings.keys:
+            print_stderr(f"warning: every client that can reach {host} can use this server: give it a key (--key-file)")
         code = run(app, socket, on_ready=lambda: print(socket.address, flush=True))
     raise typer.Exit(code)
 
@@ -187,10 +189,3 @@ def _report_models(app: "RequestGuard", stream: TextIO) -> None:
         print(describe(each), file=stream, flush=True)
         if warning := missing_language_warning(each):
             print_stderr(f"warning: {warning}")
-
-
-def _warn(host: str, settings: "ServeSettings") -> None:
-    from attendo.serve.settings import LOOPBACK
-
-    if host not in LOOPBACK and not settings.keys:
-        print_stderr(f"warning: every client that can reach {host} can use this server: give it a key (--key-file)")

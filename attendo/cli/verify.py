@@ -101,12 +101,12 @@ def _print_comparisons(found: list["PathComparison"]) -> None:
     console.print(_build_table("path", others, [*STRATEGIES], f"answers beside those of {beside}"))
     for each in found:
         if not each.equal and each.example:
-            console.print(f"{each.path}, {each.what}: {each.example}", markup=False, highlight=False)
+            print(f"{each.path}, {each.what}: {each.example}")
     wrong = sum(not each.equal for each in found)
     for each in found:
         if not each.count:
-            console.print(f"{each.path}, {each.what}: there was nothing to compare", highlight=False)
-    console.print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ", highlight=False)
+            print(f"{each.path}, {each.what}: there was nothing to compare")
+    print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ")
 
 
 def _build_table(first: str, found: list["PathComparison"], columns: list[str], title: str) -> "Table":
