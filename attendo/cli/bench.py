@@ -231,10 +231,14 @@ def serve(
     from attendo.bench.load_test.report import LoadTestPlan
     from attendo.bench.load_test.server import load_texts
 
-    client_counts = _parse_numbers("--clients", clients or ("" if rate else f"1,{_DEFAULT_CLIENTS}"))
+    clients = clients or (None if rate else f"1,{_DEFAULT_CLIENTS}")
+    client_counts = [] if clients is None else _parse_integers("--clients", clients)
+    try:
+        rates = [float(word) for word in rate.split(",")] if rate else []
+    except ValueError:
+        raise UsageError("option_not_numbers", option="--rate", value=rate) from None
     make_load = partial(Load, seconds=seconds, deadline=deadline, leaving=leave, leave_within=leave_within, seed=seed)
-    loads = [make_load(clients=round(each)) for each in client_counts]
-    loads += [make_load(rate=each) for each in _parse_numbers("--rate", rate or "")]
+    loads = [*(make_load(clients=each) for each in client_counts), *(make_load(rate=each) for each in rates)]
     fields, headers = _parse_body_fields(body, key)
     requests = load_texts(texts, count)
     options = [] if device == "auto" else ["--device", device]
@@ -244,7 +248,7 @@ def serve(
     with _start_servers(url, model, rival, options) as servers:
         plan = LoadTestPlan(servers, loads, requests, api, fields, headers, rounds, warm_up)
         if check_equal:
-            most = max(map(round, client_counts), default=_DEFAULT_CLIENTS)
+            most = max(client_counts, default=_DEFAULT_CLIENTS)
             raise typer.Exit(asyncio.run(_check_equal_texts(plan, most, as_json)))
         raise typer.Exit(asyncio.run(_measure_load(plan, as_json)))
 
@@ -371,13 +375,3 @@ def _parse_body_fields(body: str, key: str | None) -> tuple[dict[str, Any], dict
     if not isinstance(fields, dict):
         raise UsageError("body_not_json_object", body=body)
     return fields, {} if key is None else {"Authorization": f"Bearer {key}"}
-
-
-def _parse_numbers(option: str, text: str) -> list[float]:
-    try:
-        found = [float(word) for word in text.split(",")] if text else []
-    except ValueError:
-        found = [0.0]
-    if not all(0 < each < 1e6 and (option != "--clients" or each.is_integer()) for each in found):
-        raise UsageError("option_not_positive_numbers", option=option, value=text)
-    return found

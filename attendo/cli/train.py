@@ -165,8 +165,6 @@ def _load_resumed_config(folder: Path, changes: Sequence[str], override: bool) -
     """Return the settings that replace the run's own, or None if they do not change."""
     from attendo.runs.config import list_differences, load_run_config
 
-    if not (folder / "run.toml").is_file():
-        raise UsageError("resume_run_not_found", folder=folder)
     config = load_run_config(folder, changes)
     if override:
         return config

@@ -8,10 +8,6 @@ MESSAGES: dict[str, Message] = {
     "option_value_not_number": Message("{value!r} is not a number", "{value!r} 不是数"),
     "option_value_too_small": Message("{value} is too small: give {least} or more", "{value} 太小：应至少为 {least}"),
     "option_value_too_large": Message("{value} is too large: give {most} or less", "{value} 太大：不能大于 {most}"),
-    "run_not_found": Message(
-        "{folder} contains no run: give a run folder written by attendo train",
-        "{folder} 里没有训练运行：请给出 attendo train 写出的运行文件夹",
-    ),
     "output_model_exists": Message(
         "{folder} already contains a model: choose another folder, or replace it (--overwrite)",
         "{folder} 里已有模型：请换一个文件夹，或用 --overwrite 替换它",
@@ -52,7 +48,7 @@ MESSAGES: dict[str, Message] = {
         '--body {body}: give a JSON object, such as {{"beam": 4}}',
         '--body {body}：请给出 JSON 对象，例如 {{"beam": 4}}',
     ),
-    "option_not_positive_numbers": Message(
+    "option_not_numbers": Message(
         "{option} {value}: give numbers above 0, separated by commas, such as 1,32",
         "{option} {value}：请给出大于 0 的数，用逗号隔开，例如 1,32",
     ),
@@ -243,10 +239,6 @@ MESSAGES: dict[str, Message] = {
     "options_with_resume": Message(
         "--resume takes all settings from the run folder: leave out {options}; --set and --steps are allowed",
         "--resume 的所有设置都取自运行文件夹：请去掉 {options}；--set 和 --steps 可以使用",
-    ),
-    "resume_run_not_found": Message(
-        "{folder} contains no run to resume: give a run folder written by attendo train (--out)",
-        "{folder} 里没有可继续的训练运行：请给出 attendo train 写出的运行文件夹（--out）",
     ),
     "resume_settings_differ": Message(
         "{folder} was started with settings other than {settings}: pass --override to change them",

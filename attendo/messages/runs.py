@@ -269,9 +269,9 @@ MESSAGES: dict[str, Message] = {
         "{corpus} 第 {row} 行：{fault}；测试的每一行都必须有效：请修正文件",
         {"fault": BAD_LINES},
     ),
-    "no_run_to_resume": Message(
-        "{folder} contains no run to resume: give a run folder written by attendo train",
-        "{folder} 里没有可以继续的训练：请给出 attendo train 写入的文件夹",
+    "run_not_found": Message(
+        "{folder} contains no run: give a run folder written by attendo train (--out)",
+        "{folder} 里没有训练运行：请给出 attendo train 写出的运行文件夹（--out）",
     ),
     "no_validation_pairs": Message(
         "there are no validation pairs: give validation files, or more text",

@@ -91,8 +91,6 @@ class Run:
         cls, folder: Path, device: torch.device, world: Distributed | None = None, config: RunConfig | None = None
     ) -> "Run":
         """Open the run in a folder, to continue from its newest checkpoint. `config` overrides its settings."""
-        if not (folder / "run.toml").is_file():
-            raise UsageError("no_run_to_resume", folder=folder)
         run = cls(config or load_run_config(folder), folder, device, world)
         check_metrics(run.config)
         run._has_overrides = config is not None
