@@ -68,8 +68,8 @@ def train(
         given = {**asdict(files), "folder": data}
         config = make_config(run_file, given, changes, needs_out=out is None and not show)
     if show:
-        from attendo.runs.config_reference import format_resolved_config
         from attendo.runs.new_run import load_text_settings
+        from attendo.runs.resolved_config import format_resolved_config
 
         config = config or load_run_config(resume or Path())
         print(format_resolved_config(config, load_text_settings(config.data)), end="")
