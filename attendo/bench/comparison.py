@@ -27,7 +27,7 @@ from attendo.bench.systems import (
     package_version,
     time_call,
 )
-from attendo.data.corpus_files import read_lines
+from attendo.data.corpus_files import read_parallel_lines
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.metrics.measure import compute_score
 from attendo.metrics.scores import make_metric
@@ -202,18 +202,9 @@ def make_forced_workloads(
 
 def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = None) -> BenchmarkSentences:
     """Read the non-empty lines of a file, with the reference of each."""
-    lines = list(read_lines(path))
-    expected = list(read_lines(references)) if references is not None else lines
-    if len(expected) != len(lines):
-        raise DataError(
-            "reference_line_count_mismatch",
-            references=references,
-            reference_count=len(expected),
-            path=path,
-            count=len(lines),
-        )
-    encoded = tokenizer.encode_many([line if line.strip() else "" for line in lines])
-    pairs = [(ids, reference) for ids, reference in zip(encoded, expected, strict=True) if ids]
+    lines = list(read_parallel_lines(path, path if references is None else references))
+    encoded = tokenizer.encode_many([line if line.strip() else "" for line, _ in lines])
+    pairs = [(ids, reference) for ids, (_, reference) in zip(encoded, lines, strict=True) if ids]
     if not pairs:
         raise DataError("file_has_no_text", path=path)
     sources, paired_references = zip(*pairs, strict=True)

@@ -383,17 +383,30 @@ def read_raw_pairs(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
     Raise `DataError` if the files differ in length.
     """
     with ExitStack() as stack:
-        left, right = (read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target))
-        number = 0
-        for number, (first, second) in enumerate(zip_longest(left, right), start=1):
-            if first is None or second is None:
-                short, long = (source, target) if first is None else (target, source)
-                raise DataError(
-                    "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
-                )
+        paths, is_empty = (source, target), True
+        for first, second in _zip_files(
+            paths, [read_raw_lines(stack.enter_context(open_binary(path)), path) for path in paths]
+        ):
+            is_empty = False
             yield first, second
-        if number == 0:
+        if is_empty:
             raise DataError("file_is_empty", path=source)
+
+
+def read_parallel_lines(*paths: Path) -> Iterator[tuple[str, ...]]:
+    """Yield the lines of files in parallel. Raise `DataError` if the files differ in length."""
+    return _zip_files(paths, [read_lines(path) for path in paths])
+
+
+def _zip_files(paths: Sequence[Path], files: Sequence[Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
+    for number, lines in enumerate(zip_longest(*files), start=1):
+        if None in lines:
+            short = paths[lines.index(None)]
+            long = next(path for path, line in zip(paths, lines, strict=True) if line is not None)
+            raise DataError(
+                "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
+            )
+        yield lines
 
 
 def read_raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:

@@ -1,13 +1,11 @@
 """Input files and figure of `attendo heads`."""
 
-from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attendo.data.corpus_files import read_lines
+from attendo.data.corpus_files import read_parallel_lines
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
 from attendo.explore.figure_style import (
@@ -139,7 +137,7 @@ def read_sentences(
         raise UsageError("gold_without_target_file", path=gold)
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
-    for number, (text, *columns) in enumerate(_read_parallel_lines(paths), start=1):
+    for number, (text, *columns) in enumerate(read_parallel_lines(*paths), start=1):
         translation = columns[0] if columns else None
         if not text.strip() or (translation is not None and not translation.strip()):
             continue
@@ -150,17 +148,6 @@ def read_sentences(
     if not found:
         raise DataError("no_usable_source_line", path=source)
     return found
-
-
-def _read_parallel_lines(paths: list[Path]) -> Iterator[tuple[str, ...]]:
-    for number, lines in enumerate(zip_longest(*map(read_lines, paths)), start=1):
-        if None in lines:
-            short = paths[lines.index(None)]
-            long = next(path for path, line in zip(paths, lines, strict=True) if line is not None)
-            raise DataError(
-                "file_line_counts_differ", short=short, short_lines=number - 1, long=long, long_lines=number
-            )
-        yield lines
 
 
 def _parse_gold(source: str, other_lines: list[str], unit: LinkUnit, location: MessagePart) -> GoldLinks | None:

@@ -95,10 +95,6 @@ MESSAGES: dict[str, Message] = {
         "{metric} 需要模型，而 --compare {path} 是译文文件：请与模型文件夹比较，或换一个指标",
     ),
     "source_file_empty": Message("{path} is empty: there is nothing to translate", "{path} 是空的：没有可翻译的内容"),
-    "source_line_count_mismatch": Message(
-        "{source} has {source_lines} lines, but {path} has {lines}: both must have the same number of lines",
-        "{source} 有 {source_lines} 行，而 {path} 有 {lines} 行：两者的行数必须相同",
-    ),
     "comparison_not_found": Message(
         "--compare {path} does not exist: give a model folder or a file of translations",
         "--compare {path} 不存在：请给出模型文件夹或译文文件",
@@ -189,10 +185,6 @@ MESSAGES: dict[str, Message] = {
     "words_with_json": Message(
         "--words and --json cannot be used together: the JSON output already contains every token",
         "--words 和 --json 不能同时使用：JSON 输出已包含每个词元",
-    ),
-    "parallel_line_not_utf8": Message(
-        "{path} line {line} is not UTF-8: convert the file, or remove the line",
-        "{path} 第 {line} 行不是 UTF-8：请转换文件编码，或去掉这一行",
     ),
     "allow_host_missing": Message(
         "--host {host} listens on every address of this machine: use --allow-host to give the host name in requests, such as translate.example.org",

@@ -33,10 +33,6 @@ MESSAGES: dict[str, Message] = {
         "the network has {limit} positions, but {length} are needed: use shorter sequences",
         "网络只有 {limit} 个位置，而需要 {length} 个：请用更短的序列",
     ),
-    "reference_line_count_mismatch": Message(
-        "{references} has {reference_count:,} lines and {path} has {count:,}: each source line needs a reference line",
-        "{references} 有 {reference_count:,} 行，{path} 有 {count:,} 行：每行源文都需要一行参考译文",
-    ),
     "file_has_no_text": Message(
         "{path} has no line with text: give another file", "{path} 里没有含文本的行：请换一个文件"
     ),

@@ -92,7 +92,7 @@ def test_references_of_empty_sources_are_skipped(tmp_path: Path) -> None:
 def test_reference_and_source_line_counts_must_match(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("I love NLP\n\nthe cat\n", "utf-8")
     (tmp_path / "right").write_text("one\ntwo\n", "utf-8")
-    with pytest.raises(DataError, check=has_code("reference_line_count_mismatch", reference_count=2, count=3)):
+    with pytest.raises(DataError, check=has_code("file_line_counts_differ", short_lines=2, long_lines=3)):
         read_sentences(tmp_path / "lines", tiny_model().source_tokenizer, tmp_path / "right")
 
 
