@@ -2,15 +2,12 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attendo.cli import options as shared
 from attendo.cli.output import print_stderr
-
-if TYPE_CHECKING:
-    from attendo.data.prepared import PreparedData
 
 
 @shared.expand_options
@@ -33,14 +30,15 @@ def prepare(
     from attendo.errors import UsageError
 
     if verify is not None:
+        from attendo.cli.progress import describe_size
         from attendo.data.prepared import open_prepared
 
-        print(f"{verify} is whole: {_format_size(open_prepared(verify, verify=True))}")
+        print(f"{verify} is whole: {describe_size(open_prepared(verify, verify=True))}")
         return
     if out is None:
         raise UsageError("prepared_folder_missing")
 
-    from attendo.cli.progress import describe_skipped_lines, show_preparation
+    from attendo.cli.progress import describe_size, describe_skipped_lines, show_preparation
     from attendo.cli.train import make_config, merge_changes
     from attendo.data.prepared import open_prepared
     from attendo.runs.corpora import prepare_corpora
@@ -51,13 +49,7 @@ def prepare(
         raise UsageError("data_already_prepared", folder=config.data.prepared)
     show_preparation(prepare_corpora(config, out))
     prepared = open_prepared(out)
-    print(f"{_format_size(prepared)}, written to {out}")
+    print(f"{describe_size(prepared)}, written to {out}")
     for line in describe_skipped_lines(prepared):
         print(line)
     print_stderr(f"next: attendo train --set data.prepared={out} --out runs/NAME")
-
-
-def _format_size(data: "PreparedData") -> str:
-    if data.window is None or data.valid_windows is None:
-        return f"{data.pairs:,} pairs, {len(data.valid):,} to validate with"
-    return f"{data.pairs:,} windows of {data.window} tokens, {len(data.valid_windows):,} to validate with"

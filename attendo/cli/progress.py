@@ -129,11 +129,7 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
     for warning in run.warnings:
         print_line(f"warning: {warning}")
     data = run.data
-    if data.window is None or data.valid_windows is None:
-        print_line(f"{data.pairs:,} sentence pairs to train on, {len(data.valid):,} to validate with")
-    else:
-        windows = f"{data.pairs:,} windows of {data.window} tokens"
-        print_line(f"{windows} to train on, {len(data.valid_windows):,} to validate with")
+    print_line(describe_size(data))
     for line in describe_skipped_lines(data):
         print_line(line)
     sizes = f"{data.source_tokenizer.vocab_size:,} source and {data.target_tokenizer.vocab_size:,} target tokens"
@@ -154,6 +150,14 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
         print_line("with several processes the first look at data and network is left out: attendo doctor has it")
     for finding in check_before_training(run):
         print_line(f"{finding.level}: {finding.line}")
+
+
+def describe_size(data: PreparedData) -> str:
+    """Return the numbers of pairs or windows."""
+    examples, valid = "sentence pairs", len(data.valid)
+    if data.window is not None and data.valid_windows is not None:
+        examples, valid = f"windows of {data.window} tokens", len(data.valid_windows)
+    return f"{data.pairs:,} {examples} to train on, {valid:,} to validate with"
 
 
 def describe_skipped_lines(data: PreparedData) -> Iterator[str]:

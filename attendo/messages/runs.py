@@ -74,9 +74,6 @@ MESSAGES: dict[str, Message] = {
         "{name} must be above 0 and below 1,000,000, not {value}", "{name} 必须大于 0 且小于 1,000,000，而不是 {value}"
     ),
     "server_start_failed": Message("the server did not start: {reason}", "服务器未能启动：{reason}"),
-    "model_export_failed": Message(
-        "{folder} cannot be exported to {engine}: {reason}", "{folder} 无法导出到 {engine}：{reason}"
-    ),
     "server_api_status": Message(
         "{path} returned status {status}: this server does not support that API; choose another --api",
         "{path} 返回状态 {status}：服务器不支持这种 API，请换一个 --api",

@@ -26,7 +26,10 @@ def test_two_files_become_prepared_data(attendo: Command, tmp_path: Path) -> Non
     done = attendo("prepare", "--source", source, "--target", target, "--out", folder, *WORDS)
     data = open_prepared(folder, verify=True)
     assert done.code == 0
-    assert done.output == f"{data.pairs} pairs, {len(data.valid)} to validate with, written to {folder}\n"
+    assert (
+        done.output
+        == f"{data.pairs} sentence pairs to train on, {len(data.valid)} to validate with, written to {folder}\n"
+    )
     assert data.pairs + len(data.valid) == 40
     assert f"next: attendo train --set data.prepared={folder}" in done.errors
     assert [line for line in done.errors.splitlines() if line.endswith(" ...")] == [
