@@ -41,6 +41,7 @@ def verify(
 
     Exit code 0: all are equal. 1: a difference, which is printed.
     """
+    from attendo.data.corpus_files import read_lines
     from attendo.interop.load import load
     from attendo.runs.verify import verify as verify_stored
     from attendo.runs.verify import verify_exported
@@ -50,8 +51,11 @@ def verify(
     exported = text_model.backend.name in EXTERNAL_ENGINES
     if exported and precision != "auto":
         raise UsageError("verify_precision_for_exported_model", precision=precision, model=model)
-    own = [] if exported else [text for text, _ in text_model.stored_model.sample]
-    texts = _drop_long_texts(text_model, (own if source is None else _read_texts(source))[:lines])
+    if source is not None:
+        texts = [line for line in read_lines(source) if line.strip()]
+    else:
+        texts = [] if exported else [text for text, _ in text_model.stored_model.sample]
+    texts = _drop_long_texts(text_model, texts[:lines])
     if not texts:
         raise DataError("verify_without_sentences", path=source or model)
     found = []
@@ -64,12 +68,6 @@ def verify(
     if not as_json:
         _print_comparisons(found)
     raise typer.Exit(0 if all(each.equal for each in found) else 1)
-
-
-def _read_texts(source: Path) -> list[str]:
-    from attendo.data.corpus_files import read_lines
-
-    return [line for line in read_lines(source) if line.strip()]
 
 
 def _drop_long_texts(model: "TextModel", texts: list[str]) -> list[str]:
