@@ -15,8 +15,9 @@ from attendo.cli.output import align_columns, print_stderr
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
-    from attendo.bench.comparison import BenchmarkPlan, Measurement
+    from attendo.bench.comparison import BenchmarkPlan, BenchmarkSentences, BleuScorer, Measurement
     from attendo.bench.load_test.report import ConsistencyResult, LoadMeasurement, LoadTestPlan
+    from attendo.text_model import TextModel
 
 DEFAULT_LENGTH = 32  # tokens per source and per output
 _DEFAULT_CLIENTS = 32  # concurrent clients
@@ -71,14 +72,7 @@ def generate(
         raise UsageError("references_without_natural")
     beams, batches = _parse_integers("--beam", beam), _parse_integers("--batch", batch)
 
-    from attendo.bench.comparison import (
-        BenchmarkPlan,
-        BleuScorer,
-        make_forced_workloads,
-        make_natural_workloads,
-        parse_baselines,
-        read_sentences,
-    )
+    from attendo.bench.comparison import BenchmarkPlan, make_forced_workloads, make_natural_workloads, parse_baselines
     from attendo.bench.random_network import make_random_network
     from attendo.interop.load import load
     from attendo.metrics import check_metric
@@ -91,9 +85,7 @@ def generate(
     network = loaded.network if loaded else make_random_network(preset or "base", vocabulary or 32_000)
     scoring = None
     if natural is not None and loaded is not None:
-        sentences = read_sentences(natural, loaded.source_tokenizer, references)
-        if sentences.references is not None:
-            scoring = BleuScorer(sentences.references, loaded.target_tokenizer)
+        sentences, scoring = _read_natural(natural, references, loaded)
         workloads = make_natural_workloads(sentences, network.config, beams, batches)
     else:
         workloads = make_forced_workloads(
@@ -101,6 +93,17 @@ def generate(
         )
     name = str(model) if model else f"random weights, preset {preset or 'base'}"
     _run_benchmark(BenchmarkPlan(network, precision, baselines, workloads, rounds, where, scoring), name, as_json)
+
+
+def _read_natural(
+    natural: Path, references: Path | None, model: "TextModel"
+) -> tuple["BenchmarkSentences", "BleuScorer | None"]:
+    from attendo.bench.comparison import BleuScorer, read_sentences
+
+    sentences = read_sentences(natural, model.source_tokenizer, references)
+    if sentences.references is None:
+        return sentences, None
+    return sentences, BleuScorer(sentences.references, model.target_tokenizer)
 
 
 def _parse_integers(option: str, text: str) -> list[int]:

@@ -75,6 +75,19 @@ def train(
         print(format_resolved_config(config, load_text_settings(config.data)), end="")
         return
 
+    _train(config, resume, folder, device, overwrite, stop_at, tensorboard)
+
+
+def _train(
+    config: "RunConfig | None",
+    resume: Path | None,
+    folder: Path,
+    device: str,
+    overwrite: bool,
+    stop_at: int | None,
+    tensorboard: bool,
+) -> None:
+    """Resume the run in `resume`, or begin one in `folder`."""
     from attendo.cli.progress import report_end, train_with_progress
     from attendo.runs.report_sinks import TensorBoard
     from attendo.runs.run import Run
