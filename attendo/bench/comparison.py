@@ -25,8 +25,9 @@ from attendo.bench.systems import (
     Workload,
     load_baseline,
     package_version,
+    time_call,
 )
-from attendo.data.corpus_files import read_lines
+from attendo.data.corpus_files import read_parallel_lines
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.metrics.measure import compute_score
 from attendo.metrics.scores import make_metric
@@ -148,7 +149,7 @@ def _measure(
         yield Progress(f"beam {workload.beam}, batch {workload.batch}: round {turn + 1} of {plan.rounds}")
         for n in range(len(systems)):
             which = (n + turn) % len(systems)  # rotate the order in every round
-            times[which].append(_time_call(calls[which], clock))
+            times[which].append(time_call(calls[which], clock))
     ours = statistics.median(times[0])
     for n, system in enumerate(systems):
         ratio = statistics.median(times[n]) / ours if n else None
@@ -156,12 +157,6 @@ def _measure(
         tokens = sum(len(answer) + (len(answer) < workload.max_tokens) for answer in outputs[n])
         bleu = plan.scorer.bleu(outputs[n]) if plan.scorer is not None else None
         yield Measurement(system.name, workload.beam, workload.batch, tokens, tuple(times[n]), ratio, same, bleu)
-
-
-def _time_call(call: Callable[[], Any], clock: Callable[[], float]) -> float:
-    begin = clock()
-    call()
-    return clock() - begin
 
 
 @dataclass(frozen=True)
@@ -207,18 +202,9 @@ def make_forced_workloads(
 
 def read_sentences(path: Path, tokenizer: Tokenizer, references: Path | None = None) -> BenchmarkSentences:
     """Read the non-empty lines of a file, with the reference of each."""
-    lines = list(read_lines(path))
-    expected = list(read_lines(references)) if references is not None else lines
-    if len(expected) != len(lines):
-        raise DataError(
-            "reference_line_count_mismatch",
-            references=references,
-            reference_count=len(expected),
-            path=path,
-            count=len(lines),
-        )
-    encoded = tokenizer.encode_many([line if line.strip() else "" for line in lines])
-    pairs = [(ids, reference) for ids, reference in zip(encoded, expected, strict=True) if ids]
+    lines = list(read_parallel_lines(path, path if references is None else references))
+    encoded = tokenizer.encode_many([line if line.strip() else "" for line, _ in lines])
+    pairs = [(ids, reference) for ids, (_, reference) in zip(encoded, lines, strict=True) if ids]
     if not pairs:
         raise DataError("file_has_no_text", path=path)
     sources, paired_references = zip(*pairs, strict=True)

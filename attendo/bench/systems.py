@@ -67,7 +67,7 @@ class Workload:
     max_tokens: int
 
     @property
-    def forced(self) -> bool:
+    def has_fixed_length(self) -> bool:
         return self.min_tokens == self.max_tokens
 
     @property
@@ -216,7 +216,7 @@ class CTranslate2Runner:
 
         self.name = self._plain_name
         by_sentences = make_call("examples", math.ceil(workload.batch / self._workers))
-        if workload.forced or len(sources) <= workload.batch:
+        if workload.has_fixed_length or len(sources) <= workload.batch:
             return by_sentences
         calls = {
             "sentences": by_sentences,
@@ -254,10 +254,15 @@ def pick_faster(calls: Mapping[str, Callable[[], Any]], clock: Callable[[], floa
     seconds = {}
     for name, call in calls.items():
         call()
-        begin = clock()
-        call()
-        seconds[name] = clock() - begin
+        seconds[name] = time_call(call, clock)
     return min(seconds, key=lambda name: seconds[name])
+
+
+def time_call(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    """Return the seconds that a call takes."""
+    begin = clock()
+    call()
+    return clock() - begin
 
 
 def _count_source_tokens(workload: Workload) -> int:

@@ -20,11 +20,11 @@ def average(
 ) -> None:
     """Average the weights of a run's last checkpoints."""
     from attendo.errors import UsageError
+    from attendo.runs.config import load_run_config
     from attendo.runs.weights import average_model
     from attendo.train.checkpoint import Checkpoints
 
-    if not (run / "run.toml").is_file():
-        raise UsageError("run_not_found", folder=run)
+    load_run_config(run)  # raises an error if there is no run
     if (out / "manifest.json").is_file() and not overwrite:
         raise UsageError("output_model_exists", folder=out)
     all_steps = Checkpoints(run / "checkpoints").steps()

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ from attendo.errors import UsageError
 
 if TYPE_CHECKING:
     from attendo.bench.comparison import BenchmarkPlan, BenchmarkSentences, BleuScorer, Measurement
-    from attendo.bench.load_test import ConsistencyResult, Load, LoadMeasurement, LoadTestPlan
+    from attendo.bench.load_test.report import ConsistencyResult, LoadMeasurement, LoadTestPlan
     from attendo.text_model import TextModel
 
 DEFAULT_LENGTH = 32  # tokens per source and per output
@@ -139,7 +140,7 @@ def _run_benchmark(plan: "BenchmarkPlan", network_name: str, as_json: bool) -> N
 
 def _describe_task(plan: "BenchmarkPlan", network_name: str) -> dict[str, Any]:
     first = plan.workloads[0]
-    if first.forced:
+    if first.has_fixed_length:
         lengths = f"{len(first.sources[0]) + 1} source tokens, {first.max_tokens} forced steps"
     else:
         lengths = f"{len(first.sources):,} sources, natural lengths"
@@ -229,18 +230,18 @@ def serve(
     if rival is not None and model is None:
         raise UsageError("rival_without_model")
 
-    from attendo.bench.load_test import Load, LoadTestPlan, load_texts
+    from attendo.bench.load_test.load import Load
+    from attendo.bench.load_test.report import LoadTestPlan
+    from attendo.bench.load_test.server import load_texts
 
-    client_counts = _parse_numbers("--clients", clients or ("" if rate else f"1,{_DEFAULT_CLIENTS}"))
-    common: dict[str, Any] = {
-        "seconds": seconds,
-        "deadline": deadline,
-        "leaving": leave,
-        "leave_within": leave_within,
-        "seed": seed,
-    }
-    loads = [Load(clients=round(each), **common) for each in client_counts]
-    loads += [Load(rate=each, **common) for each in _parse_numbers("--rate", rate or "")]
+    clients = clients or (None if rate else f"1,{_DEFAULT_CLIENTS}")
+    client_counts = [] if clients is None else _parse_integers("--clients", clients)
+    try:
+        rates = [float(word) for word in rate.split(",")] if rate else []
+    except ValueError:
+        raise UsageError("option_not_numbers", option="--rate", value=rate) from None
+    make_load = partial(Load, seconds=seconds, deadline=deadline, leaving=leave, leave_within=leave_within, seed=seed)
+    loads = [*(make_load(clients=each) for each in client_counts), *(make_load(rate=each) for each in rates)]
     fields, headers = _parse_body_fields(body, key)
     requests = load_texts(texts, count)
     options = [] if device == "auto" else ["--device", device]
@@ -250,7 +251,8 @@ def serve(
     with _start_servers(url, model, rival, options) as servers:
         plan = LoadTestPlan(servers, loads, requests, api, fields, headers, rounds, warm_up)
         if check_equal:
-            raise typer.Exit(asyncio.run(_check_equal_texts(plan, _max_clients(loads), as_json)))
+            most = max(client_counts, default=_DEFAULT_CLIENTS)
+            raise typer.Exit(asyncio.run(_check_equal_texts(plan, most, as_json)))
         raise typer.Exit(asyncio.run(_measure_load(plan, as_json)))
 
 
@@ -259,7 +261,8 @@ def _start_servers(
     url: str | None, model: Path | None, baseline: str | None, options: list[str]
 ) -> Iterator[Mapping[str, str]]:
     """Yield server URLs by name. Started servers are ready and stop when the block ends."""
-    from attendo.bench.load_test import export_temporarily, start_server, wait_until_ready
+    from attendo.bench.load_test.report import wait_until_ready
+    from attendo.bench.load_test.server import export_temporarily, start_server
 
     if model is None:
         yield {"server": f"http://127.0.0.1{url}" if str(url).startswith(":") else str(url)}
@@ -283,7 +286,7 @@ def _start_servers(
 
 async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
     from attendo.bench import Progress
-    from attendo.bench.load_test import run_load_test
+    from attendo.bench.load_test.report import run_load_test
 
     found: list[LoadMeasurement] = []
     async for report in run_load_test(plan):
@@ -298,7 +301,11 @@ async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
         print(_format_load_header(plan), *_format_load_table(found), sep="\n", flush=True)
     for reason in dict.fromkeys(why for each in found for why in _list_reasons(each)):
         print_stderr(reason)
-    if all_failed := not any(each.summary.answered for each in found) and any(map(_count_unsuccessful, found)):
+    # A client that disconnected on purpose is no failure.
+    ends = [each.summary for each in found]
+    if all_failed := not any(each.answered for each in ends) and any(
+        each.rejected or each.failed or each.late for each in ends
+    ):
         print_stderr("not one request was answered: there is nothing to measure")
     return int(all_failed)
 
@@ -311,13 +318,8 @@ def _list_reasons(each: "LoadMeasurement") -> Iterator[str]:
     )
 
 
-def _count_unsuccessful(each: "LoadMeasurement") -> int:
-    """Count rejected, failed and late requests; clients that disconnected on purpose are excluded."""
-    return sum(each.summary.rejected.values()) + each.summary.failed + each.summary.late
-
-
 async def _check_equal_texts(plan: "LoadTestPlan", clients: int, as_json: bool) -> int:
-    from attendo.bench.load_test import check_consistency
+    from attendo.bench.load_test.report import check_consistency
 
     code = 0
     async for each in check_consistency(plan, clients):
@@ -376,17 +378,3 @@ def _parse_body_fields(body: str, key: str | None) -> tuple[dict[str, Any], dict
     if not isinstance(fields, dict):
         raise UsageError("body_not_json_object", body=body)
     return fields, {} if key is None else {"Authorization": f"Bearer {key}"}
-
-
-def _max_clients(loads: list["Load"]) -> int:
-    return max((load.clients for load in loads if load.clients is not None), default=_DEFAULT_CLIENTS)
-
-
-def _parse_numbers(option: str, text: str) -> list[float]:
-    try:
-        found = [float(word) for word in text.split(",")] if text else []
-    except ValueError:
-        found = [0.0]
-    if not all(0 < each < 1e6 and (option != "--clients" or each.is_integer()) for each in found):
-        raise UsageError("option_not_positive_numbers", option=option, value=text)
-    return found

@@ -1,6 +1,5 @@
 """The `attendo completion` command: scripts that complete commands, options and values in a shell."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -59,7 +58,8 @@ def completion(
         print({"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell], end="")
         return
     for name, text in suggest(context.find_root().command, words or [""]):
-        sys.stdout.write(_write_line(shell, name, text))
+        separator = ":" if shell == "zsh" else "\t"
+        print(name if shell == "bash" or not text else f"{name}{separator}{text}")
 
 
 def suggest(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
@@ -80,9 +80,3 @@ def suggest(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
     elif hasattr(command, "commands"):
         found = [row for rows in command.list_helps().values() for row in rows]
     return [(name, text) for name, text in found if name.startswith(last)]
-
-
-def _write_line(shell: Shell, name: str, text: str) -> str:
-    if shell == "bash" or not text:
-        return f"{name}\n"
-    return f"{name}:{text}\n" if shell == "zsh" else f"{name}\t{text}\n"

@@ -1,5 +1,6 @@
 """The `attendo demo` command: trains on the built-in task, translates and shows the attention."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,8 +9,6 @@ import typer
 from attendo.cli.options import Device, Threads
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attendo.runs.demo import DemoScores
     from attendo.runs.run import Run
 
@@ -28,16 +27,14 @@ def demo(
 
     Takes about two minutes on two CPU cores. Ctrl-C stops early and keeps the model.
     """
-    from rich.console import Console
-
-    from attendo.cli.progress import run_training
+    from attendo.cli.progress import train_with_progress
     from attendo.demo_task import BuiltinTask
     from attendo.runs.demo import demo_config, evaluate
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     run = Run.begin(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
-    outcome = run_training(run)
+    outcome = train_with_progress(run)
     if outcome.stopped:
         outcome.print_line(f"stopped early; the model as far as it has come: attendo generate {outcome.model_folder}")
         raise typer.Exit(outcome.exit_code)
@@ -45,7 +42,7 @@ def demo(
     scores = evaluate(run.model, BuiltinTask(seed))
     run.model.scores.update(scores.summary())
     run.model.save(outcome.model_folder)
-    _show(Console(), run, scores, _collect_facts(run, scores, outcome.seconds))
+    _show(run, scores, _collect_facts(run, scores, outcome.seconds))
 
 
 def _is_demo(folder: Path) -> bool:
@@ -72,9 +69,11 @@ def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tup
     ]
 
 
-def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
+def _show(run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
+    from rich.console import Console
+
     from attendo.explore.heatmap_terminal import render_map_terminal
-    from attendo.runs.demo import EXAMPLE_SENTENCE, select_best_map, write_pictures
+    from attendo.runs.demo import EXAMPLE_SENTENCE, make_attention_map, write_pictures
 
     trace = run.model.trace(EXAMPLE_SENTENCE)
     pictures = write_pictures(run.folder, trace, scores.best_head, facts)
@@ -82,11 +81,11 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
     for each in scores.select_examples(SHOWN_TRANSLATIONS):
         expected = "" if each.is_correct else f"   (expected: {each.pair.target})"
         lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
-    _print_lines(console, *lines, "")
-    console.print(render_map_terminal(select_best_map(trace, scores.best_head), console.width))
+    print("\n".join((*lines, "")))
+    console = Console()
+    console.print(render_map_terminal(make_attention_map(trace, scores.best_head), console.width))
     folder = run.folder / "model"
-    _print_lines(
-        console,
+    print(
         "",
         f"pictures  {'  '.join(map(str, pictures))}",
         f"model     {folder}",
@@ -97,15 +96,6 @@ def _show(console: "Console", run: "Run", scores: "DemoScores", facts: list[tupl
         f"  attendo explore {folder}     # look inside and change things, in the browser",
         f"  attendo serve {folder}       # an API that clients of others already speak",
         "  attendo train --source a.en --target a.de --out runs/mine     # your own sentences, line by line",
-        *_missing_extra(),
+        *([] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]),
+        sep="\n",
     )
-
-
-def _missing_extra() -> list[str]:
-    from importlib.util import find_spec
-
-    return [] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]
-
-
-def _print_lines(console: "Console", *lines: str) -> None:
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

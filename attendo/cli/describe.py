@@ -42,21 +42,14 @@ def describe(
 
     source_length = source_length or _SOURCE_LENGTH
     description = describe_network(config, source_length, target_length)
-    tokens = f"{target_length} tokens" if config.decoder_only else _format_tokens(source_length, target_length)
-    console = Console()
-    console.print(f"{model}: {description.parameters:,} parameters", highlight=False, markup=False, soft_wrap=True)
-    console.print(
-        f"shapes for {tokens}; "
-        f"d_model {config.d_model}, {config.num_heads} heads, {config.norm}-norm, tie {config.tie}",
-        highlight=False,
-    )
+    tokens = f"{source_length} source tokens and {target_length} target tokens"
+    if config.decoder_only:
+        tokens = f"{target_length} tokens"
+    shape = f"d_model {config.d_model}, {config.num_heads} heads, {config.norm}-norm, tie {config.tie}"
+    print(f"{model}: {description.parameters:,} parameters", f"shapes for {tokens}; {shape}", sep="\n")
     if measured := about.get("trained_on"):
-        console.print(_describe_training_data(measured), highlight=False, soft_wrap=True)
-    console.print(_build_table(description))
-
-
-def _format_tokens(source: int, target: int) -> str:
-    return f"{source} source tokens and {target} target tokens"
+        print(_describe_training_data(measured))
+    Console().print(_build_table(description))
 
 
 def _describe_training_data(stats: dict[str, Any]) -> str:

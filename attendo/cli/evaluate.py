@@ -40,35 +40,29 @@ class EvaluationSet:
 
 
 def read_evaluation_set(source: Path, references: Sequence[Path], by: Path | None) -> EvaluationSet:
-    from attendo.data.corpus_files import read_lines
+    from attendo.data.corpus_files import read_parallel_lines
 
-    sources = list(read_lines(source))
-    read = [read_matching_lines(source, sources, path) for path in references]
-    labels = None if by is None else [line.strip() for line in read_matching_lines(source, sources, by)]
-    if not sources:
+    labels = [] if by is None else [by]
+    lines = list(read_parallel_lines(source, *references, *labels))
+    if not lines:
         raise DataError("source_file_empty", path=source)
-    return EvaluationSet(source, sources, [_drop_missing_references(line) for line in zip(*read, strict=True)], labels)
+    return EvaluationSet(
+        source,
+        [line[0] for line in lines],
+        [_drop_missing_references(line[1 : 1 + len(references)]) for line in lines],
+        [line[-1].strip() for line in lines] if labels else None,
+    )
 
 
-def read_matching_lines(source: Path, sources: Sequence[str], path: Path) -> list[str]:
-    """Return the lines of a file. Raise `DataError` if their number differs from the source's."""
-    from attendo.data.corpus_files import read_lines
-
-    lines = list(read_lines(path))
-    if len(sources) != len(lines):
-        raise DataError(
-            "source_line_count_mismatch", source=source, source_lines=len(sources), path=path, lines=len(lines)
-        )
-    return lines
-
-
-def read_translations(other: Path | None, source: Path, sources: Sequence[str]) -> list[str] | None:
+def read_translations(other: Path | None, source: Path) -> list[str] | None:
     """Return the lines of a translation file, or None for a model folder."""
     if other is None or other.is_dir():
         return None
     if not other.exists():
         raise UsageError("comparison_not_found", path=other)
-    return read_matching_lines(source, sources, other)
+    from attendo.data.corpus_files import read_parallel_lines
+
+    return [translation for _, translation in read_parallel_lines(source, other)]
 
 
 def check_output(output: Path | None, inputs: Sequence[Path | None]) -> None:
@@ -185,7 +179,7 @@ def evaluate(
     request = _EvaluationRequest(_parse_metrics(metric), take_decoding_options(given), output)
     request.check(by, compare)
     lines = read_evaluation_set(source, reference, by)
-    others = read_translations(compare, source, lines.sources)
+    others = read_translations(compare, source)
     check_output(output, [source, *reference, by, compare])
 
     from attendo.runs.load import load

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from attendo.cli.options import Device, Threads
+from attendo.cli.options import Device, Port, Threads
 from attendo.cli.output import print_stderr
 
 
@@ -13,7 +13,7 @@ def explore(
     models: Annotated[
         list[Path], typer.Argument(metavar="MODEL", help="Model folders, such as runs/demo/model; shows the first.")
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")] = 8800,
+    port: Port = 8800,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other machines can connect unless it is a loopback address.")
     ] = "127.0.0.1",

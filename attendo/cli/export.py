@@ -1,6 +1,5 @@
 """The `attendo export` command: writes a model in another system's format, with a certificate."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attendo.cli.output import print_stderr
+from attendo.cli.options import JsonCertificate
+from attendo.cli.output import print_certificate, print_stderr
 from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import DataError, UsageError
 
@@ -41,7 +41,7 @@ def export(
     ] = None,
     from_lang: Annotated[str, typer.Option(help="Source language, for argos: en.")] = "",
     to_lang: Annotated[str, typer.Option(help="Target language, for argos: de.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+    as_json: JsonCertificate = False,
 ) -> None:
     """Export a model to another system's format and compare the two on at least 200 sentences.
 
@@ -66,9 +66,9 @@ def export(
     try:
         certificate = write(text_model, out, to, precision, sentences, languages, max_loss)
     except ModelMismatchError as error:
-        print(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table(), flush=True)
+        print_certificate(error.certificate, as_json)
         raise
-    print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
+    print_certificate(certificate, as_json)
     print_stderr(f"{precision} model for {to} written to {out}")
 
 

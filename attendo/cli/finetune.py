@@ -38,7 +38,7 @@ def finetune(
     An encoder-decoder model needs sentence pairs, a decoder-only model running text. Every validation reports scores
     on the new validation text and on the old model's validation text.
     """
-    from attendo.cli.progress import report_end, run_training
+    from attendo.cli.progress import report_end, train_with_progress
     from attendo.cli.train import check_ahead, make_config
     from attendo.interop.load import require_model_folder
     from attendo.model_folder import load_model
@@ -56,7 +56,7 @@ def finetune(
     changes = [*FINETUNE_DEFAULTS, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = make_config(None, {"source": source, "target": target, "text": text}, changes)
     with init_distributed(pick_device(device)) as (world, own_device):
-        outcome = run_training(Run.begin(config, out, own_device, overwrite, world))
+        outcome = train_with_progress(Run.begin(config, out, own_device, overwrite, world))
     report_end(outcome)
 
 

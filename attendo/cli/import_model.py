@@ -1,12 +1,12 @@
 """The `attendo import` command: converts another system's model into a model folder, with a certificate."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attendo.cli.output import print_stderr
+from attendo.cli.options import JsonCertificate
+from attendo.cli.output import print_certificate, print_stderr
 from attendo.cli.signals import cleanup_on_signal
 from attendo.errors import UsageError, require_package
 
@@ -27,7 +27,7 @@ def import_model(
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Skip the comparison; transformers is not needed.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")] = False,
+    as_json: JsonCertificate = False,
 ) -> None:
     """Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, and compare the two on at least 200 sentences.
 
@@ -47,10 +47,10 @@ def import_model(
     try:
         certificate = write(imported, out, texts, prove=not no_proof)
     except ModelMismatchError as error:
-        print(json.dumps(error.certificate.as_json()) if as_json else error.certificate.as_table(), flush=True)
+        print_certificate(error.certificate, as_json)
         raise
     if certificate is not None:
-        print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
+        print_certificate(certificate, as_json)
     print_stderr(f"{imported.folder.model_type} model written to {out}")
     if certificate is None or as_json:  # the table includes the remarks
         for remark in imported.remarks():

@@ -1,9 +1,13 @@
-"""Options that several commands have."""
+"""Options that several commands have, and groups of options."""
 
+import inspect
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,28 +48,59 @@ RunFile = Annotated[
     Path | None,
     typer.Argument(metavar="RUN.toml", help="Run file; or a .tsv, .csv or .jsonl file with source and target."),
 ]
-File = Annotated[
-    list[Path] | None, typer.Option("--file", help="Instead of the two: a .tsv, .csv or .jsonl file with both sides.")
-]
-SourceField = Annotated[
-    str | None, typer.Option(help="Source column of --file by number or name, or .jsonl field; default: 1 or source.")
-]
-TargetField = Annotated[str | None, typer.Option(help="The same for the target; default: 2 or target.")]
-ValidSource = Annotated[
-    list[Path] | None, typer.Option(help="Source text for validation; default: some pairs are held out.")
-]
-ValidTarget = Annotated[list[Path] | None, typer.Option(help="Target text for validation, line by line.")]
-Text = Annotated[
-    list[Path] | None,
-    typer.Option(help="Instead of pairs: running text or .jsonl, for a decoder-only model."),
-]
-Field = Annotated[str | None, typer.Option(metavar="NAME", help="Field of a .jsonl file of --text; default: text.")]
 MaxBadRatio = Annotated[
     float | None, typer.Option(min=0, max=1, help="Largest share of bad lines to skip; default: 0.01.")
 ]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing run in the folder.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+JsonCertificate = Annotated[bool, typer.Option("--json", help="Print the certificate as JSON.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model.")]
 ModelOrExport = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model folder, such as runs/demo/model, or an exported folder.")
 ]
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """The text of a new run. The names are those of the table [data]."""
+
+    source: Source = None
+    target: Target = None
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", help="Instead of the two: a .tsv, .csv or .jsonl file with both sides."),
+    ] = None
+    source_field: Annotated[
+        str | None,
+        typer.Option(help="Source column of --file by number or name, or .jsonl field; default: 1 or source."),
+    ] = None
+    target_field: Annotated[str | None, typer.Option(help="The same for the target; default: 2 or target.")] = None
+    valid_source: Annotated[
+        list[Path] | None, typer.Option(help="Source text for validation; default: some pairs are held out.")
+    ] = None
+    valid_target: Annotated[list[Path] | None, typer.Option(help="Target text for validation, line by line.")] = None
+    text: Annotated[
+        list[Path] | None, typer.Option(help="Instead of pairs: running text or .jsonl, for a decoder-only model.")
+    ] = None
+    text_field: Annotated[
+        str | None, typer.Option("--field", metavar="NAME", help="Field of a .jsonl file of --text; default: text.")
+    ] = None
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter whose type is a dataclass by one option per field, in the same place."""
+    own = inspect.signature(command).parameters
+    groups: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
+    options = {name: inspect.signature(group).parameters for name, group in groups.items()}
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{option: given.pop(option) for option in options[name]})
+        command(**given)
+
+    expanded = [each for name in own for each in options.get(name, {name: own[name]}).values()]
+    parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in expanded]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call

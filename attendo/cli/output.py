@@ -12,6 +12,7 @@ from attendo.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from attendo.interop.certificate import Certificate
     from attendo.text_model import Alignment, Result
 
 _MAX_WORDS = 20  # maximum number of unknown words in a warning
@@ -116,6 +117,10 @@ def make_stderr_console(quiet: bool = False) -> "Console":
 def print_stderr(line: str) -> None:
     """Print a line on standard error."""
     print(line, file=sys.stderr, flush=True)
+
+
+def print_certificate(certificate: "Certificate", as_json: bool) -> None:
+    print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
 
 
 def align_columns(rows: Sequence[Mapping[str, str]], left_aligned: Container[str]) -> Iterator[str]:

@@ -1,31 +1,20 @@
 """The `attendo prepare` command: converts text into memory-mapped token ids for training."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from attendo.cli import options as shared
 from attendo.cli.output import print_stderr
 
-if TYPE_CHECKING:
-    from attendo.data.prepare import Tokenizers
-    from attendo.data.prepared import PreparedData
-    from attendo.runs.config import RunConfig
-    from attendo.text.config import TokenizerConfig
 
-
+@shared.expand_options
 def prepare(
+    *,
     run_file: shared.RunFile = None,
-    source: shared.Source = None,
-    target: shared.Target = None,
-    file: shared.File = None,
-    source_field: shared.SourceField = None,
-    target_field: shared.TargetField = None,
-    valid_source: shared.ValidSource = None,
-    valid_target: shared.ValidTarget = None,
-    text: shared.Text = None,
-    field: shared.Field = None,
+    files: shared.TextOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
     data: shared.Data = None,
     max_bad_ratio: shared.MaxBadRatio = None,
@@ -41,49 +30,26 @@ def prepare(
     from attendo.errors import UsageError
 
     if verify is not None:
+        from attendo.cli.progress import describe_size
         from attendo.data.prepared import open_prepared
 
-        print(f"{verify} is whole: {_format_size(open_prepared(verify, verify=True))}")
+        print(f"{verify} is whole: {describe_size(open_prepared(verify, verify=True))}")
         return
     if out is None:
         raise UsageError("prepared_folder_missing")
 
-    from attendo.cli.progress import show_preparation
+    from attendo.cli.progress import describe_size, describe_skipped_lines, show_preparation
     from attendo.cli.train import make_config, merge_changes
-    from attendo.data.prepare import prepare as prepare_data
     from attendo.data.prepared import open_prepared
-    from attendo.runs.corpora import make_corpora
+    from attendo.runs.corpora import prepare_corpora
 
-    names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
-    names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
-    names |= {"text": text, "text_field": field, "folder": data}
     changes = merge_changes(change, {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio)})
-    config = make_config(run_file, names, changes, shown_prefix="tokenizer.")
+    config = make_config(run_file, {**asdict(files), "folder": data}, changes, shown_prefix="tokenizer.")
     if config.data.prepared is not None:
         raise UsageError("data_already_prepared", folder=config.data.prepared)
-    training, valid = make_corpora(config.data, config.seed)
-    show_preparation(prepare_data(training, valid, config.data, _choose_tokenizer(config), config.seed, out))
+    show_preparation(prepare_corpora(config, out))
     prepared = open_prepared(out)
-    print(f"{_format_size(prepared)}, written to {out}")
-    for corpus in prepared.corpora:
-        if corpus.cut:
-            print(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
-        for reason, count in sorted(corpus.bad.items()):
-            print(f"{corpus.name}: {count:,} lines left out: {reason} (listed in {out / 'bad-lines.tsv'})")
+    print(f"{describe_size(prepared)}, written to {out}")
+    for line in describe_skipped_lines(prepared):
+        print(line)
     print_stderr(f"next: attendo train --set data.prepared={out} --out runs/NAME")
-
-
-def _format_size(data: "PreparedData") -> str:
-    if data.window is None or data.valid_windows is None:
-        return f"{data.pairs:,} pairs, {len(data.valid):,} to validate with"
-    return f"{data.pairs:,} windows of {data.window} tokens, {len(data.valid_windows):,} to validate with"
-
-
-def _choose_tokenizer(config: "RunConfig") -> "TokenizerConfig | Tokenizers":
-    """Return the tokenizer config, or the tokenizers of the model in `start_from`."""
-    if config.start_from is None:
-        return config.tokenizer
-    from attendo.model_folder import load_model
-
-    model = load_model(config.start_from)
-    return model.source_tokenizer, model.target_tokenizer

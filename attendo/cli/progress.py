@@ -3,11 +3,10 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import typer
@@ -51,8 +50,8 @@ class RunOutcome:
     print_line: PrintLine
 
 
-def run_training(run: Run, stop_at: int | None = None) -> RunOutcome:
-    """Prepare the data, train until the end, Ctrl-C or SIGTERM, and save."""
+def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
+    """Prepare the data, train until the end, Ctrl-C or SIGTERM, and save. Show the progress on standard error."""
     show_preparation(run.prepare())
     run.build()
     config = run.config.train
@@ -130,17 +129,9 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
     for warning in run.warnings:
         print_line(f"warning: {warning}")
     data = run.data
-    if data.window is None or data.valid_windows is None:
-        print_line(f"{data.pairs:,} sentence pairs to train on, {len(data.valid):,} to validate with")
-    else:
-        windows = f"{data.pairs:,} windows of {data.window} tokens"
-        print_line(f"{windows} to train on, {len(data.valid_windows):,} to validate with")
-    for corpus in data.corpora:
-        if corpus.cut:
-            print_line(f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source")
-        if corpus.bad:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
-            print_line(f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})")
+    print_line(describe_size(data))
+    for line in describe_skipped_lines(data):
+        print_line(line)
     sizes = f"{data.source_tokenizer.vocab_size:,} source and {data.target_tokenizer.vocab_size:,} target tokens"
     joint = data.source_tokenizer is data.target_tokenizer
     parameters = sum(weight.numel() for weight in run.model.network.parameters())
@@ -159,6 +150,24 @@ def _report_start(run: Run, print_line: PrintLine) -> None:
         print_line("with several processes the first look at data and network is left out: attendo doctor has it")
     for finding in check_before_training(run):
         print_line(f"{finding.level}: {finding.line}")
+
+
+def describe_size(data: PreparedData) -> str:
+    """Return the numbers of pairs or windows."""
+    examples, valid = "sentence pairs", len(data.valid)
+    if data.window is not None and data.valid_windows is not None:
+        examples, valid = f"windows of {data.window} tokens", len(data.valid_windows)
+    return f"{data.pairs:,} {examples} to train on, {valid:,} to validate with"
+
+
+def describe_skipped_lines(data: PreparedData) -> Iterator[str]:
+    """Yield the numbers of cut sources and of bad lines of each corpus."""
+    for corpus in data.corpora:
+        if corpus.cut:
+            yield f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source"
+        if corpus.bad:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
+            yield f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})"
 
 
 def describe_plan(config: TrainConfig, data: PreparedData) -> str:
@@ -214,9 +223,7 @@ class TrainingProgress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live:
             self._live.stop()
 

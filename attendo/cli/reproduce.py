@@ -127,12 +127,12 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
 
 def _train_one(run: "PlannedRun", config: "RunConfig", device: str, texts: dict[str, str] | None) -> None:
     """Train or resume a run. `texts` has the training text checksums of a new run."""
-    from attendo.cli.progress import run_training
+    from attendo.cli.progress import train_with_progress
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
     own = pick_device(device)
-    outcome = run_training(Run.resume(run.folder, own) if texts is None else _start_run(run, config, own, texts))
+    outcome = train_with_progress(Run.resume(run.folder, own) if texts is None else _start_run(run, config, own, texts))
     if outcome.stopped:
         print_stderr("the same command goes on from here")
         raise typer.Exit(outcome.exit_code)
@@ -210,7 +210,7 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     print("\n".join(format_outcome(outcome)), flush=True)  # before writing the results, which may fail
     path = write_results(outcome, out, folder, collect_environment(pick_device(device)), seconds)
     print_stderr(f"written to {path}")
-    return outcome.passed is not False and all_saved
+    return outcome.verdict is not False and all_saved
 
 
 def format_recipes(recipes: "Sequence[Recipe]") -> Iterator[str]:
@@ -229,12 +229,12 @@ def format_outcome(outcome: "RecipeOutcome") -> Iterator[str]:
     if apart := [cells for row in outcome.rows for cells in _format_variant_cells(row)]:
         yield ""
         yield from align_columns(apart, _LEFT_ALIGNED)
-    if outcome.recipe.expected_scope is not None:
-        yield f"not compared: the expected number is for {outcome.recipe.expected_scope}"
-    elif outcome.passed is None:
+    if outcome.recipe.full_scope is not None:
+        yield f"not compared: the expected number is for {outcome.recipe.full_scope}"
+    elif outcome.verdict is None:
         yield "not judged: the recipe has no numbers that are expected"
     else:
-        yield "pass: as expected" if outcome.passed else "fail: worse than expected"
+        yield "pass: as expected" if outcome.verdict else "fail: worse than expected"
 
 
 def _describe_recipe(recipe: "Recipe") -> str:
@@ -264,7 +264,7 @@ def _format_cells(row: "RecipeTestResult") -> dict[str, str]:
         **found,
         "expected": _format_expected(test),
         "published": _format_published(test),
-        "verdict": _VERDICTS[row.passed],
+        "verdict": _VERDICTS[row.verdict],
     }
 
 

@@ -1,7 +1,7 @@
 """The `attendo score` command: log-probabilities of given targets."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,13 +38,14 @@ def score(
     decoder-only model the target continues the source and has no EOS. Lines with words outside the vocabulary are
     reported on standard error; such words are scored as the unknown token.
     """
+    from attendo.data.corpus_files import read_parallel_lines
     from attendo.runs.load import load
 
     if words and as_json:
         raise UsageError("words_with_json")
     text_model = load(model, device)
-    before = 0
-    for block in _read_blocks(source, target):
+    pairs, before = read_parallel_lines(source, target), 0
+    while block := list(islice(pairs, PAIRS_AT_ONCE)):
         sources, targets = ([pair[side] for pair in block] for side in (0, 1))
         with name_line_in_errors(source, before):
             found = text_model.score_tokens(sources, targets)
@@ -53,6 +54,8 @@ def score(
         for scored in found:
             print(_format_score(scored, normalise, words, as_json))
         before += len(block)
+    if not before:
+        raise DataError("file_is_empty", path=source)
 
 
 def _report_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", lines_before: int) -> None:
@@ -71,23 +74,3 @@ def _format_score(scored: "ScoredTarget", normalise: bool, words: bool, as_json:
         return json.dumps({**content, "log_probabilities": scored.log_probabilities}, ensure_ascii=False)
     each = " ".join(f"{number:.6f}" for number in scored.log_probabilities)
     return f"{value:.6f} ||| WordScores= {each}" if words else f"{value:.6f}"
-
-
-def _read_blocks(source: Path, target: Path) -> Iterator[list[tuple[str, str]]]:
-    from attendo.data.corpus_files import read_raw_pairs
-
-    pairs = read_raw_pairs(source, target)
-    number = 0
-    while block := list(islice(pairs, PAIRS_AT_ONCE)):
-        texts = []
-        for left, right in block:
-            number += 1
-            texts.append((_decode_line(left, source, number), _decode_line(right, target, number)))
-        yield texts
-
-
-def _decode_line(line: bytes, path: Path, number: int) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise DataError("parallel_line_not_utf8", path=path, line=number) from None

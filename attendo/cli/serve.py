@@ -2,12 +2,13 @@
 
 import os
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from attendo.cli.options import Device, Threads
+from attendo.cli.options import Device, Port, Threads, expand_options
 from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
 
@@ -40,43 +41,62 @@ def _read_config(context: typer.Context, file: Path | None) -> Path | None:
     return file
 
 
-def serve(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL", help="Model folders or exported folders; the first is the default.")
-    ],
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all addresses.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")] = 8800,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Host name or address that requests may use.")
-    ] = None,
-    device: Device = "auto",
-    precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16 or fp16.")] = None,
-    threads: Threads = None,
+@dataclass(frozen=True)
+class _LoadOptions:
+    """How models are loaded. The names are those of `load_models`."""
+
+    device: Device = "auto"
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, bf16 or fp16.")] = None
+    threads: Threads = None
     languages: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SOURCE-TARGET", help="Such as en-zh; one per model, if its folder does not name the languages."
         ),
-    ] = None,
-    task: Annotated[
+    ] = None
+    tasks: Annotated[
         list[str] | None,
-        typer.Option(help="translation, summarization, conversation or generation; one per model."),
+        typer.Option("--task", help="translation, summarization, conversation or generation; one per model."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class _ServerOptions:
+    """Settings that have an option of their own. The names are those of `ServeSettings`."""
+
+    cors_origins: Annotated[
+        list[str] | None,
+        typer.Option("--cors-origin", metavar="ORIGIN", help="Origin allowed by CORS, such as https://x.org."),
+    ] = None
+    deadline_seconds: Annotated[
+        float | None, typer.Option("--deadline", help="Time limit of a request in seconds.")
+    ] = None
+    documents_folder: Annotated[
+        Path | None, typer.Option(help="Folder for translated documents; default: a temporary folder.")
+    ] = None
+    metrics_open: Annotated[
+        bool, typer.Option("--metrics-open", help="Serve /metrics to other machines too, without a key.")
+    ] = False
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text"
+    log_level: Annotated[str, typer.Option(help="info (one line per request), warning or error.")] = "info"
+
+
+@expand_options
+def serve(
+    *,
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL", help="Model folders or exported folders; the first is the default.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all addresses.")] = "127.0.0.1",
+    port: Port = 8800,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Host name or address that requests may use.")
     ] = None,
+    load_options: _LoadOptions,
     key_file: Annotated[
         Path | None, typer.Option(help="API keys, one per line; every request needs one. Also: ATTENDO_KEYS.")
     ] = None,
-    cors_origin: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="Origin allowed by CORS, such as https://x.org.")
-    ] = None,
-    deadline: Annotated[float | None, typer.Option(help="Time limit of a request in seconds.")] = None,
-    documents_folder: Annotated[
-        Path | None, typer.Option(help="Folder for translated documents; default: a temporary folder.")
-    ] = None,
-    metrics_open: Annotated[
-        bool, typer.Option("--metrics-open", help="Serve /metrics to other machines too, without a key.")
-    ] = False,
-    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
-    log_level: Annotated[str, typer.Option(help="info (one line per request), warning or error.")] = "info",
+    options: _ServerOptions,
     change: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a limit, such as max_queued=64.")
     ] = None,
@@ -101,17 +121,9 @@ def serve(
     """
     from attendo.serve.server import bind, check_bindable
     from attendo.serve.server import serve as run
+    from attendo.serve.settings import LOOPBACK
 
-    options = {
-        "cors_origins": cors_origin,
-        "deadline_seconds": deadline,
-        "documents_folder": documents_folder,
-        "metrics_open": metrics_open,
-        "log_format": log_format,
-        "log_level": log_level,
-    }
     settings = _make_settings(options, [host, *(allow_host or [])], key_file, change or [])
-    load_options = (device, precision, languages or (), task or (), threads)
     if check:
         check_bindable(host, port)
         _check(_make_app(models, load_options, settings))
@@ -119,29 +131,31 @@ def serve(
     with bind(host, port, allow_wildcard=True) as socket:  # fail on a used port before loading a model
         app = _make_app(models, load_options, settings)
         _report_models(app, sys.stderr)
-        _warn(host, settings)
+        if host not in LOOPBACK and not settings.keys:
+            print_stderr(f"warning: every client that can reach {host} can use this server: give it a key (--key-file)")
         code = run(app, socket, on_ready=lambda: print(socket.address, flush=True))
     raise typer.Exit(code)
 
 
-def _make_app(models: list[Path], load_options: tuple[Any, ...], settings: "ServeSettings") -> "Application":
+def _make_app(models: list[Path], load_options: _LoadOptions, settings: "ServeSettings") -> "Application":
     from attendo.serve.app import create_app
     from attendo.serve.scheduling.registry import load_models
     from attendo.serve.translation.documents import check_documents_folder
 
     if settings.documents_folder is not None:
         check_documents_folder(settings.documents_folder)
-    return create_app(load_models(models, *load_options), settings)
+    given = {name: value for name, value in asdict(load_options).items() if value}
+    return create_app(load_models(models, **given), settings)
 
 
 def _make_settings(
-    options: dict[str, Any], host_names: list[str], key_file: Path | None, changes: list[str]
+    options: _ServerOptions, host_names: list[str], key_file: Path | None, changes: list[str]
 ) -> "ServeSettings":
     from attendo.runs.config import apply_changes
     from attendo.serve.http.auth import check_key, read_keys
     from attendo.serve.settings import LOOPBACK, ServeSettings
 
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in asdict(options).items() if value is not None}
     everywhere = [name for name in host_names if name in ("0.0.0.0", "::")]
     called = [name.lower().strip("[]") for name in host_names if name not in everywhere]
     if everywhere and not called:
@@ -175,10 +189,3 @@ def _report_models(app: "Application", stream: TextIO) -> None:
         print(describe(each), file=stream, flush=True)
         if warning := missing_language_warning(each):
             print_stderr(f"warning: {warning}")
-
-
-def _warn(host: str, settings: "ServeSettings") -> None:
-    from attendo.serve.settings import LOOPBACK
-
-    if host not in LOOPBACK and not settings.keys:
-        print_stderr(f"warning: every client that can reach {host} can use this server: give it a key (--key-file)")

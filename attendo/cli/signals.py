@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 _Handler = Callable[[int, FrameType | None], None]
 
@@ -60,27 +59,17 @@ def defer_signals() -> Iterator[Interrupt]:
 
     def remember(number: int, frame: FrameType | None) -> None:
         interrupt.exit_code = 128 + number
-        for each, handler in before.items():  # restore the handlers for a second signal
-            signal.signal(each, handler)
+        restore()  # for a second signal
 
-    before = _install_handlers([signal.SIGINT, *_list_ending_signals()], remember)
-    try:
+    with _install_handlers([signal.SIGINT, *_list_ending_signals()], remember) as restore:
         yield interrupt
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def cleanup_on_signal() -> Iterator[None]:
     """Turn signals into exceptions, so that partial files are removed. Also usable as a decorator."""
-
-    before = _install_handlers(_list_ending_signals(), _exit_on_signal)
-    try:
+    with _install_handlers(_list_ending_signals(), _exit_on_signal):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
@@ -95,6 +84,16 @@ def _list_ending_signals() -> list[signal.Signals]:
     return [signal.SIGTERM, hang_up]
 
 
-def _install_handlers(numbers: Sequence[signal.Signals], handler: _Handler) -> dict[int, Any]:
-    """Install the handler and return the previous handlers."""
-    return {int(number): signal.signal(number, handler) for number in numbers}
+@contextmanager
+def _install_handlers(numbers: Sequence[signal.Signals], handler: _Handler) -> Iterator[Callable[[], None]]:
+    """Install the handler for a block, and yield a function that restores the previous handlers."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+
+    def restore() -> None:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+    try:
+        yield restore
+    finally:
+        restore()

@@ -54,7 +54,10 @@ def trace(
         if full_output:
             _check_size(found, full_output, layer)
         if html is not None:
-            _write_page(found, html, lang)
+            from attendo.explore.trace_html import render_trace_html
+
+            html.write_text(render_trace_html(found, lang), "utf-8")
+            print_stderr(trace_string("written", lang, html))
         if as_json:
             _print_json(found)
         elif html is None:
@@ -85,10 +88,3 @@ def _print_json(found: "Trace") -> None:
     for each in content["tensors"]:
         each["bound"] = bind_formula(found.entries[each["name"]])
     print(json.dumps({**content, "formulas": catalogue_json()}, ensure_ascii=False, allow_nan=False))
-
-
-def _write_page(found: "Trace", file: Path, language: Literal["en", "zh"]) -> None:
-    from attendo.explore.trace_html import render_trace_html
-
-    file.write_text(render_trace_html(found, language), "utf-8")
-    print_stderr(trace_string("written", language, file))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,18 +15,16 @@ from attendo.errors import UsageError, require_package
 if TYPE_CHECKING:
     from attendo.runs.config import RunConfig
 
+# Options that --resume allows.
+_WITH_RESUME = ("resume", "change", "steps", "override", "stop_at", "show", "tensorboard", "device", "threads")
 
+
+@shared.expand_options
 def train(
+    context: typer.Context,
+    *,
     run_file: shared.RunFile = None,
-    source: shared.Source = None,
-    target: shared.Target = None,
-    file: shared.File = None,
-    source_field: shared.SourceField = None,
-    target_field: shared.TargetField = None,
-    valid_source: shared.ValidSource = None,
-    valid_target: shared.ValidTarget = None,
-    text: shared.Text = None,
-    field: shared.Field = None,
+    files: shared.TextOptions,
     out: Annotated[Path | None, typer.Option(help="Run folder; the model is written to its model/ folder.")] = None,
     data: shared.Data = None,
     max_bad_ratio: shared.MaxBadRatio = None,
@@ -57,24 +56,20 @@ def train(
     from attendo.runs.run_folder import check_free
 
     check_ahead(device, tensorboard)
-    names: dict[str, Any] = {"source": source, "target": target, "file": file, "source_field": source_field}
-    names |= {"target_field": target_field, "valid_source": valid_source, "valid_target": valid_target}
-    names |= {"text": text, "text_field": field, "folder": data}
     options = {"--max-bad-ratio": ("data.max_bad_ratio", max_bad_ratio), "--preset": ("preset", preset)}
-    options |= {"--epochs": ("train.epochs", epochs)}
-    changes = merge_changes(change, {**options, "--steps": ("train.steps", steps)})
+    options |= {"--epochs": ("train.epochs", epochs), "--steps": ("train.steps", steps)}
+    changes = merge_changes(change, options)
     folder = out or Path("runs") / _stem(run_file or Path())
     if resume is not None:
-        _refuse_with_resume(
-            {"RUN.toml": run_file, "--out": out, "--overwrite": overwrite, **_to_option_names(names), **options}
-        )
+        _refuse_with_resume(context)
         config = _load_resumed_config(resume, changes, override)
     else:
         check_free(folder, overwrite or show)  # fail before reading the text
-        config = make_config(run_file, names, changes, needs_out=out is None and not show)
+        given = {**asdict(files), "folder": data}
+        config = make_config(run_file, given, changes, needs_out=out is None and not show)
     if show:
-        from attendo.runs.config_reference import format_resolved_config
         from attendo.runs.new_run import load_text_settings
+        from attendo.runs.resolved_config import format_resolved_config
 
         config = config or load_run_config(resume or Path())
         print(format_resolved_config(config, load_text_settings(config.data)), end="")
@@ -93,7 +88,7 @@ def _train(
     tensorboard: bool,
 ) -> None:
     """Resume the run in `resume`, or begin one in `folder`."""
-    from attendo.cli.progress import report_end, run_training
+    from attendo.cli.progress import report_end, train_with_progress
     from attendo.runs.report_sinks import TensorBoard
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
@@ -106,7 +101,7 @@ def _train(
             assert config is not None
             run = Run.begin(config, folder, own_device, overwrite, world)
         run.sinks += [TensorBoard()] if tensorboard else []
-        outcome = run_training(run, stop_at)
+        outcome = train_with_progress(run, stop_at)
     report_end(outcome)
     outcome.print_line(f"next: attendo generate {outcome.model_folder} < text")
 
@@ -163,16 +158,15 @@ def merge_changes(changes: Sequence[str] | None, options: Mapping[str, tuple[str
     return [*changes, *(f"{name}={value}" for name, value in given.values())]
 
 
-def _to_option_names(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of [data] by option name."""
-    other = {"text_field": "--field", "folder": "--data"}
-    return {other.get(name, f"--{name.replace('_', '-')}"): value for name, value in files.items()}
-
-
-def _refuse_with_resume(options: Mapping[str, Any]) -> None:
-    given = [name for name, value in options.items() if (value[1] is not None if isinstance(value, tuple) else value)]
+def _refuse_with_resume(context: typer.Context) -> None:
+    """Raise `UsageError` if an option was given that only a new run has."""
+    given = [
+        each.metavar if each.param_type_name == "argument" else each.opts[0]
+        for each in context.command.params
+        if each.name not in _WITH_RESUME and str(context.get_parameter_source(str(each.name))).endswith("COMMANDLINE")
+    ]
     if given:
-        raise UsageError("options_with_resume", options=", ".join(given))
+        raise UsageError("options_with_resume", options=", ".join(map(str, given)))
 
 
 def _stem(path: Path) -> str:
@@ -184,8 +178,6 @@ def _load_resumed_config(folder: Path, changes: Sequence[str], override: bool) -
     """Return the settings that replace the run's own, or None if they do not change."""
     from attendo.runs.config import list_differences, load_run_config
 
-    if not (folder / "run.toml").is_file():
-        raise UsageError("resume_run_not_found", folder=folder)
     config = load_run_config(folder, changes)
     if override:
         return config

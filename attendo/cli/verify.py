@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from attendo.runs.config import RunConfig
     from attendo.runs.verify import PathComparison
     from attendo.runs.verify_resume import ResumeComparison
     from attendo.text_model import TextModel
@@ -42,6 +41,7 @@ def verify(
 
     Exit code 0: all are equal. 1: a difference, which is printed.
     """
+    from attendo.data.corpus_files import read_lines
     from attendo.interop.load import load
     from attendo.runs.verify import verify as verify_stored
     from attendo.runs.verify import verify_exported
@@ -51,8 +51,11 @@ def verify(
     exported = text_model.backend.name in EXTERNAL_ENGINES
     if exported and precision != "auto":
         raise UsageError("verify_precision_for_exported_model", precision=precision, model=model)
-    own = [] if exported else [text for text, _ in text_model.stored_model.sample]
-    texts = _drop_long_texts(text_model, (own if source is None else _read_texts(source))[:lines])
+    if source is not None:
+        texts = [line for line in read_lines(source) if line.strip()]
+    else:
+        texts = [] if exported else [text for text, _ in text_model.stored_model.sample]
+    texts = _drop_long_texts(text_model, texts[:lines])
     if not texts:
         raise DataError("verify_without_sentences", path=source or model)
     found = []
@@ -65,12 +68,6 @@ def verify(
     if not as_json:
         _print_comparisons(found)
     raise typer.Exit(0 if all(each.equal for each in found) else 1)
-
-
-def _read_texts(source: Path) -> list[str]:
-    from attendo.data.corpus_files import read_lines
-
-    return [line for line in read_lines(source) if line.strip()]
 
 
 def _drop_long_texts(model: "TextModel", texts: list[str]) -> list[str]:
@@ -102,12 +99,12 @@ def _print_comparisons(found: list["PathComparison"]) -> None:
     console.print(_build_table("path", others, [*STRATEGIES], f"answers beside those of {beside}"))
     for each in found:
         if not each.equal and each.example:
-            console.print(f"{each.path}, {each.what}: {each.example}", markup=False, highlight=False)
+            print(f"{each.path}, {each.what}: {each.example}")
     wrong = sum(not each.equal for each in found)
     for each in found:
         if not each.count:
-            console.print(f"{each.path}, {each.what}: there was nothing to compare", highlight=False)
-    console.print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ", highlight=False)
+            print(f"{each.path}, {each.what}: there was nothing to compare")
+    print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ")
 
 
 def _build_table(first: str, found: list["PathComparison"], columns: list[str], title: str) -> "Table":
@@ -152,7 +149,9 @@ def verify_resume(
     import os
     from tempfile import TemporaryDirectory
 
+    from attendo.cli.progress import show_preparation
     from attendo.cli.train import make_config
+    from attendo.runs.corpora import prepare_corpora
     from attendo.runs.verify_resume import ResumeVerification, TrialStep, suggest_fix
     from attendo.text_model import pick_device
 
@@ -162,7 +161,10 @@ def verify_resume(
     kind = pick_device(device).type
     with TemporaryDirectory(prefix="attendo-") as name:
         folder = Path(name)
-        verification = ResumeVerification(config, _prepare_data(config, folder), steps, kind)
+        prepared = config.data.prepared or folder / "prepared"
+        if config.data.prepared is None:
+            show_preparation(prepare_corpora(config, prepared))
+        verification = ResumeVerification(config, prepared.absolute(), steps, kind)
         compared = []
         for report in verification.run(folder):
             if isinstance(report, TrialStep):
@@ -174,18 +176,6 @@ def verify_resume(
         print(f"not the same run: {suggest_fix(verification.config, kind)}")
         raise typer.Exit(1)
     print("the same run, bit for bit")
-
-
-def _prepare_data(config: "RunConfig", folder: Path) -> Path:
-    """Prepare the data that all runs share, and return its folder."""
-    import torch
-
-    from attendo.cli.progress import show_preparation
-    from attendo.runs.run import Run
-
-    run = Run.begin(config, folder / "prepared", torch.device("cpu"))
-    show_preparation(run.prepare())
-    return run.data_folder.absolute()
 
 
 def _print_resume_comparisons(compared: "list[ResumeComparison]", stops: list[int]) -> None:

@@ -379,15 +379,19 @@ def read_raw_pairs(source: Path, target: Path) -> Iterator[RawLine]:
     with ExitStack() as stack:
         files = [read_raw_lines(stack.enter_context(open_binary(path)), path) for path in (source, target)]
         empty = True
-        for pair in zip_lines((source, target), files):
+        for pair in _zip_lines((source, target), files):
             empty = False
             yield pair
         if empty:
             raise DataError("file_is_empty", path=source)
 
 
-def zip_lines(paths: Sequence[Path], files: Iterable[Iterator[Line]]) -> Iterator[tuple[Line, ...]]:
+def read_parallel_lines(*paths: Path) -> Iterator[tuple[str, ...]]:
     """Yield the lines of several files in parallel. Raise `DataError` if the files differ in length."""
+    return _zip_lines(paths, map(read_lines, paths))
+
+
+def _zip_lines(paths: Sequence[Path], files: Iterable[Iterator[Line]]) -> Iterator[tuple[Line, ...]]:
     for number, lines in enumerate(zip_longest(*files), start=1):
         if None in lines:
             short = paths[lines.index(None)]

@@ -111,7 +111,7 @@ def _find_skipped_lines(data: PreparedData) -> list[NDArray[np.int64] | None]:
         return [None] * len(index.corpora)
     found: list[NDArray[np.int64] | None] = []
     for corpus, held_out in zip(index.corpora, held_out_lines, strict=True):
-        numbers = np.array(sorted(held_out | bad.get(_collapse_spaces(corpus.name), set())), np.int64)
+        numbers = np.array(sorted(held_out | bad.get(" ".join(corpus.name.split()), set())), np.int64)
         found.append(numbers if len(numbers) + corpus.pairs == corpus.lines else None)
     return found
 
@@ -144,7 +144,3 @@ def _read_bad_lines(path: Path) -> Iterator[tuple[str, int, str]]:
         for line in file:
             name, number, reason = line.rstrip("\n").split("\t")
             yield name, int(number), reason
-
-
-def _collapse_spaces(name: str) -> str:
-    return " ".join(name.split())

@@ -7,7 +7,6 @@ from attendo.doctor.bad_lines import LineLocator, check_bad_lines
 from attendo.doctor.data_sampling import MAX_PAIRS, read_blocks, take_middle
 from attendo.doctor.duplicates import MAX_TEXT_PAIRS, DuplicateFinder, TextPair
 from attendo.doctor.finding import Finding
-from attendo.doctor.learning import check_first_loss, check_overfitting, check_warm_up
 from attendo.doctor.lengths import PairLengths, check_length_ratios, check_long_sentences, check_misaligned_lines
 from attendo.doctor.memory import check_memory
 from attendo.doctor.network import (
@@ -20,6 +19,7 @@ from attendo.doctor.network import (
     preserve_state,
     take_batches,
 )
+from attendo.doctor.training_checks import check_first_loss, check_overfitting, check_warm_up
 from attendo.doctor.vocabulary import VocabularyUse, check_unknown_tokens
 from attendo.errors import AttendoError
 from attendo.runs.run import Run

@@ -199,9 +199,7 @@ def read_test_pairs(config: RunConfig, test_corpus: CorpusConfig | None = None) 
     """Return test pairs by set name. Bad lines are skipped without a report."""
     corpora: dict[str, CorpusConfig | None] = {} if test_corpus is None else {"test": test_corpus}
     for test in () if config.reproduce is None else config.reproduce.test:
-        for part in test.parts or (None,):
-            one = test if part is None else test.for_part(part)
-            name = test.name if part is None else f"{test.name} {part}"
+        for name, one in test.split_parts().items():
             corpora.setdefault(name, make_test_corpus(one, config.data))
     return {
         name: [(row.source, row.target) for row in read_rows(corpus) if row.fault is None]

@@ -176,7 +176,8 @@ def free_memory(device: torch.device) -> int | None:
     """Return the free memory for this process in bytes, or None if the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-    free = [each for each in (_read_available_memory(), _read_cgroup_headroom()) if each is not None]
+    available = read_proc_bytes("/proc/meminfo", "MemAvailable")
+    free = [each for each in (available, _read_cgroup_headroom()) if each is not None]
     return min(free) if free else None
 
 
@@ -233,15 +234,13 @@ def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | No
         return None
 
 
-def _read_available_memory() -> int | None:
-    """Return MemAvailable of Linux in bytes."""
+def read_proc_bytes(path: str, name: str) -> int | None:
+    """Return a value of a file of Linux such as /proc/meminfo in bytes, or None if the system does not report it."""
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-        return None
+        lines = Path(path).read_text().splitlines()
     except OSError:
         return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
 
 
 def _read_cgroup_headroom() -> int | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from attendo.doctor.memory import TrainingBatchShape, run_updates
+from attendo.doctor.memory import TrainingBatchShape, read_proc_bytes, run_updates
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.train.config import TrainConfig
@@ -22,21 +22,20 @@ def measure_update(request: str) -> str:
     shape, train = TrainingBatchShape(**wanted["shape"]), TrainConfig(**wanted["train"])
     # Load libraries first, so that their memory is not counted.
     _make_updater(_TINY_MODEL, train).update([TrainingBatchShape(1, 2, 2).make_batch()])
-    before = _read_resident_bytes("VmRSS")
+    before = _read_status("VmRSS")
     run_updates(_make_updater(ModelConfig(**wanted["model"]), train), shape)
-    return json.dumps({"bytes": _read_resident_bytes("VmHWM") - before})
+    return json.dumps({"bytes": _read_status("VmHWM") - before})
 
 
 def _make_updater(model: ModelConfig, train: TrainConfig) -> Updater:
     return Updater(Transformer(model, torch.Generator().manual_seed(0)), train)
 
 
-def _read_resident_bytes(name: str) -> int:
+def _read_status(name: str) -> int:
     """Return a value of /proc/self/status in bytes. The peak of getrusage would include the parent's."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name):
-            return 1024 * int(line.split()[1])
-    raise OSError(f"the system does not tell {name}")
+    if (found := read_proc_bytes("/proc/self/status", name)) is None:
+        raise OSError(f"the system does not report {name}")
+    return found
 
 
 if __name__ == "__main__":

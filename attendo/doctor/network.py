@@ -16,7 +16,7 @@ from attendo.doctor.data_sampling import read_pair
 from attendo.doctor.finding import MAX_EXAMPLES, Finding
 from attendo.errors import cut_line
 from attendo.model.transformer import Transformer
-from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
+from attendo.text import BOS, EOS, PAD, UNK
 from attendo.train.update import Updater
 
 _NUM_CUTS = 4  # positions after which the target is changed
@@ -259,13 +259,10 @@ def _find_misread_texts(data: PreparedData) -> Iterator[str]:
         assert batch is not None
         sides = (batch.source_ids[number].tolist(), batch.labels[number].tolist())
         for tokenizer, text, ids in zip(tokenizers, (source, target), sides, strict=True):
-            if not _reads_back(tokenizer, text, _strip_pad_and_eos(ids)):
+            plain = _strip_pad_and_eos(ids)
+            # Compare by words, because some tokenizers normalise white space and have no line breaks.
+            if UNK not in plain and tokenizer.decode(plain).split() != text.split():
                 yield f"validation pair {number + 1}: read back it is not {cut_line(text)!r}"
-
-
-def _reads_back(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> bool:
-    """Compare by words, because some tokenizers normalise white space and have no line breaks."""
-    return UNK in ids or tokenizer.decode(ids).split() == text.split()
 
 
 def _name_row(batch: Batch, row: int) -> str:

@@ -135,7 +135,9 @@ def _format_most_common(side: str, unknown: Counter[str]) -> list[str]:
 
 def check_unknown_tokens(data: PreparedData) -> Finding:
     """Report the share of unknown tokens in training and validation text."""
-    parts = {"training": [each.target.ids for each in read_blocks(data)], "validation": [_read_validation_ids(data)]}
+    assert data.valid_windows is not None
+    validation = data.valid_windows.read(0, min(len(data.valid_windows), 4096))[1].ids
+    parts = {"training": [each.target.ids for each in read_blocks(data)], "validation": [validation]}
     rates = {name: float(np.mean(np.concatenate(ids) == UNK)) for name, ids in parts.items()}
     return _report_unknown(
         rates, "raise tokenizer.size, or use tokenizer.kind bpe or bytes, which can write everything"
@@ -150,8 +152,3 @@ def _report_unknown(rates: dict[str, float], advice: str, examples: Sequence[str
     level: Level = "warning" if worst >= UNKNOWN_WARNING_SHARE else "note"
     found = ", ".join(f"{name.replace('_', ' of ')} {format_share(rate)}" for name, rate in rates.items())
     return Finding("unknown tokens", level, found, advice, tuple(examples[:MAX_EXAMPLES]), rates)
-
-
-def _read_validation_ids(data: PreparedData) -> NDArray[np.int32]:
-    assert data.valid_windows is not None
-    return data.valid_windows.read(0, min(len(data.valid_windows), 4096))[1].ids

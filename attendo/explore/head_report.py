@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attendo.data.corpus_files import read_lines, zip_lines
+from attendo.data.corpus_files import read_parallel_lines
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
 from attendo.explore.figure_style import (
@@ -136,7 +136,7 @@ def read_sentences(
         raise UsageError("gold_without_target_file", path=gold)
     found = []
     paths = [path for path in (source, target, gold) if path is not None]
-    for number, (text, *columns) in enumerate(zip_lines(paths, map(read_lines, paths)), start=1):
+    for number, (text, *columns) in enumerate(read_parallel_lines(*paths), start=1):
         translation = columns[0] if columns else None
         if not text.strip() or (translation is not None and not translation.strip()):
             continue

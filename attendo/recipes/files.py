@@ -17,24 +17,22 @@ NamedFiles = dict[str, Path]  # by their names in the run file, which do not cha
 
 def list_training_files(data: DataConfig) -> NamedFiles:
     """Return the training and validation files of a run."""
-    return _map_names_to_paths(_list_training_paths(data.replace(folder=None)), _list_training_paths(data))
+    if data.prepared is not None:
+        return _name_files([data.prepared / "index.json"], None)  # contains the checksums of all other files
+    corpora = [path for each in (*data.training, *data.validation) for path in _corpus_paths(each)]
+    return _name_files([*corpora, *(path for files in data.text_files for path in files)], data.folder)
 
 
 def list_test_files(config: RunConfig) -> NamedFiles:
     """Return the test files of a recipe."""
-    without_folder = config.replace(data=config.data.replace(folder=None))
-    names, paths = (
-        [path for corpus in list_test_corpora(each) for path in _corpus_paths(corpus)]
-        for each in (without_folder, config)
-    )
-    return _map_names_to_paths(names, paths)
+    paths = [path for corpus in list_test_corpora(config) for path in _corpus_paths(corpus)]
+    return _name_files(paths, config.data.folder)
 
 
 def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:
     """Return the texts of all tests with files. Each part of a test is a separate text."""
     tests = () if config.reproduce is None else config.reproduce.test
-    apart = [test.for_part(part) for test in tests for part in test.parts] + [test for test in tests if not test.parts]
-    found = [make_test_corpus(test, config.data) for test in apart]
+    found = [make_test_corpus(one, config.data) for test in tests for one in test.split_parts().values()]
     return [corpus for corpus in found if corpus is not None]
 
 
@@ -58,21 +56,12 @@ def compute_checksums(files: Mapping[str, Path]) -> dict[str, str]:
     return found
 
 
-def _list_training_paths(data: DataConfig) -> list[Path]:
-    if data.prepared is not None:
-        return [data.prepared / "index.json"]  # contains the checksums of all other files
-    return [
-        *(path for each in (*data.training, *data.validation) for path in _corpus_paths(each)),
-        *(path for files in data.text_files for path in files),
-    ]
-
-
 def _corpus_paths(corpus: CorpusConfig) -> list[Path]:
     return [path for path in (corpus.source, corpus.target, corpus.file) if path is not None]
 
 
-def _map_names_to_paths(names: list[Path], paths: list[Path]) -> NamedFiles:
-    return dict(zip(map(str, names), paths, strict=True))
+def _name_files(paths: list[Path], folder: Path | None) -> NamedFiles:
+    return {str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path): path for path in paths}
 
 
 def write_text_file(path: Path, text: str) -> None:

@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attendo.data.config import DataConfig
 from attendo.errors import DataError, UsageError
 from attendo.recipes.files import list_test_corpora, list_test_files, list_training_files, read_complete_pairs
 from attendo.runs.config import RunConfig, name_file_in_errors, read_run_file, toml_literal
 from attendo.runs.recipe_config import (
     VARIANT_PLACEHOLDER,
-    Expectation,
     Reproduce,
     has_placeholders,
     make_test_corpus,
@@ -61,7 +59,7 @@ class Recipe:
         return self.path.stem
 
     @property
-    def expected_scope(self) -> str | None:
+    def full_scope(self) -> str | None:
         """Scope of the expected numbers if only a part of it is selected, else None. A part gets no verdict."""
         if set(self.variants) != set(self.criteria.variants):
             return f"the mean of {len(self.criteria.variants)} variants"
@@ -161,20 +159,12 @@ def read_recipe(path: Path) -> Recipe:
 def _check_recipe(config: RunConfig) -> Reproduce:
     """Check the evaluation settings against the training settings, and return them."""
     assert config.reproduce is not None, "it is in the values"
-    _check_ensemble(config.reproduce, config.data)
-    for test in config.reproduce.test:
-        _check_test(test, config)
-    return config.reproduce
-
-
-def _check_ensemble(criteria: Reproduce, data: DataConfig) -> None:
-    if criteria.ensemble and data.training and not data.validation:
+    if config.reproduce.ensemble and config.data.training and not config.data.validation:
         raise UsageError("ensemble_without_validation_files")
-
-
-def _check_test(test: Expectation, config: RunConfig) -> None:
-    make_test_corpus(test, config.data)
-    if test.parts and config.reproduce is not None and config.reproduce.variants:
-        raise UsageError("test_parts_with_variants", test=test.name)
-    if test.uses_run_validation and config.train.final == "average":
-        raise UsageError("averaged_metric_unavailable", test=test.name, metric=test.metric)
+    for test in config.reproduce.test:
+        make_test_corpus(test, config.data)
+        if test.parts and config.reproduce.variants:
+            raise UsageError("test_parts_with_variants", test=test.name)
+        if test.uses_run_validation and config.train.final == "average":
+            raise UsageError("averaged_metric_unavailable", test=test.name, metric=test.metric)
+    return config.reproduce

@@ -55,7 +55,7 @@ class RecipeTestResult:
         return self.mean if self.ensemble is None else self.ensemble
 
     @property
-    def passed(self) -> bool | None:
+    def verdict(self) -> bool | None:
         """Whether the test passed; None if nothing is expected, or the expected number covers more runs."""
         expected, spread = self.test.expected, self.test.spread + _ROUNDING
         if expected is None or not self.is_complete:
@@ -81,16 +81,16 @@ class RecipeOutcome:
     rows: tuple[RecipeTestResult, ...]
 
     @property
-    def passed(self) -> bool | None:
+    def verdict(self) -> bool | None:
         """Whether all tests with a verdict passed; None if there are none."""
-        judged = [row.passed for row in self.rows if row.passed is not None]
+        judged = [row.verdict for row in self.rows if row.verdict is not None]
         return all(judged) if judged else None
 
 
 def make_outcome(recipe: Recipe, runs: Sequence[PlannedRun], scores: Sequence[RecipeScore]) -> RecipeOutcome:
     """Group scores in the order of the recipe's tests."""
     tests = {(test.name, test.metric): test for test in recipe.criteria.test}
-    is_complete = recipe.expected_scope is None
+    is_complete = recipe.full_scope is None
     rows = [
         RecipeTestResult(test, tuple(each for each in scores if (each.test.name, each.test.metric) == key), is_complete)
         for key, test in tests.items()
@@ -117,7 +117,7 @@ def write_results(
         "recipe": recipe.name,
         "about": judged.about,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "passed": outcome.passed,
+        "passed": outcome.verdict,
         "scored_with": {name: machine[name] for name in _MACHINE_FACTS},
         "scoring_seconds": round(seconds, 1),
         "training_seconds": round(sum(run["training_seconds"] for run in runs), 1),
@@ -143,7 +143,7 @@ def _result_to_dict(row: RecipeTestResult) -> dict[str, Any]:
     return {
         **row.test.model_dump(mode="json", include={"name", "metric", "expected", "spread"}),
         **row.test.model_dump(mode="json", include={"reference", "reference_source"}, exclude_none=True),
-        "passed": row.passed,
+        "passed": row.verdict,
         "value": row.value,
         "mean": row.mean,
         "seeds": row.seeds,

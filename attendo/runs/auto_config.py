@@ -13,13 +13,8 @@ from typing import Any
 
 from attendo.model.config import PRESETS
 
-SIZE_SETTINGS = (
-    "d_model",
-    "num_heads",
-    "d_ff",
-    "num_encoder_layers",
-    "num_decoder_layers",
-)  # determined by a preset
+# Determined by a preset.
+SIZE_SETTINGS = ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers")
 _ALPHABET_LINES = 20_000  # lines sampled for the alphabets
 _MAX_EPOCHS = 100  # beyond this, a network mostly memorises the sentences
 

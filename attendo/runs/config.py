@@ -214,6 +214,8 @@ def merge_settings(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str,
 def load_run_config(run: Path, changes: Sequence[str] = ()) -> RunConfig:
     """Return the settings of the run in a folder, with the --set changes applied."""
     file = run / "run.toml"
+    if not file.is_file():
+        raise UsageError("run_not_found", folder=run)
     values = apply_changes(read_run_file(file), changes)
     with name_file_in_errors(file, changes):
         return RunConfig(**values)

@@ -16,10 +16,14 @@ from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus, CorpusRow, FileCorpus
 from attendo.data.index import read_index
 from attendo.data.lm_text import make_text_files
+from attendo.data.prepare import Preparing, Tokenizers, prepare
 from attendo.data.prepared import PreparedData
 from attendo.data.sampler import BUFFER_PAIRS, START_POSITION, BatchStream, BatchWithPosition, Position
 from attendo.demo_task import BuiltinTask
+from attendo.model_folder import load_model
 from attendo.runs.auto_config import DataStats, measure_pairs
+from attendo.runs.config import RunConfig
+from attendo.text.config import TokenizerConfig
 from attendo.text_model.constraints import Ids
 
 BUILTIN_VALID_PAIRS = 1000
@@ -68,6 +72,16 @@ def make_corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpu
     valid = [FileCorpus(each) for each in config.validation]
     together = ConcatCorpus(tuple(valid)) if len(valid) > 1 else next(iter(valid), None)
     return [FileCorpus(each) for each in config.training], together
+
+
+def prepare_corpora(config: RunConfig, folder: Path) -> Iterator[Preparing]:
+    """Prepare the text of a run in a folder. With `start_from`, the tokenizers are those of that model."""
+    training, valid = make_corpora(config.data, config.seed)
+    tokenizer: TokenizerConfig | Tokenizers = config.tokenizer
+    if config.start_from is not None:
+        model = load_model(config.start_from)
+        tokenizer = model.source_tokenizer, model.target_tokenizer
+    yield from prepare(training, valid, config.data, tokenizer, config.seed, folder)
 
 
 def read_data_config(prepared: Path) -> DataConfig:

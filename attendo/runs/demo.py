@@ -118,30 +118,18 @@ def score_heads(model: TextModel, pairs: Sequence[AlignedPair], rows: int = 100)
     return scores
 
 
-def make_attention_maps(trace: Trace) -> list[AttentionMap]:
-    """Return the cross-attention of every layer and head. Rows are labelled with the token predicted there."""
-    layers, heads = trace.cross.shape[:2]
-    return [
-        AttentionMap(
-            trace.cross[layer, head].numpy(),
-            rows=trace.target_pieces,
-            columns=trace.source_pieces,
-            title=f"decoder layer {layer}, head {head}",
-        )
-        for layer in range(layers)
-        for head in range(heads)
-    ]
-
-
-def select_best_map(trace: Trace, head: HeadScore) -> AttentionMap:
-    return make_attention_maps(trace)[head.layer * trace.cross.shape[1] + head.head]
+def make_attention_map(trace: Trace, head: HeadScore) -> AttentionMap:
+    """Return the cross-attention of a head. Rows are labelled with the token predicted there."""
+    title = f"decoder layer {head.layer}, head {head.head}"
+    weights = trace.cross[head.layer, head.head].numpy()
+    return AttentionMap(weights, rows=trace.target_pieces, columns=trace.source_pieces, title=title)
 
 
 def write_pictures(folder: Path, trace: Trace, head: HeadScore, facts: Sequence[tuple[str, str]]) -> list[Path]:
     """Write the best head as an SVG, and the trace as a standalone HTML page that shows this head first."""
     first = OpenMap(f"decoder.{head.layer}.cross", head.head)
     pictures = {
-        folder / "attention.svg": render_map_svg(select_best_map(trace, head)),
+        folder / "attention.svg": render_map_svg(make_attention_map(trace, head)),
         folder / "attention.html": render_trace_html(trace, facts=facts, first=first),
     }
     for path, content in pictures.items():

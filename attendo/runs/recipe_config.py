@@ -54,10 +54,11 @@ class Expectation(Settings):
     def for_part(self, part: str) -> "Expectation":
         """Return the expectation for one part."""
         named = {name: getattr(self, name) for name in ("source", "target", "file", "tag")}
-        filled = {
-            name: type(value)(str(value).replace(PART_PLACEHOLDER, part)) for name, value in named.items() if value
-        }
-        return self.replace(**filled, parts=())
+        return self.replace(**_fill_placeholders(named, PART_PLACEHOLDER, part), parts=())
+
+    def split_parts(self) -> dict[str, "Expectation"]:
+        """Return the expectation for each part by the name of its text, or itself if it has no parts."""
+        return {f"{self.name}-{part}": self.for_part(part) for part in self.parts} or {self.name: self}
 
     @property
     def has_files(self) -> bool:
@@ -149,7 +150,7 @@ def apply_variant(values: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("variant_without_effect", variant=variant, placeholder=VARIANT_PLACEHOLDER)
     if names and variant not in names:
         raise unknown_variant_error(variant, names)
-    return {key: _fill_placeholders(value, variant) for key, value in rest.items()}
+    return {key: _fill_placeholders(value, VARIANT_PLACEHOLDER, variant) for key, value in rest.items()}
 
 
 def apply_variant_settings(values: dict[str, Any]) -> dict[str, Any]:
@@ -206,27 +207,16 @@ def variant_names(values: dict[str, Any]) -> list[str]:
 
 def has_placeholders(values: dict[str, Any]) -> bool:
     """Return whether a run file has several variants. The table [reproduce] is ignored."""
-    return any(
-        _has_placeholder(value) for key, value in values.items() if key not in ("variant", "variants", "reproduce")
-    )
+    settings = {key: value for key, value in values.items() if key not in ("variant", "variants", "reproduce")}
+    return VARIANT_PLACEHOLDER in str(settings)
 
 
-def _has_placeholder(value: Any) -> bool:
+def _fill_placeholders(value: Any, placeholder: str, name: str) -> Any:
     if isinstance(value, dict):
-        return any(map(_has_placeholder, value.values()))
+        return {key: _fill_placeholders(each, placeholder, name) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return any(map(_has_placeholder, value))
-    return isinstance(value, str | Path) and VARIANT_PLACEHOLDER in str(value)
-
-
-def _fill_placeholders(value: Any, variant: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _fill_placeholders(each, variant) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_fill_placeholders(each, variant) for each in value]
-    if isinstance(value, str) or (isinstance(value, Path) and VARIANT_PLACEHOLDER in str(value)):
-        return type(value)(str(value).replace(VARIANT_PLACEHOLDER, variant))
-    return value
+        return [_fill_placeholders(each, placeholder, name) for each in value]
+    return type(value)(str(value).replace(placeholder, name)) if isinstance(value, str | Path) else value
 
 
 def make_test_corpus(test: Expectation, data: DataConfig) -> CorpusConfig | None:

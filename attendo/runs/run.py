@@ -15,7 +15,7 @@ import torch
 
 from attendo import atomic_files
 from attendo.data.lm_text import WindowBatches
-from attendo.data.prepare import Preparing, prepare, settings_hash
+from attendo.data.prepare import Preparing, settings_hash
 from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
@@ -24,7 +24,7 @@ from attendo.model_folder import load_model, load_weights
 from attendo.nn.cpu_threads import available_cores, keep_threads, read_thread_setting
 from attendo.nn.devices import is_out_of_memory
 from attendo.runs.config import RunConfig, check_metrics, load_run_config, make_paths_absolute, to_toml
-from attendo.runs.corpora import PrefixedStream, make_corpora
+from attendo.runs.corpora import PrefixedStream, prepare_corpora
 from attendo.runs.report_sinks import MetricsFile, SampleFile, Sink, SkippedStepsFile
 from attendo.runs.run_folder import (
     check_free,
@@ -91,8 +91,6 @@ class Run:
         cls, folder: Path, device: torch.device, world: Distributed | None = None, config: RunConfig | None = None
     ) -> "Run":
         """Open the run in a folder, to continue from its newest checkpoint. `config` overrides its settings."""
-        if not (folder / "run.toml").is_file():
-            raise UsageError("no_run_to_resume", folder=folder)
         run = cls(config or load_run_config(folder), folder, device, world)
         check_metrics(run.config)
         run._has_overrides = config is not None
@@ -111,10 +109,8 @@ class Run:
     def prepare(self, verify: bool = False) -> Iterator[Preparing]:
         """Turn text into shards if that is not done yet, and open them."""
         if self.world.is_main and self.config.data.prepared is None and not (self.data_folder / "index.json").exists():
-            training, valid = make_corpora(self.config.data, self.config.seed)
-            settings = (self.config.data, self._tokenizer_source(), self.config.seed)
             with self._lock_folder():
-                yield from prepare(training, valid, *settings, self.data_folder)
+                yield from prepare_corpora(self.config, self.data_folder)
         self.world.barrier()
         with self._explain_damaged_data():
             self.data = open_prepared(self.data_folder, verify)
@@ -261,10 +257,10 @@ class Run:
     def _load_final_weights(self) -> None:
         state, config = self.trainer.state, self.config.train
         found = load_final_weights(config, self.checkpoints, state.best_step, self.folder / "model", self.device)
-        self._model_fault = found.fault or self._model_fault
-        if found.weights is None:
-            return  # the network has the last weights
-        load_weights(self.model.network, found.weights)
+        weights, fault = found
+        self._model_fault = fault or self._model_fault
+        if weights is not None:  # otherwise the network has them
+            load_weights(self.model.network, weights)
 
     def _write_model(self) -> None:
         state, best = self.trainer.state, self.config.train.best
@@ -305,12 +301,6 @@ class Run:
             raise DataError(
                 "run_data_damaged", error=error.fault, data_folder=self.data_folder, folder=self.folder
             ) from None
-
-    def _tokenizer_source(self) -> Any:
-        if self.config.start_from is None:
-            return self.config.tokenizer
-        old = load_model(self.config.start_from)
-        return old.source_tokenizer, old.target_tokenizer
 
     def _compare_facts(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         if before["config_sha256"] != now["config_sha256"] and not self._has_overrides:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,32 +103,22 @@ def _check_max_length(network: ModelConfig, data: PreparedData, prefix: int) -> 
             )
 
 
-@dataclass(frozen=True)
-class FinalWeights:
-    """The final weights. None: the network already has them. A fault is shown to the user; the run still ends."""
-
-    weights: Weights | None = None
-    fault: str | None = None
-
-
 def load_final_weights(
     config: TrainConfig, checkpoints: Checkpoints, best_step: int | None, model_folder: Path, device: torch.device
-) -> FinalWeights:
-    """Load the weights chosen by `train.final`, from checkpoints or the model folder.
+) -> tuple[Weights | None, str | None]:
+    """Return the weights chosen by `train.final`, and a fault, which is shown to the user while the run still ends.
 
-    The model folder is written at every best validation.
+    The weights are None if the network already has them. The model folder is written at every best validation.
     """
     if config.final == "average" and (steps := checkpoints.steps()):
         damaged: list[str] = []
         mean = average_checkpoints(checkpoints, steps[-config.average :], damaged)
-        return FinalWeights(mean, f"left out of the mean: {damaged[0]}" if damaged else None)
+        return mean, f"left out of the mean: {damaged[0]}" if damaged else None
     if config.final != "best" or best_step is None:
-        return FinalWeights()
+        return None, None
     weights = _load_best_weights(checkpoints, best_step, model_folder, device)
-    return FinalWeights(
-        weights,
-        None if weights else f"the weights of the best step, {best_step}, could not be kept: the model has the last",
-    )
+    fault = f"the weights of the best step, {best_step}, could not be kept: the model has the last"
+    return weights, None if weights else fault
 
 
 def _load_best_weights(

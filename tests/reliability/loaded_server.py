@@ -16,20 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from small_service import PATIENCE, Service
 from tiny import SOURCES, tiny_model
 
-from attendo.bench.load_test import (
-    Address,
-    Api,
-    HttpClient,
-    HttpRequest,
-    Load,
-    RequestOutcome,
-    RunningServer,
-    make_adapter,
-    request_all,
-    run_load,
-    start_server,
-    wait_until_ready,
-)
+from attendo.bench.load_test.apis import Api, make_adapter
+from attendo.bench.load_test.http_client import Address, HttpClient, HttpRequest
+from attendo.bench.load_test.load import Load, RequestOutcome, request_all, run_load
+from attendo.bench.load_test.report import wait_until_ready
+from attendo.bench.load_test.server import RunningServer, start_server
 from attendo.text import EOS
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from small_run import (
 
 import attendo.train.update
 import attendo.train.validation
-from attendo.cli.progress import run_training
+from attendo.cli.progress import train_with_progress
 from attendo.runs.config import RunConfig
 from attendo.runs.run import Run
 from attendo.train.loop import Report, Step, Validation
@@ -139,7 +139,7 @@ def test_R1_signal_during_an_update_waits_for_its_end(
         forward_backward(*arguments)
 
     monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", forward_with_signal)
-    done = run_training(run)
+    done = train_with_progress(run)
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, 5)
     monkeypatch.undo()
     train_to_the_end(resume(run.folder))
@@ -162,7 +162,7 @@ def test_R1_error_during_an_update_saves_no_partial_step(
 
     monkeypatch.setattr(attendo.train.update.Updater, "_forward_backward", forward_with_error)
     with pytest.raises(RuntimeError, match="out of memory"):
-        run_training(run)
+        train_with_progress(run)
     monkeypatch.undo()
     assert 13 not in run.checkpoints.steps()
     train_to_the_end(resume(run.folder))
@@ -183,7 +183,7 @@ def test_R1_signal_interrupts_a_validation(
         return loss(*arguments)
 
     monkeypatch.setattr(attendo.train.validation, "cross_entropy_sum", forward_with_signal)
-    done = run_training(run)
+    done = train_with_progress(run)
     monkeypatch.undo()
     assert (done.stopped, done.exit_code, run.trainer.step) == (True, 143, VALIDATED_AT)
     assert run.trainer.state.validated == 0

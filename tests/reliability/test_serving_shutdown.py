@@ -12,7 +12,8 @@ from loaded_server import LoadedServer, wait_until
 from small_service import LONG, ConcurrentRequests, Service, distinct_requests
 from tiny import tiny_model
 
-from attendo.bench.load_test import Load, start_server
+from attendo.bench.load_test.load import Load
+from attendo.bench.load_test.server import start_server
 
 SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.01})
 VERY_SLOW: tuple[str, dict[str, float]] = ("slow_steps", {"seconds": 0.1})

@@ -8,7 +8,8 @@ import pytest
 from children import Children
 from loaded_server import LoadedServer, sentences, serving, serving_forked, wait_until
 
-from attendo.bench.load_test import Api, Load
+from attendo.bench.load_test.apis import Api
+from attendo.bench.load_test.load import Load
 
 CLIENTS = 8
 MANY = 1000

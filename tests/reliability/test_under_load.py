@@ -9,7 +9,9 @@ import pytest
 from children import Children
 from loaded_server import LoadedServer, increases, label_values, sentences, serving, serving_forked, wait_until
 
-from attendo.bench.load_test import Api, Load, LoadSummary, RequestOutcome
+from attendo.bench.load_test.apis import Api
+from attendo.bench.load_test.load import Load, RequestOutcome
+from attendo.bench.load_test.report import LoadSummary
 
 LONG = {"min_length": 512, "max_length": 512}  # runs until it is cancelled
 WORK = {"min_length": 200, "max_length": 200}  # costs more in the model than in the connection

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from attendo.bench.load_test.http_client import HttpClient, HttpClientError, HttpRequest
 from attendo.errors import UsageError
@@ -19,16 +19,22 @@ class ParsedResponse:
     tokens: int | None = None
 
 
-class ApiAdapter(Protocol):
-    """Converts a text to a request and a response to a text."""
+@dataclass(frozen=True)
+class ApiAdapter:
+    """Converts a text to a request and a response to a text. `fields` are added to every request body."""
 
-    def build_request(self, text: str) -> HttpRequest: ...
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def build_request(self, text: str) -> HttpRequest:
+        raise NotImplementedError
 
     def has_text(self, data: bytes) -> bool:
         """Return True if the body so far is a stream that contains text; False without streaming."""
+        return False
 
     def parse_response(self, body: bytes) -> ParsedResponse:
         """Parse a complete body. Raise `ValueError` if it is incomplete."""
+        raise NotImplementedError
 
 
 async def make_adapter(api: Api, http_client: HttpClient, extra_fields: Mapping[str, Any] | None = None) -> ApiAdapter:
@@ -54,44 +60,29 @@ async def make_adapter(api: Api, http_client: HttpClient, extra_fields: Mapping[
     )
 
 
-@dataclass(frozen=True)
-class LibreTranslateAdapter:
+class LibreTranslateAdapter(ApiAdapter):
     """`POST /translate`, as Mastodon calls it."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
 
     def build_request(self, text: str) -> HttpRequest:
         return HttpRequest("/translate", _encode_json({"q": text, "format": "text", **self.fields}))
-
-    def has_text(self, data: bytes) -> bool:
-        return False
 
     def parse_response(self, body: bytes) -> ParsedResponse:
         return ParsedResponse(str(_get_nested(json.loads(body), "translatedText")))
 
 
-@dataclass(frozen=True)
-class NativeAdapter:
+class NativeAdapter(ApiAdapter):
     """`POST /api/v1/generate`, which accepts all decoding options."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
 
     def build_request(self, text: str) -> HttpRequest:
         return HttpRequest("/api/v1/generate", _encode_json({"texts": [text], **self.fields}))
-
-    def has_text(self, data: bytes) -> bool:
-        return False
 
     def parse_response(self, body: bytes) -> ParsedResponse:
         best = _get_nested(json.loads(body), "results", 0)
         return ParsedResponse(str(_get_nested(best, "text")), len(_get_nested(best, "ids")))
 
 
-@dataclass(frozen=True)
-class OpenAIAdapter:
+class OpenAIAdapter(ApiAdapter):
     """`POST /v1/chat/completions` with streaming. The last event has the token count."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
 
     def build_request(self, text: str) -> HttpRequest:
         request = {"messages": [{"role": "user", "content": text}], "stream": True}

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +31,6 @@ class HttpRequest:
 
     path: str
     body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class HttpClient:
         return _Connection(reader, writer)
 
     def _to_h11(self, request: HttpRequest) -> h11.Request:
-        given = {"Host": self._address.name, **self._headers, **request.headers}
+        given = {"Host": self._address.name, **self._headers}
         if request.body is not None:
             given = {"Content-Type": "application/json", **given, "Content-Length": str(len(request.body))}
         method = "GET" if request.body is None else "POST"

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from random import Random
 from typing import Any, Literal
 
@@ -52,21 +51,20 @@ class Load:
     def schedule_requests(self, texts: int) -> Iterator["PlannedRequest"]:
         """Yield requests: endlessly for clients, until `seconds` for a rate. The same in every call."""
         dice, at = Random(f"{self.seed} {self.name}"), 0.0
-        for number in count():
+        while True:
             if self.rate is not None:
                 at += dice.expovariate(self.rate)
                 if at >= self.seconds:
                     return
             leaves = dice.random() < self.leaving
             leaves_after = dice.uniform(0, self.leave_within) if leaves else None
-            yield PlannedRequest(number, at, dice.randrange(texts), leaves_after)
+            yield PlannedRequest(at, dice.randrange(texts), leaves_after)
 
 
 @dataclass(frozen=True)
 class PlannedRequest:
     """One request: its time, its text, and the seconds until its client disconnects, if it does."""
 
-    number: int
     due: float
     text_index: int
     leaves_after: float | None = None
@@ -90,29 +88,24 @@ class RequestOutcome:
         return self.ended_at - self.due
 
 
-@dataclass(frozen=True)
-class Timeouts:
-    """Client timeouts in seconds. The deadline counts from the due time, `leaves_after` from the end of sending.
-
-    A client disconnects only after its request was sent, so that client and server count the same requests.
-    """
-
-    deadline: float
-    leaves_after: float | None = None
-
-
 class LoadClient:
-    """Sends requests to one server through one API. All times count from `begin`."""
+    """Sends requests to one server through one API. All times count from its creation."""
 
-    def __init__(self, http_client: HttpClient, adapter: ApiAdapter, begin: float | None = None) -> None:
+    def __init__(self, http_client: HttpClient, adapter: ApiAdapter) -> None:
         self._http_client, self._adapter = http_client, adapter
-        self.begin = time.perf_counter() if begin is None else begin
+        self._begin = time.perf_counter()
 
     @property
     def now(self) -> float:
-        return time.perf_counter() - self.begin
+        return time.perf_counter() - self._begin
 
-    async def send(self, text: str, due: float, timeouts: Timeouts, number: int = 0) -> RequestOutcome:
+    async def send(
+        self, text: str, due: float, deadline: float, number: int = 0, leaves_after: float | None = None
+    ) -> RequestOutcome:
+        """Send a request. The deadline counts from the due time, `leaves_after` from the end of sending, in seconds.
+
+        A client disconnects only after its request was sent, so that client and server count the same requests.
+        """
         first: list[float] = []
         received = bytearray()
         end: RequestEnd = "late"
@@ -125,13 +118,12 @@ class LoadClient:
 
         def on_sent() -> None:
             nonlocal end
-            after, left = timeouts.leaves_after, due + timeouts.deadline - self.now
-            if after is not None and after < left:
+            if leaves_after is not None and leaves_after < due + deadline - self.now:
                 end = "left"
-                limit.reschedule(asyncio.get_running_loop().time() + after)
+                limit.reschedule(asyncio.get_running_loop().time() + leaves_after)
 
         try:
-            async with asyncio.timeout(due + timeouts.deadline - self.now) as limit:
+            async with asyncio.timeout(due + deadline - self.now) as limit:
                 request = self._adapter.build_request(text)
                 http_response = await self._http_client.send(request, ResponseListener(on_sent, on_data))
         except TimeoutError:
@@ -158,8 +150,8 @@ async def run_load(
     found: list[RequestOutcome] = []
 
     async def send_one(planned: PlannedRequest, due: float) -> None:
-        timeouts = Timeouts(load.deadline, planned.leaves_after)
-        found.append(await client.send(texts[planned.text_index], due, timeouts, planned.text_index))
+        number, text = planned.text_index, texts[planned.text_index]
+        found.append(await client.send(text, due, load.deadline, number, planned.leaves_after))
 
     with _freeze_gc():
         client = LoadClient(http_client, adapter)
@@ -177,7 +169,7 @@ async def request_all(
     async def client() -> None:
         while waiting:
             number, text = waiting.pop()
-            found[number] = await load_client.send(text, load_client.now, Timeouts(deadline), number)
+            found[number] = await load_client.send(text, load_client.now, deadline, number)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):

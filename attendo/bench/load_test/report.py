@@ -163,9 +163,9 @@ async def check_consistency(plan: LoadTestPlan, clients: int) -> AsyncIterator[C
             await client.close()
 
 
-async def wait_until_ready(url: str, headers: Mapping[str, str] | None = None, seconds: float = 300.0) -> None:
+async def wait_until_ready(url: str, seconds: float = 300.0) -> None:
     """Wait until a server is ready. Raise `ServerError` after `seconds`."""
-    client, until, reason = HttpClient(Address.parse(url), headers), time.monotonic() + seconds, "it does not answer"
+    client, until, reason = HttpClient(Address.parse(url)), time.monotonic() + seconds, "it does not answer"
     while time.monotonic() < until:
         try:
             response = await client.send(HttpRequest("/readyz"))

@@ -15,8 +15,8 @@ from typing import IO
 
 from attendo.data.corpus_files import read_lines
 from attendo.demo_task import BuiltinTask
-from attendo.errors import AttendoError, DataError, ModelError
-from attendo.runs.commands import last_line, make_command
+from attendo.errors import AttendoError, DataError
+from attendo.runs.commands import last_line, make_command, run_attendo
 
 _START_TIMEOUT = 300.0  # seconds; a large model is loaded, verified and compiled
 _STOP_TIMEOUT = 20.0
@@ -53,11 +53,7 @@ def export_temporarily(folder: Path, engine: str) -> Iterator[Path]:
     """Export the model for another engine to a temporary folder, which is removed after the block."""
     with TemporaryDirectory(prefix="attendo-bench-") as temporary:
         out = Path(temporary, engine)
-        command = make_command("export", str(folder), str(out), "--to", engine)
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
-        if code := process.returncode:
-            reason = last_line(process.stderr, code)
-            raise ModelError("model_export_failed", folder=folder, engine=engine, reason=reason)
+        run_attendo(["export", str(folder), str(out), "--to", engine])
         yield out
 
 

@@ -16,28 +16,20 @@ from stand_in_server import StandIn, listening
 from tiny import PATIENCE
 
 from attendo.bench import Progress
-from attendo.bench.load_test import (
-    Address,
+from attendo.bench.load_test.apis import OpenAIAdapter, ParsedResponse, make_adapter
+from attendo.bench.load_test.http_client import Address, HttpClient, HttpRequest, HttpResponse, ResponseListener
+from attendo.bench.load_test.load import Load, LoadClient, RequestOutcome, run_load
+from attendo.bench.load_test.report import (
     ConsistencyResult,
-    HttpClient,
-    HttpRequest,
     LatencyStats,
-    Load,
     LoadMeasurement,
     LoadSummary,
     LoadTestPlan,
-    RequestOutcome,
-    ServerError,
     check_consistency,
-    load_texts,
-    make_adapter,
-    run_load,
     run_load_test,
     wait_until_ready,
 )
-from attendo.bench.load_test.apis import OpenAIAdapter, ParsedResponse
-from attendo.bench.load_test.http_client import HttpResponse, ResponseListener
-from attendo.bench.load_test.load import LoadClient, Timeouts
+from attendo.bench.load_test.server import ServerError, load_texts
 from attendo.errors import DataError, UsageError
 
 TEXTS = ("the cat sat", "a dog ran home")
@@ -64,7 +56,7 @@ def collect(made: Callable[[], Any]) -> list[Any]:
 
 
 def test_load_test_does_not_import_torch() -> None:
-    code = "import sys, attendo.bench.load_test, attendo.cli.bench; sys.exit('torch' in sys.modules)"
+    code = "import sys, attendo.bench.load_test.report, attendo.cli.bench; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -191,7 +183,7 @@ def test_text_in_a_split_event_is_detected() -> None:
             return HttpResponse(200, {}, event + b"data: [DONE]\n\n")
 
         client = LoadClient(SimpleNamespace(send=send), OpenAIAdapter())  # type: ignore[arg-type]
-        return (await client.send("the", 0.0, Timeouts(PATIENCE))).first_token_seconds
+        return (await client.send("the", 0.0, PATIENCE)).first_token_seconds
 
     assert asyncio.run(first_token()) is not None
 

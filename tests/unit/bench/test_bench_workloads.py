@@ -48,7 +48,7 @@ def test_there_is_a_workload_for_each_beam_and_batch() -> None:
         (4, 2, 2),
         (4, 3, 3),
     ]
-    assert all(work.forced for work in works)
+    assert all(work.has_fixed_length for work in works)
     assert works[0].sources == works[1].sources[:2]
     assert works[0].max_positions == 7
 
@@ -61,7 +61,7 @@ def test_natural_lengths_skip_empty_lines(tmp_path: Path) -> None:
     assert sentences.references is None
     (work,) = make_natural_workloads(sentences, model.network.config, [5], [64])
     assert [len(source) for source in work.sources] == [3, 4]
-    assert (work.min_tokens, work.max_tokens, work.forced) == (0, 28, False)
+    assert (work.min_tokens, work.max_tokens, work.has_fixed_length) == (0, 28, False)
 
 
 def test_learned_positions_limit_the_lengths(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_references_of_empty_sources_are_skipped(tmp_path: Path) -> None:
 def test_reference_and_source_line_counts_must_match(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("I love NLP\n\nthe cat\n", "utf-8")
     (tmp_path / "right").write_text("one\ntwo\n", "utf-8")
-    with pytest.raises(DataError, check=has_code("reference_line_count_mismatch", reference_count=2, count=3)):
+    with pytest.raises(DataError, check=has_code("file_line_counts_differ", short_lines=2, long_lines=3)):
         read_sentences(tmp_path / "lines", tiny_model().source_tokenizer, tmp_path / "right")
 
 

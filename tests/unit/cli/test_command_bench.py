@@ -105,7 +105,7 @@ def test_a_reference_line_count_mismatch_exits_with_code_3(
         "bench", "generate", model_folder, "--natural", tmp_path / "lines", "--references", tmp_path / "right"
     )
     assert failed.code == 3
-    assert fragment("reference_line_count_mismatch") in failed.error
+    assert fragment("file_line_counts_differ") in failed.error
 
 
 @pytest.mark.parametrize(

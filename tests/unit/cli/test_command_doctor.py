@@ -16,7 +16,7 @@ SMALL = ("preset=tiny", "tokenizer.kind=words", "model.d_model=16", "model.num_h
 @pytest.fixture(autouse=True)
 def _quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda updater, shape: None)
-    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 40),))
+    monkeypatch.setattr("attendo.doctor.training_checks.ATTEMPTS", ((0.02, 40),))
 
 
 @pytest.fixture

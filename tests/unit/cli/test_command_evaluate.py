@@ -114,7 +114,7 @@ def test_a_line_count_mismatch_exits_with_code_3(
     failed = attendo("evaluate", model_folder, *files[:2], "--reference", tmp_path / "short")
     assert failed.code == 3
     assert (
-        fragment("source_line_count_mismatch", source=files[1], source_lines=9, path=tmp_path / "short", lines=1)
+        fragment("file_line_counts_differ", short=tmp_path / "short", short_lines=1, long=files[1], long_lines=2)
         in failed.error
     )
     (tmp_path / "empty").write_text("")

@@ -173,7 +173,7 @@ def test_label_and_reference_files_need_one_line_per_source(
         failed = attendo("evaluate", tmp_path / "no model", *files, option, short)
         assert failed.code == 3
         assert failed.error == message(
-            "source_line_count_mismatch", source=files[1], source_lines=4, path=short, lines=1
+            "file_line_counts_differ", short=short, short_lines=1, long=files[1], long_lines=2
         )
 
 

@@ -148,13 +148,13 @@ def test_a_compressed_output_file_is_read(
     }
 
 
-def test_a_line_count_mismatch_names_both_counts(
+def test_a_line_count_mismatch_names_both_files(
     attendo: Command, files: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     short = write_lines(tmp_path / "short", ["one"])
     failed = attendo("evaluate", tmp_path / "no model", *files, "--compare", short)
     assert failed.code == 3
-    assert failed.error == message("source_line_count_mismatch", source=files[1], source_lines=27, path=short, lines=1)
+    assert failed.error == message("file_line_counts_differ", short=short, short_lines=1, long=files[1], long_lines=2)
 
 
 def test_a_missing_comparison_path_is_a_usage_error(

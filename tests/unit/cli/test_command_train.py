@@ -192,7 +192,7 @@ def test_an_existing_run_folder_needs_overwrite(attendo: Command, tmp_path: Path
     ("arguments", "message"),
     [
         (["--resume", "{folder}/missing"], "missing"),
-        (["--resume", "{folder}"], fragment("resume_run_not_found")),
+        (["--resume", "{folder}"], fragment("run_not_found")),
         (["--resume", "{folder}", "--out", "x"], fragment("options_with_resume")),
         (["--resume", "{folder}", "--overwrite"], fragment("options_with_resume")),
         (["--resume", "{folder}", "--stop-at", "0"], "--stop-at"),

@@ -53,7 +53,7 @@ def test_text_can_be_prepared_for_several_runs(attendo: Command, tmp_path: Path)
     text_setting = f"data.text={tmp_path / 'a.txt'}"
     done = attendo("prepare", "--out", tmp_path / "data", *settings(text_setting, *QUICK))
     assert done.code == 0, done.errors
-    assert done.output.startswith("447 windows of 16 tokens, 14 to validate with, written to ")
+    assert done.output.startswith("447 windows of 16 tokens to train on, 14 to validate with, written to ")
     same = attendo("prepare", "--text", tmp_path / "a.txt", "--out", tmp_path / "same", *settings(*QUICK))
     assert same.output.startswith("447 windows of 16 tokens")
     again = attendo("prepare", "--verify", tmp_path / "data")

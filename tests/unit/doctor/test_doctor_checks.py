@@ -10,7 +10,7 @@ import torch
 from doctor_runs import built_run, parallel_text
 
 from attendo.doctor import Finding, examine, run_quick_checks
-from attendo.doctor.learning import check_warm_up
+from attendo.doctor.training_checks import check_warm_up
 from attendo.errors import DataError, ModelError
 from attendo.nn.masks import Mask
 from attendo.train.checkpoint import take_snapshot
@@ -28,7 +28,7 @@ QUICK = [*NETWORK, *DATA]
 
 @pytest.fixture(autouse=True)
 def _quick_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 3),))
+    monkeypatch.setattr("attendo.doctor.training_checks.ATTEMPTS", ((0.02, 3),))
     monkeypatch.setattr("attendo.doctor.memory.measure_memory", lambda updater, shape: None)
 
 

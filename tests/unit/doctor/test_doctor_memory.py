@@ -139,7 +139,7 @@ def test_unknown_free_memory_gives_no_warning(run: Run, monkeypatch: pytest.Monk
 
 
 def test_a_cgroup_limit_reduces_free_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_read_available_memory", lambda: 10_000)
+    monkeypatch.setattr(machine, "read_proc_bytes", lambda path, name: 10_000)
     monkeypatch.setattr(machine, "_CGROUP", tmp_path)
     assert free_memory(CPU) == 10_000
     (tmp_path / "memory.max").write_text("9000\n")
@@ -147,7 +147,7 @@ def test_a_cgroup_limit_reduces_free_memory(tmp_path: Path, monkeypatch: pytest.
     assert free_memory(CPU) == 8000
     (tmp_path / "memory.max").write_text("max\n")
     assert free_memory(CPU) == 10_000
-    monkeypatch.setattr(machine, "_read_available_memory", lambda: None)
+    monkeypatch.setattr(machine, "read_proc_bytes", lambda path, name: None)
     assert free_memory(CPU) is None
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from attendo.data.batch import Batch, Example, collate, collate_sequences
 from attendo.doctor import Finding
 from attendo.doctor.checks import examine_network
-from attendo.doctor.learning import check_first_loss, check_overfitting
 from attendo.doctor.network import check_causal_leak, check_padding, check_shift, check_tying, pick_pairs, take_batches
+from attendo.doctor.training_checks import check_first_loss, check_overfitting
 from attendo.errors import UsageError
 from attendo.nn.masks import Mask
 from attendo.runs.run import Run
@@ -269,7 +269,7 @@ def test_a_few_pairs_can_be_overfitted(run: Run) -> None:
 
 @pytest.mark.slow
 def test_a_lower_learning_rate_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((1e6, 5), (0.02, 200)))
+    monkeypatch.setattr("attendo.doctor.training_checks.ATTEMPTS", ((1e6, 5), (0.02, 200)))
     run = built_run(tmp_path, TEXT)
     found = check_overfitting(run.trainer.updater, pick_pairs(list_batches(run), run.model.network))
     assert (found.level, found.values["steps"] > 5) == ("ok", True)
@@ -277,7 +277,7 @@ def test_a_lower_learning_rate_is_tried(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_slow_learning_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 45),))
+    monkeypatch.setattr("attendo.doctor.training_checks.ATTEMPTS", ((0.02, 45),))
     found = check_overfitting(run.trainer.updater, pick_pairs(list_batches(run), run.model.network))
     assert 0.1 < found.values["last"] / found.values["first"] < 0.5
     assert found.level == "warning"
@@ -288,7 +288,7 @@ def test_a_network_without_gradient_is_a_fault(run: Run, monkeypatch: pytest.Mon
         return training_loss(logits.detach(), labels, *settings) + 0 * logits.sum()
 
     monkeypatch.setattr("attendo.train.update.training_loss", without_gradient)
-    monkeypatch.setattr("attendo.doctor.learning.ATTEMPTS", ((0.02, 10), (0.002, 20)))
+    monkeypatch.setattr("attendo.doctor.training_checks.ATTEMPTS", ((0.02, 10), (0.002, 20)))
     found = check_overfitting(run.trainer.updater, pick_pairs(list_batches(run), run.model.network))
     assert (found.level, found.values["steps"]) == ("fault", 20)
     assert found.values["last"] == pytest.approx(found.values["first"])

@@ -122,8 +122,8 @@ def test_seeds_and_variants_can_be_selected(tmp_path: Path) -> None:
     recipe = read_recipe(write_recipe(tmp_path, VARIED))
     some = recipe.select(seeds=[2], variants=["dut"])
     assert [(run.variant, run.seed) for run in some.plan(Path("out"))] == [("dut", 2)]
-    assert (recipe.expected_scope, some.expected_scope) == (None, "the mean of 2 variants")
-    assert recipe.select(variants=["dut", "bul"]).expected_scope is None
+    assert (recipe.full_scope, some.full_scope) == (None, "the mean of 2 variants")
+    assert recipe.select(variants=["dut", "bul"]).full_scope is None
     with pytest.raises(UsageError, check=has_code("unknown_variant", name="fre", known="bul, dut")):
         recipe.select(variants=["fre"])
     with pytest.raises(UsageError, check=has_code("no_variants", name="fre", owner="mine")):
@@ -207,10 +207,10 @@ def test_checksums_do_not_depend_on_the_data_folder(tmp_path: Path) -> None:
 def test_a_smaller_ensemble_is_not_judged(tmp_path: Path) -> None:
     valid = VARIED.replace("source_field", 'valid_file = "{variant}.dev.tsv"\nsource_field')
     recipe = read_recipe(write_recipe(tmp_path, valid.replace("seeds", "ensemble = true\nseeds")))
-    assert recipe.expected_scope is None
-    assert recipe.select(seeds=[2]).expected_scope == "an ensemble of 2 networks"
-    assert recipe.select(seeds=[3, 4]).expected_scope is None
-    assert read_recipe(write_recipe(tmp_path, VARIED)).select(seeds=[2]).expected_scope is None, (
+    assert recipe.full_scope is None
+    assert recipe.select(seeds=[2]).full_scope == "an ensemble of 2 networks"
+    assert recipe.select(seeds=[3, 4]).full_scope is None
+    assert read_recipe(write_recipe(tmp_path, VARIED)).select(seeds=[2]).full_scope is None, (
         "a mean can be of any seeds"
     )
 

@@ -38,7 +38,7 @@ def test_the_ensemble_score_is_judged() -> None:
         expected=40,
     )  # fmt: skip
     assert found.seeds == {"1": 15}
-    assert (found.mean, found.ensemble, found.value, found.passed) == (15, 40, 40, True)
+    assert (found.mean, found.ensemble, found.value, found.verdict) == (15, 40, 40, True)
 
 
 @pytest.mark.parametrize(
@@ -55,16 +55,16 @@ def test_the_ensemble_score_is_judged() -> None:
     ],
 )
 def test_a_result_fails_only_if_worse_by_more_than_the_spread(value: float, metric: str, passed: bool) -> None:
-    assert make_result(make_score(value, metric=metric), expected=41, spread=0.5).passed is passed
+    assert make_result(make_score(value, metric=metric), expected=41, spread=0.5).verdict is passed
 
 
 def test_a_mean_equal_to_the_expectation_passes() -> None:
-    assert make_result(*(make_score(value, str(value)) for value in (0.1, 0.2, 0.3)), expected=0.2).passed
+    assert make_result(*(make_score(value, str(value)) for value in (0.1, 0.2, 0.3)), expected=0.2).verdict
 
 
 def test_no_expectation_or_a_subset_is_not_judged() -> None:
-    assert make_result(make_score(41)).passed is None
-    assert make_result(make_score(41), expected=1, complete=False).passed is None
+    assert make_result(make_score(41)).verdict is None
+    assert make_result(make_score(41), expected=1, complete=False).verdict is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_recipe_passes_if_all_judged_tests_pass(
     expected: tuple[float | None, float | None], passed: bool | None
 ) -> None:
     rows = tuple(make_result(make_score(41), expected=each) for each in expected)
-    assert RecipeOutcome(make_recipe(), (), rows).passed is passed
+    assert RecipeOutcome(make_recipe(), (), rows).verdict is passed
 
 
 def test_scores_are_grouped_by_test() -> None:

@@ -136,7 +136,7 @@ def test_an_unusable_run_folder_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_resuming_a_folder_without_a_run_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, check=has_code("no_run_to_resume")):
+    with pytest.raises(UsageError, check=has_code("run_not_found")):
         Run.resume(tmp_path, CPU)
 
 

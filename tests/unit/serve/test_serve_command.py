@@ -184,7 +184,7 @@ def test_an_exported_folder_keeps_its_model_card(
         (["--key-file", "nowhere"], 2, message("key_file_unreadable", path="nowhere", reason="No such file")),
         (["--device", "tpu"], 2, fragment("unknown_device", name="tpu")),
         (["--precision", "int3"], 2, "precision must be"),
-        (["--deadline", "0"], 2, "deadline_seconds must be above 0"),
+        (["--deadline", "0"], 2, "--deadline must be above 0"),
         (["--log-format", "xml"], 2, "--log-format must be 'text' or 'json'"),
         (
             ["--set", "max_queud=3"],

@@ -1,6 +1,6 @@
-"""Reference page of the run file, and the resolved config that `attendo train --show` prints.
+"""Reference page of the run file, made from the settings classes.
 
-`python -m attendo.runs.config_reference` regenerates the page. Run it in the project folder.
+`python docs/run_file.py` writes docs/run-file.md anew.
 """
 
 import re
@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.config import CorpusConfig, DataConfig
-from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
+from attendo.decode.config import GenerationConfig
 from attendo.model.config import PRESETS, VOCABULARIES, ModelConfig
 from attendo.runs.auto_config import DataStats, choose_settings
-from attendo.runs.config import RunConfig, derive_generation_settings, format_toml, resolve_config, toml_literal
+from attendo.runs.config import RunConfig, toml_literal
 from attendo.runs.recipe_config import Expectation, Reproduce
 from attendo.settings import Settings
 from attendo.text.config import TokenizerConfig
 from attendo.text.model_card import ModelCard
 from attendo.train.config import TrainConfig
-from attendo.train.optimizer import peak_rate
 
-PAGE = Path("docs/run-file.md")
+PAGE = Path(__file__).with_name("run-file.md")
 _TABLES: tuple[tuple[str, type[Settings], str], ...] = (
     ("", RunConfig, "At the top of the file, before any table."),
     (
@@ -99,9 +98,8 @@ In a run file without `preset`, and in a run without a run file, the settings ma
 data and printed. What is set stays, in the file or by `--set`, and the other choices follow it:
 `--set preset=tiny --set train.steps=800` fixes these two, and the warm-up is chosen for 800 steps.
 
-This page is made from the settings classes: `python -m attendo.runs.config_reference` writes it anew.
+This page is made from the settings classes: `python docs/run_file.py` writes it anew.
 """
-Tables = dict[str, dict[str, Any]]
 
 
 def make_reference() -> str:
@@ -125,17 +123,13 @@ def _make_rows(table: str, settings: type[Settings]) -> Iterator[str]:
         choice.name for choice in choose_settings({}, DataStats(pairs=1000, tokens=15_000, alphabets_overlap=1.0))
     }
     for name, facts in settings.model_json_schema()["properties"].items():
-        if name in ("vocab_size", *VOCABULARIES) or (not table and name in _table_names()):
+        if name in ("vocab_size", *VOCABULARIES) or (not table and name in [each for each, _, _ in _TABLES]):
             continue
         default = _format_default(table, name, facts.get("default"))
         if table and f"{table}.{name}" in chosen:
             default += " *or chosen*"
         about = re.sub("<[^>]+>", r"`\g<0>`", facts["description"])
         yield f"| `{name}` | {_format_values(name, facts)} | {default} | {about} |"
-
-
-def _table_names() -> list[str]:
-    return [table for table, _, _ in _TABLES]
 
 
 def _make_preset_table() -> Iterator[str]:
@@ -200,56 +194,6 @@ def _format_range(facts: dict[str, Any]) -> str:
 
 def _format_number(limit: float) -> str:
     return f"{int(limit):,}" if abs(limit) >= 1000 else f"{limit:g}"
-
-
-def format_resolved_config(config: RunConfig, text: DataConfig) -> str:
-    """Format a run file that reproduces the run. `text` holds the settings that its data is or was prepared with.
-
-    Values derived from other settings are comments, so that they stay derived if those change.
-    """
-    content, following = resolve_config(config), _derived_settings(config, text)
-    remarks = {
-        table: [f"{name} = {toml_literal(value)}, by the other settings" for name, value in values.items()]
-        for table, values in following.items()
-    }
-    if config.start_from is not None:
-        remarks["model"] = ["network and tokenizer are those of start_from"]
-        remarks["generation"] = ["all else is as the model of start_from has it", *remarks["generation"]]
-    else:
-        content["generation"] = _resolve_generation(
-            config, {*following["generation"], *(SOURCE_SETTINGS if text.text else ())}
-        )
-        if config.data.prepared is not None:
-            content["tokenizer"] = {"dropout": config.tokenizer.dropout}
-            remarks["tokenizer"] = ["all else is as data.prepared was made"]
-    return format_toml(content, remarks)
-
-
-def _resolve_generation(config: RunConfig, derived_from_data: set[str]) -> dict[str, Any]:
-    settings, given = GenerationConfig(**config.generation).model_dump(mode="json"), config.generation
-    return {name: value for name, value in settings.items() if name in given or name not in derived_from_data}
-
-
-def _derived_settings(config: RunConfig, text: DataConfig) -> Tables:
-    """Return unset values that follow from other settings, by table."""
-    given, goes_on = resolve_config(config), config.start_from is not None
-    window, usual = None if text.text is None or goes_on else text.window, GenerationConfig()
-    reading = {} if text.text or goes_on else {"max_source": usual.max_source, "long_source": usual.long_source}
-    tables: Tables = {"generation": {**reading, **derive_generation_settings(window, text.cut_source)}}
-    if config.data.text is not None:
-        tables["data"] = {"stride": config.data.window_stride}
-    elif config.data.validation and not config.data.valid_corpora and config.data.tag is not None:
-        tables["data"] = {"valid_tag": config.data.tag}
-    if not goes_on:
-        network = config.make_model_config(8, 8)
-        width, dropout = network.d_model // network.num_heads, network.dropout
-        dropouts = {"attention_dropout": dropout, "activation_dropout": dropout}
-        tables["model"] = {"d_key": width, "d_value": width, **dropouts, "final_norm": network.has_final_norm}
-        tables["train"] = {"peak_lr": peak_rate(config.train, network.d_model)}
-    return {
-        table: {name: value for name, value in values.items() if name not in given.get(table, {})}
-        for table, values in tables.items()
-    }
 
 
 if __name__ == "__main__":

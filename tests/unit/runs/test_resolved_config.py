@@ -9,7 +9,7 @@ from attendo.data.config import DataConfig
 from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
 from attendo.model.config import VOCABULARIES, ModelConfig
 from attendo.runs.config import RunConfig, resolve_config
-from attendo.runs.config_reference import format_resolved_config
+from attendo.runs.resolved_config import format_resolved_config
 from attendo.train.config import TrainConfig
 
 FILES = {"source": "a", "target": "b"}
