@@ -40,7 +40,6 @@ MESSAGES: dict[str, Message] = {
     "ctranslate2_network_unsupported": Message(
         "CTranslate2 does not support this network: {reasons}",
         "CTranslate2 不支持这个网络：{reasons}",
-        {"reasons": {"it has no encoder": "它没有编码器"}},
     ),
     "output_folder_not_empty": Message(
         "{folder} already exists: choose another path, or empty it first", "{folder} 已经存在：请换一个路径，或先清空它"
@@ -122,20 +121,6 @@ MESSAGES: dict[str, Message] = {
         "{path}: {field} must be {needed}, not {value}",
         "{path}：{field} 为 {value}，应为：{needed}",
         {
-            "needed": {
-                "a text": "文本",
-                "true or false": "true 或 false",
-                "an integer of 0 or more": "不小于 0 的整数",
-                "a number": "数",
-                "one token": "一个词元编号",
-                "a list of tokens": "词元编号的列表",
-                "a list of lists of tokens": "词元编号列表的列表",
-                "a list": "列表",
-                "an object": "对象",
-                "one of the tokens that attendo can begin answers with (none)": "attendo 能放在译文开头的词元之一（无）",
-                "true (a network with an encoder and a decoder)": "true（既有编码器又有解码器的网络）",
-                "a token id": "词元编号",
-            },
             "field": {"a key of added_tokens_decoder": "added_tokens_decoder 的键"},
         },
     ),
@@ -158,8 +143,8 @@ MESSAGES: dict[str, Message] = {
         "{path}: its weights do not match its config.json: {faults}", "{path}：权重与 config.json 不符：{faults}"
     ),
     "merges_vocabulary_mismatch": Message(
-        "{path}: {reason}: the two files are not from the same tokenizer; copy both from the same model",
-        "{path}：{reason}：两个文件不属于同一个分词器，请从同一个模型复制这两个文件",
+        "{path}: {count} of {total} pieces that its merges make are not in its vocabulary, such as {examples}: the two files are not from the same tokenizer; copy both from the same model",
+        "{path}：合并得到的 {total} 个词元中有 {count} 个不在词表里，例如 {examples}：两个文件不属于同一个分词器，请从同一个模型复制这两个文件",
     ),
     "add_prefix_space_unsupported": Message(
         "{path}: attendo does not support add_prefix_space, which puts a space before every text: load the model in Python without its tokenizer (from_folder(path, with_tokenizers=False))",
@@ -193,16 +178,6 @@ MESSAGES: dict[str, Message] = {
     "torch_network_unsupported": Message(
         "attendo does not support this network: {reasons}",
         "attendo 不支持这个网络：{reasons}",
-        {
-            "reasons": {
-                "its layers are none, not those of torch.nn": "它没有 torch.nn 的层",
-                "an embedding has a max_norm": "嵌入设置了 max_norm",
-                "only one stack has a norm behind it": "编码器和解码器中只有一个在末尾有归一化",
-                "an attention has a bias_k, a zero or widths of its own": "有注意力使用了 bias_k、add_zero_attn 或不同的宽度",
-                "the activation is none of relu, gelu (not tanh), silu": "激活函数不是 relu、gelu（非 tanh 近似）或 silu",
-                "layers differ in heads, width, activation or norm_first": "各层的头数、宽度、激活函数或 norm_first 不一致",
-            }
-        },
     ),
     "position_arguments_invalid": Message(
         "positions must be a sinusoidal layout, or one table for the source and one for the target of the same shape",
@@ -279,7 +254,6 @@ MESSAGES: dict[str, Message] = {
     "onnx_network_unsupported": Message(
         "the ONNX export does not support this network: {reasons}",
         "ONNX 导出不支持这个网络：{reasons}",
-        {"reasons": {"it has no encoder (num_encoder_layers is 0)": "它没有编码器（num_encoder_layers 为 0）"}},
     ),
     "onnx_fixed_size_unsupported": Message(
         "an ONNX network has no fixed-size cache: use the engine onnx",
@@ -344,9 +318,8 @@ MESSAGES: dict[str, Message] = {
         "每个源句都需要参考译文：现有 {sources} 个源句，{references} 个参考译文",
     ),
     "sentences_not_comparable": Message(
-        "none of the {count} given sentences can be compared{reason}: give other sentences, or none",
-        "给出的 {count} 个句子都无法比较{reason}；请换一些句子，或不给句子",
-        {"reason": {", there are none": "（没有句子）"}},
+        "none of the {count} given sentences can be compared: {empty} are empty and {long} have more than {max_length} tokens; give other sentences, or none",
+        "给出的 {count} 个句子都无法比较：{empty} 个为空，{long} 个超过 {max_length} 个词元；请换一些句子，或不给句子",
     ),
     "max_length_too_short": Message(
         "max_length {max_length} is too short for the comparison with the converted model, which needs positions for {needed} tokens",
@@ -383,14 +356,6 @@ MESSAGES: dict[str, Message] = {
                 "an mBART model": "mBART 模型",
                 "an M2M100 model": "M2M100 模型",
             },
-            "reasons": {
-                "it has no encoder": "它没有编码器",
-                "it has no norm behind each stack": "编码器和解码器末尾没有归一化",
-                "it has a norm behind each stack": "编码器和解码器末尾有归一化",
-                "it has no norm on the embedding": "嵌入没有归一化",
-                "it has a norm on the embedding": "嵌入有归一化",
-                "it has a bias on the logits": "它的 logits 有偏置",
-            },
         },
     ),
     "tokenizer_class_unsupported": Message(
@@ -408,4 +373,274 @@ MESSAGES: dict[str, Message] = {
         "{path} was not written, because the exported model differs from the original: {reasons}; to allow a larger loss, raise max_loss (--max-loss)",
         "没有写入 {path}，因为导出的模型与原模型不一致：{reasons}；增大 max_loss（--max-loss）可允许更大的损失",
     ),
+    "logit_difference_too_large": Message(
+        "the {kind} logit difference is {value}, more than {bound}",
+        "logits 的{kind}差为 {value}，超过 {bound}",
+        {"kind": {"mean": "平均", "largest": "最大"}},
+    ),
+    "lost_bleu_too_large": Message("{value} BLEU are lost, more than {bound}", "损失了 {value} BLEU，超过 {bound}"),
+    "agreement_too_small": Message(
+        "its outputs have {value} BLEU with attendo's as references, less than {bound}",
+        "以 attendo 的输出为参考，其输出的 BLEU 为 {value}，低于 {bound}",
+    ),
+    "same_tokens_too_few": Message(
+        "{value} of the tokens of {search} search are the same, less than {bound}",
+        "{search} 搜索中有 {value} 的词元相同，低于 {bound}",
+    ),
+    "tokenizer_differs": Message("the tokenizer gives other ids: {comparison}", "分词器给出的编号不同：{comparison}"),
+    "tokenizer_not_compared": Message(
+        "the tokenizer was not compared, because transformers cannot load its own: {reason}",
+        "没有比较分词器，因为 transformers 无法加载它自己的分词器：{reason}",
+    ),
+    "tokenizer_not_compared_without_text": Message(
+        "the tokenizer was not compared, because there is no text", "没有比较分词器，因为没有文本"
+    ),
+    "texts_have_same_ids": Message(
+        "{same} of {count} texts have the same ids as with {name}", "{count} 段文本中有 {same} 段的编号与 {name} 相同"
+    ),
+    "texts_have_other_ids": Message(
+        "{same} of {count} texts have the same ids as with {name}, but not {text!r}",
+        "{count} 段文本中有 {same} 段的编号与 {name} 相同，例外如 {text!r}",
+    ),
+    "mbart_tokenizer_unknown": Message(
+        "no file names the tokenizer class of this mBART model, and {name} is a different one",
+        "没有文件注明这个 mBART 模型的分词器类，而 {name} 与它不同",
+    ),
+    "given_sentences_few": Message(
+        "{count} sentences are given; the other {random} sources are random ids and count in no BLEU",
+        "给出了 {count} 个句子；另外 {random} 个源句是随机编号，不计入 BLEU",
+    ),
+    "sample_sentences_few": Message(
+        "the model's sample has {count} sentences; the other {random} sources are random ids and count in no BLEU",
+        "模型的样本有 {count} 个句子；另外 {random} 个源句是随机编号，不计入 BLEU",
+    ),
+    "sentences_skipped": Message(
+        "of {count} given sentences, {empty} are empty and {long} have more than {max_length} tokens: they are skipped",
+        "给出的 {count} 个句子中，{empty} 个为空，{long} 个超过 {max_length} 个词元：已跳过",
+    ),
+    "compared_on_random_sources": Message(
+        "compared on random sources only, which shows little about quantisation: give your own sentences (--source)",
+        "只在随机源句上作了比较，难以反映量化的影响：请给出自己的句子（--source）",
+    ),
+    "references_ignored": Message(
+        "the model itself has only {bleu} BLEU on the references, too little to measure a loss: {criterion} decided instead",
+        "模型本身在参考译文上只有 {bleu} BLEU，无法衡量损失：改由 {criterion} 决定",
+    ),
+    "all_int8_failed": Message("with all products in int8: {reasons}", "所有乘积都用 int8 时：{reasons}"),
+    "products_kept_in_float32": Message(
+        "{count} products stay in float32: those with the largest int8 error",
+        "{count} 个乘积保留 float32：它们的 int8 误差最大",
+    ),
+    "ctranslate2_int8_overflow": Message(
+        "CTranslate2's int8 products overflow on this processor, which has no VNNI: compare on the machine that will run the model",
+        "这个处理器没有 VNNI，CTranslate2 的 int8 乘积会溢出：请在将来运行模型的机器上比较",
+    ),
+    "tokenizer_for_attendo_only": Message(
+        "the {side} tokenizer is of kind {kind}, which only attendo can read",
+        "{side}的分词器是 {kind}，只有 attendo 能读取",
+        {"side": {"source": "源文", "target": "译文"}},
+    ),
+    "other_programs_add_source_prefix": Message(
+        "other programs must start every source with {pieces}", "其他程序必须在每个源句前加上 {pieces}"
+    ),
+    "other_programs_add_target_prefix": Message(
+        "other programs must start every output with {pieces} (target_prefix)",
+        "其他程序必须让每个输出以 {pieces} 开头（target_prefix）",
+    ),
+    "ctranslate2_changes_settings": Message(
+        "CTranslate2 does not support all decoding settings of the model: {changes}",
+        "CTranslate2 不支持模型的全部解码设置：{changes}",
+    ),
+    "setting_differs": Message("{name} is {value}, not {expected}", "{name} 为 {value}，而不是 {expected}"),
+    "argos_shows_byte_pieces": Message(
+        "Argos Translate joins pieces unchanged: a letter that the tokenizer writes as bytes appears as <0xE4>",
+        "Argos Translate 原样拼接词元：分词器用字节表示的字母会显示为 <0xE4>",
+    ),
+    "argos_ignores_settings": Message(
+        "Argos Translate uses its own decoding settings and ignores those of the model: {settings}",
+        "Argos Translate 使用自己的解码设置，忽略模型的设置：{settings}",
+    ),
+    "loaded_by_class": Message(
+        "load it with {name} or AutoModelForSeq2SeqLM", "请用 {name} 或 AutoModelForSeq2SeqLM 加载"
+    ),
+    "loaded_by_pegasus_class": Message(
+        "load it with {name} or AutoModelForSeq2SeqLM; a MarianMTModel has its norms elsewhere and gives other outputs",
+        "请用 {name} 或 AutoModelForSeq2SeqLM 加载；MarianMTModel 的归一化位置不同，输出也不同",
+    ),
+    "tokenizers_not_exported": Message("the tokenizers are not exported: {reason}", "没有导出分词器：{reason}"),
+    "tokenizer_kind_differs": Message(
+        "{name} is of kind {needed}, but the {side} tokenizer is of kind {kind}",
+        "{name} 的类型是 {needed}，而{side}的分词器是 {kind}",
+        {"side": {"source": "源文", "target": "译文"}},
+    ),
+    "bart_source_prefix_missing": Message(
+        "BartTokenizer puts {prefix} before every source, but this model does not",
+        "BartTokenizer 在每个源句前加 {prefix}，而这个模型不加",
+    ),
+    "tokens_have_other_ids": Message(
+        "with {name}, {count} of {total} tokens have another id, for example {piece!r}",
+        "用 {name} 时，{total} 个词元中有 {count} 个的编号不同，例如 {piece!r}",
+    ),
+    "sources_need_prefix_ids": Message("every source must begin with the ids {ids}", "每个源句必须以编号 {ids} 开头"),
+    "source_prefix_unsupported": Message("the model puts {prefix} before every source", "模型在每个源句前加 {prefix}"),
+    "target_prefix_too_long": Message(
+        "its outputs begin with {prefix}, which is more than one token", "它的输出以 {prefix} 开头，超过一个词元"
+    ),
+    "setting_not_imported": Message("not imported: {name} {value}", "没有导入：{name} {value}"),
+    "forced_eos_has_log_probability": Message(
+        "{name}: EOS at the limit has log-probability 0 in transformers, and the model's log-probability in attendo",
+        "{name}：到达上限时，EOS 的对数概率在 transformers 中为 0，在 attendo 中为模型给出的值",
+    ),
+    "setting_not_exported": Message(
+        "transformers has no counterpart for {name} {value}: {instead}",
+        "transformers 没有与 {name} {value} 对应的设置：{instead}",
+    ),
+    "hf_ignores_min_length_factor": Message("it uses only min_length_extra", "它只用 min_length_extra"),
+    "hf_reads_any_length": Message("it reads a source of any length", "它读取任意长度的源句"),
+    "hf_returns_best_of_one_search": Message("its output is the best of one search", "它的输出是一次搜索的最佳结果"),
+    "hf_runs_one_beam": Message("it runs one plain beam", "它只运行一个普通的束"),
+    "hf_has_no_penalty": Message("it has none", "它没有这个惩罚"),
+    "hf_counts_eos": Message("it counts EOS as a token", "它把 EOS 计为一个词元"),
+    "hf_finishes_beam_width": Message(
+        "it stops after as many finished hypotheses as the beam is wide", "完成的假设数等于束宽时停止"
+    ),
+    "hf_has_fixed_max_length": Message(
+        "an output has at most {limit} tokens for every source (max_length)",
+        "无论源句多长，输出最多 {limit} 个词元（max_length）",
+    ),
+    "hf_samples_with_torch": Message("its samples depend on torch.manual_seed", "它的采样取决于 torch.manual_seed"),
+    "hf_penalises": Message("its penalty applies to {values}", "它的惩罚作用于 {values}"),
+    "hf_ranks_by_average": Message(
+        "it ranks by log p / |y| ** length_penalty, with a length_penalty of 1",
+        "它按 log p / |y| ** length_penalty 排序，length_penalty 为 1",
+    ),
+    "hf_stops_as_settled": Message(
+        "it stops as settled does (early_stopping=False)", "它按 settled 的规则停止（early_stopping=False）"
+    ),
+    "hf_ranks_truncated_outputs": Message(
+        "it ranks an output at the limit together with finished ones", "它把到达上限的输出与已结束的输出一起排序"
+    ),
+    "hf_forces_eos_at_no_cost": Message("its forced EOS has log-probability 0", "它强制的 EOS 的对数概率为 0"),
+    "language_unknown": Message(
+        "the model has several languages, and the {side} language is unknown: set it with --{side}-language, or {side}_prefix in every call",
+        "模型有多种语言，而 {side} 语言未知：请用 --{side}-language 设置，或在每次调用时设置 {side}_prefix",
+    ),
+    "merged_pieces_unknown": Message(
+        "{count} of {total} pieces that its merges make are not in its vocabulary and are read as unknown, such as {examples}",
+        "合并得到的 {total} 个词元中有 {count} 个不在词表里，按未知词元读取，例如 {examples}",
+    ),
+    "sentencepiece_pieces_unknown": Message(
+        "{file}: {count} of its pieces are not in the vocabulary and are read as unknown ({pieces})",
+        "{file}：有 {count} 个词元不在词表里，按未知词元读取（{pieces}）",
+    ),
+    "needs_text": Message("a text", "文本"),
+    "needs_flag": Message("true or false", "true 或 false"),
+    "needs_count": Message("an integer of 0 or more", "不小于 0 的整数"),
+    "needs_number": Message("a number", "数"),
+    "needs_token": Message("one token", "一个词元编号"),
+    "needs_tokens": Message("a list of tokens", "词元编号的列表"),
+    "needs_token_lists": Message("a list of lists of tokens", "词元编号列表的列表"),
+    "needs_list": Message("a list", "列表"),
+    "needs_object": Message("an object", "对象"),
+    "needs_token_id": Message("a token id", "词元编号"),
+    "needs_one_of": Message("one of {known}", "{known} 之一"),
+    "needs_prefix_symbol": Message(
+        "one of the tokens that attendo can begin outputs with ({symbols})",
+        "attendo 能放在输出开头的词元之一（{symbols}）",
+    ),
+    "needs_encoder_and_decoder": Message(
+        "true (a network with an encoder and a decoder)", "true（既有编码器又有解码器的网络）"
+    ),
+    "needs_positions_for_proof": Message(
+        "at least {least} for the check (skip it with --no-proof)", "不小于 {least} 才能检查（用 --no-proof 可跳过）"
+    ),
+    "convert_weights_elsewhere": Message(
+        "load them with the program that wrote them, and write {weights} with save_pretrained of transformers",
+        "请用写出它们的程序读取，再用 transformers 的 save_pretrained 写出 {weights}",
+    ),
+    "convert_weights_by_command": Message(
+        "if you trust them, convert them to {weights} with {command}",
+        "如果来源可信，请转换为 {weights}：{command}",
+    ),
+    "control_token_id": Message("{name} has the id {token_id}", "{name} 的编号是 {token_id}"),
+    "encoder_missing": Message("it has no encoder", "它没有编码器"),
+    "rotary_keys_narrow": Message(
+        "its rotary keys have width {keys}, less than the width {values} of its values",
+        "旋转位置的键宽为 {keys}，小于值宽 {values}",
+    ),
+    "vocabulary_without_control_tokens": Message(
+        "a vocabulary of {size} tokens has no room for pad, unk, bos and eos",
+        "{size} 个词元的词表放不下 pad、unk、bos 和 eos",
+    ),
+    "final_norm_missing": Message("it has no norm after each stack", "编码器和解码器末尾没有归一化"),
+    "final_norm_unsupported": Message("it has a norm after each stack", "编码器和解码器末尾有归一化"),
+    "embedding_norm_missing": Message("it has no norm on the embedding", "嵌入没有归一化"),
+    "embedding_norm_unsupported": Message("it has a norm on the embedding", "嵌入有归一化"),
+    "vocabulary_sizes_differ": Message(
+        "its vocabularies differ in size: {source} source tokens and {target} target tokens",
+        "词表大小不同：源文 {source} 个词元，译文 {target} 个词元",
+    ),
+    "output_bias_unsupported": Message("it has a bias on the logits", "它的 logits 有偏置"),
+    "position_offset_not_after_token": Message(
+        "position_offset is {offset}, which must follow a token id",
+        "position_offset 为 {offset}，必须紧跟在某个词元编号之后",
+    ),
+    "gated_activation_unsupported": Message(
+        "activation is {activation}, which has a gate", "激活函数为 {activation}，它带有门控"
+    ),
+    "d_model_not_multiple_of_heads": Message(
+        "d_model {d_model} is not a multiple of num_heads {num_heads}",
+        "d_model {d_model} 不是 num_heads {num_heads} 的倍数",
+    ),
+    "head_counts_differ": Message(
+        "the encoder has {encoder} heads and the decoder {decoder}, which must be equal",
+        "编码器有 {encoder} 个头，解码器有 {decoder} 个，两者必须相等",
+    ),
+    "feed_forward_widths_differ": Message(
+        "the feed-forward networks have widths {encoder} and {decoder}, which must be equal",
+        "前馈网络的宽度为 {encoder} 和 {decoder}，两者必须相等",
+    ),
+    "activation_unknown": Message(
+        "activation_function is {name}, which is not one of {known}", "activation_function 为 {name}，不是 {known} 之一"
+    ),
+    "weight_missing": Message("{name} is missing", "缺少 {name}"),
+    "weight_shape_differs": Message("{name} is {found}, not {expected}", "{name} 的形状是 {found}，而不是 {expected}"),
+    "weight_not_finite": Message("{name} has NaN or infinite values", "{name} 含有 NaN 或无穷大"),
+    "shared_weights_differ": Message(
+        "{first} and {other} differ, against {flags}", "{first} 和 {other} 不同，与 {flags} 矛盾"
+    ),
+    "weight_unknown": Message("{name} is not used", "{name} 没有用到"),
+    "torch_network_class": Message(
+        "it is a {found}, not a torch.nn.Transformer", "它是 {found}，不是 torch.nn.Transformer"
+    ),
+    "torch_layer_classes": Message(
+        "its layers are {found}, not those of torch.nn",
+        "它的层是 {found}，不是 torch.nn 的层",
+        {"found": {"none": "空的"}},
+    ),
+    "torch_norm_classes": Message(
+        "its norms are {found}, but all must be a LayerNorm with weights",
+        "它的归一化是 {found}，而全部必须是带权重的 LayerNorm",
+    ),
+    "torch_module_replaced": Message(
+        "its {part} is a {found}, whose forward is not that of torch.nn.{expected}",
+        "它的 {part} 是 {found}，其 forward 不是 torch.nn.{expected} 的",
+    ),
+    "torch_widths_differ": Message("widths differ: {widths}", "宽度不一致：{widths}"),
+    "torch_vocabulary_sizes_differ": Message(
+        "it has {outputs} outputs and {tokens} target tokens", "它有 {outputs} 个输出和 {tokens} 个译文词元"
+    ),
+    "torch_max_norm": Message("an embedding has a max_norm", "嵌入设置了 max_norm"),
+    "torch_one_final_norm": Message("only one stack has a final norm", "编码器和解码器中只有一个在末尾有归一化"),
+    "torch_attention_options": Message(
+        "an attention has bias_k, add_zero_attn or different widths",
+        "有注意力使用了 bias_k、add_zero_attn 或不同的宽度",
+    ),
+    "torch_activation_unknown": Message(
+        "the activation is not relu, gelu (without tanh) or silu", "激活函数不是 relu、gelu（非 tanh 近似）或 silu"
+    ),
+    "torch_layers_differ": Message(
+        "layers differ in heads, width, activation or norm_first", "各层的头数、宽度、激活函数或 norm_first 不一致"
+    ),
+    "torch_epsilons_differ": Message("norms differ in epsilon: {values}", "各归一化的 epsilon 不同：{values}"),
 }

@@ -221,7 +221,7 @@ def test_unsupported_inputs_raise_usage_errors(small_network: MakeNetwork) -> No
 
 def test_a_network_without_an_encoder_is_rejected(small_network: MakeNetwork) -> None:
     network = small_network(num_encoder_layers=0)
-    assert incompatibilities(network.config) == ["it has no encoder (num_encoder_layers is 0)"]
+    assert [reason.code for reason in incompatibilities(network.config)] == ["encoder_missing"]
     with pytest.raises(ModelError, check=has_code("onnx_network_unsupported")):
         step_graph(network)
 

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attendo.errors import ModelError
+from attendo.errors import MessagePart, ModelError
+from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.exported_files import require_empty
 from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS
 from attendo.model.config import ModelConfig
@@ -33,18 +34,19 @@ CTranslate2Quantization = Literal[
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
 
-def incompatibilities(config: ModelConfig) -> list[str]:
-    """Return one line per reason why CTranslate2 cannot hold this network; empty if it can."""
+def incompatibilities(config: ModelConfig) -> list[MessagePart]:
+    """Return the reasons why CTranslate2 cannot hold this network; empty if it can."""
     if config.decoder_only:
-        return ["it has no encoder"]
+        return [MessagePart("encoder_missing")]
     keys, values = config.head_width, _value_width(config)
     sizes = {config.source_vocab_size or 0, config.target_vocab_size or 0}
-    conditions = {
-        # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
-        f"keys are {keys} wide and turned, values {values}": config.positions != "rotary" or keys >= values,
-        f"a vocabulary of {min(sizes)} tokens has no room for pad, unk, bos and eos": min(sizes) > EOS,
-    }
-    return [reason for reason, is_met in conditions.items() if not is_met]
+    return unmet_conditions(
+        {
+            # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
+            MessagePart("rotary_keys_narrow", keys=keys, values=values): config.positions != "rotary" or keys >= values,
+            MessagePart("vocabulary_without_control_tokens", size=min(sizes)): min(sizes) > EOS,
+        }
+    )
 
 
 def to_ctranslate2(
@@ -62,7 +64,7 @@ def to_ctranslate2(
     caller does not suppress them.
     """
     if reasons := incompatibilities(network.config):
-        raise ModelError("ctranslate2_network_unsupported", reasons="; ".join(reasons))
+        raise ModelError("ctranslate2_network_unsupported", reasons=join_reasons(reasons))
     folder = Path(folder)
     require_empty(folder)
     spec = _build_spec(network, max_length)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from attendo.errors import ModelError, UsageError, cut_line, require_package, shorten
+from attendo.errors import MessagePart, ModelError, UsageError, cut_line, require_package, shorten
 from attendo.interop.certificate import ComparedSystem
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.compared_systems import CTranslate2System, TorchSystem
@@ -31,9 +31,6 @@ from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer, save_tokenize
 from attendo.text_model import TextModel
 from attendo.text_model.search_setup import parse_device
 
-_SATURATION_NOTE = (
-    "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
-)
 _EXPORT_AGAIN = "export the model again"
 
 
@@ -53,7 +50,7 @@ class CTranslate2Model:
         return vocabulary_names(self.source_tokenizer), vocabulary_names(self.target_tokenizer)
 
 
-def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
+def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[MessagePart]:
     """Write into an existing empty folder. Return notes on what the format cannot store."""
     require_package("ctranslate2", "export", "an export to ctranslate2")
     tokenizers = model.source_tokenizer, model.target_tokenizer
@@ -63,21 +60,24 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision
     write_json(folder / "generation.json", model.stored_model.generation)
     if model.about:
         write_json(folder / ABOUT, model.about)
-    overflows = [_SATURATION_NOTE] if precision == "int8" and int8_saturates() else []
+    overflows = [MessagePart("ctranslate2_int8_overflow")] if precision == "int8" and int8_saturates() else []
     return [*overflows, *_tokenizer_notes(tokenizers), *_prefix_notes(model, names)]
 
 
-def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[str]:
+def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[MessagePart]:
     """Return notes on prefixes that attendo adds and that other programs must add themselves."""
-    before, begin = model_prefix_ids(model)
-    pieces = (" ".join(names[side][token] for token in ids) for side, ids in enumerate((before, begin)))
-    phrases = ("every source must begin with", "every answer with (target_prefix)")
-    return [f"elsewhere than in attendo {phrase} {each}" for phrase, each in zip(phrases, pieces, strict=True) if each]
-
-
-def _tokenizer_notes(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
+    before, begin = (
+        " ".join(side[token] for token in ids) for side, ids in zip(names, model_prefix_ids(model), strict=True)
+    )
     return [
-        f"the {side} tokenizer is of {tokenizer.kind}, for which other programs have no file: only attendo reads it"
+        *([MessagePart("other_programs_add_source_prefix", pieces=before)] if before else []),
+        *([MessagePart("other_programs_add_target_prefix", pieces=begin)] if begin else []),
+    ]
+
+
+def _tokenizer_notes(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[MessagePart]:
+    return [
+        MessagePart("tokenizer_for_attendo_only", side=side, kind=tokenizer.kind)
         for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
         if sentencepiece_bytes(tokenizer) is None
     ]

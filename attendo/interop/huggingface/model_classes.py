@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError
+from attendo.errors import MessagePart, ModelError
+from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.huggingface.read_models import UNUSED_POSITIONS
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, identity_permutation
 from attendo.model.config import ModelConfig
@@ -41,33 +42,31 @@ class HFModelClass:
     embedding_norm: bool = False
     bias: bool = True  # on the logits
     one_vocabulary: bool = True
-    remark: str = ""
 
-    @property
-    def note(self) -> str:
-        return f"{self.name} loads it, and so does AutoModelForSeq2SeqLM{self.remark}"
-
-    def incompatibilities(self, config: ModelConfig) -> list[str]:
-        """Return one line per reason why the class cannot hold this network; empty if it can."""
+    def incompatibilities(self, config: ModelConfig) -> list[MessagePart]:
+        """Return the reasons why the class cannot hold this network; empty if it can."""
         if config.decoder_only:
-            return ["it has no encoder"]
-        sizes, pre, some = (config.source_vocab_size, config.target_vocab_size), self.norm == "pre", self.embedding_norm
-        conditions = {
-            f"norm is {config.norm}, not {self.norm}": config.norm == self.norm,
-            f"it has {'no' if pre else 'a'} norm behind each stack": config.has_final_norm == pre,
-            f"it has {'no' if some else 'a'} norm on the embedding": config.embedding_norm == some,
-            f"source and target have {sizes[0]} and {sizes[1]} tokens, not as many": sizes[0] == sizes[1]
-            or not self.one_vocabulary,
-            **self._position_checks(config),
-            **_block_checks(config),
-        }
-        return [reason for reason, is_met in conditions.items() if not is_met]
+            return [MessagePart("encoder_missing")]
+        source, target, pre = config.source_vocab_size, config.target_vocab_size, self.norm == "pre"
+        same_size = source == target or not self.one_vocabulary
+        return unmet_conditions(
+            {
+                _setting("norm", config.norm, self.norm): config.norm == self.norm,
+                MessagePart("final_norm_missing" if pre else "final_norm_unsupported"): config.has_final_norm == pre,
+                MessagePart(
+                    "embedding_norm_missing" if self.embedding_norm else "embedding_norm_unsupported"
+                ): config.embedding_norm == self.embedding_norm,
+                MessagePart("vocabulary_sizes_differ", source=source, target=target): same_size,
+                **self._position_checks(config),
+                **_block_checks(config),
+            }
+        )
 
-    def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[str]:
+    def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[MessagePart]:
         """Return the incompatibilities of the configuration and of the weights."""
         output_bias = network.output.bias
         free = self.bias or output_bias is None or not bool(orders[1].table_to_theirs(output_bias).any())
-        return [*self.incompatibilities(network.config), *([] if free else ["it has a bias on the logits"])]
+        return [*self.incompatibilities(network.config), *([] if free else [MessagePart("output_bias_unsupported")])]
 
     def build(self, network: Transformer, max_length: int = 1024, orders: Permutations | None = None) -> Any:
         """Return a model in evaluation mode with the same logits, for sequences of at most `max_length` tokens.
@@ -77,7 +76,7 @@ class HFModelClass:
         """
         orders = orders or identity_permutations(network.config)
         if reasons := self.network_incompatibilities(network, orders):
-            raise ModelError("transformers_network_unsupported", model=self.display_name, reasons="; ".join(reasons))
+            raise ModelError("transformers_network_unsupported", model=self.display_name, reasons=join_reasons(reasons))
         import transformers
 
         config = network.config
@@ -95,17 +94,21 @@ class HFModelClass:
         shared = {"share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.tie != "none"}
         return {"vocab_size": source, "decoder_vocab_size": target, **shared}
 
-    def _position_checks(self, config: ModelConfig) -> dict[str, bool]:
+    def _position_checks(self, config: ModelConfig) -> dict[MessagePart, bool]:
         offset, layout = config.position_offset, config.position_layout
-        conditions = {f"positions are {config.positions}, not {self.positions}": config.positions == self.positions}
+        conditions = {_setting("positions", config.positions, self.positions): config.positions == self.positions}
         if self.offset is None:
             size = config.target_vocab_size or 0
-            conditions[f"position_offset is {offset}, which must follow a token id"] = 1 <= offset < size
+            conditions[MessagePart("position_offset_not_after_token", offset=offset)] = 1 <= offset < size
         else:
-            conditions[f"position_offset is {offset}, not {self.offset}"] = offset == self.offset
+            conditions[_setting("position_offset", offset, self.offset)] = offset == self.offset
         if self.positions == config.positions == "sinusoidal":
-            conditions[f"position_layout is {layout}, not {' or '.join(self.layouts)}"] = layout in self.layouts
+            conditions[_setting("position_layout", layout, "/".join(self.layouts))] = layout in self.layouts
         return conditions
+
+
+def _setting(name: str, value: object, expected: object) -> MessagePart:
+    return MessagePart("setting_differs", name=name, value=value, expected=expected)
 
 
 def identity_permutations(config: ModelConfig) -> Permutations:
@@ -114,16 +117,17 @@ def identity_permutations(config: ModelConfig) -> Permutations:
     return identity_permutation(config.source_vocab_size or 0), identity_permutation(config.target_vocab_size)
 
 
-def _block_checks(config: ModelConfig) -> dict[str, bool]:
+def _block_checks(config: ModelConfig) -> dict[MessagePart, bool]:
     """Return the requirements of all classes, and whether the network meets each."""
     width, uneven = divmod(config.d_model, config.num_heads)
+    heads = MessagePart("d_model_not_multiple_of_heads", d_model=config.d_model, num_heads=config.num_heads)
     return {
-        f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
-        f"norm_epsilon is {config.norm_epsilon}, not {EPSILON}": config.norm_epsilon == EPSILON,
-        f"activation is {config.activation}, which has a gate": config.activation != "swiglu",
-        f"d_key is {config.d_key}, not d_model / num_heads": config.d_key in (None, width),
-        f"d_value is {config.d_value}, not d_model / num_heads": config.d_value in (None, width),
-        f"d_model {config.d_model} is no multiple of num_heads {config.num_heads}": not uneven,
+        _setting("norm_kind", config.norm_kind, "layer"): config.norm_kind == "layer",
+        _setting("norm_epsilon", config.norm_epsilon, EPSILON): config.norm_epsilon == EPSILON,
+        MessagePart("gated_activation_unsupported", activation=config.activation): config.activation != "swiglu",
+        _setting("d_key", config.d_key, "d_model / num_heads"): config.d_key in (None, width),
+        _setting("d_value", config.d_value, "d_model / num_heads"): config.d_value in (None, width),
+        heads: not uneven,
     }
 
 
@@ -164,13 +168,7 @@ def to_marian(network: Transformer, max_length: int = 1024) -> "MarianMTModel":
     return MARIAN.build(network, max_length)
 
 
-PEGASUS = HFModelClass(
-    "PegasusForConditionalGeneration",
-    "PegasusConfig",
-    "a Pegasus model",
-    norm="pre",
-    remark="; a MarianMTModel has its norms elsewhere, and answers something else",
-)
+PEGASUS = HFModelClass("PegasusForConditionalGeneration", "PegasusConfig", "a Pegasus model", norm="pre")
 
 
 def to_pegasus(network: Transformer, max_length: int = 1024) -> "PegasusForConditionalGeneration":

@@ -7,7 +7,7 @@ models have another tokenizer and are rejected, because the Marian tokenizer fil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attendo.errors import ModelError, UsageError, list_names, shorten
+from attendo.errors import MessagePart, ModelError, UsageError, list_names, shorten
 from attendo.interop.huggingface.folder import HuggingFaceFolder
 from attendo.interop.huggingface.generation import exclude_prefix_from_limit, import_generation
 from attendo.interop.huggingface.imported import ImportedModel, read_token_id
@@ -196,16 +196,14 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
 
 def _missing_merge_notes(
     folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]
-) -> list[str]:
+) -> list[MessagePart]:
     """Return a note on merged pieces missing in the vocabulary, which become unk. Raise an error if over 10% are."""
     merged = ["".join(merge) for merge in merges]
     unknown = [piece for piece in merged if piece not in vocabulary]
-    note = (
-        f"{len(unknown)} of {len(merged)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
-    )
+    counts = {"count": len(unknown), "total": len(merged), "examples": unknown[:3]}
     if len(unknown) > _MAX_MISSING_SHARE * len(merged):
-        raise ModelError("merges_vocabulary_mismatch", path=folder.path, reason=note)
-    return [f"{note}, and are read as unknown"] if unknown else []
+        raise ModelError("merges_vocabulary_mismatch", path=folder.path, **counts)
+    return [MessagePart("merged_pieces_unknown", **counts)] if unknown else []
 
 
 def _read_bart_vocabulary(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
