@@ -17,7 +17,7 @@ from attendo.interop.ctranslate2.folder import CTranslate2Model
 from attendo.interop.ctranslate2.options import apply_ctranslate2_semantics, check_ctranslate2_options
 from attendo.interop.errors import join_reasons
 from attendo.interop.onnx.engine import OnnxEngine
-from attendo.interop.onnx.session import OnnxNetwork, TokenwiseNetwork
+from attendo.interop.onnx.session import OnnxNetwork
 from attendo.text import EOS, Tokenizer
 from attendo.text_model import GenerateOptions, ScoredTarget
 from attendo.text_model.backends import NATIVE_ENGINES, unsupported_option_error
@@ -65,11 +65,11 @@ class OnnxBackend:
     def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch:
         return ContinuousBatch(self._network, strategy, rules, max_sentences=1)
 
-    def network(self, config: GenerationConfig) -> TokenwiseNetwork:
-        return TokenwiseNetwork(self._network)
+    def network(self, config: GenerationConfig) -> OnnxNetwork:
+        return self._network
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
-        return score_targets(pairs, TokenwiseNetwork(self._network), self.device, tokenizer)
+        return score_targets(pairs, self._network, self.device, tokenizer)
 
     def inference_mode(self) -> AbstractContextManager[None]:
         return nullcontext()

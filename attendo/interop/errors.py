@@ -21,13 +21,13 @@ def join_reasons(reasons: Sequence[MessagePart]) -> ErrorList:
 
 
 @contextmanager
-def convert_errors(make_error: Callable[[str], ModelError]) -> Iterator[None]:
-    """Convert exceptions of another library, which have many classes, to a `ModelError` with their first line."""
+def convert_errors(make_error: Callable[..., ModelError], keep_out_of_memory: bool = False) -> Iterator[None]:
+    """Convert exceptions of another library, which have many classes, to `make_error(reason=...)`."""
     try:
         yield
     except AttendoError:
         raise
     except Exception as error:
-        if is_out_of_memory(error):
+        if keep_out_of_memory and is_out_of_memory(error):
             raise
-        raise make_error(cut_line(str(error), MAX_ERROR_CHARS)) from None
+        raise make_error(reason=cut_line(str(error), MAX_ERROR_CHARS)) from None

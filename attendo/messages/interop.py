@@ -259,10 +259,6 @@ MESSAGES: dict[str, Message] = {
         "an ONNX network has no fixed-size cache: use the engine onnx",
         "ONNX 网络没有固定大小的缓存：请用引擎 onnx",
     ),
-    "onnx_multiple_tokens_per_step": Message(
-        "an ONNX network reads one token per row and step, not {count}",
-        "ONNX 网络每行每次只读一个词元，而不是 {count} 个",
-    ),
     "onnx_inference_failed": Message(
         "ONNX Runtime cannot run {name}: {reason}; export the model again",
         "ONNX Runtime 无法运行 {name}：{reason}；请重新导出模型",

@@ -12,7 +12,6 @@ from attendo.data.batch import collate_sources
 from attendo.decode.engines import CachedEngine
 from attendo.errors import ModelError
 from attendo.interop.huggingface.model_classes import MARIAN as MODEL_CLASS
-from attendo.interop.huggingface.model_classes import to_marian
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD
@@ -76,7 +75,7 @@ def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -
     ids, mask = collate_sources(SOURCES)
     assert mask is not None
     with torch.no_grad():
-        theirs = to_marian(network)(ids, attention_mask=mask, decoder_input_ids=TARGETS).logits
+        theirs = MODEL_CLASS.build(network)(ids, attention_mask=mask, decoder_input_ids=TARGETS).logits
         torch.testing.assert_close(theirs, network(ids, TARGETS, mask), atol=1e-4, rtol=1e-4)
 
 
@@ -85,7 +84,7 @@ def test_logits_are_equal(small_network: MakeNetwork, changes: dict[str, Any]) -
 def test_generate_gives_the_same_answers(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**{**MARIAN, **changes})
     ids, mask = collate_sources(SOURCES)
-    output = to_marian(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
+    output = MODEL_CLASS.build(network).generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False)
     assert set(output[:, 0].tolist()) == {BOS}
     answers = [[each for each in row if each not in (PAD, BOS, EOS)] for row in output.tolist()]
     assert (
@@ -101,7 +100,9 @@ def test_generate_gives_the_same_answers(small_network: MakeNetwork, changes: di
 def test_answers_of_a_fixed_length_are_equal(small_network: MakeNetwork, beam: int) -> None:
     network = small_network(**MARIAN, tie="none")
     ids, mask = collate_sources(SOURCES)
-    output = to_marian(network).generate(ids, attention_mask=mask, num_beams=beam, min_new_tokens=6, max_new_tokens=6)
+    output = MODEL_CLASS.build(network).generate(
+        ids, attention_mask=mask, num_beams=beam, min_new_tokens=6, max_new_tokens=6
+    )
     assert (
         output[:, 1:].tolist()
         == prepare_generation(
@@ -115,11 +116,11 @@ def test_an_answer_can_end_before_the_limit(small_network: MakeNetwork) -> None:
     with torch.no_grad():
         network.output.bias[EOS] += 100
     ids, _ = collate_sources([[5, 6]])
-    assert to_marian(network).generate(ids, max_new_tokens=9).tolist() == [[BOS, EOS]]
+    assert MODEL_CLASS.build(network).generate(ids, max_new_tokens=9).tolist() == [[BOS, EOS]]
 
 
 def test_control_tokens_are_ours(small_network: MakeNetwork) -> None:
-    model = to_marian(small_network(**MARIAN))
+    model = MODEL_CLASS.build(small_network(**MARIAN))
     for settings in (model.config, model.generation_config):
         ids = settings.pad_token_id, settings.bos_token_id, settings.eos_token_id, settings.decoder_start_token_id
         assert ids == (PAD, BOS, EOS, BOS)
@@ -134,7 +135,7 @@ def test_unsupported_networks_raise_with_the_reason(
     (found,) = MODEL_CLASS.incompatibilities(network.config)
     assert reason(found)
     with pytest.raises(ModelError, check=has_code("transformers_network_unsupported", model="a MarianMTModel")):
-        to_marian(network)
+        MODEL_CLASS.build(network)
 
 
 def test_all_reasons_are_reported() -> None:
@@ -146,7 +147,7 @@ def test_the_global_random_state_is_unchanged(small_network: MakeNetwork) -> Non
     network = small_network(**MARIAN)
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    to_marian(network)
+    MODEL_CLASS.build(network)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -154,7 +155,7 @@ def test_sequences_may_have_max_length_tokens(small_network: MakeNetwork) -> Non
     network = small_network(**MARIAN)
     ids, _ = collate_sources([[5, 6, 7, 8] * 8])
     with torch.no_grad():
-        theirs = to_marian(network, max_length=33)(ids, decoder_input_ids=ids).logits
+        theirs = MODEL_CLASS.build(network, max_length=33)(ids, decoder_input_ids=ids).logits
         torch.testing.assert_close(theirs, network(ids, ids), atol=1e-4, rtol=1e-4)
         with pytest.raises(IndexError):
-            to_marian(network, max_length=32)(ids, decoder_input_ids=ids)
+            MODEL_CLASS.build(network, max_length=32)(ids, decoder_input_ids=ids)

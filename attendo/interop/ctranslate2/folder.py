@@ -6,16 +6,18 @@ joint.* (or source.* and target.*)  generation.json  about.json             read
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from attendo.errors import MessagePart, ModelError, UsageError, cut_line, require_package, shorten
+from attendo.errors import MessagePart, ModelError, UsageError, require_package, shorten
 from attendo.interop.certificate import ComparedSystem
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.compared_systems import CTranslate2System, TorchSystem
 from attendo.interop.ctranslate2.converter import to_ctranslate2
+from attendo.interop.errors import convert_errors
 from attendo.interop.exported_files import (
     MAX_SEQUENCE_LENGTH,
     PRECISIONS,
@@ -112,7 +114,7 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
     device_type, number = parse_device(device, count := ctranslate2.get_cuda_device_count())
     if device_type == "cuda" and number >= count:
         raise UsageError("ctranslate2_gpu_missing", device=device, count=count)
-    try:
+    with convert_errors(partial(ModelError, "ctranslate2_load_failed", folder=folder)):
         translator = ctranslate2.Translator(
             str(folder),
             device=device_type,
@@ -120,9 +122,6 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
             compute_type=compute_type(facts["precision"], device_type),
             intra_threads=torch.get_num_threads() if threads is None else threads,
         )
-    except (RuntimeError, ValueError, MemoryError) as error:
-        reason = cut_line(str(error), 200)
-        raise ModelError("ctranslate2_load_failed", folder=folder, reason=reason) from None
     return CTranslate2Model(translator, source, target, generation, longest)
 
 

@@ -41,7 +41,7 @@ _OTHER_MODULES = {
     "decoder_norm": "decoder.layer_norm",
 }
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "silu", "swish": "silu"}
-_BIAS = "final_logits_bias"
+OUTPUT_BIAS = "final_logits_bias"
 _FIXED_POSITIONS = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")
 # Defaults of the whole family, for settings missing in config.json.
 _DEFAULTS: dict[str, Any] = {
@@ -95,14 +95,8 @@ class BartFamilyWeights:
 
     def take_parameter(self, name: str, shape: torch.Size) -> Tensor:
         """Return the weights for one of attendo's parameters. Queries, keys and values are concatenated."""
-        if (prefix := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
-            return self.take(_OTHER_MODULES[prefix] + name.removeprefix(prefix), tuple(shape))
-        block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
-        assert block is not None, name
-        stack, number, part, suffix = block.groups()
-        parts = _BLOCK_MODULES[part]
-        each_shape = (shape[0] // len(parts), *shape[1:])
-        return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{suffix}", each_shape) for each in parts])
+        names = bart_names(name)
+        return torch.cat([self.take(each, (shape[0] // len(names), *shape[1:])) for each in names])
 
     def ignore(self, names: tuple[str, ...]) -> None:
         """Accept weights that are not needed."""
@@ -113,6 +107,16 @@ class BartFamilyWeights:
         unused = [name for name in self._weights if name not in self._taken] if complete else []
         if faults := [*self._faults.values(), *(MessagePart("weight_unknown", name=cut_text(name)) for name in unused)]:
             raise ModelError("weights_config_mismatch", path=folder.path, faults=ErrorList(faults))
+
+
+def bart_names(name: str) -> list[str]:
+    """Return BART's names for one of attendo's parameters, without tables of tokens. Three names are concatenated."""
+    if (prefix := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
+        return [_OTHER_MODULES[prefix] + name.removeprefix(prefix)]
+    block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
+    assert block is not None, name
+    stack, number, part, suffix = block.groups()
+    return [f"{stack}.layers.{number}.{each}.{suffix}" for each in _BLOCK_MODULES[part]]
 
 
 def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +206,9 @@ def build_network(
         )
     found = BartFamilyWeights(folder.weights)
     tables = _embedding_tables(found, settings)
-    bias = found.take(_BIAS, (1, settings["target_vocab_size"]))[0] if _BIAS in folder.weights else None
+    bias = None
+    if OUTPUT_BIAS in folder.weights:
+        bias = found.take(OUTPUT_BIAS, (1, settings["target_vocab_size"]))[0]
     _check_sizes(found, settings, choices)
     found.check(folder)
     tables["output.bias"] = target.bias_to_ours(torch.zeros(settings["target_vocab_size"]) if bias is None else bias)
