@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,14 +50,17 @@ class ModelMismatchError(ModelError):
         self.certificate = certificate
 
 
-@dataclass(frozen=True)
-class _ExportMethod:
-    """Functions that write a format and load both systems for the comparison."""
+def _load_onnx_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
+    _, prefix = model_prefix_ids(model)
+    return TorchSystem(model.network, None, prefix), OnnxSystem(folder, prefix)
 
-    write: Callable[
-        [TextModel, Path, ExportPrecision], list[MessagePart]
-    ]  # returns notes on what the format cannot store
-    load_systems: Callable[[TextModel, Path], tuple[ComparedSystem, ComparedSystem]]
+
+_Writer = Callable[[TextModel, Path, ExportPrecision], list[MessagePart]]  # returns notes on limitations
+_LOAD_SYSTEMS: dict[ExportFormat, Callable[[TextModel, Path], tuple[ComparedSystem, ComparedSystem]]] = {
+    "ctranslate2": ctranslate2_folder.load_ctranslate2_systems,
+    "hf": write_folder.load_transformers_systems,
+    "onnx": _load_onnx_systems,
+}
 
 
 def check_packages(to: ExportFormat) -> None:
@@ -87,15 +91,17 @@ def export(
         raise ModelError("weights_not_finite", parameters=list_names(faulty))
     if (to == "argos") != (languages is not None):
         raise UsageError("export_languages_mismatch")
+    if to == "onnx" and precision == "float16":
+        raise UsageError("onnx_float16_unsupported")
     goal, sentences = Path(out), sentences or collect_sentences(model)
     bounds = _bounds(precision, sentences, max_loss)
     if languages is not None:
         return _export_argos(model, goal, precision, _Certifier(goal, bounds, sentences), languages)
-    *others, last = _export_methods(to, precision)
+    *others, last = _writers(to, precision)
     proof, notes = _Certifier(goal, bounds, sentences), list[MessagePart]()
-    for method in others:
+    for write in others:
         try:
-            return _write_and_certify(model, method, proof, to, precision, notes)
+            return _write_and_certify(model, write, proof, to, precision, notes)
         except ModelMismatchError as error:
             notes = notes or [MessagePart("all_int8_failed", reasons=join_reasons(error.certificate.reasons))]
     return _write_and_certify(model, last, proof, to, precision, notes)
@@ -103,15 +109,15 @@ def export(
 
 def _write_and_certify(
     model: TextModel,
-    method: "_ExportMethod",
+    write: _Writer,
     certifier: "_Certifier",
     to: ExportFormat,
     precision: ExportPrecision,
     notes: list[MessagePart],
 ) -> Certificate:
     with exported_files.new_export(certifier.goal) as folder:
-        notes = [*method.write(model, folder, precision), *notes]
-        certificate = certifier.certify(method.load_systems(model, folder), notes)
+        notes = [*write(model, folder, precision), *notes]
+        certificate = certifier.certify(_LOAD_SYSTEMS[to](model, folder), notes)
         write_json(folder / CERTIFICATE_FILE, certificate.as_json())
         _write_manifest(folder, {"to": to, "precision": precision, "longest": model_max_length(model)})
     return certificate
@@ -141,7 +147,7 @@ def _export_argos(
     model: TextModel, goal: Path, precision: ExportPrecision, certifier: "_Certifier", languages: LanguagePair
 ) -> Certificate:
     argos.check_argos_package(model, goal)
-    with exported_files.new_package(goal) as folder:
+    with exported_files.new_export(goal, packed=True) as folder:
         tree, notes = argos.write_package_tree(model, folder, precision, languages)
         systems = ctranslate2_folder.load_ctranslate2_systems(model, tree / "model")
         certificate = certifier.certify(systems, notes)
@@ -181,18 +187,16 @@ def _unused_reference_notes(certificate: Certificate) -> list[MessagePart]:
     return [MessagePart("references_ignored", bleu=f"{scored.ours_bleu:.1f}", criterion=certificate.criterion)]
 
 
-def _export_methods(to: ExportFormat, precision: ExportPrecision) -> list[_ExportMethod]:
-    """Return the methods to try in order until a certificate passes."""
+def _writers(to: ExportFormat, precision: ExportPrecision) -> list[_Writer]:
+    """Return the functions to try in order until a certificate passes."""
     match to:
         case "ctranslate2":
-            return [_ExportMethod(_write_ctranslate2, ctranslate2_folder.load_ctranslate2_systems)]
+            return [_write_ctranslate2]
         case "hf":
-            return [_ExportMethod(write_folder.write_transformers, write_folder.load_transformers_systems)]
+            return [write_folder.write_transformers]
         case _:
-            return [
-                _onnx_method(precision, exact)
-                for exact in (FLOAT32_SHARES if precision == "int8" else FLOAT32_SHARES[:1])
-            ]
+            shares = FLOAT32_SHARES if precision == "int8" else FLOAT32_SHARES[:1]
+            return [partial(_write_onnx, float32_share=share) for share in shares]
 
 
 def _write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[MessagePart]:
@@ -200,18 +204,9 @@ def _write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecisio
     return [*notes, *ctranslate2_folder.write_ctranslate2(model, folder, precision)]
 
 
-def _onnx_method(precision: ExportPrecision, float32_share: float) -> _ExportMethod:
-    if precision == "float16":
-        raise UsageError("onnx_float16_unsupported")
+def _write_onnx(model: TextModel, folder: Path, precision: ExportPrecision, float32_share: float) -> list[MessagePart]:
     from attendo.interop.onnx.folder import to_onnx
 
-    def write(model: TextModel, folder: Path, precision: ExportPrecision) -> list[MessagePart]:
-        check_onnx_defaults(model.stored_model.generation)
-        count = to_onnx(model, folder, "int8" if precision == "int8" else "fp32", float32_share=float32_share)
-        return [MessagePart("products_kept_in_float32", count=count)] if count else []
-
-    def parties(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
-        _, prefix = model_prefix_ids(model)
-        return TorchSystem(model.network, None, prefix), OnnxSystem(folder, prefix)
-
-    return _ExportMethod(write, parties)
+    check_onnx_defaults(model.stored_model.generation)
+    count = to_onnx(model, folder, "int8" if precision == "int8" else "fp32", float32_share=float32_share)
+    return [MessagePart("products_kept_in_float32", count=count)] if count else []

@@ -121,12 +121,14 @@ def test_unsupported_models_raise_and_leave_no_files(tmp_path: Path) -> None:
     words = Words.build([" ".join(WORDS)], symbols=("<a>", "<b>"))
     prefixes = {"source_prefix": ["<a>"], "target_prefix": ["<a>", "<b>"]}
     several = _with_generation(word_model(words=words, norm="post", positions="learned"), prefixes)
-    reasons = (
-        "it puts <a> before every source; its answers begin with <a> <b>, more than one token; "
-        "positions are learned, not sinusoidal"
-    )
+    reasons = [
+        message("source_prefix_unsupported", prefix="<a>"),
+        message("target_prefix_too_long", prefix="<a> <b>"),
+        message("setting_differs", name="positions", value="learned", expected="sinusoidal"),
+    ]
     with pytest.raises(
-        ModelError, check=has_code("transformers_network_unsupported", model="a MarianMTModel", reasons=reasons)
+        ModelError,
+        check=has_code("transformers_network_unsupported", model="a MarianMTModel", reasons="; ".join(reasons)),
     ):
         _export(several, tmp_path / "out")
     with pytest.raises(ModelError, check=has_code("transformers_network_unsupported", model="a Pegasus model")):

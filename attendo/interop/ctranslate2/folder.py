@@ -24,12 +24,13 @@ from attendo.interop.exported_files import (
     ExportPrecision,
     check_export,
     model_max_length,
+    write_text_files,
 )
 from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
-from attendo.model_files import parse_json, read_bytes, read_json, write_json
-from attendo.model_folder import ABOUT, load_tokenizers, require_listed
+from attendo.model_files import parse_json, read_bytes, read_json
+from attendo.model_folder import load_tokenizers, require_listed
 from attendo.nn.devices import int8_saturates
-from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer, save_tokenizers
+from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer
 from attendo.text_model import TextModel
 from attendo.text_model.search_setup import parse_device
 
@@ -58,10 +59,7 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision
     tokenizers = model.source_tokenizer, model.target_tokenizer
     names = vocabulary_names(tokenizers[0]), vocabulary_names(tokenizers[1])
     to_ctranslate2(model.network, folder, precision, model_max_length(model), names)
-    save_tokenizers(folder, model.source_tokenizer, model.target_tokenizer)
-    write_json(folder / "generation.json", model.stored_model.generation)
-    if model.about:
-        write_json(folder / ABOUT, model.about)
+    write_text_files(model, folder)
     overflows = [MessagePart("ctranslate2_int8_overflow")] if precision == "int8" and int8_saturates() else []
     return [*overflows, *_tokenizer_notes(tokenizers), *_prefix_notes(model, names)]
 

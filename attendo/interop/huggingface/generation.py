@@ -4,7 +4,6 @@ Notes list the settings without a counterpart, and the behaviour instead.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attendo.decode.config import GenerationConfig
@@ -56,34 +55,27 @@ _MISSING_IN_HF_BEAM = {
 }
 
 
-@dataclass(frozen=True)
-class ConvertedGeneration:
-    """Settings for a `GenerationConfig`, and a note for each setting that is not converted."""
-
-    settings: dict[str, Any]
-    notes: tuple[MessagePart, ...] = ()
-
-
 def import_generation(
     folder: HuggingFaceFolder,
     target: VocabularyPermutation,
     symbols: Sequence[str] | None = None,
     use_forced_bos: bool = True,
-) -> ConvertedGeneration:
-    """Read decoding defaults. Settings missing in the files keep attendo's defaults.
+) -> tuple[dict[str, Any], list[MessagePart]]:
+    """Return settings for a `GenerationConfig`, and a note for each setting that is not converted.
 
+    Settings missing in the files keep attendo's defaults.
     forced_bos_token_id becomes `target_prefix` and must be one of `symbols`; `symbols` is None without a tokenizer.
     `use_forced_bos` is False if the caller sets the prefix itself.
     """
     sampled = folder.generation_setting("do_sample").flag()
-    forbidden = _SuppressedTokens.from_folder(folder, target)
+    suppresses_unk, notes = _read_suppressed_tokens(folder, target)
     options = {
         **(_sampling_options(folder) if sampled else _beam_options(folder)),
         **_repetition_options(folder, sampled),
         **_length_options(folder),
         "length_penalty": folder.generation_setting("length_penalty").number(),
         "renormalise": folder.generation_setting("renormalize_logits").flag() or None,
-        "allow_unk": False if forbidden.suppresses_unk else None,
+        "allow_unk": False if suppresses_unk else None,
     }
     try:
         config = GenerationConfig().override(**options)
@@ -91,12 +83,12 @@ def import_generation(
         raise ModelError("decoding_defaults_invalid", path=folder.path, error=error) from None
     settings = config.model_dump(mode="json", exclude_defaults=True)
     begin = folder.generation_setting("forced_bos_token_id")
-    notes = [*forbidden.notes, *_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
+    notes += [*_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
     if use_forced_bos and symbols is not None:
         settings |= _forced_prefix(begin, target, symbols)
     elif use_forced_bos and begin.token() is not None:
         notes.append(_not_converted_note(begin, begin.value))
-    return ConvertedGeneration(settings, tuple(notes))
+    return settings, notes
 
 
 def exclude_prefix_from_limit(settings: dict[str, Any]) -> dict[str, Any]:
@@ -150,28 +142,21 @@ def _read_new_tokens(folder: HuggingFaceFolder, bound: str) -> int | None:
     return new if new is not None or total is None else total - 1
 
 
-@dataclass(frozen=True)
-class _SuppressedTokens:
-    """Tokens suppressed in transformers. attendo always suppresses pad and bos, and optionally unk."""
-
-    suppresses_unk: bool
-    notes: tuple[MessagePart, ...]
-
-    @classmethod
-    def from_folder(cls, folder: HuggingFaceFolder, target: VocabularyPermutation) -> "_SuppressedTokens":
-        own = {each: target.rows[each] for each in (PAD, BOS, UNK, EOS) if each not in target.copies}
-        suppressed = {own[each] for each in (PAD, BOS) if each in own}
-        words, tokens = folder.generation_setting("bad_words_ids"), folder.generation_setting("suppress_tokens")
-        unknown = own.get(UNK) in tokens.tokens() or [own.get(UNK)] in words.sequences()
-        handled = suppressed | ({own[UNK]} if unknown else set())
-        others = [word for word in words.sequences() if word not in ([each] for each in (*handled, own[EOS]))]
-        first = folder.generation_setting("begin_suppress_tokens")
-        remaining = [
-            (words, others),  # transformers ignores eos here
-            (tokens, [each for each in tokens.tokens() if each not in handled]),
-            (first, [each for each in first.tokens() if each not in handled]),
-        ]
-        return cls(unknown, tuple(_not_converted_note(field, rest) for field, rest in remaining if rest))
+def _read_suppressed_tokens(folder: HuggingFaceFolder, target: VocabularyPermutation) -> tuple[bool, list[MessagePart]]:
+    """Return whether unk is suppressed, and notes on the others. attendo always suppresses pad and bos."""
+    own = {each: target.rows[each] for each in (PAD, BOS, UNK, EOS) if each not in target.copies}
+    suppressed = {own[each] for each in (PAD, BOS) if each in own}
+    words, tokens = folder.generation_setting("bad_words_ids"), folder.generation_setting("suppress_tokens")
+    unknown = own.get(UNK) in tokens.tokens() or [own.get(UNK)] in words.sequences()
+    handled = suppressed | ({own[UNK]} if unknown else set())
+    others = [word for word in words.sequences() if word not in ([each] for each in (*handled, own[EOS]))]
+    first = folder.generation_setting("begin_suppress_tokens")
+    remaining = [
+        (words, others),  # transformers ignores eos here
+        (tokens, [each for each in tokens.tokens() if each not in handled]),
+        (first, [each for each in first.tokens() if each not in handled]),
+    ]
+    return unknown, [_not_converted_note(field, rest) for field, rest in remaining if rest]
 
 
 def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[MessagePart]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from threading import Event
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from attendo.decode.requests import (
 from attendo.decode.search import Rule, SearchState, Stepper, Strategy, apply_rules, decode_step, search
 from attendo.decode.step_hook import run_step_hook, step_hook
 from attendo.decode.strategies import Greedy
-from attendo.interop.onnx.session import OnnxNetwork
+from attendo.interop.onnx.session import OnnxInPlaceStepper, OnnxNetwork
 from attendo.text import EOS, PAD
 
 T = TypeVar("T")
@@ -139,18 +139,6 @@ def _single_torch_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@runtime_checkable
-class InPlaceStepper(Protocol):
-    """Continues decoding from one state with NumPy. A stepper creates one with `in_place_stepper(state)`."""
-
-    @property
-    def state(self) -> Any:
-        """State after the steps so far."""
-
-    def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Read a token of every row [R, 1]. Return next-token log-probabilities [R, V], valid until the next step."""
-
-
 def run_search(
     stepper: Stepper, state: SearchState, limits: RowLimits | Frontier, strategy: Strategy, rules: Sequence[Rule] = ()
 ) -> Frontier:
@@ -166,7 +154,7 @@ def greedy_fast_path(
     special, begin = _stopping_tokens(frontier, strategy, rules), getattr(stepper, "in_place_stepper", None)
     if special is None or begin is None:
         return decode_step(stepper, state, frontier, strategy, rules)
-    steps: InPlaceStepper = begin(state)
+    steps: OnnxInPlaceStepper = begin(state)
     active = slice(None) if frontier.open.all() else frontier.open.numpy().nonzero()[0]
     rows = np.arange(frontier.length.size(0))[:, None]
     max_steps = int((frontier.limits.max_length - frontier.length)[frontier.open].min())

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from attendo.errors import MessagePart, ModelError
 from attendo.interop.errors import join_reasons
+from attendo.interop.head_layout import HeadLayout
 from attendo.interop.onnx.graph_builder import ActivationRanges, GraphBuilder
 from attendo.interop.onnx.layers import (
-    HeadLayout,
     StepInputs,
     add_residual,
     cross_attention,

@@ -25,7 +25,7 @@ from attendo.decode.rules import (
 from attendo.decode.search import Rule, Strategy, search
 from attendo.decode.step_hook import step_hook
 from attendo.decode.strategies import Greedy
-from attendo.interop.onnx.engine import InPlaceStepper, greedy_fast_path, run_search
+from attendo.interop.onnx.engine import greedy_fast_path, run_search
 from attendo.text import UNK
 
 PLAIN: tuple[Rule, ...] = (SuppressTokens(), MinLength(), ForcedPrefix())
@@ -59,7 +59,6 @@ def test_the_fast_path_equals_the_plain_search(
 
 def test_a_network_without_in_place_stepper_uses_plain_steps() -> None:
     assert not hasattr(Bigrams(SHORT), "in_place_stepper")
-    assert isinstance(InPlaceNetwork(Bigrams(SHORT)).in_place_stepper(BigramState(torch.arange(1))), InPlaceStepper)
     row_limits = RowLimits.make(torch.tensor([8, 8]))
     *_, last = search(Bigrams(SHORT, ENDLESS), BigramState(torch.arange(2)), row_limits, Greedy(), PLAIN)
     assert_same(run_search(Bigrams(SHORT, ENDLESS), BigramState(torch.arange(2)), row_limits, Greedy(), PLAIN), last)
