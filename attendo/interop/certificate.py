@@ -13,7 +13,6 @@ from attendo.interop.errors import join_reasons
 
 CERTIFICATE_FILE = "certificate.json"
 _MIN_MEANINGFUL_BLEU = 5.0  # BLEU
-_NOT_AVAILABLE = "not available"
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,10 @@ class SearchComparison:
     score_difference: float | None  # the largest among equal outputs
     ours_per_second: float  # tokens, eos included
     theirs_per_second: float
+
+    @property
+    def name(self) -> str:
+        return "greedy" if self.beam == 1 else f"beam {self.beam}"
 
 
 @dataclass(frozen=True)
@@ -180,12 +183,11 @@ def _logit_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
 
 
 def _search_rows(certificate: Certificate, search: SearchComparison) -> list[tuple[str, str, str]]:
-    name = "greedy" if search.beam == 1 else f"beam {search.beam}"
-    bounds = certificate.bounds
+    name, bounds = search.name, certificate.bounds
     least = bounds.same_tokens if certificate.criterion == "same_tokens" else None
-    asked_for = "" if least is None else f"at least {least:.1%}"
+    required = "" if least is None else f"at least {least:.1%}"
     return [
-        (f"{name}: same tokens", format_beside_bound(search.same_tokens, least, 2, "%"), asked_for),
+        (f"{name}: same tokens", format_beside_bound(search.same_tokens, least, 2, "%"), required),
         (f"{name}: same answers", f"{search.same_answers:,} of {certificate.sentences:,}", ""),
         (f"{name}: largest score difference", _format_number(search.score_difference), ""),
         (
@@ -216,4 +218,4 @@ def _score_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
 
 
 def _format_number(value: float | None, bound: float | None = None) -> str:
-    return _NOT_AVAILABLE if value is None else format_beside_bound(value, bound, 1, "e")
+    return "not available" if value is None else format_beside_bound(value, bound, 1, "e")

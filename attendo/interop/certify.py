@@ -189,16 +189,11 @@ def _reasons(
             if not agreement >= bounds.agreement:
                 value = format_beside_bound(agreement, bounds.agreement, 1, "f")
                 yield MessagePart("agreement_too_small", value=value, bound=f"{bounds.agreement:g}")
-        case _:
-            yield from _too_few_tokens(bounds, searches)
-
-
-def _too_few_tokens(bounds: Bounds, searches: Sequence[SearchComparison]) -> Iterator[MessagePart]:
-    for each in searches:
-        if bounds.same_tokens is not None and not each.same_tokens >= bounds.same_tokens:
-            name = "greedy" if each.beam == 1 else f"beam {each.beam}"
-            value = format_beside_bound(each.same_tokens, bounds.same_tokens, 2, "%")
-            yield MessagePart("same_tokens_too_few", value=value, search=name, bound=f"{bounds.same_tokens:.1%}")
+        case _ if bounds.same_tokens is not None:
+            for each in searches:
+                if not each.same_tokens >= bounds.same_tokens:
+                    value, bound = format_beside_bound(each.same_tokens, bounds.same_tokens, 2, "%"), bounds.same_tokens
+                    yield MessagePart("same_tokens_too_few", value=value, search=each.name, bound=f"{bound:.1%}")
 
 
 @dataclass(frozen=True)
@@ -221,11 +216,8 @@ def collect_sentences(
         raise UsageError("comparison_reference_count_mismatch", sources=len(texts or ()), references=len(references))
     given = texts is not None
     if texts is None:
-        texts, references = (
-            [source for source, _ in model.stored_model.sample],
-            [each for _, each in model.stored_model.sample],
-        )
-        texts, references = texts[:min_count], references[:min_count]
+        pairs = model.stored_model.sample[:min_count]
+        texts, references = [source for source, _ in pairs], [target for _, target in pairs]
     encoded, max_length = model.source_tokenizer.encode_many(texts), _usable_source_length(model)
     valid = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= max_length]
     notes = _describe_skipped(encoded, max_length) if given else []

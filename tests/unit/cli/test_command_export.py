@@ -99,7 +99,7 @@ def test_int8_on_random_sources_is_noted(attendo: Command, model_folder: Path, t
 def test_skipped_long_sentences_are_reported(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "some").write_text("the cat sat\n" + "cat " * 300 + "\n")
     done = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--source", tmp_path / "some")
-    assert "of 2 given sentences 1 have more than 256 tokens, and are left out" in done.output.splitlines()
+    assert message("sentences_skipped", count=2, empty=0, long=1, max_length=256) in done.output.splitlines()
 
 
 def test_a_file_without_sentences_is_a_data_error(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
