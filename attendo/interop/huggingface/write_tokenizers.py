@@ -124,7 +124,7 @@ def _find_fault(
     """Return a fault if the written tokenizer gives other ids; its classes treat languages and text differently."""
     theirs, tokenizer = open_tokenizer(folder, _model_type(model)), model.source_tokenizer
     if others := [piece for piece, row in ids.items() if theirs.convert_tokens_to_ids(piece) != row]:
-        name = type(theirs).__name__
+        name = _tokenizer_class(model)
         return MessagePart("tokens_have_other_ids", name=name, count=len(others), total=len(ids), piece=others[0])
     before, _ = model_prefix_ids(model)
     texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _NUM_COMPARED_TEXTS)]
