@@ -106,13 +106,7 @@ def incompatibilities(
     widths = {output.in_features, source_embedding.embedding_dim, target_embedding.embedding_dim, transformer.d_model}
     outputs, tokens = output.out_features, target_embedding.num_embeddings
     epsilons = {each.eps for each in norms}
-    plain_attention = all(
-        each.bias_k is None
-        and not each.add_zero_attn
-        and each.in_proj_weight is not None
-        and each.embed_dim == transformer.d_model
-        for each in attentions
-    )
+    plain_attention = all(_is_plain(each, transformer.d_model) for each in attentions)
     same_layers = len(set(map(_layer_settings, layers))) == len({each.num_heads for each in attentions}) == 1
     return unmet_conditions(
         {
@@ -161,6 +155,11 @@ def _layer_settings(layer: Any) -> tuple[object, ...]:
 def _attentions(layer: Any) -> list[nn.MultiheadAttention]:
     cross = isinstance(layer, nn.TransformerDecoderLayer)
     return [layer.self_attn, *([layer.multihead_attn] if cross else [])]
+
+
+def _is_plain(attention: nn.MultiheadAttention, width: int) -> bool:
+    has_one_matrix = attention.in_proj_weight is not None and attention.embed_dim == width
+    return has_one_matrix and attention.bias_k is None and not attention.add_zero_attn
 
 
 def _norms(layer: Any) -> list[Any]:
