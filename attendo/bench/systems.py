@@ -22,7 +22,7 @@ from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError
 from attendo.interop.ctranslate2.converter import placeholder_pieces, to_ctranslate2
-from attendo.interop.huggingface.model_classes import to_marian, to_pegasus
+from attendo.interop.huggingface.model_classes import MARIAN, PEGASUS
 from attendo.interop.onnx.engine import OnnxEngine
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.transformer import Transformer
@@ -127,8 +127,8 @@ class TransformersRunner:
         if precision not in DTYPES:
             raise ModelError("transformers_precision_unsupported", precision=precision)
         self.name = f"transformers {precision}"
-        made = to_marian if network.config.norm == "post" else to_pegasus
-        self._model: Any = made(network, max_positions).to(device, DTYPES[precision])
+        model_class = MARIAN if network.config.norm == "post" else PEGASUS
+        self._model: Any = model_class.build(network, max_positions).to(device, DTYPES[precision])
         # Remove the suppression of tokens that a trained network does not generate; it costs time.
         self._model.generation_config.suppress_tokens = None
         self._device = device

@@ -54,4 +54,4 @@ def import_model(
     print_stderr(f"{imported.folder.model_type} model written to {out}")
     if certificate is None or as_json:  # the table includes the remarks
         for remark in imported.remarks():
-            print_stderr(remark)
+            print_stderr(str(remark))

@@ -8,7 +8,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from attendo.errors import ModelError, UsageError, require_package
+from attendo.errors import MessagePart, ModelError, UsageError, require_package
 from attendo.interop.backends import drop_machine_settings
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.ctranslate2.converter import to_ctranslate2
@@ -49,7 +49,7 @@ def check_argos_package(model: TextModel, goal: Path) -> None:
 
 def write_package_tree(
     model: TextModel, folder: Path, precision: ExportPrecision, languages: LanguagePair
-) -> tuple[Path, list[str]]:
+) -> tuple[Path, list[MessagePart]]:
     """Write the folder to pack. Return its path and notes on limitations."""
     require_package("ctranslate2", "export", "an export to argos")
     tree = folder / f"translate-{languages.source}_{languages.target}-{_VERSION.replace('.', '_')}"
@@ -75,10 +75,10 @@ def write_package_tree(
         "with is in certificate.json.\n",
         "utf-8",
     )
-    notes = ["Argos joins pieces as they are: a letter that the tokenizer writes as bytes shows as <0xE4>"]
+    notes = [MessagePart("argos_shows_byte_pieces")]
     if settings := drop_machine_settings(model.stored_model.generation):
         listing = ", ".join(f"{name} {value}" for name, value in settings.items())
-        notes.append(f"Argos searches by settings of its own: those of the model stay behind ({listing})")
+        notes.append(MessagePart("argos_ignores_settings", settings=listing))
     return tree, notes
 
 

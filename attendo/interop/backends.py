@@ -11,12 +11,13 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ContinuousBatch
 from attendo.decode.engines import Engine
 from attendo.decode.search import Rule, Strategy
-from attendo.errors import ModelError, UsageError
+from attendo.errors import MessagePart, ModelError, UsageError
 from attendo.interop.ctranslate2.engine import CTranslate2Engine
 from attendo.interop.ctranslate2.folder import CTranslate2Model
 from attendo.interop.ctranslate2.options import apply_ctranslate2_semantics, check_ctranslate2_options
+from attendo.interop.errors import join_reasons
 from attendo.interop.onnx.engine import OnnxEngine
-from attendo.interop.onnx.session import OnnxNetwork, TokenwiseNetwork
+from attendo.interop.onnx.session import OnnxNetwork
 from attendo.text import EOS, Tokenizer
 from attendo.text_model import GenerateOptions, ScoredTarget
 from attendo.text_model.backends import NATIVE_ENGINES, make_option_error
@@ -64,11 +65,11 @@ class OnnxBackend:
     def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch:
         return ContinuousBatch(self._network, strategy, rules, max_sentences=1)
 
-    def network(self, config: GenerationConfig) -> TokenwiseNetwork:
-        return TokenwiseNetwork(self._network)
+    def network(self, config: GenerationConfig) -> OnnxNetwork:
+        return self._network
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
-        return score_targets(pairs, TokenwiseNetwork(self._network), self.device, tokenizer)
+        return score_targets(pairs, self._network, self.device, tokenizer)
 
     def inference_mode(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -136,16 +137,17 @@ def drop_machine_settings(generation: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in generation.items() if name not in MACHINE_SETTINGS}
 
 
-def describe_ctranslate2_changes(generation: dict[str, Any]) -> list[str]:
+def describe_ctranslate2_changes(generation: dict[str, Any]) -> list[MessagePart]:
     """Return notes on settings that CTranslate2 changes. Raise a `ModelError` if it does not support the defaults."""
     stored = GenerationConfig(**drop_machine_settings(generation))
     effective = apply_ctranslate2_semantics(stored, {})
     _check_defaults(effective, check_ctranslate2_options)
-    changed = [name for name in _relevant_settings(stored) if getattr(stored, name) != getattr(effective, name)]
-    if not changed:
-        return []
-    changes = (f"{name} is {getattr(effective, name)}, not {getattr(stored, name)}" for name in changed)
-    return [f"CTranslate2 does not search by all settings of the model: {', '.join(changes)}"]
+    changes = [
+        MessagePart("setting_differs", name=name, value=getattr(effective, name), expected=getattr(stored, name))
+        for name in _relevant_settings(stored)
+        if getattr(stored, name) != getattr(effective, name)
+    ]
+    return [MessagePart("ctranslate2_changes_settings", changes=join_reasons(changes))] if changes else []
 
 
 def check_onnx_defaults(generation: dict[str, Any]) -> None:

@@ -8,9 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from attendo.errors import MessagePart
+from attendo.interop.errors import join_reasons
+
 CERTIFICATE_FILE = "certificate.json"
 _MIN_MEANINGFUL_BLEU = 5.0  # BLEU
-_NOT_AVAILABLE = "not available"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ class SearchComparison:
     ours_per_second: float  # tokens, eos included
     theirs_per_second: float
 
+    @property
+    def name(self) -> str:
+        return "greedy" if self.beam == 1 else f"beam {self.beam}"
+
 
 @dataclass(frozen=True)
 class ReferenceScores:
@@ -107,8 +113,8 @@ class Certificate:
     scored: ReferenceScores | None
     agreement: float | None  # BLEU of their beam outputs with attendo's as references; None without sentences
     bounds: Bounds
-    reasons: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # other remarks, such as settings that the format cannot store
+    reasons: tuple[MessagePart, ...] = ()
+    notes: tuple[MessagePart, ...] = ()  # other remarks, such as settings that the format cannot store
 
     @property
     def passed(self) -> bool:
@@ -120,12 +126,25 @@ class Certificate:
         return choose_criterion(self.bounds, self.scored, self.agreement)
 
     def as_json(self) -> dict[str, Any]:
-        """Return a dict for `json.dumps`."""
-        return certificate_to_dict(self)
+        """Return all fields, `passed` and the lost BLEU, for `json.dumps`. Reasons and notes are in English."""
+        content = {"passed": self.passed, **asdict(self)}
+        if self.scored is not None:
+            content["scored"]["lost_bleu"] = self.scored.lost_bleu
+        return {name: _to_json(value) for name, value in content.items()}
 
     def as_table(self) -> str:
-        """Return a plain-text table."""
-        return certificate_to_table(self)
+        """Return a plain-text table with one line per value: name, value, bound."""
+        rows = [
+            ("sentences", f"{self.sentences:,}", ""),
+            *_logit_rows(self),
+            *(row for each in self.searches for row in _search_rows(self, each)),
+            *_score_rows(self),
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        lines = [f"{name:{widths[0]}}  {found:>{widths[1]}}  {bound}".rstrip() for name, found, bound in rows]
+        verdict = "passed" if self.passed else f"FAILED: {join_reasons(self.reasons)}"
+        parts = [[f"{self.theirs} beside {self.ours}"], lines, [*map(str, self.notes)], [verdict]]
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def choose_criterion(bounds: Bounds, scored: ReferenceScores | None, agreement: float | None) -> str:
@@ -134,37 +153,14 @@ def choose_criterion(bounds: Bounds, scored: ReferenceScores | None, agreement: 
     return "agreement" if bounds.agreement is not None and agreement is not None else "same_tokens"
 
 
-def certificate_to_dict(certificate: "Certificate") -> dict[str, Any]:
-    """Return all fields, `passed` and the lost BLEU."""
-    content = asdict(certificate)
-    if certificate.scored is not None:
-        content["scored"]["lost_bleu"] = certificate.scored.lost_bleu
-    fields: dict[str, Any] = _replace_non_finite({"passed": certificate.passed, **content})
-    return fields
-
-
-def _replace_non_finite(value: Any) -> Any:
-    """Replace NaN and infinity by strings such as `nan` and `inf`, which JSON has no numbers for."""
+def _to_json(value: Any) -> Any:
+    """Replace messages by their text, and NaN and infinity by `nan` and `inf`, because JSON has no numbers for them."""
     if isinstance(value, dict):
-        return {name: _replace_non_finite(each) for name, each in value.items()}
+        return {name: _to_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_replace_non_finite(each) for each in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def certificate_to_table(certificate: "Certificate") -> str:
-    """Return a table with one line per value: name, value, bound."""
-    rows = [
-        ("sentences", f"{certificate.sentences:,}", ""),
-        *_logit_rows(certificate),
-        *(row for each in certificate.searches for row in _search_rows(certificate, each)),
-        *_score_rows(certificate),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines = [f"{name:{widths[0]}}  {found:>{widths[1]}}  {bound}".rstrip() for name, found, bound in rows]
-    verdict = "passed" if certificate.passed else f"FAILED: {'; '.join(certificate.reasons)}"
-    parts = [[f"{certificate.theirs} beside {certificate.ours}"], lines, [*certificate.notes], [verdict]]
-    return "\n\n".join("\n".join(part) for part in parts if part)
+        return [_to_json(each) for each in value]
+    is_text = isinstance(value, MessagePart) or (isinstance(value, float) and not math.isfinite(value))
+    return str(value) if is_text else value
 
 
 def format_beside_bound(value: float, bound: float | None, digits: int, format_code: str) -> str:
@@ -175,7 +171,7 @@ def format_beside_bound(value: float, bound: float | None, digits: int, format_c
     return next(text for text, other in formatted if text != other)
 
 
-def _logit_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
+def _logit_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
     bounds = certificate.bounds
     return [
         (f"{name} logit difference", _format_number(found, most), "" if most is None else f"at most {most:.0e}")
@@ -186,13 +182,12 @@ def _logit_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
     ]
 
 
-def _search_rows(certificate: "Certificate", search: "SearchComparison") -> list[tuple[str, str, str]]:
-    name = "greedy" if search.beam == 1 else f"beam {search.beam}"
-    bounds = certificate.bounds
+def _search_rows(certificate: Certificate, search: SearchComparison) -> list[tuple[str, str, str]]:
+    name, bounds = search.name, certificate.bounds
     least = bounds.same_tokens if certificate.criterion == "same_tokens" else None
-    asked_for = "" if least is None else f"at least {least:.1%}"
+    required = "" if least is None else f"at least {least:.1%}"
     return [
-        (f"{name}: same tokens", format_beside_bound(search.same_tokens, least, 2, "%"), asked_for),
+        (f"{name}: same tokens", format_beside_bound(search.same_tokens, least, 2, "%"), required),
         (f"{name}: same answers", f"{search.same_answers:,} of {certificate.sentences:,}", ""),
         (f"{name}: largest score difference", _format_number(search.score_difference), ""),
         (
@@ -203,7 +198,7 @@ def _search_rows(certificate: "Certificate", search: "SearchComparison") -> list
     ]
 
 
-def _score_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
+def _score_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
     scored, bounds, criterion = certificate.scored, certificate.bounds, certificate.criterion
     rows = []
     if certificate.agreement is not None:
@@ -223,4 +218,4 @@ def _score_rows(certificate: "Certificate") -> list[tuple[str, str, str]]:
 
 
 def _format_number(value: float | None, bound: float | None = None) -> str:
-    return _NOT_AVAILABLE if value is None else format_beside_bound(value, bound, 1, "e")
+    return "not available" if value is None else format_beside_bound(value, bound, 1, "e")

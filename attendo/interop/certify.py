@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 import torch
 
-from attendo.errors import DataError, ModelError, UsageError
+from attendo.errors import DataError, MessagePart, ModelError, UsageError
 from attendo.interop.certificate import (
     Bounds,
     Certificate,
@@ -171,33 +171,29 @@ def _reasons(
     searches: Sequence[SearchComparison],
     scored: ReferenceScores | None,
     agreement: float | None,
-) -> Iterator[str]:
+) -> Iterator[MessagePart]:
     # `not found <= most` also fails for NaN.
     for name, found, most in (
         ("mean", mean, bounds.mean_difference),
         ("largest", largest, bounds.largest_difference),
     ):
         if found is not None and most is not None and not found <= most:
-            yield f"the {name} difference of logits is {format_beside_bound(found, most, 2, 'e')}, more than {most:.0e}"
+            value = format_beside_bound(found, most, 2, "e")
+            yield MessagePart("logit_difference_too_large", kind=name, value=value, bound=f"{most:.0e}")
     match choose_criterion(bounds, scored, agreement):
         case "lost_bleu" if scored is not None and bounds.lost_bleu is not None:
             if not scored.lost_bleu <= bounds.lost_bleu:
                 value = format_beside_bound(scored.lost_bleu, bounds.lost_bleu, 2, "f")
-                yield f"{value} BLEU are lost, more than {bounds.lost_bleu}"
+                yield MessagePart("lost_bleu_too_large", value=value, bound=bounds.lost_bleu)
         case "agreement" if agreement is not None and bounds.agreement is not None:
             if not agreement >= bounds.agreement:
                 value = format_beside_bound(agreement, bounds.agreement, 1, "f")
-                yield f"answers have {value} BLEU with ours as references, fewer than {bounds.agreement:g}"
-        case _:
-            yield from _too_few_tokens(bounds, searches)
-
-
-def _too_few_tokens(bounds: Bounds, searches: Sequence[SearchComparison]) -> Iterator[str]:
-    for each in searches:
-        if bounds.same_tokens is not None and not each.same_tokens >= bounds.same_tokens:
-            name = "greedy" if each.beam == 1 else f"beam {each.beam}"
-            value = format_beside_bound(each.same_tokens, bounds.same_tokens, 2, "%")
-            yield f"{value} of the tokens of {name} are the same, fewer than {bounds.same_tokens:.1%}"
+                yield MessagePart("agreement_too_small", value=value, bound=f"{bounds.agreement:g}")
+        case _ if bounds.same_tokens is not None:
+            for each in searches:
+                if not each.same_tokens >= bounds.same_tokens:
+                    value, bound = format_beside_bound(each.same_tokens, bounds.same_tokens, 2, "%"), bounds.same_tokens
+                    yield MessagePart("same_tokens_too_few", value=value, search=each.name, bound=f"{bound:.1%}")
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,7 @@ class CertificateSentences:
 
     sources: list[list[int]]
     evaluation: TextEvaluation | None = None
-    notes: tuple[str, ...] = ()  # on skipped or missing sentences
+    notes: tuple[MessagePart, ...] = ()  # on skipped or missing sentences
 
 
 def collect_sentences(
@@ -220,11 +216,8 @@ def collect_sentences(
         raise UsageError("comparison_reference_count_mismatch", sources=len(texts or ()), references=len(references))
     given = texts is not None
     if texts is None:
-        texts, references = (
-            [source for source, _ in model.stored_model.sample],
-            [each for _, each in model.stored_model.sample],
-        )
-        texts, references = texts[:min_count], references[:min_count]
+        pairs = model.stored_model.sample[:min_count]
+        texts, references = [source for source, _ in pairs], [target for _, target in pairs]
     encoded, max_length = model.source_tokenizer.encode_many(texts), _usable_source_length(model)
     valid = [number for number, ids in enumerate(encoded) if 0 < len(ids) <= max_length]
     notes = _describe_skipped(encoded, max_length) if given else []
@@ -235,25 +228,19 @@ def collect_sentences(
         evaluation = TextEvaluation(model.target_tokenizer.decode, len(valid), kept_references)
     before, _ = model_prefix_ids(model)
     if valid and len(valid) < min_count:
-        label = "given" if given else "in the model's sample"
-        notes.append(
-            f"sentences {label}: {len(valid)}; the other {min_count - len(valid)} are random ids, and no part of a BLEU"
-        )
+        code = "given_sentences_few" if given else "sample_sentences_few"
+        notes.append(MessagePart(code, count=len(valid), random=min_count - len(valid)))
     sources += [ids[:max_length] for ids in random_sources(model.source_tokenizer.vocab_size, min_count - len(sources))]
     return CertificateSentences([[*before, *source] for source in sources], evaluation, tuple(notes))
 
 
-def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[str]:
-    """Return notes on skipped texts. Raise a `DataError` if none is left."""
+def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[MessagePart]:
+    """Return a note on skipped texts. Raise a `DataError` if none is left."""
     empty, long = sum(not ids for ids in encoded), sum(len(ids) > max_length for ids in encoded)
-    reasons = [
-        *([f"{empty} say nothing"] if empty else []),
-        *([f"{long} have more than {max_length} tokens"] if long else []),
-    ]
+    counts = {"count": len(encoded), "empty": empty, "long": long, "max_length": max_length}
     if empty + long == len(encoded):
-        reason = f": {' and '.join(reasons)}" if reasons else ", there are none"
-        raise DataError("sentences_not_comparable", count=len(encoded), reason=reason)
-    return [f"of {len(encoded)} given sentences {' and '.join(reasons)}, and are left out"] if reasons else []
+        raise DataError("sentences_not_comparable", **counts)
+    return [MessagePart("sentences_skipped", **counts)] if empty or long else []
 
 
 def random_sources(vocab_size: int, count: int) -> list[list[int]]:

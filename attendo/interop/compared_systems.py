@@ -18,17 +18,16 @@ from attendo.decode.requests import DecodeRequest, FinishedBatch
 from attendo.decode.search import Seq2SeqNetwork
 from attendo.errors import ModelError, UsageError, cut_line
 from attendo.interop.certificate import SystemOutput
+from attendo.interop.errors import MAX_ERROR_CHARS
 from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.huggingface.load_pretrained import open_model
-from attendo.interop.huggingface.vocabulary import VocabularyPermutation
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation, name_to_id
 from attendo.interop.onnx.engine import OnnxEngine
-from attendo.interop.onnx.session import TokenwiseNetwork
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
 from attendo.text_model.generation import make_rules, make_strategy
 
 _BATCH_TOKENS = 4096  # tokens per batch
-_MAX_ERROR_CHARS = 200  # of an error message of transformers
 
 
 class AttendoSystem:
@@ -50,14 +49,11 @@ class AttendoSystem:
 
     @torch.no_grad()
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        ids = torch.tensor([[BOS, *self._prefix, *target]], device=self.device)
-        memory = self._network.encode(collate_sources([source])[0].to(self.device), None)
+        device = self._network.device
+        ids = torch.tensor([[BOS, *self._prefix, *target]], device=device)
+        memory = self._network.encode(collate_sources([source])[0].to(device), None)
         logits, _ = self._network.step(ids, self._network.start(memory))
         return logits[0, len(self._prefix) :]
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
 
     def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
         given = {"beam": beam, "at_limit": "any"}
@@ -82,7 +78,8 @@ class AttendoSystem:
         found = batch.hypotheses
         rows = zip(found.ids[:: found.width].tolist(), found.value[:: found.width].tolist(), strict=True)
         for request, (ids, value) in zip(batch.requests, rows, strict=True):
-            yield request.request_id, SystemOutput(_strip_control_ids(ids)[len(self._prefix) :], value)
+            text_ids = tuple(each for each in ids if each not in (PAD, BOS, EOS))
+            yield request.request_id, SystemOutput(text_ids[len(self._prefix) :], value)
 
 
 class TorchSystem(AttendoSystem):
@@ -91,11 +88,6 @@ class TorchSystem(AttendoSystem):
     def __init__(self, network: Transformer, preset_name: str | None, target_prefix: Sequence[int] = ()) -> None:
         name = f"attendo, searching like {preset_name}" if preset_name else "attendo"
         super().__init__(name, network.eval(), CachedEngine(network, _BATCH_TOKENS), preset_name, target_prefix)
-        self._torch_network = network
-
-    @property
-    def device(self) -> torch.device:
-        return self._torch_network.device
 
 
 class OnnxSystem(AttendoSystem):
@@ -109,7 +101,7 @@ class OnnxSystem(AttendoSystem):
         model_folder = open_onnx(folder)
         name = f"ONNX Runtime {onnxruntime.__version__} in {model_folder.precision}"
         engine = OnnxEngine(model_folder.network, _BATCH_TOKENS)
-        super().__init__(name, TokenwiseNetwork(model_folder.network), engine, None, target_prefix)
+        super().__init__(name, model_folder.network, engine, None, target_prefix)
 
 
 class CTranslate2System:
@@ -126,7 +118,7 @@ class CTranslate2System:
         ctranslate2.set_log_level(before)
         self.name = f"CTranslate2 {ctranslate2.__version__} in {self._translator.compute_type}"
         self._source, self._target, self._prefix = source, target, [target[each] for each in target_prefix]
-        self._numbers = {piece: number for number, piece in enumerate(target)}
+        self._numbers = name_to_id(target)
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor | None:
         """Return logits. CTranslate2 returns them for each prefix token and for the next token."""
@@ -158,19 +150,9 @@ class CTranslate2System:
         answers = []
         for each in results:
             ids = tuple(self._numbers[piece] for piece in each.hypotheses[0])
-            score = _mean_to_sum(each.scores[0], min(len(ids) + 1, max_length))
-            answers.append(SystemOutput(ids[len(self._prefix) :], score))
+            mean, length = each.scores[0], min(len(ids) + 1, max_length)
+            answers.append(SystemOutput(ids[len(self._prefix) :], mean * length))
         return answers
-
-
-def _strip_control_ids(ids: Sequence[int]) -> tuple[int, ...]:
-    """Return the ids without control tokens."""
-    return tuple(each for each in ids if each not in (PAD, BOS, EOS))
-
-
-def _mean_to_sum(score: float, length: int) -> float:
-    """Return the sum of log-probabilities for a mean."""
-    return score * length
 
 
 class TransformersSystem:
@@ -274,7 +256,7 @@ def _load_original(imported: ImportedModel) -> Any:
     try:
         return open_model(imported.folder)
     except Exception as error:  # transformers reads more settings and raises errors of many classes
-        reason = cut_line(str(error), _MAX_ERROR_CHARS)
+        reason, kind = cut_line(str(error), MAX_ERROR_CHARS), type(error).__name__
         raise ModelError(
-            "transformers_load_failed", path=imported.folder.path, error_type=type(error).__name__, reason=reason
+            "transformers_load_failed", path=imported.folder.path, error_type=kind, reason=reason
         ) from None

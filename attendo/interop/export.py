@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from attendo.errors import ModelError, UsageError, list_names, require_package
+from attendo.errors import MessagePart, ModelError, UsageError, list_names, require_package
 from attendo.interop import argos, exported_files
 from attendo.interop.argos import LanguagePair
 from attendo.interop.backends import check_onnx_defaults, describe_ctranslate2_changes
@@ -13,6 +14,7 @@ from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate, C
 from attendo.interop.certify import CertificateSentences, certify, collect_sentences, model_prefix_ids
 from attendo.interop.compared_systems import OnnxSystem, TorchSystem
 from attendo.interop.ctranslate2 import folder as ctranslate2_folder
+from attendo.interop.errors import join_reasons
 from attendo.interop.exported_files import ExportPrecision, model_max_length
 from attendo.interop.huggingface import write_folder
 from attendo.model_files import read_json, write_json
@@ -35,16 +37,7 @@ BOUNDS: dict[ExportPrecision, Bounds] = {
     "float16": Bounds(same_tokens=0.9, mean_difference=1e-2, lost_bleu=0.2, agreement=95.0),
     "int8": Bounds(same_tokens=0.6, mean_difference=0.1, lost_bleu=0.5, agreement=85.0),
 }
-FLOAT32_SHARES = (
-    0.0,
-    0.05,
-    0.1,
-    0.2,
-    0.4,
-)  # shares of matrix products kept in float32, tried in order until int8 passes
-_RANDOM_SOURCES_NOTE = (
-    "compared on random sources alone, which says little of fewer bits: name sentences of yours for more"
-)
+FLOAT32_SHARES = (0.0, 0.05, 0.1, 0.2, 0.4)  # of matrix products kept in float32, tried until int8 passes
 
 
 class ModelMismatchError(ModelError):
@@ -53,16 +46,21 @@ class ModelMismatchError(ModelError):
     def __init__(self, goal: Path, certificate: Certificate) -> None:
         lossy = certificate.criterion == "lost_bleu"
         code = "quantized_model_differs" if lossy else "converted_model_differs"
-        super().__init__(code, path=goal, reasons="; ".join(certificate.reasons))
+        super().__init__(code, path=goal, reasons=join_reasons(certificate.reasons))
         self.certificate = certificate
 
 
-@dataclass(frozen=True)
-class _ExportMethod:
-    """Functions that write a format and load both systems for the comparison."""
+def _load_onnx_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
+    _, prefix = model_prefix_ids(model)
+    return TorchSystem(model.network, None, prefix), OnnxSystem(folder, prefix)
 
-    write: Callable[[TextModel, Path, ExportPrecision], list[str]]  # returns notes on what the format cannot store
-    load_systems: Callable[[TextModel, Path], tuple[ComparedSystem, ComparedSystem]]
+
+_Writer = Callable[[TextModel, Path, ExportPrecision], list[MessagePart]]  # returns notes on limitations
+_LOAD_SYSTEMS: dict[ExportFormat, Callable[[TextModel, Path], tuple[ComparedSystem, ComparedSystem]]] = {
+    "ctranslate2": ctranslate2_folder.load_ctranslate2_systems,
+    "hf": write_folder.load_transformers_systems,
+    "onnx": _load_onnx_systems,
+}
 
 
 def check_packages(to: ExportFormat) -> None:
@@ -93,31 +91,33 @@ def export(
         raise ModelError("weights_not_finite", parameters=list_names(faulty))
     if (to == "argos") != (languages is not None):
         raise UsageError("export_languages_mismatch")
+    if to == "onnx" and precision == "float16":
+        raise UsageError("onnx_float16_unsupported")
     goal, sentences = Path(out), sentences or collect_sentences(model)
     bounds = _bounds(precision, sentences, max_loss)
     if languages is not None:
         return _export_argos(model, goal, precision, _Certifier(goal, bounds, sentences), languages)
-    *others, last = _export_methods(to, precision)
-    proof, notes = _Certifier(goal, bounds, sentences), list[str]()
-    for method in others:
+    *others, last = _writers(to, precision)
+    proof, notes = _Certifier(goal, bounds, sentences), list[MessagePart]()
+    for write in others:
         try:
-            return _write_and_certify(model, method, proof, to, precision, notes)
+            return _write_and_certify(model, write, proof, to, precision, notes)
         except ModelMismatchError as error:
-            notes = notes or [f"with every product in bytes, {'; '.join(error.certificate.reasons)}"]
+            notes = notes or [MessagePart("all_int8_failed", reasons=join_reasons(error.certificate.reasons))]
     return _write_and_certify(model, last, proof, to, precision, notes)
 
 
 def _write_and_certify(
     model: TextModel,
-    method: "_ExportMethod",
+    write: _Writer,
     certifier: "_Certifier",
     to: ExportFormat,
     precision: ExportPrecision,
-    notes: list[str],
+    notes: list[MessagePart],
 ) -> Certificate:
     with exported_files.new_export(certifier.goal) as folder:
-        notes = [*method.write(model, folder, precision), *notes]
-        certificate = certifier.certify(method.load_systems(model, folder), notes)
+        notes = [*write(model, folder, precision), *notes]
+        certificate = certifier.certify(_LOAD_SYSTEMS[to](model, folder), notes)
         write_json(folder / CERTIFICATE_FILE, certificate.as_json())
         _write_manifest(folder, {"to": to, "precision": precision, "longest": model_max_length(model)})
     return certificate
@@ -147,7 +147,7 @@ def _export_argos(
     model: TextModel, goal: Path, precision: ExportPrecision, certifier: "_Certifier", languages: LanguagePair
 ) -> Certificate:
     argos.check_argos_package(model, goal)
-    with exported_files.new_package(goal) as folder:
+    with exported_files.new_export(goal, packed=True) as folder:
         tree, notes = argos.write_package_tree(model, folder, precision, languages)
         systems = ctranslate2_folder.load_ctranslate2_systems(model, tree / "model")
         certificate = certifier.certify(systems, notes)
@@ -164,14 +164,14 @@ class _Certifier:
     bounds: Bounds
     sentences: CertificateSentences
 
-    def certify(self, systems: tuple[ComparedSystem, ComparedSystem], notes: list[str]) -> Certificate:
+    def certify(self, systems: tuple[ComparedSystem, ComparedSystem], notes: list[MessagePart]) -> Certificate:
         evaluation = self.sentences.evaluation
         certificate = certify(*systems, self.sentences.sources, self.bounds, evaluation)
         on_random = self.bounds.agreement is not None and (evaluation is None or not evaluation.sentences)
         all_notes = (
             *self.sentences.notes,
             *notes,
-            *([_RANDOM_SOURCES_NOTE] if on_random else []),
+            *([MessagePart("compared_on_random_sources")] if on_random else []),
             *_unused_reference_notes(certificate),
         )
         certificate = replace(certificate, notes=all_notes)
@@ -180,47 +180,33 @@ class _Certifier:
         return certificate
 
 
-def _unused_reference_notes(certificate: Certificate) -> list[str]:
+def _unused_reference_notes(certificate: Certificate) -> list[MessagePart]:
     scored = certificate.scored
     if scored is None or scored.is_meaningful or certificate.bounds.lost_bleu is None:
         return []
-    return [
-        f"with {scored.ours_bleu:.1f} BLEU our own answers are too far from the references to tell a loss by: "
-        f"{certificate.criterion.replace('_', ' ')} decided, not the BLEU lost"
-    ]
+    return [MessagePart("references_ignored", bleu=f"{scored.ours_bleu:.1f}", criterion=certificate.criterion)]
 
 
-def _export_methods(to: ExportFormat, precision: ExportPrecision) -> list[_ExportMethod]:
-    """Return the methods to try in order until a certificate passes."""
+def _writers(to: ExportFormat, precision: ExportPrecision) -> list[_Writer]:
+    """Return the functions to try in order until a certificate passes."""
     match to:
         case "ctranslate2":
-            return [_ExportMethod(_write_ctranslate2, ctranslate2_folder.load_ctranslate2_systems)]
+            return [_write_ctranslate2]
         case "hf":
-            return [_ExportMethod(write_folder.write_transformers, write_folder.load_transformers_systems)]
+            return [write_folder.write_transformers]
         case _:
-            return [
-                _onnx_method(precision, exact)
-                for exact in (FLOAT32_SHARES if precision == "int8" else FLOAT32_SHARES[:1])
-            ]
+            shares = FLOAT32_SHARES if precision == "int8" else FLOAT32_SHARES[:1]
+            return [partial(_write_onnx, float32_share=share) for share in shares]
 
 
-def _write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
+def _write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[MessagePart]:
     notes = describe_ctranslate2_changes(model.stored_model.generation)
     return [*notes, *ctranslate2_folder.write_ctranslate2(model, folder, precision)]
 
 
-def _onnx_method(precision: ExportPrecision, float32_share: float) -> _ExportMethod:
-    if precision == "float16":
-        raise UsageError("onnx_float16_unsupported")
+def _write_onnx(model: TextModel, folder: Path, precision: ExportPrecision, float32_share: float) -> list[MessagePart]:
     from attendo.interop.onnx.folder import to_onnx
 
-    def write(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
-        check_onnx_defaults(model.stored_model.generation)
-        count = to_onnx(model, folder, "int8" if precision == "int8" else "fp32", float32_share=float32_share)
-        return [f"{count} products stay in float32, those that lose most by rounding"] if count else []
-
-    def parties(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
-        _, prefix = model_prefix_ids(model)
-        return TorchSystem(model.network, None, prefix), OnnxSystem(folder, prefix)
-
-    return _ExportMethod(write, parties)
+    check_onnx_defaults(model.stored_model.generation)
+    count = to_onnx(model, folder, "int8" if precision == "int8" else "fp32", float32_share=float32_share)
+    return [MessagePart("products_kept_in_float32", count=count)] if count else []

@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 from attendo import atomic_files
 from attendo.errors import ModelError, UsageError, shorten
 from attendo.interop.certificate import CERTIFICATE_FILE
-from attendo.model_files import read_json
-from attendo.model_folder import check_manifest
+from attendo.model_files import read_json, write_json
+from attendo.model_folder import ABOUT, check_manifest
+from attendo.text import save_tokenizers
 from attendo.text_model import TextModel
 
 MANIFEST_FORMAT, MANIFEST_VERSION = "attendo.export", 1
@@ -21,25 +22,21 @@ MAX_SEQUENCE_LENGTH = 2048  # tokens of a sequence; learned positions may lower 
 
 
 @contextmanager
-def new_export(goal: Path) -> Iterator[Path]:
-    """Yield a staging folder. On success it becomes `goal` and replaces an earlier export."""
+def new_export(goal: Path, packed: bool = False) -> Iterator[Path]:
+    """Yield a staging folder. On success it becomes `goal` and replaces an earlier export.
+
+    With `packed`, only its file with the name of `goal` does, and replaces an earlier package.
+    """
     goal = goal.resolve()
-    _check_folder(goal)
+    check = _check_file if packed else _check_folder
+    check(goal)
     with atomic_files.exclusive_target(goal), atomic_files.temporary_folder(goal) as new:
         yield new
-        _check_folder(goal)  # again: `goal` may have changed during the write
-        atomic_files.replace_folder(goal, new)
-
-
-@contextmanager
-def new_package(goal: Path) -> Iterator[Path]:
-    """Yield a staging folder. On success its file with the name of `goal` replaces an earlier package."""
-    goal = goal.resolve()
-    _check_file(goal)
-    with atomic_files.exclusive_target(goal), atomic_files.temporary_folder(goal) as new:
-        yield new
-        _check_file(goal)
-        atomic_files.move_into_place(new / goal.name, goal)
+        check(goal)  # again: `goal` may have changed during the write
+        if packed:
+            atomic_files.move_into_place(new / goal.name, goal)
+        else:
+            atomic_files.replace_folder(goal, new)
 
 
 def _check_folder(goal: Path) -> None:
@@ -74,6 +71,14 @@ def model_max_length(model: TextModel, limit: int = MAX_SEQUENCE_LENGTH) -> int:
     """Return the maximum length of a sequence in tokens: the limit, or fewer with learned positions."""
     config = model.network.config
     return min(limit, config.max_length) if config.positions == "learned" else limit
+
+
+def write_text_files(model: TextModel, folder: Path) -> None:
+    """Write tokenizers, decoding defaults and about.json, which only attendo reads."""
+    save_tokenizers(folder, model.source_tokenizer, model.target_tokenizer)
+    write_json(folder / "generation.json", model.stored_model.generation)
+    if model.about:
+        write_json(folder / ABOUT, model.about)
 
 
 def check_export(folder: Path, engine: str, precisions: Collection[str]) -> tuple[Collection[str], dict[str, Any]]:

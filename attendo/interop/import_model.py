@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from attendo import atomic_files, model_folder
-from attendo.errors import ModelError, UsageError, cut_text, list_names
+from attendo.errors import MessagePart, ModelError, UsageError, cut_text, list_names
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
 from attendo.interop.certify import certify, collect_sentences, fit_source_length, model_prefix_ids
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
@@ -59,7 +59,7 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
         notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
         reasons=(
             *certificate.reasons,
-            *([] if comparison.agrees else [f"the tokenizer is another one: {comparison.summary}"]),
+            *([] if comparison.agrees else [MessagePart("tokenizer_differs", comparison=comparison.summary)]),
         ),
     )
     if not certificate.passed:
@@ -73,7 +73,7 @@ def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
     positions = field.count() or _DEFAULT_POSITIONS
     max_length = fit_source_length(positions, prefix_length)
     if max_length < 1:
-        raise field.make_error(f"at least {prefix_length + 14} for a proof (--no-proof leaves it out)")
+        raise field.make_error("needs_positions_for_proof", least=prefix_length + 14)
     return max_length
 
 

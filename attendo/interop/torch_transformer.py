@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attendo.errors import ModelError
+from attendo.errors import MessagePart, ModelError
+from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import allocate_network
@@ -52,7 +53,7 @@ def from_torch(
     torch's module has no positions and no embedding scale. Set both arguments to match your code.
     """
     if reasons := incompatibilities(transformer, source_embedding, target_embedding, output):
-        raise ModelError("torch_network_unsupported", reasons="; ".join(reasons))
+        raise ModelError("torch_network_unsupported", reasons=join_reasons(reasons))
     stacks = _stacks(transformer)
     first = stacks[0][0]
     config = ModelConfig(
@@ -84,44 +85,41 @@ def from_torch(
 
 def incompatibilities(
     transformer: nn.Transformer, source_embedding: nn.Embedding, target_embedding: nn.Embedding, output: nn.Linear
-) -> list[str]:
-    """Return one line per reason why a `Transformer` cannot hold this network; empty if it can."""
+) -> list[MessagePart]:
+    """Return the reasons why a `Transformer` cannot hold this network; empty if it can."""
     if not isinstance(transformer, nn.Transformer):
-        return [f"it is a {_class_name(transformer)}, not a torch.nn.Transformer"]
+        return [MessagePart("torch_network_class", found=_class_name(transformer))]
     stacks = _stacks(transformer)
     layers: list[Any] = [layer for stack in stacks for layer in stack]
     if not all(stacks) or {type(layer) for layer in layers} != {nn.TransformerEncoderLayer, nn.TransformerDecoderLayer}:
         kinds = sorted({_class_name(layer) for layer in layers})
-        return [f"its layers are {', '.join(kinds) or 'none'}, not those of torch.nn"]
+        return [MessagePart("torch_layer_classes", found=", ".join(kinds) or "none")]
     attentions = [each for layer in layers for each in _attentions(layer)]
     final = (transformer.encoder.norm, transformer.decoder.norm)
     norms = [each for each in (*final, *(norm for layer in layers for norm in _norms(layer))) if each is not None]
     kinds_of_norms = {type(each).__name__ for each in norms}
     if kinds_of_norms != {"LayerNorm"} or any(each.weight is None for each in norms):
-        return [f"its norms are {', '.join(sorted(kinds_of_norms))}, and not all are a LayerNorm with gains"]
+        return [MessagePart("torch_norm_classes", found=", ".join(sorted(kinds_of_norms)))]
     modules = (("source_embedding", source_embedding), ("target_embedding", target_embedding), ("output", output))
     if other := [*_find_replaced_modules(transformer, layers, dict(modules))]:
         return other
     widths = {output.in_features, source_embedding.embedding_dim, target_embedding.embedding_dim, transformer.d_model}
-    conditions = {
-        f"widths differ: {sorted(widths)}": len(widths) == 1,
-        f"{output.out_features} outputs and {target_embedding.num_embeddings} target tokens": output.out_features
-        == target_embedding.num_embeddings,
-        "an embedding has a max_norm": source_embedding.max_norm is None and target_embedding.max_norm is None,
-        "only one stack has a norm behind it": (final[0] is None) == (final[1] is None),
-        "an attention has a bias_k, a zero or widths of its own": all(
-            each.bias_k is None
-            and not each.add_zero_attn
-            and each.in_proj_weight is not None
-            and each.embed_dim == transformer.d_model
-            for each in attentions
-        ),
-        "the activation is none of relu, gelu (not tanh), silu": all(_activation(each) for each in layers),
-        "layers differ in heads, width, activation or norm_first": len(set(map(_layer_settings, layers))) == 1
-        and len({each.num_heads for each in attentions}) == 1,
-        f"norms differ in epsilon: {sorted({each.eps for each in norms})}": len({each.eps for each in norms}) == 1,
-    }
-    return [reason for reason, is_met in conditions.items() if not is_met]
+    outputs, tokens = output.out_features, target_embedding.num_embeddings
+    epsilons = {each.eps for each in norms}
+    plain_attention = all(_is_plain(each, transformer.d_model) for each in attentions)
+    same_layers = len(set(map(_layer_settings, layers))) == len({each.num_heads for each in attentions}) == 1
+    return unmet_conditions(
+        {
+            MessagePart("torch_widths_differ", widths=sorted(widths)): len(widths) == 1,
+            MessagePart("torch_vocabulary_sizes_differ", outputs=outputs, tokens=tokens): outputs == tokens,
+            MessagePart("torch_max_norm"): source_embedding.max_norm is None and target_embedding.max_norm is None,
+            MessagePart("torch_one_final_norm"): (final[0] is None) == (final[1] is None),
+            MessagePart("torch_attention_options"): plain_attention,
+            MessagePart("torch_activation_unknown"): all(_activation(each) for each in layers),
+            MessagePart("torch_layers_differ"): same_layers,
+            MessagePart("torch_epsilons_differ", values=sorted(epsilons)): len(epsilons) == 1,
+        }
+    )
 
 
 def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -133,8 +131,8 @@ def _stacks(transformer: nn.Transformer) -> tuple[Sequence[Any], Sequence[Any]]:
 
 def _find_replaced_modules(
     transformer: nn.Transformer, layers: Sequence[Any], embeddings_and_output: Mapping[str, nn.Module]
-) -> Iterator[str]:
-    """Yield a line for each module whose `forward` is not torch's own. Subclasses that keep `forward` are accepted."""
+) -> Iterator[MessagePart]:
+    """Yield a reason for each module with another `forward` than torch. Subclasses that keep `forward` are accepted."""
     parts = [("encoder", transformer.encoder), ("decoder", transformer.decoder), *embeddings_and_output.items()]
     parts += [("linear", each) for layer in layers for each in (layer.linear1, layer.linear2)]
     parts += [("attention", each) for layer in layers for each in _attentions(layer)]
@@ -143,7 +141,7 @@ def _find_replaced_modules(
     for name, part in parts:
         ours = _EXPECTED_CLASSES[name]
         if not (isinstance(part, ours) and type(part).forward is ours.forward):
-            yield f"its {name} is a {_class_name(part)}, which computes otherwise than torch.nn.{ours.__name__}"
+            yield MessagePart("torch_module_replaced", part=name, found=_class_name(part), expected=ours.__name__)
 
 
 def _class_name(module: object) -> str:
@@ -157,6 +155,11 @@ def _layer_settings(layer: Any) -> tuple[object, ...]:
 def _attentions(layer: Any) -> list[nn.MultiheadAttention]:
     cross = isinstance(layer, nn.TransformerDecoderLayer)
     return [layer.self_attn, *([layer.multihead_attn] if cross else [])]
+
+
+def _is_plain(attention: nn.MultiheadAttention, width: int) -> bool:
+    has_one_matrix = attention.in_proj_weight is not None and attention.embed_dim == width
+    return has_one_matrix and attention.bias_k is None and not attention.add_zero_attn
 
 
 def _norms(layer: Any) -> list[Any]:

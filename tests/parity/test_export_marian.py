@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import has_code, message
 from export_models import MARIAN, WORDS, random_sentences, random_texts, subword_model, word_model
 
 from attendo.errors import ModelError, UsageError
@@ -92,8 +92,10 @@ def test_transformers_alone_translates_text(tmp_path: Path, changes: dict[str, A
 
 def test_a_word_tokenizer_is_not_exported_and_noted(tmp_path: Path) -> None:
     certificate = _export(word_model(**MARIAN), tmp_path / "out")
-    note = "the tokenizers stay behind: a MarianTokenizer is of sentencepiece, that of the source is of words"
-    assert note in certificate.notes
+    reason = message(
+        "tokenizer_kind_differs", name="MarianTokenizer", needed="sentencepiece", side="source", kind="words"
+    )
+    assert has_code("tokenizers_not_exported", reason=reason)(certificate.notes[-1])
     assert not list((tmp_path / "out").glob("*.spm"))
 
 
@@ -119,12 +121,14 @@ def test_unsupported_models_raise_and_leave_no_files(tmp_path: Path) -> None:
     words = Words.build([" ".join(WORDS)], symbols=("<a>", "<b>"))
     prefixes = {"source_prefix": ["<a>"], "target_prefix": ["<a>", "<b>"]}
     several = _with_generation(word_model(words=words, norm="post", positions="learned"), prefixes)
-    reasons = (
-        "it puts <a> before every source; its answers begin with <a> <b>, more than one token; "
-        "positions are learned, not sinusoidal"
-    )
+    reasons = [
+        message("source_prefix_unsupported", prefix="<a>"),
+        message("target_prefix_too_long", prefix="<a> <b>"),
+        message("setting_differs", name="positions", value="learned", expected="sinusoidal"),
+    ]
     with pytest.raises(
-        ModelError, check=has_code("transformers_network_unsupported", model="a MarianMTModel", reasons=reasons)
+        ModelError,
+        check=has_code("transformers_network_unsupported", model="a MarianMTModel", reasons="; ".join(reasons)),
     ):
         _export(several, tmp_path / "out")
     with pytest.raises(ModelError, check=has_code("transformers_network_unsupported", model="a Pegasus model")):
@@ -136,10 +140,10 @@ def test_unsupported_models_raise_and_leave_no_files(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_class_that_loads_it_is_noted(tmp_path: Path) -> None:
-    assert _export(word_model(**MARIAN), tmp_path / "post").notes[0].startswith("MarianMTModel loads it")
+    note = _export(word_model(**MARIAN), tmp_path / "post").notes[0]
+    assert has_code("loaded_by_class", name="MarianMTModel")(note)
     note = _export(word_model(norm="pre"), tmp_path / "pre").notes[0]
-    assert note.startswith("PegasusForConditionalGeneration loads it")
-    assert "a MarianMTModel has its norms elsewhere, and answers something else" in note
+    assert has_code("loaded_by_pegasus_class", name="PegasusForConditionalGeneration")(note)
 
 
 def test_the_target_prefix_is_exported(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Round trips of M2M100, NLLB and mBART keep weights, ids, languages, settings and answers."""
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import has_code, message
 from export_models import WORDS, random_sentences, word_model
 from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, strange_texts, write_m2m100, write_mbart, write_nllb
@@ -81,8 +80,8 @@ def test_a_round_trip_keeps_the_model(
     first, before = make_folder(name, **changes)
     found = from_folder(first, True, *languages)
     certificate = _export(found.build_text_model(), tmp_path / "back")
-    assert certificate.notes[0].startswith(f"{type(before).__name__} loads it")
-    assert not any("stay behind" in note for note in certificate.notes)
+    assert has_code("loaded_by_class", name=type(before).__name__)(certificate.notes[0])
+    assert not any(note.code == "tokenizers_not_exported" for note in certificate.notes)
 
     after = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")
     unused = {"model.shared.weight"} if before.config.tie_word_embeddings is False else set()
@@ -110,7 +109,7 @@ def test_a_tokenizer_from_one_file_round_trips(make_folder: Callable[..., Folder
     first, _ = make_folder(name)
     (first / "sentencepiece.bpe.model").unlink()
     model = from_folder(first).build_text_model()
-    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) == []
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) is None
     before, after = _tokenizer(first), _tokenizer(tmp_path)
     for text in strange_texts(7):
         assert after(text).input_ids == before(text).input_ids, text
@@ -123,7 +122,7 @@ def test_an_unlisted_mask_token_keeps_its_id(make_folder: Callable[..., Folder],
     (first / "special_tokens_map.json").write_text('{"additional_special_tokens": ["eng_Latn", "fra_Latn"]}', "utf-8")
     model = from_folder(first).build_text_model()
     assert "<mask>" not in model.source_tokenizer.symbols
-    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) == []
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) is None
     assert _tokenizer(tmp_path).get_vocab() == expected
 
 
@@ -133,7 +132,7 @@ def test_the_language_can_be_chosen_after_the_export(make_folder: Callable[..., 
     assert found.sides_without_language() == ["source", "target"]
     model = found.build_text_model()
     assert has_language_prefix(model)
-    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) == []
+    assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) is None
     assert _tokenizer(tmp_path, "de")(TEXTS[0]).input_ids == _tokenizer(first, "de")(TEXTS[0]).input_ids
 
 
@@ -174,9 +173,9 @@ def test_a_tokenizer_with_swapped_languages_is_not_exported(make_folder: Callabl
     other = replace(tokenizer, entries=tuple(names), symbols=tuple(symbols))
     stored = replace(model.stored_model, source_tokenizer=other, target_tokenizer=other)
     *_, left, sources = write_transformers(TextModel(stored), tmp_path, "float32")
-    fault = "2 of 261 tokens have another id, '__fr__' for example"
-    assert left == f"the tokenizers stay behind: by M2M100Tokenizer {fault}"
-    assert sources == "every source must begin with [179]"
+    fault = has_code("tokens_have_other_ids", name="M2M100Tokenizer", count=2, total=261, piece="__fr__")
+    assert has_code("tokenizers_not_exported", reason=fault)(left)
+    assert has_code("sources_need_prefix_ids", ids=[179])(sources)
     names = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert names == {"config.json", "generation_config.json", "model.safetensors"}
 
@@ -186,8 +185,8 @@ def test_a_tokenizer_that_splits_differently_is_not_exported(tmp_path: Path) -> 
     (folder := tmp_path / "mbart").mkdir()
     count = write_mbart(folder, add_dummy_prefix=False)
     model = from_folder(written(random_model("mbart", vocab_size=count), folder)).build_text_model()
-    (note,) = write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model))
-    assert re.fullmatch(r"the tokenizers stay behind: by MBart50Tokenizer \d+ of \d+ texts have the same .*", note)
+    reason = write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model))
+    assert has_code("texts_have_other_ids", name="MBart50Tokenizer")(reason)
     assert [path.name for path in tmp_path.iterdir()] == ["mbart"]
 
 
@@ -202,29 +201,33 @@ def test_a_native_network_exports_as_m2m100(tmp_path: Path) -> None:
         certificate = _export(model, tmp_path / str(offset))
         assert certificate.largest_difference < 1e-4
         assert [each.same_answers for each in certificate.searches] == [certificate.sentences] * 2
-        expected = "the tokenizers stay behind: NllbTokenizer is of foreign_pieces, this one is of words"
-        assert certificate.notes[-1] == expected
+        reason = has_code("tokenizer_kind_differs", name="NllbTokenizer", needed="foreign_pieces", kind="words")
+        assert has_code("tokenizers_not_exported", reason=reason)(certificate.notes[-1])
         config = transformers.AutoConfig.from_pretrained(tmp_path / str(offset))
         assert config.pad_token_id == offset - 1
 
 
 def test_m2m100_and_mbart_list_all_incompatibilities() -> None:
     config = word_model(norm="post", embedding_norm=True, norm_kind="rms").network.config
-    assert M2M100.incompatibilities(config) == [
-        "norm is post, not pre",
-        "it has no norm behind each stack",
-        "it has a norm on the embedding",
-        "position_offset is 0, which must follow a token id",
-        "position_layout is interleaved, not fairseq",
-        "norm_kind is rms, not layer",
+    assert [str(each) for each in M2M100.incompatibilities(config)] == [
+        differing("norm", "post", "pre"),
+        message("final_norm_missing"),
+        message("embedding_norm_unsupported"),
+        message("position_offset_not_after_token", offset=0),
+        differing("position_layout", "interleaved", "fairseq"),
+        differing("norm_kind", "rms", "layer"),
     ]
-    assert MBART.incompatibilities(config) == [
-        "norm is post, not pre",
-        "it has no norm behind each stack",
-        "positions are sinusoidal, not learned",
-        "position_offset is 0, not 2",
-        "norm_kind is rms, not layer",
+    assert [str(each) for each in MBART.incompatibilities(config)] == [
+        differing("norm", "post", "pre"),
+        message("final_norm_missing"),
+        differing("positions", "sinusoidal", "learned"),
+        differing("position_offset", 0, 2),
+        differing("norm_kind", "rms", "layer"),
     ]
+
+
+def differing(name: str, value: object, expected: object) -> str:
+    return message("setting_differs", name=name, value=value, expected=expected)
 
 
 def _export(model: TextModel, out: Path) -> Certificate:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import ErrorCheck, has_code, message
 from export_models import MARIAN, random_sentences, word_model
 
 from attendo.data.batch import collate_sources
@@ -43,7 +43,7 @@ ALL = "onnx, textbook, cached, fast"
 def test_transformers_defaults_give_the_same_answers(tmp_path: Path, stored: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers")
     model = _with_generation(word_model(**MARIAN), {**FIXED, **stored})
-    assert not any("counterpart" in note for note in _export(model, tmp_path / "out", "hf").notes)
+    assert not any(note.code == "setting_not_exported" for note in _export(model, tmp_path / "out", "hf").notes)
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out")
     assert _generate(theirs) == [result.text for result in model.generate(SOURCES)]
 
@@ -55,30 +55,40 @@ def test_sampling_settings_are_exported(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "out" / "generation_config.json").read_text("utf-8"))
     assert (config["do_sample"], config["num_beams"], config["temperature"]) == (True, 1, 0.5)
     assert (config["top_k"], config["top_p"], config["min_p"], config["typical_p"]) == (7, 0.9, 0.1, 0.8)
-    assert any(note.startswith("transformers has no counterpart for seed 1:") for note in certificate.notes)
+    assert message("setting_not_exported", name="seed", value=1, instead=message("hf_samples_with_torch")) in map(
+        str, certificate.notes
+    )
 
 
 @pytest.mark.parametrize(
-    ("stored", "note"),
+    ("stored", "name", "value", "instead"),
     [
-        ({"max_length_factor": 1.5}, "max_length_factor 1.5: an answer has at most 511 tokens, whatever the source"),
-        ({"beam": 2, "normalise": "gnmt"}, "normalise gnmt: they are compared by log p / |y| ** length_penalty"),
-        ({"beam": 2, "word_penalty": 0.2}, "word_penalty 0.2: it has none"),
-        ({"beam": 2, "coverage_penalty": 0.2}, "coverage_penalty 0.2: it has none"),
-        ({"beam": 2, "stop": "leader"}, "stop leader: a beam stops as by settled (early_stopping=False)"),
-        ({"beam": 4, "beam_groups": 2}, "beam_groups 2: it is one plain beam"),
-        ({"beam": 2, "at_limit": "force_eos"}, "at_limit force_eos: the end that is forced costs nothing"),
-        ({"repetition_penalty": 1.5}, "repetition_of log_probabilities: the penalty multiplies logits"),
-        ({"beam": 2, "mbr": "chrf"}, "mbr chrf: the answer is the best of one search"),
+        ({"max_length_factor": 1.5}, "max_length_factor", 1.5, has_code("hf_has_fixed_max_length", limit=511)),
+        ({"beam": 2, "normalise": "gnmt"}, "normalise", "gnmt", has_code("hf_ranks_by_average")),
+        ({"beam": 2, "word_penalty": 0.2}, "word_penalty", 0.2, has_code("hf_has_no_penalty")),
+        ({"beam": 2, "coverage_penalty": 0.2}, "coverage_penalty", 0.2, has_code("hf_has_no_penalty")),
+        ({"beam": 2, "stop": "leader"}, "stop", "leader", has_code("hf_stops_as_settled")),
+        ({"beam": 4, "beam_groups": 2}, "beam_groups", 2, has_code("hf_runs_one_beam")),
+        ({"beam": 2, "at_limit": "force_eos"}, "at_limit", "force_eos", has_code("hf_forces_eos_at_no_cost")),
+        (
+            {"repetition_penalty": 1.5},
+            "repetition_of",
+            "log_probabilities",
+            has_code("hf_penalises", values="logits"),
+        ),
+        ({"beam": 2, "mbr": "chrf"}, "mbr", "chrf", has_code("hf_returns_best_of_one_search")),
     ],
     ids=str,
 )
-def test_settings_without_counterpart_are_noted(stored: dict[str, Any], note: str) -> None:
+def test_settings_without_counterpart_are_noted(
+    stored: dict[str, Any], name: str, value: object, instead: ErrorCheck
+) -> None:
     from attendo.interop.huggingface.generation import export_generation
     from attendo.interop.huggingface.vocabulary import identity_permutation
 
     _, notes = export_generation(_with_generation(word_model(), stored).generation, 1024, identity_permutation(60))
-    assert any(each.startswith(f"transformers has no counterpart for {note}") for each in notes)
+    note = next(each for each in notes if each.values["name"] == name)
+    assert has_code("setting_not_exported", value=value, instead=instead)(note)
 
 
 def test_token_ids_are_mapped_to_transformers() -> None:
@@ -96,10 +106,10 @@ def test_token_ids_are_mapped_to_transformers() -> None:
     [
         ({}, None),
         ({"at_limit": "force_eos"}, "at_limit is any, not force_eos"),
-        ({"beam": 3}, "stop is first, not settled, renormalise is True, not False, at_limit is any, not truncate"),
+        ({"beam": 3}, "stop is first, not settled; renormalise is True, not False; at_limit is any, not truncate"),
         (
             {"beam": 3, "length_penalty": 0.0, "at_limit": "force_eos"},
-            "stop is leader, not settled, renormalise is True",
+            "stop is leader, not settled; renormalise is True",
         ),
         ({"repetition_penalty": 1.4}, "repetition_of is logits, not log_probabilities"),
         ({"engine": "fast", "batch_tokens": 99, "at_limit": "any"}, None),
@@ -110,13 +120,14 @@ def test_ctranslate2_differences_are_noted(stored: dict[str, Any], note: str | N
     from attendo.interop.backends import describe_ctranslate2_changes
 
     notes = describe_ctranslate2_changes(stored)
-    assert notes == [] if note is None else note in " ".join(notes)
+    assert notes == [] if note is None else note in " ".join(map(str, notes))
 
 
 def test_the_certificate_notes_ctranslate2_differences(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     certificate = _export(_with_generation(word_model(), {"beam": 2}), tmp_path / "out", "ctranslate2")
-    assert certificate.notes[0].startswith("CTranslate2 does not search by all settings of the model: stop is first")
+    change = has_code("setting_differs", name="stop", value="first")
+    assert has_code("ctranslate2_changes_settings", changes=change)(certificate.notes[0])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from foreign_models import VOCABULARY, assert_passed, certificate, random_model,
 
 from attendo.interop.compared_systems import TorchSystem
 from attendo.interop.huggingface.imported import ImportedModel
-from attendo.interop.huggingface.model_classes import to_marian
+from attendo.interop.huggingface.model_classes import MARIAN
 from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS
 from attendo.interop.import_model import from_folder
 from attendo.text import BOS, EOS, PAD, UNK
@@ -89,7 +89,7 @@ def test_a_trained_model_is_imported(tmp_path: Path) -> None:
 def test_a_marian_round_trip_keeps_the_network(tmp_path: Path) -> None:
     """An imported model that is exported and imported again is the same network."""
     first = import_random(tmp_path / "first", "marian")
-    exported = to_marian(first.network)
+    exported = MARIAN.build(first.network)
     second = from_folder(written(exported, tmp_path / "second"), with_tokenizers=False)
     assert second.network.config == first.network.config
     assert second.target.rows == tuple(range(VOCABULARY + 1))

@@ -218,7 +218,7 @@ def test_other_tokenizer_types_are_rejected(make_model: Make, tmp_path: Path) ->
         ),
         (
             {**content["model"], "byte_fallback": True},
-            has_code("tokenizer_json_type_unsupported", found="Unigram with bytes for what is unknown"),
+            has_code("tokenizer_json_type_unsupported", found="Unigram + byte_fallback"),
         ),
         ({"type": "Unigram", "vocab": [["a"]]}, has_code("tokenizer_json_damaged")),
         ({"type": "BPE", "vocab": {"a": 1}, "merges": ["a"]}, has_code("tokenizer_json_damaged")),

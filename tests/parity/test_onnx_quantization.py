@@ -76,17 +76,15 @@ def test_int8_keeps_products_in_float32_to_meet_the_bounds(tmp_path: Path, monke
     monkeypatch.setitem(exporting.BOUNDS, "int8", wide)
     plain = export(model, tmp_path / "plain", "onnx", "int8", sentences)
     assert plain.mean_difference is not None
-    assert not any("float32" in note for note in plain.notes)
+    assert not any(note.code == "products_kept_in_float32" for note in plain.notes)
 
     monkeypatch.setitem(exporting.BOUNDS, "int8", replace(wide, mean_difference=0.9 * plain.mean_difference))
     better = export(model, tmp_path / "better", "onnx", "int8", sentences)
     assert better.mean_difference is not None
     assert better.mean_difference <= 0.9 * plain.mean_difference
-    count_note, reason_note = (
-        note for note in better.notes if "products stay" in note or "every product in bytes" in note
-    )
-    assert int(count_note.split()[0]) > 0
-    assert "mean" in reason_note
+    notes = {note.code: note.values for note in better.notes}
+    assert notes["products_kept_in_float32"]["count"] > 0
+    assert has_code("logit_difference_too_large", kind="mean")(notes["all_int8_failed"]["reasons"].errors[0])
 
     monkeypatch.setitem(exporting.BOUNDS, "int8", replace(wide, mean_difference=1e-9))
     with pytest.raises(ModelMismatchError, check=has_code("converted_model_differs")):

@@ -7,7 +7,7 @@ import pytest
 from search_parity import Hypotheses, assert_same, our_hypotheses, random_text_model, random_texts
 
 from attendo.data.batch import collate_sources
-from attendo.interop.huggingface.model_classes import to_marian
+from attendo.interop.huggingface.model_classes import MARIAN as MARIAN_CLASS
 from attendo.text import BOS, EOS, PAD
 from attendo.text_model import TextModel
 
@@ -45,7 +45,7 @@ def model() -> TextModel:
 
 @pytest.fixture(scope="module")
 def theirs(model: TextModel) -> Generate:
-    marian = to_marian(model.network)
+    marian = MARIAN_CLASS.build(model.network)
     ids, mask = collate_sources([model.source_tokenizer.encode(text) for text in TEXTS])
 
     def generate(beam: int, **settings: Any) -> list[Hypotheses]:

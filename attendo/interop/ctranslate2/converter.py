@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attendo.errors import ModelError
+from attendo.errors import MessagePart, ModelError
+from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.exported_files import require_empty
+from attendo.interop.head_layout import HeadLayout
 from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
@@ -33,18 +34,20 @@ CTranslate2Quantization = Literal[
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
 
-def incompatibilities(config: ModelConfig) -> list[str]:
-    """Return one line per reason why CTranslate2 cannot hold this network; empty if it can."""
+def incompatibilities(config: ModelConfig) -> list[MessagePart]:
+    """Return the reasons why CTranslate2 cannot hold this network; empty if it can."""
     if config.decoder_only:
-        return ["it has no encoder"]
-    keys, values = config.head_width, _value_width(config)
+        return [MessagePart("encoder_missing")]
+    heads = HeadLayout.from_config(config)
+    keys, values = heads.d_key, heads.d_value
     sizes = {config.source_vocab_size or 0, config.target_vocab_size or 0}
-    conditions = {
-        # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
-        f"keys are {keys} wide and turned, values {values}": config.positions != "rotary" or keys >= values,
-        f"a vocabulary of {min(sizes)} tokens has no room for pad, unk, bos and eos": min(sizes) > EOS,
-    }
-    return [reason for reason, is_met in conditions.items() if not is_met]
+    return unmet_conditions(
+        {
+            # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
+            MessagePart("rotary_keys_narrow", keys=keys, values=values): config.positions != "rotary" or keys >= values,
+            MessagePart("vocabulary_without_control_tokens", size=min(sizes)): min(sizes) > EOS,
+        }
+    )
 
 
 def to_ctranslate2(
@@ -62,15 +65,16 @@ def to_ctranslate2(
     caller does not suppress them.
     """
     if reasons := incompatibilities(network.config):
-        raise ModelError("ctranslate2_network_unsupported", reasons="; ".join(reasons))
+        raise ModelError("ctranslate2_network_unsupported", reasons=join_reasons(reasons))
     folder = Path(folder)
     require_empty(folder)
     spec = _build_spec(network, max_length)
     if suppress_tokens:
         _set_linear(spec.decoder.projection, network.output.weight, _add_suppression(network.output, suppress_tokens))
-    names = vocabularies or _placeholders(network)
-    spec.register_source_vocabulary(list(names[0]))
-    spec.register_target_vocabulary(list(names[1]))
+    sizes = network.config.source_vocab_size or 0, network.config.target_vocab_size or 0
+    source, target = vocabularies or map(placeholder_pieces, sizes)
+    spec.register_source_vocabulary(list(source))
+    spec.register_target_vocabulary(list(target))
     spec.validate()
     spec.optimize(quantization=precision)
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,11 +90,6 @@ def _add_suppression(output: nn.Linear, suppress_tokens: Sequence[int]) -> Tenso
     bias = torch.zeros(output.out_features) if output.bias is None else output.bias.detach().clone()
     bias[list(suppress_tokens)] = SUPPRESS_BIAS
     return bias
-
-
-def _placeholders(network: Transformer) -> tuple[Sequence[str], Sequence[str]]:
-    config = network.config
-    return placeholder_pieces(config.source_vocab_size or 0), placeholder_pieces(config.target_vocab_size or 0)
 
 
 def _build_spec(network: Transformer, max_length: int) -> "TransformerSpec":
@@ -121,10 +120,6 @@ def _build_spec(network: Transformer, max_length: int) -> "TransformerSpec":
     return spec
 
 
-def _value_width(config: ModelConfig) -> int:
-    return config.d_value or config.d_model // config.num_heads
-
-
 def _spec_options(config: ModelConfig) -> dict[str, Any]:
     """Return the options of both stacks. `pre_norm` is set later: only pre-norm specs may have a final norm."""
     from ctranslate2.specs.common_spec import Activation
@@ -137,7 +132,7 @@ def _spec_options(config: ModelConfig) -> dict[str, Any]:
         "rms_norm": config.norm_kind == "rms",
         "layernorm_embedding": config.embedding_norm,
     }
-    width = max(config.head_width, _value_width(config))
+    width = HeadLayout.from_config(config).width
     if width * config.num_heads != config.d_model:
         choices["head_dim"] = width
     if config.positions == "rotary":
@@ -172,34 +167,18 @@ def _set_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
 
 
 def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: bool) -> None:
-    """Set one matrix for queries, keys and values. Cross-attention has a separate matrix for queries."""
-    (weight, bias), output = _pad_to_one_width(attention)
-    if self_attention:
-        _set_linear(spec.linear[0], weight, bias)
-    else:
-        width = weight.size(0) // 3
-        _set_linear(spec.linear[0], weight[:width], bias[:width])
-        _set_linear(spec.linear[1], weight[width:], bias[width:])
-    _set_linear(spec.linear[-1], output, attention.output.bias)
-
-
-def _pad_to_one_width(attention: MultiHeadAttention) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Return the projections and the output weight, padded with zeros to the larger width of keys and values.
+    """Set one matrix for queries, keys and values. Cross-attention has a separate matrix for queries.
 
     CTranslate2 divides queries · keys by the root of the padded width, so queries are scaled up to compensate.
     """
-    heads, keys, values = attention.num_heads, attention.d_key, attention.d_value
-    project, output, width = attention.project, attention.output.weight, max(keys, values)
-    if keys == values:
-        return (project.weight, project.bias), output
-    widths, too_much = (keys, keys, values), (math.sqrt(width / keys), 1.0, 1.0)
-    padded = []
-    for tensor in (project.weight, project.bias[:, None]):
-        parts = zip(tensor.split([heads * each for each in widths]), widths, too_much, strict=True)
-        rows = [F.pad(part.unflatten(0, (heads, own)), (0, 0, 0, width - own)) * more for part, own, more in parts]
-        padded.append(torch.cat([each.flatten(0, 1) for each in rows]))
-    output = F.pad(output.unflatten(1, (heads, values)), (0, width - values)).flatten(1)
-    return (padded[0], padded[1][:, 0]), output
+    heads = HeadLayout(attention.num_heads, attention.d_key, attention.d_value)
+    queries = heads.queries(attention, math.sqrt(heads.d_key / heads.width))
+    parts = [queries, heads.keys(attention), heads.values(attention)]
+    groups = [parts] if self_attention else [parts[:1], parts[1:]]
+    for linear, group in zip(spec.linear, groups, strict=False):
+        weights, biases = zip(*group, strict=True)
+        _set_linear(linear, torch.cat(weights), torch.cat(biases))
+    _set_linear(spec.linear[-1], *heads.output(attention))
 
 
 def _set_feed_forward(spec: Any, feed_forward: FeedForward) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,14 +10,12 @@ import torch
 from attendo.decode.frontier import NEG_INF, Frontier
 from attendo.decode.requests import DecodeRequest, FinishedBatch, limit_tensors
 from attendo.decode.search import Rule, Strategy
-from attendo.errors import ModelError, UsageError, cut_line
+from attendo.errors import ModelError, UsageError
 from attendo.interop.ctranslate2.folder import CTranslate2Model
 from attendo.interop.ctranslate2.options import CTranslate2Options, make_options
+from attendo.interop.errors import convert_errors
 from attendo.interop.huggingface.vocabulary import name_to_id
-from attendo.nn.devices import is_out_of_memory
 from attendo.text import BOS, EOS, PAD
-
-_MAX_ERROR_CHARS = 200  # of CTranslate2's error messages
 
 
 class CTranslate2Engine:
@@ -107,13 +106,9 @@ class CTranslate2Engine:
 
     def _call(self, call: Callable[..., Any], *texts: Any, **options: Any) -> Any:
         """Call CTranslate2. Raise a `ModelError` for faults of the folder that it finds only at inference."""
-        try:
+        failure = partial(ModelError, "ctranslate2_inference_failed")
+        with convert_errors(failure, keep_out_of_memory=True):
             return call(*texts, **options)
-        except (RuntimeError, ValueError) as error:
-            if is_out_of_memory(error):
-                raise
-            reason = cut_line(str(error), _MAX_ERROR_CHARS)
-            raise ModelError("ctranslate2_inference_failed", reason=reason) from None
 
     def _source_pieces(self, request: DecodeRequest) -> list[str]:
         return [self._source[each] for each in request.source]

@@ -6,33 +6,33 @@ joint.* (or source.* and target.*)  generation.json  about.json             read
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from attendo.errors import ModelError, UsageError, cut_line, require_package, shorten
+from attendo.errors import MessagePart, ModelError, UsageError, require_package, shorten
 from attendo.interop.certificate import ComparedSystem
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.compared_systems import CTranslate2System, TorchSystem
 from attendo.interop.ctranslate2.converter import to_ctranslate2
+from attendo.interop.errors import convert_errors
 from attendo.interop.exported_files import (
     MAX_SEQUENCE_LENGTH,
     PRECISIONS,
     ExportPrecision,
     check_export,
     model_max_length,
+    write_text_files,
 )
 from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
-from attendo.model_files import parse_json, read_bytes, read_json, write_json
-from attendo.model_folder import ABOUT, load_tokenizers, require_listed
+from attendo.model_files import parse_json, read_bytes, read_json
+from attendo.model_folder import load_tokenizers, require_listed
 from attendo.nn.devices import int8_saturates, parse_device
-from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer, save_tokenizers
+from attendo.text import BOS, CONTROL_PIECES, EOS, UNK, Tokenizer
 from attendo.text_model import TextModel
 
-_SATURATION_NOTE = (
-    "this processor has no VNNI, and CTranslate2's products of bytes overflow on it: compare where it will run"
-)
 _EXPORT_AGAIN = "export the model again"
 
 
@@ -52,31 +52,31 @@ class CTranslate2Model:
         return vocabulary_names(self.source_tokenizer), vocabulary_names(self.target_tokenizer)
 
 
-def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
+def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision) -> list[MessagePart]:
     """Write into an existing empty folder. Return notes on what the format cannot store."""
     require_package("ctranslate2", "export", "an export to ctranslate2")
     tokenizers = model.source_tokenizer, model.target_tokenizer
     names = vocabulary_names(tokenizers[0]), vocabulary_names(tokenizers[1])
     to_ctranslate2(model.network, folder, precision, model_max_length(model), names)
-    save_tokenizers(folder, model.source_tokenizer, model.target_tokenizer)
-    write_json(folder / "generation.json", model.stored_model.generation)
-    if model.about:
-        write_json(folder / ABOUT, model.about)
-    overflows = [_SATURATION_NOTE] if precision == "int8" and int8_saturates() else []
+    write_text_files(model, folder)
+    overflows = [MessagePart("ctranslate2_int8_overflow")] if precision == "int8" and int8_saturates() else []
     return [*overflows, *_tokenizer_notes(tokenizers), *_prefix_notes(model, names)]
 
 
-def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[str]:
+def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[MessagePart]:
     """Return notes on prefixes that attendo adds and that other programs must add themselves."""
-    before, begin = model_prefix_ids(model)
-    pieces = (" ".join(names[side][token] for token in ids) for side, ids in enumerate((before, begin)))
-    phrases = ("every source must begin with", "every answer with (target_prefix)")
-    return [f"elsewhere than in attendo {phrase} {each}" for phrase, each in zip(phrases, pieces, strict=True) if each]
-
-
-def _tokenizer_notes(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
+    before, begin = (
+        " ".join(side[token] for token in ids) for side, ids in zip(names, model_prefix_ids(model), strict=True)
+    )
     return [
-        f"the {side} tokenizer is of {tokenizer.kind}, for which other programs have no file: only attendo reads it"
+        *([MessagePart("other_programs_add_source_prefix", pieces=before)] if before else []),
+        *([MessagePart("other_programs_add_target_prefix", pieces=begin)] if begin else []),
+    ]
+
+
+def _tokenizer_notes(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[MessagePart]:
+    return [
+        MessagePart("tokenizer_for_attendo_only", side=side, kind=tokenizer.kind)
         for side, tokenizer in zip(("source", "target"), tokenizers, strict=True)
         if sentencepiece_bytes(tokenizer) is None
     ]
@@ -111,7 +111,7 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
     device_type, number = parse_device(device, count := ctranslate2.get_cuda_device_count())
     if device_type == "cuda" and number >= count:
         raise UsageError("ctranslate2_gpu_missing", device=device, count=count)
-    try:
+    with convert_errors(partial(ModelError, "ctranslate2_load_failed", folder=folder)):
         translator = ctranslate2.Translator(
             str(folder),
             device=device_type,
@@ -119,9 +119,6 @@ def open_ctranslate2(folder: str | Path, device: str = "cpu", threads: int | Non
             compute_type=compute_type(facts["precision"], device_type),
             intra_threads=torch.get_num_threads() if threads is None else threads,
         )
-    except (RuntimeError, ValueError, MemoryError) as error:
-        reason = cut_line(str(error), 200)
-        raise ModelError("ctranslate2_load_failed", folder=folder, reason=reason) from None
     return CTranslate2Model(translator, source, target, generation, longest)
 
 

@@ -1,6 +1,6 @@
 """Conversion of a strategy and its rules to CTranslate2 options, and checks for unsupported settings."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,28 +26,14 @@ from attendo.text_model.backends import NATIVE_ENGINES, NATIVE_SEARCH_ENGINES, m
 from attendo.text_model.generation import make_rules, make_strategy
 from attendo.text_model.options import num_candidates
 
-_KNOWN_RULES = (
-    *(
-        BannedPhrases,
-        ForceEosAtLimit,
-        SuppressTokens,
-        UnscoredPrefix,
-        MinLength,
-        NoRepeatNgram,
-        ForcedPrefix,
-        Renormalise,
-        RepetitionPenalty,
-    ),
-)
-
+_KNOWN_RULES = (BannedPhrases, ForcedPrefix, MinLength, NoRepeatNgram, Renormalise, SuppressTokens, UnscoredPrefix)
 # Engines that support the options CTranslate2 lacks. All other engines support options not listed here.
-_ENGINES = {
-    "constraints": NATIVE_SEARCH_ENGINES,
-    "alignments": NATIVE_ENGINES,
-    "coverage_penalty": ("cached", "fast"),
-    "compile": ("fast",),
-    "precision": NATIVE_ENGINES,
-}
+_OTHER_ENGINES = ("onnx", *NATIVE_ENGINES)
+_COVERAGE_ENGINES = ("cached", "fast")
+
+# Unsupported options, each with the engines that support it. An option is its name and value, without words, because
+# it is part of the message in every language.
+UnsupportedOptions = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +50,7 @@ class CTranslate2Options:
 
 def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) -> CTranslate2Options:
     """Return the options; `names` are the target token names. A `UsageError` lists all unsupported settings."""
-    refuse([*_unsupported_in_strategy(strategy, rules), *_unsupported_in_rules(rules)])
+    refuse(_unsupported_in_search(strategy, rules))
     assert isinstance(strategy, Greedy | Beam)  # `refuse` rejects all others
     settings: dict[str, Any] = {
         "beam_size": strategy.width,
@@ -93,15 +79,14 @@ def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]
 def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig) -> None:
     """Raise a `UsageError` if CTranslate2 does not support the options of a call."""
     requested = {
-        "constraints": bool(options.constraints),
-        "alignments": options.alignments,
-        f"coverage_penalty {config.coverage_penalty}": config.coverage_penalty > 0,
-        "compile": config.compile,
-        f"precision {config.precision}": config.precision != "auto",
+        "constraints": (bool(options.constraints), NATIVE_SEARCH_ENGINES),
+        "alignments": (options.alignments, NATIVE_ENGINES),
+        f"coverage_penalty {config.coverage_penalty}": (config.coverage_penalty > 0, _COVERAGE_ENGINES),
+        "compile": (config.compile, ("fast",)),
+        f"precision {config.precision}": (config.precision != "auto", NATIVE_ENGINES),
     }
-    refuse([name for name, given in requested.items() if given])
-    strategy = make_strategy(config, num_candidates(options, config))
-    refuse([*_unsupported_in_strategy(strategy, make_rules(config)), *_unsupported_in_rules(make_rules(config))])
+    refuse({name: engines for name, (given, engines) in requested.items() if given})
+    refuse(_unsupported_in_search(make_strategy(config, num_candidates(options, config)), make_rules(config)))
 
 
 def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
@@ -121,36 +106,35 @@ def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, 
     )
 
 
-def refuse(options: Iterable[str]) -> None:
-    """Raise a `UsageError` that lists the unsupported options and the engines that support each.
-
-    An option is its name and value, without words, because it is part of the message in every language.
-    """
-    unsupported = {option: _ENGINES.get(option.split(" ")[0], ("onnx", *NATIVE_ENGINES)) for option in options}
+def refuse(unsupported: UnsupportedOptions) -> None:
+    """Raise a `UsageError` that lists the unsupported options and the engines that support each."""
     if unsupported:
         raise make_option_error("ctranslate2", unsupported)
 
 
-def _unsupported_in_strategy(strategy: Strategy, rules: Sequence[Rule]) -> Iterator[str]:
+def _unsupported_in_search(strategy: Strategy, rules: Sequence[Rule]) -> UnsupportedOptions:
     match strategy:
         case Beam():
-            yield from _unsupported_in_beam(strategy, rules)
+            found = _unsupported_in_beam(strategy, rules)
         case Greedy():
-            if _has(rules, RepetitionPenalty) and not _has(rules, Renormalise):
-                yield "repetition_penalty + renormalise false"
-            if _has(rules, Renormalise) and not strategy.free_end:
-                yield "renormalise + at_limit truncate/force_eos"
+            renormalised = _has(rules, Renormalise)
+            conditions = {
+                "repetition_penalty + renormalise false": renormalised or not _has(rules, RepetitionPenalty),
+                "renormalise + at_limit truncate/force_eos": strategy.free_end or not renormalised,
+            }
+            found = {option: _OTHER_ENGINES for option, is_met in conditions.items() if not is_met}
         case Sampling():
-            yield "sample"  # its samples do not depend on a seed
+            found = {"sample": _OTHER_ENGINES}  # CTranslate2's samples do not depend on a seed
         case DiverseBeam():
-            yield "beam_groups"
+            found = {"beam_groups": _OTHER_ENGINES}
         case ConstrainedBeam():
-            yield "constraints"
+            found = {"constraints": NATIVE_SEARCH_ENGINES}
         case _:
-            yield f"strategy {type(strategy).__name__}"
+            found = {f"strategy {type(strategy).__name__}": _OTHER_ENGINES}
+    return {**found, **dict.fromkeys(_unsupported_in_rules(rules), _OTHER_ENGINES)}
 
 
-def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
+def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> dict[str, Sequence[str]]:
     ranking = beam.ranking
     has_penalty = ranking.normalise == "average" and ranking.length_penalty != 0
     stop = "first" if has_penalty else "leader"
@@ -161,17 +145,20 @@ def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> Iterator[str]:
         f"normalise {ranking.normalise}": ranking.normalise in ("average", "none"),
         f"word_penalty {ranking.word_penalty}": ranking.word_penalty == 0,
         "counts_eos false": ranking.counts_eos or not has_penalty,
-        f"coverage_penalty {ranking.coverage_penalty}": ranking.coverage_penalty == 0,
         # CTranslate2 rounds the product, attendo does not always round it the same way.
         f"patience {beam.patience} + beam {beam.width}": round(beam.width * beam.patience) == beam.max_finished,
     }
-    yield from (reason for reason, is_met in conditions.items() if not is_met)
+    found: dict[str, Sequence[str]] = {option: _OTHER_ENGINES for option, is_met in conditions.items() if not is_met}
+    if ranking.coverage_penalty:
+        found[f"coverage_penalty {ranking.coverage_penalty}"] = _COVERAGE_ENGINES
+    return found
 
 
 def _unsupported_in_rules(rules: Sequence[Rule]) -> Iterator[str]:
     for rule in rules:
-        if isinstance(rule, RepetitionPenalty) and not rule.applies_to_logits:
-            yield "repetition_of log_probabilities"
+        if isinstance(rule, RepetitionPenalty):
+            if not rule.applies_to_logits:
+                yield "repetition_of log_probabilities"
         elif isinstance(rule, ForceEosAtLimit):
             yield "at_limit force_eos"
         elif not isinstance(rule, _KNOWN_RULES):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from attendo import model_files, model_folder
-from attendo.errors import ModelError, cut_text, list_names, shorten
+from attendo.errors import MessagePart, ModelError, cut_text, list_names, shorten
 
 T = TypeVar("T")
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -31,38 +31,38 @@ class JsonField:
     value: Any
 
     def text(self) -> str | None:
-        return self._validate(lambda value: isinstance(value, str), "a text")
+        return self._validate(lambda value: isinstance(value, str), "needs_text")
 
     def flag(self) -> bool:
-        return bool(self._validate(lambda value: isinstance(value, bool), "true or false"))
+        return bool(self._validate(lambda value: isinstance(value, bool), "needs_flag"))
 
     def count(self) -> int | None:
-        return self._validate(_is_id, "an integer of 0 or more")
+        return self._validate(_is_id, "needs_count")
 
     def number(self) -> float | None:
-        return self._validate(_is_number, "a number")
+        return self._validate(_is_number, "needs_number")
 
     def token(self) -> int | None:
         """Return a token id. A list must have exactly one id."""
         if isinstance(self.value, list) and len(self.value) == 1:
             return JsonField(self.path, self.name, self.value[0]).token()
-        return self._validate(_is_id, "one token")
+        return self._validate(_is_id, "needs_token")
 
     def tokens(self) -> list[int]:
-        return self._validate(_make_list_check(_is_id), "a list of tokens") or []
+        return self._validate(_make_list_check(_is_id), "needs_tokens") or []
 
     def sequences(self) -> list[list[int]]:
-        return self._validate(_make_list_check(_make_list_check(_is_id)), "a list of lists of tokens") or []
+        return self._validate(_make_list_check(_make_list_check(_is_id)), "needs_token_lists") or []
 
     def items(self) -> list[Any]:
-        return self._validate(_make_list_check(lambda each: True), "a list") or []
+        return self._validate(_make_list_check(lambda each: True), "needs_list") or []
 
     def fields(self) -> dict[str, "JsonField"]:
         """Return the fields of an object by name."""
         return json_fields(self.path, self.content(), f"{self.name}.")
 
     def content(self) -> dict[str, Any]:
-        return self._validate(lambda value: isinstance(value, dict), "an object") or {}
+        return self._validate(lambda value: isinstance(value, dict), "needs_object") or {}
 
     def look_up(self, known: Mapping[Any, T], default: T) -> T:
         """Return the entry of `known` for the value. Raise a `ModelError` for other values."""
@@ -71,18 +71,18 @@ class JsonField:
         # no dict lookup: 1 equals true, and lists are not hashable
         found = [meaning for value, meaning in known.items() if type(value) is type(self.value) and value == self.value]
         if not found:
-            raise self.make_error(f"one of {', '.join(map(shorten, known))}")
+            raise self.make_error("needs_one_of", known=", ".join(map(shorten, known)))
         return found[0]
 
-    def make_error(self, needed: str) -> ModelError:
-        return ModelError(
-            "json_field_invalid", path=self.path, field=cut_text(self.name), value=shorten(self.value), needed=needed
-        )
+    def make_error(self, code: str, **values: object) -> ModelError:
+        """Return the error for a wrong value. `code` is the message of what the field needs."""
+        name, value, needed = cut_text(self.name), shorten(self.value), MessagePart(code, **values)
+        return ModelError("json_field_invalid", path=self.path, field=name, value=value, needed=needed)
 
-    def _validate(self, fits: Callable[[Any], bool], needed: str) -> Any:
+    def _validate(self, fits: Callable[[Any], bool], code: str) -> Any:
         if self.value is None or fits(self.value):
             return self.value
-        raise self.make_error(needed)
+        raise self.make_error(code)
 
 
 def json_fields(path: Path, content: Mapping[str, Any], prefix: str = "") -> dict[str, JsonField]:
@@ -221,11 +221,11 @@ def weight_files(path: Path) -> list[Path]:
     raise ModelError("weights_file_missing", path=path, weights=WEIGHTS, index=INDEX, files=_list_files(path))
 
 
-def _conversion_hint(path: Path, names: Sequence[str]) -> str:
+def _conversion_hint(path: Path, names: Sequence[str]) -> MessagePart:
     """Return a hint, a shell command if possible, for converting these files to safetensors."""
     of_torch = [name for name in names if Path(name).suffix in _TORCH_SUFFIXES]
     if not of_torch:
-        return f"load them with what wrote them, and write {WEIGHTS} by save_pretrained of transformers"
+        return MessagePart("convert_weights_elsewhere", weights=WEIGHTS)
     if any(name.startswith("pytorch_model") for name in of_torch):  # the only name that transformers loads
         quoted = _quote_path(path)
         code = (
@@ -239,7 +239,7 @@ def _conversion_hint(path: Path, names: Sequence[str]) -> str:
             "weights = {name: weight.clone() for name, weight in found.items()}; "
             f'save_file(weights, {_quote_path(path / WEIGHTS)}, {{"format": "pt"}})'
         )
-    return f"turn them into {WEIGHTS} where that is safe, by python -c {shlex.quote(code)}"
+    return MessagePart("convert_weights_by_command", weights=WEIGHTS, command=f"python -c {shlex.quote(code)}")
 
 
 def _quote_path(path: Path) -> str:

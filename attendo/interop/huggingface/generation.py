@@ -4,11 +4,10 @@ Notes list the settings without a counterpart, and the behaviour instead.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attendo.decode.config import GenerationConfig
-from attendo.errors import ModelError, UsageError, cut_text, list_names, shorten
+from attendo.errors import MessagePart, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.interop.huggingface.folder import HuggingFaceFolder, JsonField
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.text import BOS, EOS, PAD, UNK
@@ -40,29 +39,20 @@ _UNSUPPORTED_SAMPLING: dict[str, Any] = {"top_h": None, "epsilon_cutoff": 0, "et
 _MAX_VALUE_CHARS = 60  # of a value in a note
 _MAX_OUTPUT_LENGTH = 512  # tokens, if attendo's limit depends on the source length
 _EARLY_STOPPING_BY_STOP = {stop: early_stopping for early_stopping, stop in _STOP_BY_EARLY_STOPPING.items()}
-_LENGTH_PENALTY_NOTE = "they are compared by log p / |y| ** length_penalty, with a length_penalty of 1"
-# Settings that transformers lacks, with its behaviour: in any search, and in beam search only.
+# Settings that transformers lacks, with the message of its behaviour: in any search, and in beam search only.
 _MISSING_IN_HF = {
-    "min_length_factor": "only min_length_extra counts",
-    "max_source": "a source of any length is read",
-    "long_source": "a source of any length is read",
-    "mbr": "the answer is the best of one search",
+    "min_length_factor": "hf_ignores_min_length_factor",
+    "max_source": "hf_reads_any_length",
+    "long_source": "hf_reads_any_length",
+    "mbr": "hf_returns_best_of_one_search",
 }
 _MISSING_IN_HF_BEAM = {
-    "beam_groups": "it is one plain beam",
-    "coverage_penalty": "it has none",
-    "word_penalty": "it has none",
-    "counts_eos": "the end counts as a token",
-    "patience": "as many as the beam is wide must be finished",
+    "beam_groups": "hf_runs_one_beam",
+    "coverage_penalty": "hf_has_no_penalty",
+    "word_penalty": "hf_has_no_penalty",
+    "counts_eos": "hf_counts_eos",
+    "patience": "hf_finishes_beam_width",
 }
-
-
-@dataclass(frozen=True)
-class ConvertedGeneration:
-    """Settings for a `GenerationConfig`, and a note for each setting that is not converted."""
-
-    settings: dict[str, Any]
-    notes: tuple[str, ...] = ()
 
 
 def import_generation(
@@ -70,21 +60,22 @@ def import_generation(
     target: VocabularyPermutation,
     symbols: Sequence[str] | None = None,
     use_forced_bos: bool = True,
-) -> ConvertedGeneration:
-    """Read decoding defaults. Settings missing in the files keep attendo's defaults.
+) -> tuple[dict[str, Any], list[MessagePart]]:
+    """Return settings for a `GenerationConfig`, and a note for each setting that is not converted.
 
+    Settings missing in the files keep attendo's defaults.
     forced_bos_token_id becomes `target_prefix` and must be one of `symbols`; `symbols` is None without a tokenizer.
     `use_forced_bos` is False if the caller sets the prefix itself.
     """
     sampled = folder.generation_setting("do_sample").flag()
-    forbidden = _SuppressedTokens.from_folder(folder, target)
+    suppresses_unk, notes = _read_suppressed_tokens(folder, target)
     options = {
         **(_sampling_options(folder) if sampled else _beam_options(folder)),
         **_repetition_options(folder, sampled),
         **_length_options(folder),
         "length_penalty": folder.generation_setting("length_penalty").number(),
         "renormalise": folder.generation_setting("renormalize_logits").flag() or None,
-        "allow_unk": False if forbidden.suppresses_unk else None,
+        "allow_unk": False if suppresses_unk else None,
     }
     try:
         config = GenerationConfig().override(**options)
@@ -92,12 +83,12 @@ def import_generation(
         raise ModelError("decoding_defaults_invalid", path=folder.path, error=error) from None
     settings = config.model_dump(mode="json", exclude_defaults=True)
     begin = folder.generation_setting("forced_bos_token_id")
-    notes = [*forbidden.notes, *_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
+    notes += [*_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
     if use_forced_bos and symbols is not None:
         settings |= _forced_prefix(begin, target, symbols)
     elif use_forced_bos and begin.token() is not None:
         notes.append(_not_converted_note(begin, begin.value))
-    return ConvertedGeneration(settings, tuple(notes))
+    return settings, notes
 
 
 def exclude_prefix_from_limit(settings: dict[str, Any]) -> dict[str, Any]:
@@ -151,31 +142,24 @@ def _read_new_tokens(folder: HuggingFaceFolder, bound: str) -> int | None:
     return new if new is not None or total is None else total - 1
 
 
-@dataclass(frozen=True)
-class _SuppressedTokens:
-    """Tokens suppressed in transformers. attendo always suppresses pad and bos, and optionally unk."""
-
-    suppresses_unk: bool
-    notes: tuple[str, ...]
-
-    @classmethod
-    def from_folder(cls, folder: HuggingFaceFolder, target: VocabularyPermutation) -> "_SuppressedTokens":
-        own = {each: target.rows[each] for each in (PAD, BOS, UNK, EOS) if each not in target.copies}
-        suppressed = {own[each] for each in (PAD, BOS) if each in own}
-        words, tokens = folder.generation_setting("bad_words_ids"), folder.generation_setting("suppress_tokens")
-        unknown = own.get(UNK) in tokens.tokens() or [own.get(UNK)] in words.sequences()
-        handled = suppressed | ({own[UNK]} if unknown else set())
-        others = [word for word in words.sequences() if word not in ([each] for each in (*handled, own[EOS]))]
-        first = folder.generation_setting("begin_suppress_tokens")
-        remaining = [
-            (words, others),  # transformers ignores eos here
-            (tokens, [each for each in tokens.tokens() if each not in handled]),
-            (first, [each for each in first.tokens() if each not in handled]),
-        ]
-        return cls(unknown, tuple(_not_converted_note(field, rest) for field, rest in remaining if rest))
+def _read_suppressed_tokens(folder: HuggingFaceFolder, target: VocabularyPermutation) -> tuple[bool, list[MessagePart]]:
+    """Return whether unk is suppressed, and notes on the others. attendo always suppresses pad and bos."""
+    own = {each: target.rows[each] for each in (PAD, BOS, UNK, EOS) if each not in target.copies}
+    suppressed = {own[each] for each in (PAD, BOS) if each in own}
+    words, tokens = folder.generation_setting("bad_words_ids"), folder.generation_setting("suppress_tokens")
+    unknown = own.get(UNK) in tokens.tokens() or [own.get(UNK)] in words.sequences()
+    handled = suppressed | ({own[UNK]} if unknown else set())
+    others = [word for word in words.sequences() if word not in ([each] for each in (*handled, own[EOS]))]
+    first = folder.generation_setting("begin_suppress_tokens")
+    remaining = [
+        (words, others),  # transformers ignores eos here
+        (tokens, [each for each in tokens.tokens() if each not in handled]),
+        (first, [each for each in first.tokens() if each not in handled]),
+    ]
+    return unknown, [_not_converted_note(field, rest) for field, rest in remaining if rest]
 
 
-def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[str]:
+def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[MessagePart]:
     neutral = {**_UNSUPPORTED, **(_UNSUPPORTED_SAMPLING if sampled else {})}
     for name, nothing in neutral.items():
         field = folder.generation_setting(name)
@@ -185,7 +169,7 @@ def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[str
 
 def _forced_eos_notes(
     folder: HuggingFaceFolder, target: VocabularyPermutation, config: GenerationConfig
-) -> Iterator[str]:
+) -> Iterator[MessagePart]:
     """Yield notes on eos forced at the limit. With one hypothesis its score does not matter."""
     field = folder.generation_setting("forced_eos_token_id")
     if config.at_limit != "force_eos":
@@ -193,7 +177,7 @@ def _forced_eos_notes(
     if field.token() != target.rows[EOS]:
         yield _not_converted_note(field, field.value)
     elif config.beam > 1 and not config.renormalise:  # renormalising gives forced eos probability 1
-        yield f"{field.name}: at the limit of an answer its end costs nothing there, and what it is worth here"
+        yield MessagePart("forced_eos_has_log_probability", name=field.name)
 
 
 def _forced_prefix(field: JsonField, target: VocabularyPermutation, symbols: Sequence[str]) -> dict[str, Any]:
@@ -203,20 +187,18 @@ def _forced_prefix(field: JsonField, target: VocabularyPermutation, symbols: Seq
         return {}
     index = target.to_ours([token])[0] - EOS - 1 if token in target.rows else -1
     if not 0 <= index < len(symbols):
-        raise field.make_error(
-            f"one of the tokens that attendo can begin answers with ({list_names(symbols) or 'none'})"
-        )
+        raise field.make_error("needs_prefix_symbol", symbols=list_names(symbols) or "-")
     return {"target_prefix": [symbols[index]]}
 
 
-def _not_converted_note(field: JsonField, value: Any) -> str:
+def _not_converted_note(field: JsonField, value: Any) -> MessagePart:
     text = cut_text(value, _MAX_VALUE_CHARS) if isinstance(value, str) else shorten(value, _MAX_VALUE_CHARS)
-    return f"not taken over: {field.name} {text}"
+    return MessagePart("setting_not_imported", name=field.name, value=text)
 
 
 def export_generation(
     config: GenerationConfig, max_length: int, order: VocabularyPermutation
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, Any], list[MessagePart]]:
     """Return the settings of generation_config.json without control tokens, and notes on missing counterparts.
 
     `max_length` is the maximum output length in tokens. `order` is the permutation of the target vocabulary.
@@ -257,38 +239,35 @@ def _length_settings(config: GenerationConfig, max_length: int) -> dict[str, Any
     return settings
 
 
-def _missing_setting_notes(config: GenerationConfig, max_length: int) -> Iterator[str]:
+def _missing_setting_notes(config: GenerationConfig, max_length: int) -> Iterator[MessagePart]:
     default, is_beam = GenerationConfig(), config.beam > 1 and not config.sample
-    for name, instead in {**_MISSING_IN_HF, **(_MISSING_IN_HF_BEAM if is_beam else {})}.items():
-        if (value := getattr(config, name)) != getattr(default, name):
-            yield _missing_setting_note(name, value, instead)
+    for name, code in {**_MISSING_IN_HF, **(_MISSING_IN_HF_BEAM if is_beam else {})}.items():
+        if getattr(config, name) != getattr(default, name):
+            yield _missing_setting_note(config, name, code)
     if config.max_length_factor:
         limit = _length_settings(config, max_length)["max_length"] - 1
-        instead = f"an answer has at most {limit} tokens, whatever the source (max_length)"
-        yield _missing_setting_note("max_length_factor", config.max_length_factor, instead)
+        yield _missing_setting_note(config, "max_length_factor", "hf_has_fixed_max_length", limit=limit)
     if config.sample:
-        yield _missing_setting_note("seed", config.seed, "what is drawn follows from torch.manual_seed")
+        yield _missing_setting_note(config, "seed", "hf_samples_with_torch")
     if is_beam:
         yield from _beam_notes(config)
     penalised = "log_probabilities" if is_beam else "logits"
     if config.repetition_penalty != 1 and config.repetition_of != penalised:
-        yield _missing_setting_note(
-            "repetition_of", config.repetition_of, f"the penalty multiplies {penalised.replace('_', '-')}"
-        )
+        yield _missing_setting_note(config, "repetition_of", "hf_penalises", values=penalised)
 
 
-def _beam_notes(config: GenerationConfig) -> Iterator[str]:
+def _beam_notes(config: GenerationConfig) -> Iterator[MessagePart]:
     if config.normalise not in ("average", "none"):
-        yield _missing_setting_note("normalise", config.normalise, _LENGTH_PENALTY_NOTE)
+        yield _missing_setting_note(config, "normalise", "hf_ranks_by_average")
     if config.stop not in _EARLY_STOPPING_BY_STOP:
-        yield _missing_setting_note("stop", config.stop, "a beam stops as by settled (early_stopping=False)")
+        yield _missing_setting_note(config, "stop", "hf_stops_as_settled")
     if config.max_length_factor == 0 and config.at_limit == "truncate":
-        yield _missing_setting_note(
-            "at_limit", "truncate", "an answer at its limit ranks as it is, with those that ended"
-        )
+        yield _missing_setting_note(config, "at_limit", "hf_ranks_truncated_outputs")
     if config.at_limit == "force_eos":
-        yield _missing_setting_note("at_limit", "force_eos", "the end that is forced costs nothing")
+        yield _missing_setting_note(config, "at_limit", "hf_forces_eos_at_no_cost")
 
 
-def _missing_setting_note(name: str, value: Any, instead: str) -> str:
-    return f"transformers has no counterpart for {name} {value}: {instead}"
+def _missing_setting_note(config: GenerationConfig, name: str, code: str, **values: object) -> MessagePart:
+    """Return the note. `code` is the message of what transformers does instead."""
+    instead = MessagePart(code, **values)
+    return MessagePart("setting_not_exported", name=name, value=getattr(config, name), instead=instead)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from attendo.errors import ModelError
+from attendo.errors import MessagePart, ModelError
 from attendo.interop.huggingface.folder import HuggingFaceFolder
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model.transformer import Transformer
@@ -32,7 +32,7 @@ class ImportedModel:
     source_tokenizer: Tokenizer | None = None
     target_tokenizer: Tokenizer | None = None
     generation: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # differences from the original
+    notes: tuple[MessagePart, ...] = ()  # differences from the original
 
     def build_text_model(self) -> TextModel:
         """Return a text model. Raise a `ModelError` if the tokenizers were not loaded."""
@@ -46,14 +46,9 @@ class ImportedModel:
             return []
         return [side for side in ("source", "target") if f"{side}_prefix" not in self.generation]
 
-    def remarks(self) -> list[str]:
-        """Return the differences from the original and the missing languages, one line each."""
-        languages = [
-            f"it has several languages, and the language of the {side} is unknown: set it with --{side}-language, or "
-            f"{side}_prefix in every call"
-            for side in self.sides_without_language()
-        ]
-        return [*self.notes, *languages]
+    def remarks(self) -> list[MessagePart]:
+        """Return the differences from the original and the missing languages."""
+        return [*self.notes, *(MessagePart("language_unknown", side=side) for side in self.sides_without_language())]
 
 
 def read_token_id(folder: HuggingFaceFolder, name: str, default: int | None = None) -> int:
@@ -61,5 +56,5 @@ def read_token_id(folder: HuggingFaceFolder, name: str, default: int | None = No
     found = folder.setting(name)
     token = default if found.value is None else found.token()
     if token is None:
-        raise found.make_error("one token")
+        raise found.make_error("needs_token")
     return token

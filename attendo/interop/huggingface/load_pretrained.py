@@ -10,8 +10,7 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,11 @@ from attendo.interop.huggingface.folder import (
 )
 
 MODELS = {
-    "marian": ("MarianConfig", "MarianMTModel"),
-    "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration"),
-    "bart": ("BartConfig", "BartForConditionalGeneration"),
-    "mbart": ("MBartConfig", "MBartForConditionalGeneration"),
-    "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration"),
+    "marian": "MarianMTModel",
+    "pegasus": "PegasusForConditionalGeneration",
+    "bart": "BartForConditionalGeneration",
+    "mbart": "MBartForConditionalGeneration",
+    "m2m_100": "M2M100ForConditionalGeneration",
 }
 # By model_type. The first is the default if no file names a class.
 TOKENIZERS = {
@@ -52,16 +51,9 @@ _VOCABULARIES = (
 _TOKENIZER_SETTINGS = frozenset(
     (
         *("add_prefix_space", "added_tokens_decoder", "additional_special_tokens", "clean_up_tokenization_spaces"),
-        *(
-            "errors",
-            "extra_special_tokens",
-            "language_codes",
-            "legacy_behaviour",
-            "mask_token_sent",
-            "model_max_length",
-        ),
-        *("num_madeup_words", "offset", "padding_side", "separate_vocabs", "source_lang", "src_lang", "target_lang"),
-        *("tgt_lang", "trim_offsets", "truncation_side"),
+        *("errors", "extra_special_tokens", "language_codes", "legacy_behaviour", "mask_token_sent"),
+        *("model_max_length", "num_madeup_words", "offset", "padding_side", "separate_vocabs", "source_lang"),
+        *("src_lang", "target_lang", "tgt_lang", "trim_offsets", "truncation_side"),
         *(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
     )
 )
@@ -71,12 +63,14 @@ def open_model(folder: HuggingFaceFolder) -> Any:
     """Load the model in evaluation mode, in float32. Errors of transformers are passed on."""
     import transformers
 
-    config_class, model_class = (getattr(transformers, name) for name in MODELS[folder.model_type])
+    model_class = getattr(transformers, MODELS[folder.model_type])
+    config_class = model_class.config_class
     # Skip settings of the base class: they can name files, code and kernels, and do not change the network's output.
     both = (config_class, transformers.PretrainedConfig)
     own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
     config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
-    with _temporary_folder() as temporary, no_progress_bars():
+    with tempfile.TemporaryDirectory(prefix="attendo-") as name, no_progress_bars():
+        temporary = Path(name)
         _write_json(temporary / CONFIG, config.to_dict())
         for file in weight_files(folder.path):
             _link(file, temporary / file.name)
@@ -98,14 +92,15 @@ def open_tokenizer(path: Path, model_type: str) -> Any:
 
     settings = _known_settings(path / _TOKENIZER_CONFIG)
     tokenizer_class = getattr(transformers, _class_name(path, model_type))
-    with _temporary_folder() as temporary, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory(prefix="attendo-") as name, warnings.catch_warnings():
+        temporary = Path(name)
         warnings.simplefilter("ignore")  # recommendations of packages
         _write_json(temporary / _TOKENIZER_CONFIG, settings)
         if tokens := _known_settings(path / _SPECIAL_TOKENS):
             _write_json(temporary / _SPECIAL_TOKENS, tokens)
-        for name in _VOCABULARIES:
-            if (path / name).is_file():
-                _link(path / name, temporary / name)
+        for file in _VOCABULARIES:
+            if (path / file).is_file():
+                _link(path / file, temporary / file)
         return tokenizer_class.from_pretrained(temporary, local_files_only=True, trust_remote_code=False)
 
 
@@ -124,12 +119,6 @@ def _class_name(path: Path, model_type: str) -> str:
 def _known_settings(path: Path) -> dict[str, Any]:
     content: Mapping[str, Any] = read_json(path) if path.is_file() else {}
     return {name: value for name, value in content.items() if name in _TOKENIZER_SETTINGS}
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="attendo-") as folder:
-        yield Path(folder)
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -2,27 +2,24 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError
+from attendo.errors import MessagePart, ModelError
+from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.huggingface.read_models import UNUSED_POSITIONS
+from attendo.interop.huggingface.read_weights import DECODER, ENCODER, OUTPUT, OUTPUT_BIAS, SHARED, bart_names
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, identity_permutation
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.text import BOS, EOS, PAD
-
-if TYPE_CHECKING:
-    from transformers import MarianMTModel, PegasusForConditionalGeneration
 
 EPSILON = 1e-5  # of every norm in transformers; these configs have no setting for it
 Permutations = tuple[VocabularyPermutation, VocabularyPermutation]  # of source and target
 # Weights that read and that write the residual stream. The order of its components is arbitrary.
-_TABLES, _BIAS = ("embed_tokens.weight", "shared.weight", "lm_head.weight"), "final_logits_bias"
+_TABLES = ("embed_tokens.weight", SHARED, OUTPUT)
 _INPUT_WEIGHTS = (*_TABLES, "q_proj.weight", "k_proj.weight", "v_proj.weight")
 _OUTPUT_WEIGHTS = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
 
@@ -32,7 +29,6 @@ class HFModelClass:
     """A model class of transformers. Pre-norm classes have a final norm after each stack."""
 
     name: str
-    config_name: str
     display_name: str  # in error messages
     norm: Literal["pre", "post"]
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
@@ -41,33 +37,31 @@ class HFModelClass:
     embedding_norm: bool = False
     bias: bool = True  # on the logits
     one_vocabulary: bool = True
-    remark: str = ""
 
-    @property
-    def note(self) -> str:
-        return f"{self.name} loads it, and so does AutoModelForSeq2SeqLM{self.remark}"
-
-    def incompatibilities(self, config: ModelConfig) -> list[str]:
-        """Return one line per reason why the class cannot hold this network; empty if it can."""
+    def incompatibilities(self, config: ModelConfig) -> list[MessagePart]:
+        """Return the reasons why the class cannot hold this network; empty if it can."""
         if config.decoder_only:
-            return ["it has no encoder"]
-        sizes, pre, some = (config.source_vocab_size, config.target_vocab_size), self.norm == "pre", self.embedding_norm
-        conditions = {
-            f"norm is {config.norm}, not {self.norm}": config.norm == self.norm,
-            f"it has {'no' if pre else 'a'} norm behind each stack": config.has_final_norm == pre,
-            f"it has {'no' if some else 'a'} norm on the embedding": config.embedding_norm == some,
-            f"source and target have {sizes[0]} and {sizes[1]} tokens, not as many": sizes[0] == sizes[1]
-            or not self.one_vocabulary,
-            **self._position_checks(config),
-            **_block_checks(config),
-        }
-        return [reason for reason, is_met in conditions.items() if not is_met]
+            return [MessagePart("encoder_missing")]
+        source, target, pre = config.source_vocab_size, config.target_vocab_size, self.norm == "pre"
+        same_size = source == target or not self.one_vocabulary
+        return unmet_conditions(
+            {
+                _setting("norm", config.norm, self.norm): config.norm == self.norm,
+                MessagePart("final_norm_missing" if pre else "final_norm_unsupported"): config.has_final_norm == pre,
+                MessagePart(
+                    "embedding_norm_missing" if self.embedding_norm else "embedding_norm_unsupported"
+                ): config.embedding_norm == self.embedding_norm,
+                MessagePart("vocabulary_sizes_differ", source=source, target=target): same_size,
+                **self._position_checks(config),
+                **_block_checks(config),
+            }
+        )
 
-    def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[str]:
+    def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[MessagePart]:
         """Return the incompatibilities of the configuration and of the weights."""
         output_bias = network.output.bias
         free = self.bias or output_bias is None or not bool(orders[1].table_to_theirs(output_bias).any())
-        return [*self.incompatibilities(network.config), *([] if free else ["it has a bias on the logits"])]
+        return [*self.incompatibilities(network.config), *([] if free else [MessagePart("output_bias_unsupported")])]
 
     def build(self, network: Transformer, max_length: int = 1024, orders: Permutations | None = None) -> Any:
         """Return a model in evaluation mode with the same logits, for sequences of at most `max_length` tokens.
@@ -77,15 +71,16 @@ class HFModelClass:
         """
         orders = orders or identity_permutations(network.config)
         if reasons := self.network_incompatibilities(network, orders):
-            raise ModelError("transformers_network_unsupported", model=self.display_name, reasons="; ".join(reasons))
+            raise ModelError("transformers_network_unsupported", model=self.display_name, reasons=join_reasons(reasons))
         import transformers
 
         config = network.config
         learned = config.positions == "learned"
         settings = config_settings(config, config.max_length if learned else max_length, orders[1])
-        configuration = getattr(transformers, self.config_name)(**self._vocabulary_settings(config, orders), **settings)
+        model_class = getattr(transformers, self.name)
+        configuration = model_class.config_class(**self._vocabulary_settings(config, orders), **settings)
         with torch.random.fork_rng(devices=[]):  # initial weights are discarded; keep the caller's random state
-            model = getattr(transformers, self.name)(configuration)
+            model = model_class(configuration)
         return fill_weights(model, network, orders)
 
     def _vocabulary_settings(self, config: ModelConfig, orders: Permutations) -> dict[str, Any]:
@@ -95,17 +90,21 @@ class HFModelClass:
         shared = {"share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.tie != "none"}
         return {"vocab_size": source, "decoder_vocab_size": target, **shared}
 
-    def _position_checks(self, config: ModelConfig) -> dict[str, bool]:
+    def _position_checks(self, config: ModelConfig) -> dict[MessagePart, bool]:
         offset, layout = config.position_offset, config.position_layout
-        conditions = {f"positions are {config.positions}, not {self.positions}": config.positions == self.positions}
+        conditions = {_setting("positions", config.positions, self.positions): config.positions == self.positions}
         if self.offset is None:
             size = config.target_vocab_size or 0
-            conditions[f"position_offset is {offset}, which must follow a token id"] = 1 <= offset < size
+            conditions[MessagePart("position_offset_not_after_token", offset=offset)] = 1 <= offset < size
         else:
-            conditions[f"position_offset is {offset}, not {self.offset}"] = offset == self.offset
+            conditions[_setting("position_offset", offset, self.offset)] = offset == self.offset
         if self.positions == config.positions == "sinusoidal":
-            conditions[f"position_layout is {layout}, not {' or '.join(self.layouts)}"] = layout in self.layouts
+            conditions[_setting("position_layout", layout, "/".join(self.layouts))] = layout in self.layouts
         return conditions
+
+
+def _setting(name: str, value: object, expected: object) -> MessagePart:
+    return MessagePart("setting_differs", name=name, value=value, expected=expected)
 
 
 def identity_permutations(config: ModelConfig) -> Permutations:
@@ -114,68 +113,28 @@ def identity_permutations(config: ModelConfig) -> Permutations:
     return identity_permutation(config.source_vocab_size or 0), identity_permutation(config.target_vocab_size)
 
 
-def _block_checks(config: ModelConfig) -> dict[str, bool]:
+def _block_checks(config: ModelConfig) -> dict[MessagePart, bool]:
     """Return the requirements of all classes, and whether the network meets each."""
     width, uneven = divmod(config.d_model, config.num_heads)
+    heads = MessagePart("d_model_not_multiple_of_heads", d_model=config.d_model, num_heads=config.num_heads)
     return {
-        f"norm_kind is {config.norm_kind}, not layer": config.norm_kind == "layer",
-        f"norm_epsilon is {config.norm_epsilon}, not {EPSILON}": config.norm_epsilon == EPSILON,
-        f"activation is {config.activation}, which has a gate": config.activation != "swiglu",
-        f"d_key is {config.d_key}, not d_model / num_heads": config.d_key in (None, width),
-        f"d_value is {config.d_value}, not d_model / num_heads": config.d_value in (None, width),
-        f"d_model {config.d_model} is no multiple of num_heads {config.num_heads}": not uneven,
+        _setting("norm_kind", config.norm_kind, "layer"): config.norm_kind == "layer",
+        _setting("norm_epsilon", config.norm_epsilon, EPSILON): config.norm_epsilon == EPSILON,
+        MessagePart("gated_activation_unsupported", activation=config.activation): config.activation != "swiglu",
+        _setting("d_key", config.d_key, "d_model / num_heads"): config.d_key in (None, width),
+        _setting("d_value", config.d_value, "d_model / num_heads"): config.d_value in (None, width),
+        heads: not uneven,
     }
 
 
-BART = HFModelClass(
-    "BartForConditionalGeneration",
-    "BartConfig",
-    "a BART model",
-    norm="post",
-    positions="learned",
-    offset=UNUSED_POSITIONS,
-    embedding_norm=True,
-)
-MBART = HFModelClass(
-    "MBartForConditionalGeneration",
-    "MBartConfig",
-    "an mBART model",
-    norm="pre",
-    positions="learned",
-    offset=UNUSED_POSITIONS,
-    embedding_norm=True,
-)
+_LEARNED: dict[str, Any] = {"positions": "learned", "offset": UNUSED_POSITIONS, "embedding_norm": True}
+BART = HFModelClass("BartForConditionalGeneration", "a BART model", norm="post", **_LEARNED)
+MBART = HFModelClass("MBartForConditionalGeneration", "an mBART model", norm="pre", **_LEARNED)
 M2M100 = HFModelClass(
-    "M2M100ForConditionalGeneration",
-    "M2M100Config",
-    "an M2M100 model",
-    norm="pre",
-    layouts=("fairseq",),
-    offset=None,
-    bias=False,
+    "M2M100ForConditionalGeneration", "an M2M100 model", norm="pre", layouts=("fairseq",), offset=None, bias=False
 )
-
-
-MARIAN = HFModelClass("MarianMTModel", "MarianConfig", "a MarianMTModel", norm="post", one_vocabulary=False)
-
-
-def to_marian(network: Transformer, max_length: int = 1024) -> "MarianMTModel":
-    """Return a model in evaluation mode with attendo's ids and the same logits."""
-    return MARIAN.build(network, max_length)
-
-
-PEGASUS = HFModelClass(
-    "PegasusForConditionalGeneration",
-    "PegasusConfig",
-    "a Pegasus model",
-    norm="pre",
-    remark="; a MarianMTModel has its norms elsewhere, and answers something else",
-)
-
-
-def to_pegasus(network: Transformer, max_length: int = 1024) -> "PegasusForConditionalGeneration":
-    """Return a model in evaluation mode with attendo's ids and the same logits."""
-    return PEGASUS.build(network, max_length)
+MARIAN = HFModelClass("MarianMTModel", "a MarianMTModel", norm="post", one_vocabulary=False)
+PEGASUS = HFModelClass("PegasusForConditionalGeneration", "a Pegasus model", norm="pre")
 
 
 def config_settings(config: ModelConfig, max_length: int, order: VocabularyPermutation) -> dict[str, Any]:
@@ -210,7 +169,7 @@ def _control_tokens(order: VocabularyPermutation) -> dict[str, int]:
     return {"pad_token_id": pad, "bos_token_id": start, "decoder_start_token_id": start, "eos_token_id": end}
 
 
-def fill_weights(model: Any, network: Transformer, orders: tuple[VocabularyPermutation, VocabularyPermutation]) -> Any:
+def fill_weights(model: Any, network: Transformer, orders: Permutations) -> Any:
     """Copy the weights into the model and return it in evaluation mode.
 
     It starts from attendo's bos, ends at eos, and suppresses pad and bos if it has rows for them.
@@ -226,8 +185,8 @@ def fill_weights(model: Any, network: Transformer, orders: tuple[VocabularyPermu
             if (address := weight.data_ptr()) not in tables:
                 tables[address] = (source if "encoder" in name else target).table_to_theirs(weight)
             weights[name] = tables[address]
-    if _BIAS in weights:
-        weights[_BIAS] = target.table_to_theirs(weights[_BIAS][0])[None]
+    if OUTPUT_BIAS in weights:
+        weights[OUTPUT_BIAS] = target.table_to_theirs(weights[OUTPUT_BIAS][0])[None]
     model.load_state_dict({**positions, **weights})
     suppressed = target.to_theirs(each for each in (PAD, BOS) if each not in target.copies)
     model.generation_config = GenerationConfig(**_control_tokens(target), suppress_tokens=suppressed)
@@ -252,49 +211,16 @@ def _permuted_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
 def _named_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
     """Yield every weight under its transformers name. A shared table has several names."""
     assert network.source is not None  # `incompatibilities` rejects networks without an encoder
-    yield "model.shared.weight", network.target.tokens.weight
-    yield "model.encoder.embed_tokens.weight", network.source.tokens.weight
-    yield "model.decoder.embed_tokens.weight", network.target.tokens.weight
-    yield "lm_head.weight", network.output.weight
     bias = network.output.bias
-    yield _BIAS, torch.zeros(1, network.output.out_features) if bias is None else bias[None]
-    for stack, embedding, blocks, norm in (
-        ("encoder", network.source, network.encoder, network.encoder_norm),
-        ("decoder", network.target, network.decoder, network.decoder_norm),
-    ):
-        if embedding.norm is not None:
-            for kind, gains in embedding.norm.named_parameters():
-                yield f"model.{stack}.layernorm_embedding.{kind}", gains
-        for _, table in embedding.positions.named_parameters():
-            yield f"model.{stack}.embed_positions.weight", table
-        for kind, gains in norm.named_parameters():
-            yield f"model.{stack}.layer_norm.{kind}", gains
-        for n, block in enumerate(blocks):
-            assert isinstance(block, EncoderBlock | DecoderBlock)
-            for name, weight in _block_weights(block):
-                yield f"model.{stack}.layers.{n}.{name}", weight
-
-
-def _block_weights(block: EncoderBlock | DecoderBlock) -> Iterator[tuple[str, Tensor]]:
-    yield from _attention_weights("self_attn", block.self_attention)
-    modules = {
-        "self_attn_layer_norm": block.self_residual.normalise,
-        "fc1": block.feed_forward.expand,
-        "fc2": block.feed_forward.contract,
-        "final_layer_norm": block.feed_forward_residual.normalise,
+    tables = {
+        SHARED: network.target.tokens.weight,
+        ENCODER: network.source.tokens.weight,
+        DECODER: network.target.tokens.weight,
     }
-    if isinstance(block, DecoderBlock) and block.cross_attention is not None and block.cross_residual is not None:
-        yield from _attention_weights("encoder_attn", block.cross_attention)
-        modules["encoder_attn_layer_norm"] = block.cross_residual.normalise
-    for prefix, module in modules.items():
-        for kind, weight in module.named_parameters():
-            yield f"{prefix}.{kind}", weight
-
-
-def _attention_weights(prefix: str, attention: MultiHeadAttention) -> Iterator[tuple[str, Tensor]]:
-    """Yield the weights of an attention. attendo's single matrix is split into queries, keys and values."""
-    for kind, weight in attention.project.named_parameters():
-        for name, part in zip("qkv", weight.chunk(3), strict=True):
-            yield f"{prefix}.{name}_proj.{kind}", part
-    for kind, weight in attention.output.named_parameters():
-        yield f"{prefix}.out_proj.{kind}", weight
+    yield from ((f"model.{name}", table) for name, table in tables.items())
+    yield OUTPUT, network.output.weight
+    yield OUTPUT_BIAS, torch.zeros(1, network.output.out_features) if bias is None else bias[None]
+    for name, weight in network.named_parameters():
+        if not name.startswith(("source.tokens.", "target.tokens.", "output.")):
+            names = bart_names(name)
+            yield from ((f"model.{each}", part) for each, part in zip(names, weight.chunk(len(names)), strict=True))

@@ -7,7 +7,7 @@ models have another tokenizer and are rejected, because the Marian tokenizer fil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attendo.errors import ModelError, UsageError, list_names, shorten
+from attendo.errors import MessagePart, ModelError, UsageError, list_names, shorten
 from attendo.interop.huggingface.folder import HuggingFaceFolder
 from attendo.interop.huggingface.generation import exclude_prefix_from_limit, import_generation
 from attendo.interop.huggingface.imported import ImportedModel, read_token_id
@@ -27,24 +27,21 @@ from attendo.interop.huggingface.read_tokenizers import (
 )
 from attendo.interop.huggingface.read_weights import build_network, read_settings
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, build_permutation
+from attendo.model.transformer import Transformer
 from attendo.model_files import COPY_AGAIN, read_bytes
 from attendo.text.byte_level_bpe import ByteLevelBPE, Merge, read_merges
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
 
+_BART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
 _MARIAN_DEFAULTS: dict[str, dict[str, Any]] = {
-    "marian": {
-        "activation_function": "gelu",
-        "scale_embedding": False,
-        "share_encoder_decoder_embeddings": True,
-    },
-    "pegasus": {"activation_function": "gelu", "scale_embedding": False, "vocab_size": 50265},
+    "marian": {"activation_function": "gelu", "scale_embedding": False, "share_encoder_decoder_embeddings": True},
+    "pegasus": _BART_DEFAULTS,
 }
 _MARIAN_CHOICES = {"positions": "sinusoidal", "position_layout": "halves"}
 _MARIAN_NORMS = {"marian": "post", "pegasus": "pre"}
 _MARIAN_UNK_ID = 1  # default ids, if no file gives them
 _MARIAN_EOS_IDS = {"marian": 0, "pegasus": 1}
 _MAX_MISSING_SHARE = 0.1  # of the merged pieces
-_BART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
 IMPORTED_BOS, UNUSED_POSITIONS = "<<s>>", 2  # name of BART's own bos in attendo; unused first positions
 SENTENCEPIECE_BPE_FILE = "sentencepiece.bpe.model"
 _M2M100_DEFAULTS: dict[str, Any] = {
@@ -53,7 +50,6 @@ _M2M100_DEFAULTS: dict[str, Any] = {
     "attention_dropout": 0.1,
     "scale_embedding": True,
 }
-_MBART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
 _MBART50_LANGUAGE = "sl_SI"  # a language that mBART-cc25 lacks
 _FAIRSEQ_CONTROL_IDS = {
     "<s>": 0,
@@ -81,24 +77,23 @@ def from_marian(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Impo
         folder, settings, {**_MARIAN_CHOICES, "norm": _MARIAN_NORMS[folder.model_type]}, source, target
     )
     if not with_tokenizers:
-        converted = import_generation(folder, target)
-        return ImportedModel(folder, network, source, target, generation=converted.settings, notes=converted.notes)
+        return _import_network(folder, network, source, target)
     ours = _marian_tokenizers(folder, vocabularies, (source, target))
-    converted = import_generation(folder, target, ours[1].symbols)
-    notes = [
+    generation, notes = import_generation(folder, target, ours[1].symbols)
+    notes += [
         note
         for side, tokenizer, vocabulary in zip(("source", "target"), ours, vocabularies, strict=True)
         for note in missing_piece_notes(folder.path / f"{side}.spm", tokenizer.model, vocabulary)
     ]
-    return ImportedModel(
-        folder,
-        network,
-        source,
-        target,
-        *ours,
-        exclude_prefix_from_limit(converted.settings),
-        (*converted.notes, *notes),
-    )
+    return ImportedModel(folder, network, source, target, *ours, exclude_prefix_from_limit(generation), tuple(notes))
+
+
+def _import_network(
+    folder: HuggingFaceFolder, network: Transformer, source: VocabularyPermutation, target: VocabularyPermutation
+) -> ImportedModel:
+    """Return a model without tokenizers."""
+    generation, notes = import_generation(folder, target)
+    return ImportedModel(folder, network, source, target, generation=generation, notes=tuple(notes))
 
 
 def _read_marian_vocabularies(
@@ -180,32 +175,27 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
     }
     network = build_network(folder, settings, choices, order, order)
     if not with_tokenizers:
-        converted = import_generation(folder, order)
-        return ImportedModel(folder, network, order, order, generation=converted.settings, notes=converted.notes)
+        return _import_network(folder, network, order, order)
     names, symbols = build_names_and_symbols(vocabulary, order, first)
     tokenizer = ByteLevelBPE(merges, names, symbols)
-    converted = import_generation(folder, order, symbols)
-    missing_notes = _missing_merge_notes(folder, merges, vocabulary)
-    generation = exclude_prefix_from_limit(converted.settings) | (
-        {"source_prefix": [IMPORTED_BOS]} if IMPORTED_BOS in symbols else {}
-    )
-    return ImportedModel(
-        folder, network, order, order, tokenizer, tokenizer, generation, (*converted.notes, *missing_notes)
-    )
+    generation, notes = import_generation(folder, order, symbols)
+    notes += _missing_merge_notes(folder, merges, vocabulary)
+    generation = exclude_prefix_from_limit(generation)
+    if IMPORTED_BOS in symbols:
+        generation["source_prefix"] = [IMPORTED_BOS]
+    return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, tuple(notes))
 
 
 def _missing_merge_notes(
     folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]
-) -> list[str]:
+) -> list[MessagePart]:
     """Return a note on merged pieces missing in the vocabulary, which become unk. Raise an error if over 10% are."""
     merged = ["".join(merge) for merge in merges]
     unknown = [piece for piece in merged if piece not in vocabulary]
-    note = (
-        f"{len(unknown)} of {len(merged)} pieces that its merges make are not in its vocabulary, such as {unknown[:3]}"
-    )
+    counts = {"count": len(unknown), "total": len(merged), "examples": unknown[:3]}
     if len(unknown) > _MAX_MISSING_SHARE * len(merged):
-        raise ModelError("merges_vocabulary_mismatch", path=folder.path, reason=note)
-    return [f"{note}, and are read as unknown"] if unknown else []
+        raise ModelError("merges_vocabulary_mismatch", path=folder.path, **counts)
+    return [MessagePart("merged_pieces_unknown", **counts)] if unknown else []
 
 
 def _read_bart_vocabulary(folder: HuggingFaceFolder) -> tuple[tuple[Merge, ...], dict[str, int]]:
@@ -224,7 +214,7 @@ def from_m2m100(
     target_language: str | None = None,
 ) -> ImportedModel:
     """Read a model. Languages have the model's names, such as `en` or `eng_Latn`; its files give the defaults."""
-    settings = read_settings(folder, _MBART_DEFAULTS if folder.model_type == "mbart" else _M2M100_DEFAULTS)
+    settings = read_settings(folder, _BART_DEFAULTS if folder.model_type == "mbart" else _M2M100_DEFAULTS)
     pad, eos = read_token_id(folder, "pad_token_id", 1), read_token_id(folder, "eos_token_id", 2)
     start = read_token_id(folder, "decoder_start_token_id", eos)
     model, vocabulary, languages = (
@@ -235,15 +225,14 @@ def from_m2m100(
     order = build_permutation(settings["vocab_size"], pad, unk, start, eos, first)
     network = build_network(folder, settings, _m2m100_choices(folder.model_type, settings, pad), order, order)
     if not with_tokenizers:
-        converted = import_generation(folder, order)
-        return ImportedModel(folder, network, order, order, generation=converted.settings, notes=converted.notes)
+        return _import_network(folder, network, order, order)
     names, symbols = build_names_and_symbols({**vocabulary, **languages}, order, first)
     tokenizer = ImportedSentencePiece(model, names, symbols)
-    converted = import_generation(folder, order, symbols, use_forced_bos=target_language is None)
+    generation, notes = import_generation(folder, order, symbols, use_forced_bos=target_language is None)
     prefixes = _language_prefixes(folder, languages, source_language, target_language)
-    generation = exclude_prefix_from_limit({**prefixes, **converted.settings})
-    notes = (*converted.notes, *missing_piece_notes(folder.path / SENTENCEPIECE_BPE_FILE, model, vocabulary))
-    return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, notes)
+    generation = exclude_prefix_from_limit({**prefixes, **generation})
+    notes += missing_piece_notes(folder.path / SENTENCEPIECE_BPE_FILE, model, vocabulary)
+    return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, tuple(notes))
 
 
 def _m2m100_choices(model_type: str, settings: dict[str, Any], pad: int) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attendo.errors import ModelError, cut_text, list_names, shorten
+from attendo.errors import AttendoError, MessagePart, ModelError, cut_text, list_names, shorten
+from attendo.interop.errors import MAX_ERROR_CHARS
 from attendo.interop.huggingface.folder import HuggingFaceFolder, JsonField, read_json
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, number_name
@@ -17,7 +18,6 @@ from attendo.text.sentencepiece import PieceType, SentencePieceEntry, iter_piece
 
 _MIN_SAME_SHARE = 0.995  # of the texts must be tokenized equally
 _MAX_TEXT_CHARS = 40  # of a text in a message
-_MAX_ERROR_CHARS = 200  # of an error message of transformers
 TOKENIZER_JSON = "tokenizer.json"
 _CONTROLS = (
     ("<unk>", 0.0, PieceType.UNKNOWN),
@@ -33,7 +33,7 @@ _MAX_LISTED_PIECES = 5  # pieces in a message
 class TokenizationComparison:
     """One-line summary of a comparison, and whether it passes."""
 
-    summary: str
+    summary: MessagePart
     agrees: bool = True
 
 
@@ -54,16 +54,18 @@ def compare_tokenizations(
         texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
         their_ids = [theirs.encode(text) for text in texts]
     except Exception as error:  # transformers raises errors of many classes; the comparison is optional
-        reason = cut_text((str(error).strip() or type(error).__name__).splitlines()[0], _MAX_ERROR_CHARS)
-        return TokenizationComparison(f"the tokenizer was not compared: that of transformers cannot be had ({reason})")
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = error if isinstance(error, AttendoError) else cut_text(line, MAX_ERROR_CHARS)
+        return TokenizationComparison(MessagePart("tokenizer_not_compared", reason=reason))
     if not texts:
-        return TokenizationComparison("the tokenizer was not compared: there is no text")
+        return TokenizationComparison(MessagePart("tokenizer_not_compared_without_text"))
     other = [
         text for text, ids in zip(texts, their_ids, strict=True) if theirs.convert_ids(tokenizer.encode(text)) != ids
     ]
-    summary = f"{len(texts) - len(other)} of {len(texts)} texts have the same ids as by {theirs.name}"
-    if other:
-        summary += f"; not so {other[0][:_MAX_TEXT_CHARS]!r}"
+    counts = {"same": len(texts) - len(other), "count": len(texts), "name": theirs.name}
+    if not other:
+        return TokenizationComparison(MessagePart("texts_have_same_ids", **counts))
+    summary = MessagePart("texts_have_other_ids", **counts, text=other[0][:_MAX_TEXT_CHARS])
     return TokenizationComparison(summary, len(other) <= (1 - _MIN_SAME_SHARE) * len(texts))
 
 
@@ -80,7 +82,7 @@ class _TransformersTokenizer:
         self._tokenizer = open_tokenizer(*folder)
         self.name = type(self._tokenizer).__name__
         if self.name.startswith("MBart") and not self.name.startswith("MBart50"):
-            raise ValueError(f"no file says which of mBART's it is, and {self.name} is another")
+            raise ModelError("mbart_tokenizer_unknown", name=self.name)
         if hasattr(self._tokenizer, "punc_normalizer"):
             self._tokenizer.punc_normalizer = str  # disables sacremoses, which attendo does not use
         self.special = {str(each) for each in self._tokenizer.all_special_tokens}
@@ -125,7 +127,7 @@ def read_sentencepiece_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str,
     content = folder.read_json(TOKENIZER_JSON)
     path, model = folder.path / TOKENIZER_JSON, content["model"]
     if model.get("type") not in _MODEL_TYPES or model.get("byte_fallback"):
-        found = f"{model.get('type')}{' with bytes for what is unknown' if model.get('byte_fallback') else ''}"
+        found = f"{model.get('type')}{' + byte_fallback' if model.get('byte_fallback') else ''}"
         raise ModelError(
             "tokenizer_json_type_unsupported", path=path, found=found, supported=" and ".join(_MODEL_TYPES)
         )
@@ -249,11 +251,11 @@ def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:
         raise ModelError("sentencepiece_model_invalid", path=path) from None
 
 
-def missing_piece_notes(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[str]:
+def missing_piece_notes(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[MessagePart]:
     """Yield a note with the number of SentencePiece pieces that are missing in the vocabulary."""
     if missing := _missing_pieces(model, vocabulary):
         listing = list_names(map(shorten, missing), _MAX_LISTED_PIECES)
-        yield f"{path.name}: {len(missing)} of its pieces are not in the vocabulary, and read as unknown ({listing})"
+        yield MessagePart("sentencepiece_pieces_unknown", file=path.name, count=len(missing), pieces=listing)
 
 
 def _missing_pieces(model: bytes, vocabulary: Mapping[str, int]) -> list[str]:
@@ -293,7 +295,7 @@ def read_added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
     found = {name: _token_id(field) for name, field in folder.json_fields("added_tokens.json").items()}
     for number, token in folder.json_field("tokenizer_config.json", "added_tokens_decoder").fields().items():
         if not number.isdecimal():
-            raise JsonField(token.path, "a key of added_tokens_decoder", number).make_error("a token id")
+            raise JsonField(token.path, "a key of added_tokens_decoder", number).make_error("needs_token_id")
         found[_token_text(token)] = int(number)
     added_tokens = folder.json_field("tokenizer.json", "added_tokens")
     for token in (JsonField(added_tokens.path, added_tokens.name, each) for each in added_tokens.items()):
@@ -312,11 +314,11 @@ def _token_text(token: JsonField) -> str:
     """Return the text of a token."""
     found = token.fields().get("content", JsonField(token.path, f"{token.name}.content", None))
     if (text := found.text()) is None:
-        raise found.make_error("a text")
+        raise found.make_error("needs_text")
     return text
 
 
 def _token_id(field: JsonField) -> int:
     if (token := field.token()) is None:
-        raise field.make_error("one token")
+        raise field.make_error("needs_token")
     return token

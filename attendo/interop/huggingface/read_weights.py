@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError, UsageError, cut_text, list_names, shorten
+from attendo.errors import ErrorList, MessagePart, ModelError, UsageError, cut_text, shorten
+from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.huggingface.folder import HuggingFaceFolder
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model.config import ModelConfig
@@ -40,7 +41,7 @@ _OTHER_MODULES = {
     "decoder_norm": "decoder.layer_norm",
 }
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "silu", "swish": "silu"}
-_BIAS = "final_logits_bias"
+OUTPUT_BIAS = "final_logits_bias"
 _FIXED_POSITIONS = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")
 # Defaults of the whole family, for settings missing in config.json.
 _DEFAULTS: dict[str, Any] = {
@@ -65,17 +66,18 @@ class BartFamilyWeights:
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         self._weights = weights
         self._taken: set[str] = set()
-        self._faults: list[str] = []
+        self._faults: dict[str, MessagePart] = {}  # by name of the weight
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Return a weight. On a fault, return zeros and record it, so that `check` reports all faults together."""
         self._taken.add(name)
         if name not in self._weights:
-            self._faults.append(f"{name} is missing")
+            self._faults[name] = MessagePart("weight_missing", name=name)
         elif tuple(self._weights[name].shape) != shape:
-            self._faults.append(f"{name} is {list(self._weights[name].shape)}, not {list(shape)}")
+            found = list(self._weights[name].shape)
+            self._faults[name] = MessagePart("weight_shape_differs", name=name, found=found, expected=list(shape))
         elif not bool(self._weights[name].isfinite().all()):
-            self._faults.append(f"{name} holds what is no number")
+            self._faults[name] = MessagePart("weight_not_finite", name=name)
         else:
             return self._weights[name]
         return torch.zeros(()).expand(shape)
@@ -87,20 +89,14 @@ class BartFamilyWeights:
         first = self.take(present[0], shape)
         for other in present[1:]:
             if not torch.equal(first, self.take(other, shape)):
-                self._faults.append(f"{present[0]} and {other} differ, against {flags}")
+                self._faults[other] = MessagePart("shared_weights_differ", first=present[0], other=other, flags=flags)
         self._taken.add(SHARED)
         return first
 
     def take_parameter(self, name: str, shape: torch.Size) -> Tensor:
         """Return the weights for one of attendo's parameters. Queries, keys and values are concatenated."""
-        if (prefix := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
-            return self.take(_OTHER_MODULES[prefix] + name.removeprefix(prefix), tuple(shape))
-        block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
-        assert block is not None, name
-        stack, number, part, suffix = block.groups()
-        parts = _BLOCK_MODULES[part]
-        each_shape = (shape[0] // len(parts), *shape[1:])
-        return torch.cat([self.take(f"{stack}.layers.{number}.{each}.{suffix}", each_shape) for each in parts])
+        names = bart_names(name)
+        return torch.cat([self.take(each, (shape[0] // len(names), *shape[1:])) for each in names])
 
     def ignore(self, names: tuple[str, ...]) -> None:
         """Accept weights that are not needed."""
@@ -108,10 +104,19 @@ class BartFamilyWeights:
 
     def check(self, folder: HuggingFaceFolder, complete: bool = False) -> None:
         """Raise a `ModelError` for recorded faults, and for unused weights if `complete`."""
-        unused = [f"{name} has no place" for name in self._weights if name not in self._taken] if complete else []
-        if faults := [*dict.fromkeys(self._faults), *unused]:
-            message = f"{list_names(faults, 5, '; ')} ({len(faults)} in all)"
-            raise ModelError("weights_config_mismatch", path=folder.path, faults=message)
+        unused = [name for name in self._weights if name not in self._taken] if complete else []
+        if faults := [*self._faults.values(), *(MessagePart("weight_unknown", name=cut_text(name)) for name in unused)]:
+            raise ModelError("weights_config_mismatch", path=folder.path, faults=ErrorList(faults))
+
+
+def bart_names(name: str) -> list[str]:
+    """Return BART's names for one of attendo's parameters, without tables of tokens. Three names are concatenated."""
+    if (prefix := next((each for each in _OTHER_MODULES if name.startswith(each)), None)) is not None:
+        return [_OTHER_MODULES[prefix] + name.removeprefix(prefix)]
+    block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)", name)
+    assert block is not None, name
+    stack, number, part, suffix = block.groups()
+    return [f"{stack}.layers.{number}.{each}.{suffix}" for each in _BLOCK_MODULES[part]]
 
 
 def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,9 +131,7 @@ def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dic
         raise ModelError("vocab_size_missing", path=folder.path / "config.json")
     known = {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1}
     faults = [
-        f"{name} is {shorten(settings[name])}"
-        for name in known
-        if name in settings and not _fits(settings, name, known)
+        f"{name} = {shorten(settings[name])}" for name in known if name in settings and not _fits(settings, name, known)
     ]
     if faults:
         raise ModelError("config_values_invalid", path=folder.path / "config.json", faults="; ".join(faults))
@@ -155,7 +158,7 @@ def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) ->
 def _refuse_unsupported(folder: HuggingFaceFolder) -> None:
     two_stacks = folder.setting("is_encoder_decoder")
     if two_stacks.value is not None and not two_stacks.flag():
-        raise two_stacks.make_error("true (a network with an encoder and a decoder)")
+        raise two_stacks.make_error("needs_encoder_and_decoder")
     if folder.setting("quantization_config").content():
         raise ModelError("weights_quantized", path=folder.path)
 
@@ -170,18 +173,19 @@ def _fits(settings: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> b
     return isinstance(value, int | float) if isinstance(usual, float) else isinstance(value, str)
 
 
-def incompatibilities(settings: Mapping[str, Any]) -> list[str]:
-    """Return one line per reason why a `Transformer` cannot hold this network; empty if it can."""
+def incompatibilities(settings: Mapping[str, Any]) -> list[MessagePart]:
+    """Return the reasons why a `Transformer` cannot hold this network; empty if it can."""
     heads, other_heads = settings["encoder_attention_heads"], settings["decoder_attention_heads"]
     wide, other_wide = settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]
     activation = settings["activation_function"]
-    conditions = {
-        f"the encoder has {heads} heads and the decoder {other_heads} (they must be as many)": heads == other_heads,
-        f"the feed-forward networks are {wide} and {other_wide} wide (they must be alike)": wide == other_wide,
-        f"activation_function is {cut_text(activation)} (known are {', '.join(ACTIVATIONS)})": activation
-        in ACTIVATIONS,
-    }
-    return [reason for reason, is_met in conditions.items() if not is_met]
+    known = ", ".join(ACTIVATIONS)
+    return unmet_conditions(
+        {
+            MessagePart("head_counts_differ", encoder=heads, decoder=other_heads): heads == other_heads,
+            MessagePart("feed_forward_widths_differ", encoder=wide, decoder=other_wide): wide == other_wide,
+            MessagePart("activation_unknown", name=cut_text(activation), known=known): activation in ACTIVATIONS,
+        }
+    )
 
 
 def build_network(
@@ -198,11 +202,13 @@ def build_network(
     """
     if reasons := incompatibilities(settings):
         raise ModelError(
-            "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason="; ".join(reasons)
+            "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=join_reasons(reasons)
         )
     found = BartFamilyWeights(folder.weights)
     tables = _embedding_tables(found, settings)
-    bias = found.take(_BIAS, (1, settings["target_vocab_size"]))[0] if _BIAS in folder.weights else None
+    bias = None
+    if OUTPUT_BIAS in folder.weights:
+        bias = found.take(OUTPUT_BIAS, (1, settings["target_vocab_size"]))[0]
     _check_sizes(found, settings, choices)
     found.check(folder)
     tables["output.bias"] = target.bias_to_ours(torch.zeros(settings["target_vocab_size"]) if bias is None else bias)

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from attendo.errors import ModelError, shorten
+from attendo.errors import ErrorList, MessagePart, ModelError, shorten
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Characters, SentencePiece, Tokenizer, Words
 from attendo.text.byte_level_bpe import ByteLevelBPE
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
@@ -61,10 +61,6 @@ class VocabularyPermutation:
         permuted[sorted(self.copies)] = SUPPRESS_BIAS
         return permuted
 
-    def names_to_ours(self, names: Sequence[str]) -> list[str]:
-        """Return the names of their tokens, by attendo's ids."""
-        return [names[row] for row in self.rows]
-
 
 def identity_permutation(size: int) -> VocabularyPermutation:
     """Return the permutation for equal ids."""
@@ -79,13 +75,13 @@ def build_permutation(
     `start` is the decoder start token. By default it can still be generated, and attendo's bos is a copy of it. With
     `moves_start` it becomes bos itself, for models that never generate it. If `unk` is None, attendo's unk is a copy.
     """
-    controls_by_name = {"pad": pad, "unk": unk, "the start of an answer": start, "eos": eos}
+    controls_by_name = {"pad": pad, "unk": unk, "decoder_start": start, "eos": eos}
     if outside := [
-        f"{name} has the id {shorten(each)}"
+        MessagePart("control_token_id", name=name, token_id=shorten(each))
         for name, each in controls_by_name.items()
         if each is not None and each >= size
     ]:
-        raise ModelError("control_token_outside_vocabulary", tokens=", ".join(outside), size=size)
+        raise ModelError("control_token_outside_vocabulary", tokens=ErrorList(outside), size=size)
     rows: dict[int, int] = {}
     copies = {BOS} if not moves_start else set()
     for number, row in ((EOS, eos), (PAD, pad), (UNK, unk), (BOS, start)):

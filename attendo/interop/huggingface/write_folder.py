@@ -10,10 +10,11 @@ from typing import NamedTuple
 import torch
 from safetensors import SafetensorError
 
-from attendo.errors import AttendoError, ModelError, UsageError, require_package
+from attendo.errors import AttendoError, MessagePart, ModelError, UsageError, require_package
 from attendo.interop.certificate import ComparedSystem
 from attendo.interop.certify import model_prefix_ids
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
+from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.exported_files import ExportPrecision, model_max_length
 from attendo.interop.huggingface.folder import no_progress_bars
 from attendo.interop.huggingface.generation import export_generation
@@ -45,7 +46,7 @@ from attendo.text_model import TextModel
 
 class _TokenizerWriter(NamedTuple):
     has_source_prefix: Callable[[TextModel], bool]
-    write: Callable[[TextModel, Path, VocabularyPermutation], list[str]]
+    write: Callable[[TextModel, Path, VocabularyPermutation], MessagePart | None]  # returns a reason for not writing
 
 
 _MARIAN = _TokenizerWriter(has_no_source_prefix, write_marian_tokenizer)
@@ -68,7 +69,7 @@ def choose_model_class(config: ModelConfig) -> HFModelClass:
     return MARIAN
 
 
-def write_transformers(model: TextModel, folder: Path, precision: ExportPrecision) -> list[str]:
+def write_transformers(model: TextModel, folder: Path, precision: ExportPrecision) -> list[MessagePart]:
     """Write into an existing empty folder. Return notes on what the format cannot store."""
     if precision == "int8":
         raise UsageError("hf_int8_unsupported")
@@ -76,7 +77,7 @@ def write_transformers(model: TextModel, folder: Path, precision: ExportPrecisio
     kind = choose_model_class(model.network.config)
     orders = _vocabulary_permutations(model, kind)
     if reasons := _incompatibilities(model, kind, orders):
-        raise ModelError("transformers_network_unsupported", model=kind.display_name, reasons="; ".join(reasons))
+        raise ModelError("transformers_network_unsupported", model=kind.display_name, reasons=join_reasons(reasons))
     theirs = kind.build(model.network, model_max_length(model), orders)
     if IMPORTED_BOS in (symbols := model.target_tokenizer.symbols):
         begin_of_text = orders[1].rows[EOS + 1 + symbols.index(IMPORTED_BOS)]
@@ -90,10 +91,11 @@ def write_transformers(model: TextModel, folder: Path, precision: ExportPrecisio
             theirs.save_pretrained(folder)
     except SafetensorError as error:
         raise AttendoError("weights_write_failed", path=folder / "model.safetensors", reason=error) from None
-    tokenizer_notes = _TOKENIZER_WRITERS[kind].write(model, folder, orders[1])
-    if tokenizer_notes and before:
-        tokenizer_notes = [*tokenizer_notes, f"every source must begin with {orders[0].to_theirs(before)}"]
-    return [kind.note, *notes, *tokenizer_notes]
+    if reason := _TOKENIZER_WRITERS[kind].write(model, folder, orders[1]):
+        notes.append(MessagePart("tokenizers_not_exported", reason=reason))
+        notes += [MessagePart("sources_need_prefix_ids", ids=orders[0].to_theirs(before))] if before else []
+    class_note = MessagePart("loaded_by_pegasus_class" if kind is PEGASUS else "loaded_by_class", name=kind.name)
+    return [class_note, *notes]
 
 
 def load_transformers_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
@@ -115,15 +117,12 @@ def _vocabulary_permutations(model: TextModel, model_class: HFModelClass) -> Per
     return order, order
 
 
-def _incompatibilities(model: TextModel, model_class: HFModelClass, orders: Permutations) -> list[str]:
+def _incompatibilities(model: TextModel, model_class: HFModelClass, orders: Permutations) -> list[MessagePart]:
     """Return all reasons at once why the class cannot hold the model."""
     before, begin = model.generation.source_prefix, model.generation.target_prefix
+    has_known_prefix = not before or _TOKENIZER_WRITERS[model_class].has_source_prefix(model)
     of_texts = {
-        f"it puts {' '.join(before)} before every source": not before
-        or _TOKENIZER_WRITERS[model_class].has_source_prefix(model),
-        f"its answers begin with {' '.join(begin)}, more than one token": len(begin) <= 1,
+        MessagePart("source_prefix_unsupported", prefix=" ".join(before)): has_known_prefix,
+        MessagePart("target_prefix_too_long", prefix=" ".join(begin)): len(begin) <= 1,
     }
-    return [
-        *(reason for reason, fit in of_texts.items() if not fit),
-        *model_class.network_incompatibilities(model.network, orders),
-    ]
+    return [*unmet_conditions(of_texts), *model_class.network_incompatibilities(model.network, orders)]

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from attendo.errors import MessagePart
 from attendo.interop.certify import model_prefix_ids, random_sources
 from attendo.interop.exported_files import model_max_length
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
@@ -39,15 +40,13 @@ def has_bart_prefix(model: TextModel) -> bool:
     return isinstance(model.source_tokenizer, ByteLevelBPE) and model.generation.source_prefix == (IMPORTED_BOS,)
 
 
-def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
-    """Write the tokenizer, or return the reason why it is not written."""
+def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> MessagePart | None:
+    """Write the tokenizer, or return the reason why it cannot be written."""
     tokenizer = model.source_tokenizer
     if not isinstance(tokenizer, ByteLevelBPE) or tokenizer is not model.target_tokenizer:
-        return [f"the tokenizers stay behind: a BartTokenizer is of byte_pairs, this one is of {tokenizer.kind}"]
+        return _wrong_kind("BartTokenizer", "byte_pairs", "source", tokenizer)
     if not has_bart_prefix(model):
-        return [
-            f"the tokenizers stay behind: a BartTokenizer puts {IMPORTED_BOS} before every source, this model does not"
-        ]
+        return MessagePart("bart_source_prefix_missing", prefix=IMPORTED_BOS)
     write_json(folder / "vocab.json", fairseq_vocabulary(tokenizer, order))
     lines = ["#version: 0.2", *(" ".join(pair) for pair in tokenizer.merges)]
     (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
@@ -57,7 +56,7 @@ def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermut
         "model_max_length": model_max_length(model),
     }
     write_json(folder / "tokenizer_config.json", settings)
-    return []
+    return None
 
 
 def has_no_source_prefix(model: TextModel) -> bool:
@@ -65,15 +64,14 @@ def has_no_source_prefix(model: TextModel) -> bool:
     return not model.generation.source_prefix
 
 
-def write_marian_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
+def write_marian_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> MessagePart | None:
     """Write the tokenizers with attendo's ids, or return the reason why they are not written."""
     tokenizers = {"source": model.source_tokenizer, "target": model.target_tokenizer}
     names = {side: vocabulary_names(tokenizer) for side, tokenizer in tokenizers.items()}
     files = {side: sentencepiece_bytes(tokenizer) for side, tokenizer in tokenizers.items()}
     for side, file in files.items():
         if file is None:
-            kind = f"that of the {side} is of {tokenizers[side].kind}"
-            return [f"the tokenizers stay behind: a MarianTokenizer is of sentencepiece, {kind}"]
+            return _wrong_kind("MarianTokenizer", "sentencepiece", side, tokenizers[side])
     for side, file in files.items():
         (folder / f"{side}.spm").write_bytes(file or b"")
     separate = names["source"] != names["target"]
@@ -86,7 +84,7 @@ def write_marian_tokenizer(model: TextModel, folder: Path, order: VocabularyPerm
         "model_max_length": model_max_length(model),
     }
     write_json(folder / "tokenizer_config.json", settings)
-    return []
+    return None
 
 
 def has_language_prefix(model: TextModel) -> bool:
@@ -96,11 +94,11 @@ def has_language_prefix(model: TextModel) -> bool:
     )
 
 
-def write_multilingual_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> list[str]:
-    """Write the tokenizer, or return the reason why it is not written."""
+def write_multilingual_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> MessagePart | None:
+    """Write the tokenizer, or return the reason why it cannot be written."""
     tokenizer, name = model.source_tokenizer, _tokenizer_class(model)
     if not isinstance(tokenizer, ImportedSentencePiece) or tokenizer is not model.target_tokenizer:
-        return [f"the tokenizers stay behind: {name} is of foreign_pieces, this one is of {tokenizer.kind}"]
+        return _wrong_kind(name, "foreign_pieces", "source", tokenizer)
     ids = fairseq_vocabulary(tokenizer, order)
     (folder / SENTENCEPIECE_BPE_FILE).write_bytes(tokenizer.model)
     write_json(folder / _CONFIG, {"tokenizer_class": name, **_tokenizer_settings(model, name)})
@@ -110,18 +108,24 @@ def write_multilingual_tokenizer(model: TextModel, folder: Path, order: Vocabula
         )
     else:
         _write_tokenizer_json(open_tokenizer(folder, _model_type(model)), folder, ids)
-    if fault := _find_fault(model, folder, order, ids):
-        for file in (SENTENCEPIECE_BPE_FILE, _CONFIG, "vocab.json", TOKENIZER_JSON):
-            (folder / file).unlink(missing_ok=True)
-        return [f"the tokenizers stay behind: by {name} {fault}"]
-    return []
+    fault = _find_fault(model, folder, order, ids)
+    for file in (SENTENCEPIECE_BPE_FILE, _CONFIG, "vocab.json", TOKENIZER_JSON) if fault else ():
+        (folder / file).unlink(missing_ok=True)
+    return fault
 
 
-def _find_fault(model: TextModel, folder: Path, order: VocabularyPermutation, ids: dict[str, int]) -> str | None:
+def _wrong_kind(name: str, needed: str, side: str, tokenizer: Tokenizer) -> MessagePart:
+    return MessagePart("tokenizer_kind_differs", name=name, needed=needed, side=side, kind=tokenizer.kind)
+
+
+def _find_fault(
+    model: TextModel, folder: Path, order: VocabularyPermutation, ids: dict[str, int]
+) -> MessagePart | None:
     """Return a fault if the written tokenizer gives other ids; its classes treat languages and text differently."""
     theirs, tokenizer = open_tokenizer(folder, _model_type(model)), model.source_tokenizer
     if others := [piece for piece, row in ids.items() if theirs.convert_tokens_to_ids(piece) != row]:
-        return f"{len(others)} of {len(ids)} tokens have another id, {others[0]!r} for example"
+        name = _tokenizer_class(model)
+        return MessagePart("tokens_have_other_ids", name=name, count=len(others), total=len(ids), piece=others[0])
     before, _ = model_prefix_ids(model)
     texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _NUM_COMPARED_TEXTS)]
     comparison = compare_tokenizations((folder, _model_type(model)), order, tokenizer, before or None, texts)

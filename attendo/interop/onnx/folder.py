@@ -8,7 +8,7 @@ Weights are in a separate file if the graph would exceed the size limit of an ON
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -21,14 +21,15 @@ from attendo.interop.exported_files import (
     check_export,
     model_max_length,
     require_empty,
+    write_text_files,
 )
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_files import read_json, write_json
-from attendo.model_folder import ABOUT, load_tokenizers, require_listed, write_manifest
+from attendo.model_folder import load_tokenizers, require_listed, write_manifest
 from attendo.nn.devices import int8_saturates
-from attendo.text import Tokenizer, save_tokenizers
+from attendo.text import Tokenizer
 from attendo.text_model import TextModel
 
 if TYPE_CHECKING:
@@ -55,14 +56,6 @@ class OnnxModel:
     precision: OnnxPrecision
 
 
-@dataclass(frozen=True)
-class QuantizationPlan:
-    """Input ranges of the matrix products in int8, and the number of products kept in float32."""
-
-    ranges: "ActivationRanges" = field(default_factory=dict)
-    num_float32: int = 0
-
-
 def to_onnx(
     model: TextModel,
     folder: str | Path,
@@ -78,25 +71,26 @@ def to_onnx(
     require_package("onnx", "export", "an export to onnx")
     from attendo.interop.onnx.graphs import encoder_graph, step_graph
 
-    folder, network, rounding = Path(folder), model.network, QuantizationPlan()
+    folder, network = Path(folder), model.network
+    ranges: ActivationRanges = {}
+    num_float32 = 0
     require_empty(folder)
     if precision == "int8":
-        network, rounding = _plan_quantization(network, examples or _calibration_examples(model), float32_share)
-    graphs = {name: make(network, rounding.ranges) for name, make in (("encoder", encoder_graph), ("step", step_graph))}
+        examples = examples or _calibration_examples(model)
+        network, ranges, num_float32 = _plan_quantization(network, examples, float32_share)
+    graphs = {name: make(network, ranges) for name, make in (("encoder", encoder_graph), ("step", step_graph))}
     folder.mkdir(parents=True, exist_ok=True)
     for name, graph in graphs.items():
         _save(graph, folder, name)
-    save_tokenizers(folder, model.source_tokenizer, model.target_tokenizer)
+    write_text_files(model, folder)
     write_json(folder / "config.json", network.config.model_dump(mode="json"))
-    write_json(folder / "generation.json", model.stored_model.generation)
-    if model.about:
-        write_json(folder / ABOUT, model.about)
-    facts = {"exact_products": rounding.num_float32} if rounding.num_float32 else {}
-    bytes_fact = {_PAIR_SUMS_FIT: True} if precision == "int8" else {}
-    write_manifest(
-        folder, MANIFEST_FORMAT, MANIFEST_VERSION, {"to": "onnx", "precision": precision, **bytes_fact, **facts}
-    )
-    return rounding.num_float32
+    facts: dict[str, Any] = {"to": "onnx", "precision": precision}
+    if precision == "int8":
+        facts[_PAIR_SUMS_FIT] = True
+    if num_float32:
+        facts["exact_products"] = num_float32
+    write_manifest(folder, MANIFEST_FORMAT, MANIFEST_VERSION, facts)
+    return num_float32
 
 
 def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
@@ -122,17 +116,17 @@ def open_onnx(folder: str | Path, threads: int | None = None) -> OnnxModel:
 
 def _plan_quantization(
     network: Transformer, examples: Sequence[Example], float32_share: float
-) -> tuple[Transformer, QuantizationPlan]:
-    """Return the smoothed network and its quantization plan."""
+) -> tuple[Transformer, "ActivationRanges", int]:
+    """Return the smoothed network, the input ranges of its int8 products, and the number of float32 products."""
     from attendo.interop.onnx.quantization import activation_ranges, quantization_sensitivity, smooth_quant
 
     even = smooth_quant(network, examples)
     ranges = activation_ranges(even, examples)
     if not float32_share:
-        return even, QuantizationPlan(ranges)
+        return even, ranges, 0
     lost, count = quantization_sensitivity(even, ranges, examples), math.ceil(float32_share * len(ranges))
     worst = sorted(lost, key=lambda site: lost[site], reverse=True)[:count]
-    return even, QuantizationPlan({site: size for site, size in ranges.items() if site not in worst}, count)
+    return even, {site: size for site, size in ranges.items() if site not in worst}, count
 
 
 def _calibration_examples(model: TextModel) -> list[Example]:

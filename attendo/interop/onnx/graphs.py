@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attendo.errors import ModelError
+from attendo.errors import MessagePart, ModelError
+from attendo.interop.errors import join_reasons
+from attendo.interop.head_layout import HeadLayout
 from attendo.interop.onnx.graph_builder import ActivationRanges, GraphBuilder
 from attendo.interop.onnx.layers import (
-    HeadLayout,
     StepInputs,
     add_residual,
     cross_attention,
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-def incompatibilities(config: ModelConfig) -> list[str]:
-    """Return one line per reason why the graphs cannot hold this network; empty if they can."""
-    return ["it has no encoder (num_encoder_layers is 0)"] if config.decoder_only else []
+def incompatibilities(config: ModelConfig) -> list[MessagePart]:
+    """Return the reasons why the graphs cannot hold this network; empty if they can."""
+    return [MessagePart("encoder_missing")] if config.decoder_only else []
 
 
 def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) -> "ModelProto":
@@ -110,7 +111,7 @@ def _repeat_mask(graph: GraphBuilder, mask: str, times: str) -> str:
 
 def _require_source_embedding(network: Transformer) -> Embedding:
     if (reasons := incompatibilities(network.config)) or network.source is None:
-        raise ModelError("onnx_network_unsupported", reasons="; ".join(reasons))
+        raise ModelError("onnx_network_unsupported", reasons=join_reasons(reasons))
     return network.source
 
 

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor, nn
 
+from attendo.interop.head_layout import Affine, HeadLayout
 from attendo.interop.onnx.graph_builder import ORT_DOMAIN, Array, GraphBuilder, OnnxShape
-from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.feedforward import FeedForward
@@ -17,8 +16,6 @@ from attendo.nn.residual import Residual
 
 MEMORY = ("keys", "values")
 
-Affine = tuple[Tensor, Tensor]  # weight and bias
-
 
 @dataclass(frozen=True)
 class RotaryTables:
@@ -26,47 +23,6 @@ class RotaryTables:
 
     cosine: str
     sine: str
-
-
-@dataclass(frozen=True)
-class HeadLayout:
-    """Heads with one width for queries, keys and values. Narrower ones are padded with zeros."""
-
-    num_heads: int
-    width: int
-    d_key: int
-    d_value: int
-
-    @staticmethod
-    def from_config(config: ModelConfig) -> "HeadLayout":
-        usual = config.d_model // config.num_heads
-        keys, values = config.d_key or usual, config.d_value or usual
-        return HeadLayout(config.num_heads, max(keys, values), keys, values)
-
-    def queries(self, attention: MultiHeadAttention) -> Affine:
-        """Return the query projection, divided by √d_key, so that attention needs no scale."""
-        weight, bias = self._projection(attention, 0, self.d_key)
-        return weight / math.sqrt(self.d_key), bias / math.sqrt(self.d_key)
-
-    def keys(self, attention: MultiHeadAttention) -> Affine:
-        return self._projection(attention, self.num_heads * self.d_key, self.d_key)
-
-    def values(self, attention: MultiHeadAttention) -> Affine:
-        return self._projection(attention, 2 * self.num_heads * self.d_key, self.d_value)
-
-    def output(self, attention: MultiHeadAttention) -> Affine:
-        weight = attention.output.weight.detach()
-        by_head = weight.view(weight.size(0), self.num_heads, self.d_value)
-        return nn.functional.pad(by_head, (0, self.width - self.d_value)).flatten(1), attention.output.bias
-
-    def _projection(self, attention: MultiHeadAttention, first: int, width: int) -> Affine:
-        rows, missing = slice(first, first + self.num_heads * width), self.width - width
-        weight = attention.project.weight.detach()[rows].view(self.num_heads, width, -1)
-        bias = attention.project.bias.detach()[rows].view(self.num_heads, width)
-        return (
-            nn.functional.pad(weight, (0, 0, 0, missing)).flatten(0, 1),
-            nn.functional.pad(bias, (0, missing)).flatten(),
-        )
 
 
 @dataclass(frozen=True)
@@ -149,7 +105,7 @@ def decoder_self_attention(
         count=3,
         names=present,
         num_heads=heads.num_heads,
-        scale=1.0,  # `HeadLayout.queries` scales the queries
+        scale=1.0,  # `_scaled_queries` scales the queries
         past_present_share_buffer=1,
         domain=ORT_DOMAIN,
     )
@@ -162,7 +118,7 @@ def cross_attention(
     graph: GraphBuilder, attention: MultiHeadAttention, heads: HeadLayout, rows: StepInputs, layer: int, x: str
 ) -> str:
     """Attend to the source. Rows of a sentence are batched as queries, so its keys and values are not repeated."""
-    queries = graph.node("Reshape", graph.linear(x, attention, *heads.queries(attention)), rows.query_shape)
+    queries = graph.node("Reshape", graph.linear(x, attention, *_scaled_queries(attention, heads)), rows.query_shape)
     memory = [graph.input(f"{kind}.{layer}", "float", ["B", "S", heads.num_heads * heads.width]) for kind in MEMORY]
     mixed = graph.reshape(
         _attention(graph, heads, rows.source_mask, queries, *memory), -1, 1, heads.num_heads * heads.width
@@ -188,9 +144,14 @@ def _queries_keys_values(
     graph: GraphBuilder, x: str, attention: MultiHeadAttention, heads: HeadLayout, rotary: RotaryTables | None
 ) -> list[str]:
     """Use three products: the output of a single one would have to be split by a copy."""
-    parts = heads.queries(attention), heads.keys(attention), heads.values(attention)
+    parts = _scaled_queries(attention, heads), heads.keys(attention), heads.values(attention)
     queries, keys, values = (graph.linear(x, attention.project, *each) for each in parts)
     return [_rotate(graph, queries, heads, rotary), _rotate(graph, keys, heads, rotary), values]
+
+
+def _scaled_queries(attention: MultiHeadAttention, heads: HeadLayout) -> Affine:
+    """Return the query projection, divided by √d_key, so that attention needs no scale."""
+    return heads.queries(attention, math.sqrt(heads.d_key))
 
 
 def _rotate(graph: GraphBuilder, x: str, heads: HeadLayout, rotary: RotaryTables | None) -> str:

@@ -6,10 +6,10 @@ Linux moves allocated memory into huge pages on request (madvise). If it refuses
 import ctypes
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attendo.decode.search import ScoringState
-from attendo.errors import AttendoError, ModelError, UsageError, cut_text, require_package
+from attendo.errors import ModelError, UsageError, require_package
+from attendo.interop.errors import convert_errors
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer, check_mask
-from attendo.nn.devices import is_out_of_memory
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -36,7 +36,6 @@ _NUMPY_TYPES = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: n
 # A thread that waits for work spins for this long. Without spinning, waking it takes longer than a small operation.
 # With unlimited spinning, it takes CPU time from other code, such as torch between two steps.
 _SPIN_MICROSECONDS = "20"  # µs
-_MAX_ERROR_CHARS = 200  # of ONNX Runtime's error messages
 _DISABLED_OPTIMIZERS = ["SkipLayerNormFusion"]  # 120 µs for 32 rows; the two nodes that it replaces take 30
 _HUGE_PAGE_BYTES = 1 << 21
 _MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25  # madvise: huge pages from now on, and immediately
@@ -217,7 +216,7 @@ class OnnxNetwork:
         self._check(source_ids, self.config.source_vocab_size or 0, source_ids.size(1))
         mask = torch.ones_like(source_ids, dtype=torch.bool) if source_mask is None else source_mask
         names = [each.name for each in self._encoder.get_outputs()]
-        with _explain_errors("encoder.onnx"):
+        with _convert_onnx_errors("encoder.onnx"):
             outputs = self._encoder.run(names, {"source_ids": source_ids.numpy(), "source_mask": mask.numpy()})
         return OnnxMemory({name: torch.from_numpy(each) for name, each in zip(names, outputs, strict=True)})
 
@@ -225,16 +224,20 @@ class OnnxNetwork:
         """Return the state before the first step."""
         return OnnxState(memory)
 
-    def step(self, ids: Int[Tensor, "R 1"], state: OnnxState) -> tuple[Float[Tensor, "R 1 V"], OnnxState]:
-        """Read one token of every row. The R / B rows of a sentence are adjacent.
+    def step(self, ids: Int[Tensor, "R T"], state: OnnxState) -> tuple[Float[Tensor, "R T V"], OnnxState]:
+        """Read tokens of every row, one after the other. The R / B rows of a sentence are adjacent.
 
-        The logits are valid until the next step, which writes to the same memory.
+        The logits of one token are valid until the next step, which writes to the same memory.
         """
-        if ids.size(1) != 1:
-            raise UsageError("onnx_multiple_tokens_per_step", count=ids.size(1))
-        self._check(ids, self.config.target_vocab_size or 0, state.length + 1)
-        with _explain_errors("step.onnx"):
-            return self._one_step(ids, state)
+        self._check(ids, self.config.target_vocab_size or 0, state.length + ids.size(1))
+        with _convert_onnx_errors("step.onnx"):
+            if ids.size(1) == 1:
+                return self._one_step(ids, state)
+            columns = []
+            for column in ids.split(1, dim=1):
+                logits, state = self._one_step(column.contiguous(), state)
+                columns.append(logits.clone())
+            return torch.cat(columns, dim=1), state
 
     def _one_step(self, ids: Tensor, state: OnnxState) -> tuple[Tensor, OnnxState]:
         rows, storage, order = ids.size(0), state.cache, state.order
@@ -287,7 +290,7 @@ class OnnxInPlaceStepper:
     def step(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Read a token of every row [R, 1]. Return next-token log-probabilities [R, V], valid until the next step."""
         if self._length < self._capacity:
-            with _explain_errors("step.onnx"):
+            with _convert_onnx_errors("step.onnx"):
                 self._cache.step(ids, self._length, self._network.session)
             self._length += 1
         else:
@@ -308,18 +311,9 @@ def _find_invalid_id(ids: Tensor) -> int:
     return low if low < 0 else high
 
 
-@contextmanager
-def _explain_errors(name: str) -> Iterator[None]:
+def _convert_onnx_errors(name: str) -> AbstractContextManager[None]:
     """Convert ONNX Runtime errors to a `ModelError`, such as for a graph that does not match its folder."""
-    try:
-        yield
-    except AttendoError:
-        raise
-    except Exception as error:  # a dozen classes without another common base
-        if is_out_of_memory(error):
-            raise
-        reason = cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
-        raise ModelError("onnx_inference_failed", name=name, reason=reason) from None
+    return convert_errors(partial(ModelError, "onnx_inference_failed", name=name), keep_out_of_memory=True)
 
 
 def _open_session(graph: Path | bytes, threads: int) -> "InferenceSession":
@@ -330,44 +324,14 @@ def _open_session(graph: Path | bytes, threads: int) -> "InferenceSession":
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # fatal only: errors raise an exception
     options.add_session_config_entry("session.intra_op.spin_duration_us", _SPIN_MICROSECONDS)
-    try:
+    name = "a graph" if isinstance(graph, bytes) else str(graph)
+    with convert_errors(partial(ModelError, "onnx_load_failed", name=name)):
         return onnxruntime.InferenceSession(
             graph if isinstance(graph, bytes) else str(graph),
             options,
             providers=["CPUExecutionProvider"],
             disabled_optimizers=_DISABLED_OPTIMIZERS,
         )
-    except Exception as error:  # a dozen classes without another common base
-        name = "a graph" if isinstance(graph, bytes) else str(graph)
-        raise ModelError(
-            "onnx_load_failed", name=name, reason=cut_text(" ".join(str(error).split()), _MAX_ERROR_CHARS)
-        ) from None
-
-
-class TokenwiseNetwork:
-    """Adapter that feeds several tokens of a row one step at a time."""
-
-    device = torch.device("cpu")
-    decoder_only = False
-
-    def __init__(self, network: OnnxNetwork) -> None:
-        self._network = network
-
-    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> OnnxMemory:
-        return self._network.encode(source_ids, source_mask)
-
-    def start(self, memory: OnnxMemory) -> OnnxState:
-        return self._network.start(memory)
-
-    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
-        return self._network.allocate_state(sentences, source_width, width, capacity)
-
-    def step(self, ids: Int[Tensor, "R T"], state: OnnxState) -> tuple[Float[Tensor, "R T V"], OnnxState]:
-        columns = []
-        for column in ids.split(1, dim=1):
-            logits, state = self._network.step(column.contiguous(), state)
-            columns.append(logits.clone())  # the next step overwrites them
-        return torch.cat(columns, dim=1), state
 
 
 @contextmanager

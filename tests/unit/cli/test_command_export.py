@@ -61,7 +61,7 @@ def test_a_failed_certificate_is_shown_and_nothing_is_written(
     before = sorted(tmp_path.iterdir())
     done = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--precision", "int8")
     assert done.code == 4
-    assert "FAILED: the mean difference of logits is" in done.output
+    assert "FAILED: the mean logit difference is" in done.output
     assert done.errors.startswith(
         "attendo: " + message("converted_model_differs", path=tmp_path / "out", reasons="the mean")
     )
@@ -90,7 +90,7 @@ def test_max_loss_allows_a_larger_bleu_loss(
 
 
 def test_int8_on_random_sources_is_noted(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
-    note = "compared on random sources alone, which says little of fewer bits"
+    note = message("compared_on_random_sources")
     done = attendo("export", model_folder, tmp_path / "int8", "--to", "ctranslate2", "--precision", "int8")
     assert note in done.output
     assert note not in attendo("export", model_folder, tmp_path / "float32", "--to", "ctranslate2").output
@@ -99,7 +99,7 @@ def test_int8_on_random_sources_is_noted(attendo: Command, model_folder: Path, t
 def test_skipped_long_sentences_are_reported(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "some").write_text("the cat sat\n" + "cat " * 300 + "\n")
     done = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", "--source", tmp_path / "some")
-    assert "of 2 given sentences 1 have more than 256 tokens, and are left out" in done.output.splitlines()
+    assert message("sentences_skipped", count=2, empty=0, long=1, max_length=256) in done.output.splitlines()
 
 
 def test_a_file_without_sentences_is_a_data_error(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_file_without_sentences_is_a_data_error(attendo: Command, model_folder
         (
             ["--to", "hf"],
             4,
-            message("transformers_network_unsupported", model="a Pegasus model", reasons="source and target have"),
+            message("transformers_network_unsupported", model="a Pegasus model", reasons="its vocabularies differ"),
         ),
         (["--to", "argos"], 2, message("argos_languages_missing")),
         (["--to", "hf", "--from-lang", "en"], 2, message("language_options_not_argos", format="hf")),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from error_codes import fragment
+from error_codes import fragment, message
 from foreign_models import random_model, written
 from foreign_tokenizers import some_lines, write_bart, write_m2m100, write_marian
 from late_import import needs
@@ -88,7 +88,7 @@ def test_a_failed_proof_writes_nothing(
     monkeypatch.setattr(ImportedModel, "build_text_model", build_damaged)
     done = attendo("import", marian, tmp_path / "model")
     assert done.code == 4
-    assert "FAILED: the mean difference of logits is" in done.output
+    assert "FAILED: the mean logit difference is" in done.output
     assert fragment("converted_model_differs") in done.errors
     assert list(tmp_path.iterdir()) == []
 
@@ -120,7 +120,7 @@ def test_an_unnamed_target_language_is_noted(attendo: Command, tmp_path: Path) -
     written(random_model("m2m_100", vocab_size=len(write_m2m100(folder)) + 108), folder)
     done = attendo("import", folder, tmp_path / "model", "--source-language", "en")
     assert done.code == 0, done.errors
-    assert "the language of the target is unknown: set it with --target-language" in done.output
+    assert message("language_unknown", side="target") in done.output
     assert package.load(tmp_path / "model").generation.source_prefix == ("__en__",)
 
 
@@ -131,7 +131,7 @@ def test_unsupported_settings_are_noted(attendo: Command, marian: Path, tmp_path
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "suppress_tokens": [40, 41]}), "utf-8")
     done = attendo("import", folder, tmp_path / "model")
     assert done.code == 0, done.errors
-    note = "not taken over: suppress_tokens [40, 41]"
+    note = message("setting_not_imported", name="suppress_tokens", value=[40, 41])
     assert note in done.output.splitlines()
     assert note in json.loads((tmp_path / "model" / "certificate.json").read_text("utf-8"))["notes"]
     assert note in attendo("import", folder, tmp_path / "another", "--no-proof").errors.splitlines()
@@ -140,7 +140,7 @@ def test_unsupported_settings_are_noted(attendo: Command, marian: Path, tmp_path
 @pytest.mark.slow
 def test_tokenizer_ids_match_transformers(attendo: Command, marian: Path, tmp_path: Path) -> None:
     done = attendo("import", marian, tmp_path / "model")
-    assert "6 of 6 texts have the same ids as by MarianTokenizer" in done.output.splitlines()
+    assert message("texts_have_same_ids", same=6, count=6, name="MarianTokenizer") in done.output.splitlines()
 
 
 @pytest.mark.slow
@@ -157,7 +157,8 @@ def test_a_tokenizer_with_other_ids_is_rejected(attendo: Command, tmp_path: Path
     proof.write_text("ab\na zebra\n", "utf-8")
     done = attendo("import", folder, tmp_path / "model", "--proof", proof)
     assert done.code == 4
-    assert "the tokenizer is another one: 1 of 2 texts have the same ids" in done.errors, done.errors
+    comparison = fragment("texts_have_other_ids", same=1, count=2)  # the class has several names
+    assert message("tokenizer_differs", comparison=comparison) in done.errors, done.errors
     assert not (tmp_path / "model").exists()
 
 
@@ -171,7 +172,7 @@ def test_a_tokenizer_that_transformers_cannot_load_is_noted(
     monkeypatch.setattr("transformers.MarianTokenizer.from_pretrained", broken)
     done = attendo("import", marian, tmp_path / "model")
     assert done.code == 0
-    assert "the tokenizer was not compared: that of transformers cannot be had (no tokenizer)" in done.output
+    assert message("tokenizer_not_compared", reason="no tokenizer") in done.output
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,15 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import has_code, message
 from torch import Tensor
 
-from attendo.errors import UsageError
+from attendo.errors import MessagePart, UsageError
 from attendo.interop.certificate import (
     Bounds,
     Certificate,
@@ -21,9 +22,22 @@ from attendo.interop.certificate import (
     format_beside_bound,
 )
 from attendo.interop.certify import certify
+from attendo.interop.export import ModelMismatchError
 from attendo.text import BOS, PAD
 
 SOURCES = [[4, 5, 6, 7, 8], [7], [8, 9]]
+
+
+def logits_differ(kind: str, value: str, bound: str) -> str:
+    return message("logit_difference_too_large", kind=kind, value=value, bound=bound)
+
+
+def lost(value: str, bound: float) -> str:
+    return message("lost_bleu_too_large", value=value, bound=bound)
+
+
+def texts(parts: Sequence[MessagePart]) -> list[str]:
+    return [str(part) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -67,16 +81,20 @@ def test_equal_systems_pass() -> None:
 @pytest.mark.parametrize(
     ("theirs", "bounds", "reason"),
     [
-        (FakeSystem(added=1e-3), Bounds(), "the mean difference of logits is 1.00e-03, more than 1e-04"),
-        (FakeSystem(added=math.nan), Bounds(), "the mean difference of logits is nan, more than 1e-04"),
-        (FakeSystem(added=5e-5), Bounds(largest_difference=1e-5), "the largest difference of logits is 5.0"),
-        (FakeSystem(changed=1), Bounds(), "87.50% of the tokens of greedy are the same, fewer than 99.5%"),
+        (FakeSystem(added=1e-3), Bounds(), logits_differ("mean", "1.00e-03", "1e-04")),
+        (FakeSystem(added=math.nan), Bounds(), logits_differ("mean", "nan", "1e-04")),
+        (FakeSystem(added=5e-5), Bounds(largest_difference=1e-5), logits_differ("largest", "5.01e-05", "1e-05")),
+        (
+            FakeSystem(changed=1),
+            Bounds(),
+            message("same_tokens_too_few", value="87.50%", search="greedy", bound="99.5%"),
+        ),
     ],
 )
 def test_exceeded_bounds_fail_with_the_reason(theirs: FakeSystem, bounds: Bounds, reason: str) -> None:
     found = certify(FakeSystem(), theirs, SOURCES, bounds)
     assert not found.passed
-    assert found.reasons[0].startswith(reason)
+    assert str(found.reasons[0]) == reason
     assert f"FAILED: {reason}" in found.as_table()
 
 
@@ -128,7 +146,7 @@ def test_with_references_bleu_decides_instead_of_tokens() -> None:
     assert found.scored is not None
     assert (found.scored.sentences, found.scored.ours_chrf) == (1, pytest.approx(100.0))
     assert found.scored.lost_bleu > 10
-    assert found.reasons == (f"{found.scored.lost_bleu:.2f} BLEU are lost, more than 1.0",)
+    assert texts(found.reasons) == [lost(f"{found.scored.lost_bleu:.2f}", 1.0)]
     assert certify(FakeSystem(), FakeSystem(changed=1), SOURCES, replace(bounds, lost_bleu=100.0), evaluation).passed
     assert not certify(
         FakeSystem(), FakeSystem(changed=1), SOURCES, bounds
@@ -162,17 +180,17 @@ def test_values_just_beyond_a_bound_are_not_rounded_to_it() -> None:
     found = certify(FakeSystem(), FakeSystem(changed=1), SOURCES, Bounds(lost_bleu=max_loss), evaluation)
     shown = format_beside_bound(scored.lost_bleu, max_loss, 2, "f")
     assert len(shown.split(".")[1]) > 2
-    assert found.reasons == (f"{shown} BLEU are lost, more than {max_loss}",)
+    assert texts(found.reasons) == [lost(shown, max_loss)]
     assert any(
         line.split() == ["lost", "BLEU", shown, "at", "most", str(max_loss)] for line in found.as_table().split("\n")
     )
 
     found = certify(FakeSystem(), FakeSystem(changed=1), SOURCES, Bounds(agreement=66.88), TextEvaluation(as_text, 1))
-    assert found.reasons == ("answers have 66.87 BLEU with ours as references, fewer than 66.88",)
+    assert texts(found.reasons) == [message("agreement_too_small", value="66.87", bound="66.88")]
     found = certify(FakeSystem(), FakeSystem(added=1.0006e-4), SOURCES, Bounds())
-    assert found.reasons[0] == "the mean difference of logits is 1.001e-04, more than 1e-04"
+    assert str(found.reasons[0]) == logits_differ("mean", "1.001e-04", "1e-04")
     found = certify(FakeSystem(), FakeSystem(changed=1), [SOURCES[0], [7] * 194], Bounds())
-    assert found.reasons[0] == "99.497% of the tokens of greedy are the same, fewer than 99.5%"
+    assert has_code("same_tokens_too_few", value="99.497%", search="greedy", bound="99.5%")(found.reasons[0])
     assert "99.497%  at least 99.5%" in found.as_table()
 
 
@@ -182,9 +200,9 @@ def test_unrelated_references_are_ignored() -> None:
     found = certify(FakeSystem(), FakeSystem(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=85.0), evaluation)
     assert found.scored is not None
     assert found.scored.lost_bleu < 1
-    assert found.reasons == ("answers have 66.9 BLEU with ours as references, fewer than 85",), "as without references"
+    assert texts(found.reasons) == [message("agreement_too_small", value="66.9", bound="85")], "as without references"
     found = certify(FakeSystem(), FakeSystem(changed=1), SOURCES, Bounds(lost_bleu=1.0), evaluation)
-    assert "of the tokens of greedy are the same" in found.reasons[0]
+    assert has_code("same_tokens_too_few", search="greedy")(found.reasons[0])
     assert "at least 99.5%" in found.as_table()
 
 
@@ -194,7 +212,7 @@ def test_without_references_our_answers_are_the_references() -> None:
     found = certify(FakeSystem(), FakeSystem(changed=1), SOURCES, Bounds(lost_bleu=1.0, agreement=85.0), evaluation)
     assert found.scored is None
     assert found.agreement == pytest.approx(66.87, abs=0.01)  # BLEU of five tokens with a different last one
-    assert found.reasons == ("answers have 66.9 BLEU with ours as references, fewer than 85",)
+    assert texts(found.reasons) == [message("agreement_too_small", value="66.9", bound="85")]
     assert "at least 85" in found.as_table()
     assert "at least 99.5%" not in found.as_table()
     assert certify(FakeSystem(), FakeSystem(changed=1), SOURCES, Bounds(agreement=60.0), evaluation).passed
@@ -224,7 +242,11 @@ def test_json_and_table_have_the_bounds() -> None:
     assert lines[0] == "theirs beside ours"
     assert lines[-1] == "passed"
     assert any(line.startswith("mean logit difference") and line.endswith("at most 1e-04") for line in lines)
-    assert "the rest stays behind" in replace(found, notes=("the rest stays behind",)).as_table()
+    note = MessagePart("products_kept_in_float32", count=3)
+    noted = replace(found, notes=(note,))
+    assert str(note) in noted.as_table()
+    assert noted.as_json()["notes"] == [str(note)]
+    assert ModelMismatchError(Path("out"), replace(found, reasons=(note,))).text("zh").endswith(note.text("zh"))
 
 
 def test_sources_are_grouped_by_length() -> None:

@@ -39,10 +39,12 @@ def test_empty_and_long_given_sentences_are_skipped() -> None:
     assert found.sources == [model.source_tokenizer.encode(text) for text in SOURCES]
     assert found.evaluation is not None
     assert list(found.evaluation.references) == list(TARGETS)
-    assert found.notes == ("of 6 given sentences 1 say nothing and 1 have more than 256 tokens, and are left out",)
-    four = "the other 196 are random ids, and no part of a BLEU"
-    assert collect_sentences(model, SOURCES).notes == (f"sentences given: 4; {four}",)
-    assert collect_sentences(_with_sample(model)).notes == (f"sentences in the model's sample: 4; {four}",)
+    (note,) = found.notes
+    assert has_code("sentences_skipped", count=6, empty=1, long=1, max_length=256)(note)
+    (note,) = collect_sentences(model, SOURCES).notes
+    assert has_code("given_sentences_few", count=4, random=196)(note)
+    (note,) = collect_sentences(_with_sample(model)).notes
+    assert has_code("sample_sentences_few", count=4, random=196)(note)
     assert collect_sentences(model, SOURCES, min_count=4).notes == collect_sentences(model).notes == ()
     without = collect_sentences(model, texts, min_count=2).evaluation
     assert without is not None
@@ -55,10 +57,10 @@ def test_empty_and_long_given_sentences_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("texts", "error"),
     [
-        ([], has_code("sentences_not_comparable", count=0, reason=", there are none")),
+        ([], has_code("sentences_not_comparable", count=0, empty=0, long=0)),
         (
             ["", "cat " * 300],
-            has_code("sentences_not_comparable", count=2, reason=": 1 say nothing and 1 have more than 256 tokens"),
+            has_code("sentences_not_comparable", count=2, empty=1, long=1, max_length=256),
         ),
     ],
 )

@@ -3,7 +3,6 @@
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from attendo.atomic_files import DiskFullError
 from attendo.errors import AttendoError, ModelError, UsageError
 from attendo.interop.certify import CertificateSentences
 from attendo.interop.export import ExportFormat, export
-from attendo.interop.exported_files import new_export, new_package
+from attendo.interop.exported_files import new_export
 from attendo.model_folder import save_model, write_manifest
 
 pytestmark = needs("ctranslate2")
@@ -95,17 +94,17 @@ def test_a_folder_created_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.rglob("*")] == ["out", "precious"]
 
 
-@pytest.mark.parametrize("new", [new_export, new_package])
-def test_a_second_export_to_the_same_path_is_rejected(tmp_path: Path, new: Any) -> None:
-    with new(tmp_path / "out") as folder:
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_second_export_to_the_same_path_is_rejected(tmp_path: Path, packed: bool) -> None:
+    with new_export(tmp_path / "out", packed) as folder:
         (folder / "out").write_text("first")
         with (
             pytest.raises(UsageError, check=has_code("path_being_written")),
-            new(tmp_path / "out"),
+            new_export(tmp_path / "out", packed),
         ):
             raise AssertionError("never here")
         assert (folder / "out").read_text() == "first"
-        with new(tmp_path / "other") as other:  # another path is free
+        with new_export(tmp_path / "other", packed) as other:  # another path is free
             (other / "other").write_text("second")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other", "out"]
 
@@ -147,16 +146,16 @@ def test_packages_of_other_programs_are_not_replaced(tmp_path: Path, content: st
     with zipfile.ZipFile(path, "w") as package:
         package.writestr(f"translate-en_de-1_0/{content}", "{}")
     if content == "certificate.json":
-        with new_package(path) as folder:
+        with new_export(path, packed=True) as folder:
             (folder / path.name).write_text("new")
         assert path.read_text() == "new"
     else:
-        with pytest.raises(UsageError, check=has_code("output_not_exported_package")), new_package(path):
+        with pytest.raises(UsageError, check=has_code("output_not_exported_package")), new_export(path, packed=True):
             raise AssertionError("never here")
 
 
 def test_a_package_is_one_file(tmp_path: Path) -> None:
-    with new_package(tmp_path / "a.zip") as folder:
+    with new_export(tmp_path / "a.zip", packed=True) as folder:
         with zipfile.ZipFile(folder / "a.zip", "w") as package:
             package.writestr("x", "y")
         (folder / "tree").mkdir()
