@@ -164,8 +164,10 @@ def test_missing_models_or_ray_are_usage_errors(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ray_serve, "import_module", lambda name: None)
     with pytest.raises(UsageError, check=has_code("model_folders_missing")):
         application(RayServeArguments(models=" ,"))
-    with pytest.raises(UsageError, check=has_code("settings_invalid")):
-        RayServeArguments(model="x")
+    with pytest.raises(UsageError, check=has_code("unknown_setting", name="model")):
+        RayServeArguments(models="x", model="x")
+    with pytest.raises(UsageError, check=has_code("setting_missing", name="models")):
+        RayServeArguments()
 
 
 def test_deployment_options_follow_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
