@@ -23,7 +23,3 @@ def check(decoder: str, sentences: int) -> None:
     assert found["different"] == 0
     assert found["score"] < 1e-5
     assert found["attention"] < 1e-5
-
-
-def test_D1_all_decoders_are_compared() -> None:
-    assert len(DECODERS) == 8

@@ -156,7 +156,7 @@ def test_a_response_before_the_client_leaves_counts() -> None:
 
 def test_a_stream_reports_first_token_time_and_token_count() -> None:
     with listening(stand_in := StandIn()) as url:
-        (found,) = send_load(Load(clients=1, seconds=0.01), url, "openai", ["the cat sat"])
+        (found,) = send_load(Load(clients=1, seconds=0.04), url, "openai", ["the cat sat"])
     assert found.response == ParsedResponse("THE CAT SAT ", 3)
     assert found.first_token_seconds is not None
     assert 0 < found.first_token_seconds < found.seconds  # three more events come after it
@@ -166,7 +166,7 @@ def test_a_stream_reports_first_token_time_and_token_count() -> None:
 
 def test_a_broken_stream_has_failed() -> None:
     with listening(StandIn(breaks_off=True)) as url:
-        (found,) = send_load(Load(clients=1, seconds=0.01), url, "openai", ["the cat sat"])
+        (found,) = send_load(Load(clients=1, seconds=0.04), url, "openai", ["the cat sat"])
     assert (found.end, found.response, found.reason) == ("failed", None, "the stream broke off")
 
 
@@ -196,7 +196,7 @@ def test_a_stream_that_ends_in_an_error_has_failed() -> None:
 
 def test_the_attendo_api_reports_tokens_and_accepts_more_fields() -> None:
     with listening(stand_in := StandIn()) as url:
-        found = send_load(Load(clients=1, seconds=0.01), url, "own", ["the cat"], beam=4)
+        found = send_load(Load(clients=1, seconds=0.04), url, "own", ["the cat"], beam=4)
     assert found[0].response == ParsedResponse("THE CAT", 2)
     assert stand_in.asked[0] == {"texts": ["the cat"], "beam": 4}
 
@@ -208,7 +208,7 @@ def test_the_attendo_api_reports_tokens_and_accepts_more_fields() -> None:
 )
 def test_the_default_languages_are_the_first_served(more: dict[str, str], pair: tuple[str, str]) -> None:
     with listening(stand_in := StandIn()) as url:
-        send_load(Load(clients=1, seconds=0.01), url, **more)
+        send_load(Load(clients=1, seconds=0.04), url, **more)
     assert (stand_in.asked[0]["source"], stand_in.asked[0]["target"]) == pair
 
 
@@ -217,12 +217,12 @@ def test_a_language_that_is_not_served_is_a_usage_error() -> None:
         listening(StandIn()) as url,
         pytest.raises(UsageError, check=has_code("server_lists_no_model", path="/languages")),
     ):
-        send_load(Load(clients=1, seconds=0.01), url, source="fr")
+        send_load(Load(clients=1, seconds=0.04), url, source="fr")
 
 
 def test_a_response_without_a_translation_has_failed() -> None:
     with listening(StandIn(nonsense=True)) as url:
-        found = send_load(Load(clients=1, seconds=0.01), url)
+        found = send_load(Load(clients=1, seconds=0.04), url)
     assert found[0].end == "failed"
     assert found[0].reason == "there is no translatedText in the answer"
 
@@ -232,8 +232,8 @@ def test_an_unreachable_server_is_an_error() -> None:
     with listening(StandIn()) as url:
         pass
     with pytest.raises(UsageError, match=r"127\.0\.0\.1:\d+ cannot be reached: "):
-        send_load(Load(clients=1, seconds=0.01), url)
-    (found, *_) = send_load(Load(clients=1, seconds=0.01), url, source="en", target="zh")
+        send_load(Load(clients=1, seconds=0.04), url)
+    (found, *_) = send_load(Load(clients=1, seconds=0.04), url, source="en", target="zh")
     assert found.end == "failed"
     assert "cannot be reached" in found.reason
     with pytest.raises(ServerError, match="is not ready: 127"):
@@ -305,9 +305,9 @@ def test_throughput_counts_only_responses_during_the_load() -> None:
 
 @pytest.mark.slow
 def test_servers_and_loads_alternate_and_are_compared() -> None:
-    quick, slow = StandIn(delay=0.01), StandIn(delay=0.04)
+    quick, slow = StandIn(delay=0.03), StandIn(delay=0.12)  # much longer than the processor time of a request
     with listening(quick) as one, listening(slow) as other:
-        loads = [Load(clients=1, seconds=0.25), Load(clients=4, seconds=0.25)]
+        loads = [Load(clients=1, seconds=0.6), Load(clients=4, seconds=0.6)]
         plan = LoadTestPlan({"quick": one, "slow": other}, loads, TEXTS, rounds=2, warm_up=0.05)
         found = collect(lambda: run_load_test(plan))
     progress = [each.text for each in found if isinstance(each, Progress)]
@@ -333,7 +333,7 @@ def test_servers_and_loads_alternate_and_are_compared() -> None:
     assert results[1].first_beside_it > 1.5
     assert all(len(each.rounds) == 2 for each in results)
     # All rounds are counted; their rates are not summed.
-    assert results[0].summary.answered == pytest.approx(0.25 * sum(results[0].rounds), abs=3)
+    assert results[0].summary.answered == pytest.approx(0.6 * sum(results[0].rounds), abs=3)
 
 
 @pytest.mark.short(1)

@@ -17,9 +17,11 @@ class FailingStream(io.StringIO):
     def __init__(self, number: int, after: int = 0) -> None:
         super().__init__()
         self._number, self._left = number, after
+        self.failures = 0
 
     def write(self, text: str) -> int:
         if self._left == 0:
+            self.failures += 1
             raise OSError(self._number, "no")
         self._left -= 1
         return super().write(text)
@@ -36,10 +38,12 @@ def test_write_errors_are_ignored(monkeypatch: pytest.MonkeyPatch, number: int) 
 
 
 def test_training_progress_continues_after_a_closed_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", FailingStream(errno.EPIPE))
+    broken = FailingStream(errno.EPIPE)
+    monkeypatch.setattr(sys, "stderr", broken)
     with TrainingProgress(10) as progress:
         progress.show(Validation(step=5, loss=1.0, scores={}, signatures={}, samples=(), old={}))
         progress.print_line("still here")
+    assert broken.failures == 1  # the first write; the later ones are dropped
 
 
 def test_a_quiet_console_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,8 @@ def test_cleanup_on_signal_keeps_ignored_sighup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with cleanup_on_signal():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -51,7 +51,11 @@ def test_madvise_is_called_if_the_system_supports_it(monkeypatch: pytest.MonkeyP
 
 
 def test_madvise_is_not_called_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[object] = []
+    ranges = [[(0, PAGE_BYTES)], [(0, 3 * PAGE_BYTES)]]
+    monkeypatch.setattr(session, "_anonymous_memory", lambda: ranges.pop(0))
     monkeypatch.setattr(session, "_huge_pages_enabled", lambda: False)
-    monkeypatch.setattr("ctypes.CDLL", None)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: loaded.append(name))
     with huge_pages():
         pass
+    assert loaded == []

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,12 @@ def random_model(seed: int = 0, hostile: bool = False, **changes: Any) -> TextMo
             network, source, target, {"max_length_factor": 1.0, "max_length_extra": 2}, {"exact_match": 0.25}, sample
         )
     )
+
+
+def long_model(length: int) -> TextModel:
+    """Always generates so many tokens, if `max_output_tokens` allows it. 400 take about a second."""
+    generation = {"min_length_extra": length, "max_length_factor": 0.0, "max_length_extra": length}
+    return TextModel(replace(random_model().stored_model, generation=generation))
 
 
 class SmallServer:

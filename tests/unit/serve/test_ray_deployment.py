@@ -13,6 +13,7 @@ import pytest
 from error_codes import has_code
 from small_server import TEXT, random_model
 from starlette.testclient import TestClient
+from tiny import PATIENCE
 
 from attendo.errors import ModelError, UsageError
 from attendo.serve import ray_serve
@@ -107,8 +108,14 @@ def test_app_factory_builds_a_ready_server(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_S10_a_replica_with_a_dead_thread_reports_and_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(Watchdog.__init__, "__defaults__", (ended.append,))
+    codes: list[int] = []
+    ended = threading.Event()
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    monkeypatch.setattr(Watchdog.__init__, "__defaults__", (end,))
     random_model().save(tmp_path / "model")
     app = app_factory([tmp_path / "model"], ServeSettings(), "cpu")()
     health = HealthCheckMixin()
@@ -118,11 +125,8 @@ def test_S10_a_replica_with_a_dead_thread_reports_and_exits(tmp_path: Path, monk
         app._app.gateway.get_model(None).worker._died = True
         with pytest.raises(ModelError, check=has_code("worker_thread_died")):
             health.check_health()
-        for _ in range(1_000):
-            if ended:
-                break
-            threading.Event().wait(0.01)
-    assert ended == [70]
+        assert ended.wait(PATIENCE)
+    assert codes == [70]
 
 
 def test_command_line_arguments_become_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +164,10 @@ def test_missing_models_or_ray_are_usage_errors(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ray_serve, "import_module", lambda name: None)
     with pytest.raises(UsageError, check=has_code("model_folders_missing")):
         application(RayServeArguments(models=" ,"))
-    with pytest.raises(UsageError, check=has_code("settings_invalid")):
-        RayServeArguments(model="x")
+    with pytest.raises(UsageError, check=has_code("unknown_setting", name="model")):
+        RayServeArguments(models="x", model="x")
+    with pytest.raises(UsageError, check=has_code("setting_missing", name="models")):
+        RayServeArguments()
 
 
 def test_deployment_options_follow_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

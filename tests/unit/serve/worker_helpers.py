@@ -13,7 +13,8 @@ from attendo.serve.scheduling.worker import ModelWorker
 
 T = TypeVar("T")
 WORDS = sorted({word for text in SOURCES for word in text.split()})
-LONG = {"max_length": 400, "min_length": 400}  # runs until it is cancelled or its deadline passes
+LONG = {"max_length": 400, "min_length": 400}  # more steps than a test runs; several fit into one batch
+ENDLESS = {"max_length": 2000, "min_length": 2000}  # runs for seconds, until it is cancelled or its deadline passes
 
 
 def make_sentences(count: int, longest: int = 9) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from real_server import serve_on_port
-from small_server import SmallServer, random_model
+from small_server import SmallServer, long_model, random_model
 from sse import StreamedResponse, post_stream
 from three_models import ENGLISH, make_server
 from tiny import PATIENCE
@@ -29,12 +29,6 @@ WITH_USAGE = {"stream_options": {"include_usage": True}}
 @pytest.fixture(scope="module")
 def server() -> SmallServer:
     return make_server()
-
-
-def long_model() -> TextModel:
-    """Always generates 400 tokens."""
-    generation = {"min_length_extra": 400, "max_length_factor": 0.0, "max_length_extra": 400}
-    return TextModel(replace(random_model().stored_model, generation=generation))
 
 
 def chat_body(text: str) -> dict[str, Any]:
@@ -121,7 +115,8 @@ def test_bad_streaming_requests_get_an_error_status(server: SmallServer) -> None
 
 def test_an_error_while_streaming_is_the_last_event() -> None:
     for seconds in (0.5, 2.0, 8.0, 32.0):  # the first word takes longer on a busy machine
-        server = SmallServer(ModelSpec("slow", long_model()), settings=ServeSettings(deadline_seconds=seconds))
+        settings = ServeSettings(deadline_seconds=seconds, max_output_tokens=5_000)
+        server = SmallServer(ModelSpec("slow", long_model(5_000)), settings=settings)
         stream = post_stream(server, CHAT, **chat_body(ENGLISH))
         if stream.text():
             break
@@ -133,7 +128,8 @@ def test_an_error_while_streaming_is_the_last_event() -> None:
 
 
 def test_chunks_are_sent_at_once_and_end_on_disconnect() -> None:
-    server = SmallServer(ModelSpec("slow", long_model()))
+    settings = ServeSettings(deadline_seconds=PATIENCE, max_output_tokens=1_000)
+    server = SmallServer(ModelSpec("slow", long_model(1_000)), settings=settings)
     worker = server.app.gateway.registry.all()[0].worker
     with serve_on_port(server.app) as address:
         host, port = address.removeprefix("http://").split(":")

@@ -137,14 +137,17 @@ def test_an_application_error_gets_one_response() -> None:
 
 
 def test_running_requests_get_503_on_shutdown() -> None:
+    started = asyncio.Event()
+
     async def endless(scope: Any, receive: Any, send: Any) -> None:
+        started.set()
         await asyncio.sleep(60)
 
     sent: list[Message] = []
 
     async def shut_down() -> None:
         task = asyncio.ensure_future(_send_request(make_guard(endless), LOCAL_HOST, sent))
-        await asyncio.sleep(0.02)
+        await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

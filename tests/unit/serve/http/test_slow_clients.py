@@ -14,11 +14,13 @@ from typing import Any
 import four_models
 import pytest
 from raw_http import MAX_SECONDS, connect, exchange, receive_all, request, serve_app
+from small_server import long_model
 from tiny import PATIENCE
 
 from attendo.serve.app import create_app
 from attendo.serve.http.metrics import ServerMetrics
 from attendo.serve.http.middleware import RequestGuard
+from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n"
@@ -71,18 +73,22 @@ def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
 def test_a_connection_is_reused_then_closed() -> None:
     keep_alive = request("/", method="GET").replace(b"Connection: close\r\n", b"")
     with serve_app(_make_guard(_respond_ok)) as port, connect(port) as client:
-        for pause in (0.0, 0.1, 0.3):
+        for pause in (0.0, 1.5 * LIMITS["header_timeout"]):  # the limit does not apply between two requests
             client.sendall(keep_alive)
-            answer = client.recv(65_536)
-            while not answer.endswith(b"ok"):
-                answer += client.recv(65_536)
+            _receive_responses(client, 1)
             time.sleep(pause)
         client.sendall(keep_alive * 3)  # pipelined
-        answer = b""
-        while answer.count(b"ok") < 3:
-            answer += client.recv(65_536)
+        _receive_responses(client, 3)
         client.sendall(keep_alive[:20])
         assert receive_all(client) == b""
+
+
+def _receive_responses(client: socket.socket, count: int) -> None:
+    answer = b""
+    while answer.count(b"ok") < count:
+        part = client.recv(65_536)
+        assert part, "the connection was closed"
+        answer += part
 
 
 @pytest.mark.slow
@@ -117,21 +123,23 @@ def test_a_client_that_does_not_read_is_dropped() -> None:
 
 
 def test_disconnects_are_counted_once_and_cleaned_up() -> None:
-    app = create_app(four_models.make_specs("forth"))
+    """The answers are so long that a request runs until its client disconnects."""
+    slow = ModelSpec("slow", long_model(400))
+    settings = ServeSettings(deadline_seconds=PATIENCE, max_queue_seconds=PATIENCE)
+    app = create_app([*four_models.make_specs("forth"), slow], settings)
     value = app.gateway.metrics.registry.get_sample_value
-    chat = {"model": "forth", "messages": [{"role": "user", "content": four_models.ENGLISH}], "stream": True}
+    chat = {"model": "slow", "messages": [{"role": "user", "content": four_models.ENGLISH}], "stream": True}
     with serve_app(app) as port:
         for number in range(12):
             with connect(port) as client:
-                body = json.dumps({"texts": [four_models.ENGLISH], "min_length": 200, "max_length": 200}).encode()
-                path = "/api/v1/generate"
+                path, body = "/api/v1/generate", {"model": "slow", "texts": [four_models.ENGLISH]}
                 if number % 2:
-                    path, body = "/v1/chat/completions", json.dumps({**chat, "max_tokens": 500}).encode()
-                client.sendall(request(path, body))
+                    path, body = "/v1/chat/completions", chat
+                client.sendall(request(path, json.dumps(body).encode()))
                 if number % 3:
                     _wait_until(lambda: value("attendo_in_flight_requests") == 1)
         _wait_until(lambda: value("attendo_in_flight_requests") == 0)
-        _wait_until(lambda: app.gateway.get_model(None).worker.num_running == 0)
+        _wait_until(lambda: app.gateway.get_model("slow").worker.num_running == 0)
         cancelled = value("attendo_cancelled_total") or 0
         completed = sum(
             sample.value
@@ -147,9 +155,10 @@ def test_disconnects_are_counted_once_and_cleaned_up() -> None:
 @contextmanager
 def slow_connections(port: int, count: int, every: float) -> Iterator[list[socket.socket]]:
     """Connections that send a byte every `every` seconds until they are closed."""
-    clients = [connect(port) for _ in range(count)]
-    for number, client in enumerate(clients):
-        client.sendall(BEGINNINGS[number % len(BEGINNINGS)])
+    clients = []
+    for number in range(count):  # each sends its beginning at once, long before its time limit
+        clients.append(connect(port))
+        clients[-1].sendall(BEGINNINGS[number % len(BEGINNINGS)])
     stop = threading.Event()
 
     def send_slowly() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from error_codes import has_code
 from small_server import random_model
-from worker_helpers import LONG, WORDS, make_sentences, run_with_worker, wait_until
+from worker_helpers import ENDLESS, WORDS, make_sentences, run_with_worker, wait_until
 
 from attendo.decode.search import run_step_hook
 from attendo.errors import UsageError
@@ -38,7 +38,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 # A request that runs to its end, long enough for others to join and leave the batch.
-LONGER = {"max_length": 120, "min_length": 120}
+LONGER = {"max_length": 300, "min_length": 300}
 
 Cases = list[tuple[dict[str, Any], list[str], list[Result]]]
 
@@ -120,33 +120,47 @@ def test_split_texts_and_beams_stream_before_the_end(
     run_with_worker(worker, work())
 
 
+class SteppedScheduler:
+    """A scheduler that the test steps, so that no thread decides which request ends first."""
+
+    def __init__(self, model: TextModel, static: bool = False) -> None:
+        self.scheduler = Scheduler(model, BatchFactory(model, static_shapes=static), BatchLimits())
+
+    def submit(self, length: int) -> tuple[ScheduledJob, list[JobEvent]]:
+        events: list[JobEvent] = []
+        options = {"max_length": length, "min_length": length}
+        job = ScheduledJob(GenerateJob(("the cat sat",), options), events.append)
+        self.scheduler.add(job)
+        return job, events
+
+    def step_until_finished(self, job: ScheduledJob) -> int:
+        """The number of steps."""
+        for steps in range(200):
+            if job.finished:
+                return steps
+            self.scheduler.step(0.0)
+        raise AssertionError("the job did not finish within 200 steps")
+
+
 @pytest.mark.short(1)
 @pytest.mark.parametrize("static", [False, True], ids=["continuous", "static"])
 def test_short_requests_join_and_leave_a_running_batch(small_model: TextModel, static: bool) -> None:
-    worker, order = ModelWorker(small_model, static_shapes=static), list[str]()
-
-    async def one(name: str, **options: Any) -> None:
-        await worker.generate(["the cat sat"], **options)
-        order.append(name)
-
-    async def work() -> None:
-        # All have the same width, so they are in the same group.
-        long = asyncio.create_task(one("long", max_length=60, min_length=60))
-        await wait_until(lambda: worker.num_running == 1)
-        for name in ("first", "second"):
-            await one(name, max_length=3, min_length=1)
-        assert not long.done()
-        await long
-
-    run_with_worker(worker, work())
-    assert order == ["first", "second", "long"]
+    stepped = SteppedScheduler(small_model, static)
+    long, _ = stepped.submit(60)
+    stepped.scheduler.step(0.0)
+    for _ in range(2):
+        short, _ = stepped.submit(3)
+        assert stepped.step_until_finished(short) <= 5  # 3 tokens, EOS, and at most one step to join
+        assert len(stepped.scheduler._open_groups) == 1  # all have the same width
+    assert not long.finished
+    assert 60 - 10 <= stepped.step_until_finished(long) <= 60
 
 
 def test_a_wide_request_does_not_delay_narrow_ones(small_model: TextModel) -> None:
     worker = ModelWorker(small_model)
 
     async def work() -> None:
-        wide = asyncio.create_task(worker.generate([" ".join(WORDS * 20)], max_length=400, min_length=400))
+        wide = asyncio.create_task(worker.generate([" ".join(WORDS * 20)], **ENDLESS))
         await wait_until(lambda: worker.num_running == 1)
         for _ in range(3):
             assert await worker.generate(["the cat sat"], min_length=1)
@@ -159,24 +173,21 @@ def test_a_wide_request_does_not_delay_narrow_ones(small_model: TextModel) -> No
 
 
 def test_identical_requests_share_one_computation(small_model: TextModel) -> None:
-    worker = ModelWorker(small_model)
-
-    def submit(length: int) -> asyncio.Task[list[Result]]:
-        return asyncio.create_task(worker.generate(["the cat sat"], max_length=length, min_length=length))
-
-    async def work() -> None:
-        one, other, shorter = submit(60), submit(60), submit(40)
-        await wait_until(lambda: worker.num_running == 3)
-        (group,) = worker._scheduler._groups.values()
-        assert len(group._responses) == 2
-        one.cancel()
-        await shorter
-        again = submit(41)  # equal except for its limit, like one that is cancelled
-        await wait_until(lambda: worker.num_running == 2)
-        other.cancel()
-        assert len((await again)[0].ids) == 41
-
-    run_with_worker(worker, work())
+    stepped = SteppedScheduler(small_model)
+    (one, _), (other, _), (shorter, _) = stepped.submit(60), stepped.submit(60), stepped.submit(40)
+    stepped.scheduler.step(0.0)
+    (group,) = stepped.scheduler._groups.values()
+    assert len(group._responses) == 2
+    one.cancel()
+    stepped.step_until_finished(shorter)
+    again, events = stepped.submit(41)  # equal except for its limit, like one that is cancelled
+    stepped.scheduler.step(0.0)
+    assert (other.is_active, len(group._responses)) == (True, 2)
+    other.cancel()
+    stepped.step_until_finished(again)
+    (finished,) = events
+    assert isinstance(finished, JobFinished)
+    assert len(finished.value[0].ids) == 41
 
 
 def test_wrong_options_raise_the_errors_of_the_model(small_model: TextModel) -> None:
@@ -245,7 +256,7 @@ def test_callables_run_in_another_thread_during_a_batch(small_model: TextModel) 
             yield threading.get_ident() * 0 + number
 
     async def work() -> None:
-        long = asyncio.create_task(worker.generate(["the cat"], **LONG))
+        long = asyncio.create_task(worker.generate(["the cat"], **ENDLESS))
         await wait_until(lambda: worker.num_running == 1)
         assert [number async for number in worker.iterate(numbers)] == [0, 1, 2]
         thread = await worker.run(threading.get_ident)

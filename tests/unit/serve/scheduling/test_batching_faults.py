@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from tiny import PATIENCE
 from torch import Tensor
-from worker_helpers import LONG, make_sentences, run_with_worker, wait_until
+from worker_helpers import ENDLESS, make_sentences, run_with_worker, wait_until
 
 from attendo.decode.frontier import Frontier
 from attendo.decode.rules import SuppressTokens
@@ -79,7 +79,7 @@ def test_a_request_of_several_texts_fails_and_frees_its_slots(failing_model: Tex
     worker = ModelWorker(failing_model)
 
     async def work() -> None:
-        long = asyncio.create_task(worker.generate(["the cat"], **LONG))
+        long = asyncio.create_task(worker.generate(["the cat"], **ENDLESS))
         with pytest.raises(ApiError) as raised:
             await worker.generate([*make_sentences(3), CANARY])
         assert (raised.value.code, raised.value.status_code) == ("failed", 500)
@@ -183,7 +183,7 @@ def test_a_dead_thread_fails_all_requests(small_model: TextModel, monkeypatch: p
 
     async def work() -> None:
         assert worker.is_ready
-        tasks = [worker.generate([text], **LONG) for text in ("the cat", "a dog")]
+        tasks = [worker.generate([text], **ENDLESS) for text in ("the cat", "a dog")]
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert codes(found) == ["stopped", "stopped"]
         assert not worker.is_ready

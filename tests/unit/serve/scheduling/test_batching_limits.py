@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tiny import PATIENCE
-from worker_helpers import LONG, make_sentences, run_with_worker, wait_until
+from worker_helpers import ENDLESS, LONG, make_sentences, run_with_worker, wait_until
 
 from attendo.decode.continuous_batch import ContinuousBatch
 from attendo.serve.http.access_log import AccessLogEntry, current_request
@@ -21,13 +21,13 @@ from attendo.serve.scheduling.worker import BatchLimits, ModelWorker
 from attendo.text_model import TextModel
 
 
-@pytest.mark.parametrize("options", [LONG, LONG | {"beam": 3}], ids=["greedy", "beam"])
+@pytest.mark.parametrize("options", [ENDLESS, ENDLESS | {"beam": 3}], ids=["greedy", "beam"])
 def test_S7_a_deadline_ends_running_requests(small_model: TextModel, options: dict[str, Any]) -> None:
     worker = ModelWorker(small_model)
 
     async def work() -> None:
         with pytest.raises(ApiError) as raised:
-            await worker.generate(["the cat sat"], time.monotonic() + 0.05, **options | {"max_length": 5000})
+            await worker.generate(["the cat sat"], time.monotonic() + 0.05, **options)
         assert (raised.value.code, raised.value.status_code) == ("too_late", 504)
         await wait_until(lambda: not worker._scheduler.busy)
         assert (worker.num_waiting, worker.num_running) == (0, 0)
@@ -70,12 +70,12 @@ def test_S6_cancelled_requests_free_their_slots(small_model: TextModel, static: 
     worker = ModelWorker(small_model, BatchLimits(max_batch_size=2), static)
 
     async def listen(text: str) -> None:
-        async for _ in worker.stream(text, **LONG):
+        async for _ in worker.stream(text, **ENDLESS):
             pass
 
     async def work() -> None:
         tasks: list[asyncio.Task[Any]] = [
-            asyncio.create_task(worker.generate([text], **LONG)) for text in ("the cat", "a dog", "NLP")
+            asyncio.create_task(worker.generate([text], **ENDLESS)) for text in ("the cat", "a dog", "NLP")
         ]
         tasks.append(asyncio.create_task(listen("I saw")))
         await wait_until(lambda: worker.num_running == 2)
@@ -244,7 +244,7 @@ def test_tokens_in_flight_are_bounded(small_model: TextModel) -> None:
     worker = ModelWorker(small_model, BatchLimits(max_batch_tokens=1000))
 
     async def work() -> None:
-        alone = asyncio.create_task(worker.generate(["the cat"], **LONG | {"beam": 3}))
+        alone = asyncio.create_task(worker.generate(["the cat"], **ENDLESS | {"beam": 3}))
         await wait_until(lambda: worker.num_running == 1)
         with pytest.raises(ApiError) as raised:
             await worker.generate(["the cat"], **LONG | {"beam": 2})
@@ -277,7 +277,7 @@ def test_drain_has_a_time_limit(small_model: TextModel) -> None:
     worker = ModelWorker(small_model, BatchLimits(drain_seconds=0.05))
 
     async def work() -> None:
-        task = asyncio.create_task(worker.generate(["the cat"], max_length=20_000, min_length=20_000))
+        task = asyncio.create_task(worker.generate(["the cat"], **ENDLESS))
         await wait_until(lambda: worker.num_running == 1)
         await worker.drain()
         with pytest.raises(ApiError) as raised:

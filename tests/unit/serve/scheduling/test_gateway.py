@@ -12,7 +12,7 @@ from error_codes import fragment, has_code
 from four_models import ENGLISH, make_specs, models
 from small_server import random_model
 from tiny import PATIENCE
-from worker_helpers import LONG, wait_until
+from worker_helpers import ENDLESS, wait_until
 
 from attendo.errors import ModelError, UsageError
 from attendo.serve.http.errors import ApiError
@@ -236,7 +236,7 @@ def test_a_request_deadline_overrides_the_settings() -> None:
 
     async def main() -> None:
         with pytest.raises(ApiError) as raised:
-            await gateway.generate(forth, [ENGLISH], **LONG)
+            await gateway.generate(forth, [ENGLISH], **ENDLESS)
         assert raised.value.code == "too_late"
         assert await gateway.generate(forth, [ENGLISH], deadline=time.monotonic() + PATIENCE)
 

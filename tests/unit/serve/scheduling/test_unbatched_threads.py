@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_server import random_model
 from tiny import PATIENCE
-from worker_helpers import LONG, run_with_worker, wait_until
+from worker_helpers import ENDLESS, run_with_worker, wait_until
 
 from attendo.decode.search import run_step_hook
 from attendo.serve.http.errors import ApiError
@@ -17,7 +17,6 @@ from attendo.serve.scheduling.worker import BatchLimits, FairLock, ModelWorker
 from attendo.text_model import TextModel
 
 UNBATCHED: dict[str, Any] = {"constraints": ["猫"], "beam": 2}
-ENDLESS = {"max_length": 20_000, "min_length": 20_000}
 
 
 def unbatched_threads() -> list[str]:
@@ -142,7 +141,7 @@ def test_a_dead_unbatched_thread_fails_all_requests(small_model: TextModel, monk
     worker = ModelWorker(small_model)
 
     async def work() -> None:
-        tasks = [worker.generate(["the cat"], **LONG), worker.generate(["a dog"], **UNBATCHED)]
+        tasks = [worker.generate(["the cat"], **ENDLESS), worker.generate(["a dog"], **UNBATCHED)]
         found: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
         assert [each.code for each in found] == ["stopped", "stopped"]
         assert not worker.is_ready
