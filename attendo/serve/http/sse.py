@@ -1,8 +1,8 @@
 """Server-sent events."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
@@ -16,41 +16,54 @@ Events = AsyncGenerator[Event, None]
 
 
 class EventStream(StreamingResponse):
-    """Event stream that closes its generator as soon as the client disconnects, not at garbage collection."""
+    """Event stream that ends its request as soon as the client disconnects, not at garbage collection."""
 
     media_type = "text/event-stream"
 
+    def __init__(self, body: AsyncGenerator[bytes, None], source: "Closable", **options: Any) -> None:
+        """`source` is the stream that `body` reads. A generator that has not started does not close what it reads."""
+        super().__init__(body, **options)
+        self._source = source
+
     async def stream_response(self, send: Send) -> None:
         assert isinstance(self.body_iterator, AsyncGenerator)
-        async with aclosing(self.body_iterator):
+        async with aclosing(self._source), aclosing(self.body_iterator):
             await super().stream_response(send)
 
 
-def event_stream(events: Events) -> EventStream:
-    """Return a stream of these events. A failure sends a last event `error` with the body of an error response."""
-    return EventStream(_encode_events(events))
+class Closable(Protocol):
+    async def aclose(self) -> None: ...
 
 
-async def await_first(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+class PrefetchedStream(AsyncIterator[T]):
+    """A stream whose first item has arrived. Closing it closes the stream, even if no item was read."""
+
+    def __init__(self, first: T, rest: AsyncGenerator[T, None]) -> None:
+        self._pending, self._rest = [first], rest
+
+    async def __anext__(self) -> T:
+        return self._pending.pop() if self._pending else await anext(self._rest)
+
+    async def aclose(self) -> None:
+        await self._rest.aclose()
+
+
+async def await_first(items: AsyncGenerator[T, None]) -> PrefetchedStream[T]:
     """Wait for the first item of a stream, then return all. An earlier error becomes a response with its own status."""
-    first = await anext(items)
-
-    async def iterate_all() -> AsyncGenerator[T, None]:
-        async with aclosing(items):
-            yield first
-            async for item in items:
-                yield item
-
-    return iterate_all()
+    return PrefetchedStream(await anext(items), items)
 
 
-async def _encode_events(events: Events) -> AsyncGenerator[bytes, None]:
-    async with aclosing(events):
-        try:
-            async for name, content in events:
-                yield _encode_event(name, content)
-        except Exception as error:
-            yield _encode_event("error", to_api_error(error).content())
+def event_stream(events: PrefetchedStream[Event]) -> EventStream:
+    """Return a stream of these events. A failure sends a last event `error` with the body of an error response."""
+    return EventStream(_encode_events(events), events)
+
+
+async def _encode_events(events: AsyncIterator[Event]) -> AsyncGenerator[bytes, None]:
+    try:
+        async for name, content in events:
+            yield _encode_event(name, content)
+    except Exception as error:
+        yield _encode_event("error", to_api_error(error).content())
 
 
 def _encode_event(name: str, content: Any) -> bytes:

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -130,17 +130,16 @@ async def stream_completion(
     """Start the stream. Invalid requests raise before it starts; a later error is sent as an event and ends it."""
     chunks = await await_first(_stream_chunks(runner, prompts, envelope, with_usage))
     headers = {"x-accel-buffering": "no"}  # disables buffering in proxies
-    return EventStream(_encode_chunks(chunks, path), headers=headers)
+    return EventStream(_encode_chunks(chunks, path), chunks, headers=headers)
 
 
-async def _encode_chunks(chunks: AsyncGenerator[dict[str, Any], None], path: str) -> AsyncGenerator[bytes, None]:
-    async with aclosing(chunks):
-        try:
-            async for chunk in chunks:
-                yield _encode_event(chunk)
-            yield DONE
-        except Exception as error:  # the last event, as of OpenAI's servers
-            yield _encode_event(to_api_error(error).content(path))
+async def _encode_chunks(chunks: AsyncIterator[dict[str, Any]], path: str) -> AsyncGenerator[bytes, None]:
+    try:
+        async for chunk in chunks:
+            yield _encode_event(chunk)
+        yield DONE
+    except Exception as error:  # the last event, as of OpenAI's servers
+        yield _encode_event(to_api_error(error).content(path))
 
 
 async def _stream_chunks(

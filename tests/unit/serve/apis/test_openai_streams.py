@@ -1,5 +1,7 @@
 """Streamed responses equal plain ones, including the usage, and end with [DONE] or an error."""
 
+import asyncio
+import gc
 import json
 import socket
 import time
@@ -15,9 +17,10 @@ from small_server import SmallServer, long_model, random_model
 from sse import StreamedResponse, post_stream
 from three_models import ENGLISH, make_server
 from tiny import PATIENCE
-from worker_helpers import make_sentences
+from worker_helpers import make_sentences, run_with_worker, wait_until
 
 from attendo.serve.apis.openai.completion import StopSequenceFilter
+from attendo.serve.app import create_app
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
@@ -173,3 +176,47 @@ def test_stop_filter_emits_safe_text_at_once() -> None:
     assert stops.flush() == ""
     pending = StopSequenceFilter(["stop"])
     assert pending.push("sto") + pending.flush() == "sto"
+
+
+@pytest.mark.parametrize("disconnect_at", [1, 2, 4])  # 1: after the headers, before the first chunk is sent
+def test_a_disconnect_ends_the_request_without_garbage_collection(disconnect_at: int) -> None:
+    limits = ServeSettings(max_output_tokens=200_000, deadline_seconds=3000)  # the answer itself takes far too long
+    app = create_app([ModelSpec("slow", long_model(200_000))], limits)
+    worker = app.gateway.registry.all()[0].worker
+    body = json.dumps({"model": "slow", "stream": True, **chat_body("the cat sat")}).encode()
+    scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": CHAT, "raw_path": CHAT.encode()}
+    scope |= {
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 1),
+    }
+    scope["headers"] = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    sent: list[Any] = []
+
+    async def work() -> None:
+        disconnected, messages = asyncio.Event(), [{"type": "http.request", "body": body}]
+
+        async def receive() -> dict[str, Any]:
+            if messages:
+                return messages.pop()
+            await disconnected.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if len(sent) == disconnect_at:
+                assert worker.num_running == 1
+                disconnected.set()
+                await asyncio.sleep(PATIENCE)  # the response is cancelled here
+
+        await app(scope, receive, send)
+        await wait_until(lambda: worker.num_running == 0)
+
+    gc.disable()
+    try:
+        run_with_worker(worker, work())
+    finally:
+        gc.enable()
+    assert len(sent) == disconnect_at
