@@ -180,8 +180,8 @@ def test_stop_filter_emits_safe_text_at_once() -> None:
 
 @pytest.mark.parametrize("disconnect_at", [1, 2, 4])  # 1: after the headers, before the first chunk is sent
 def test_a_disconnect_ends_the_request_without_garbage_collection(disconnect_at: int) -> None:
-    limits = ServeSettings(max_output_tokens=200_000, deadline_seconds=3000)  # the answer itself takes far too long
-    app = create_app([ModelSpec("slow", long_model(200_000))], limits)
+    limits = ServeSettings(max_output_tokens=20_000, deadline_seconds=3000)  # the answer itself takes far too long
+    app = create_app([ModelSpec("slow", long_model(20_000))], limits)
     worker = app.gateway.registry.all()[0].worker
     body = json.dumps({"model": "slow", "stream": True, **chat_body("the cat sat")}).encode()
     scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": CHAT, "raw_path": CHAT.encode()}
