@@ -78,7 +78,6 @@ def test_sampling_settings_are_exported(tmp_path: Path) -> None:
         ),
         ({"beam": 2, "mbr": "chrf"}, "mbr", "chrf", has_code("hf_returns_best_of_one_search")),
     ],
-    ids=str,
 )
 def test_settings_without_counterpart_are_noted(
     stored: dict[str, Any], name: str, value: object, instead: ErrorCheck

@@ -170,7 +170,7 @@ def test_a_range_is_the_largest_input_of_a_product(small_network: MakeNetwork) -
 def test_ranges_include_fused_linear_relu(small_network: MakeNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     network = small_network()
     plain = activation_ranges(network, random_examples(network))
-    monkeypatch.setattr("attendo.nn.blocks.linear_relu", fused_linear_relu)
+    monkeypatch.setattr("attendo.nn.feedforward.linear_relu", fused_linear_relu)
     assert activation_ranges(network, random_examples(network)) == pytest.approx(plain, rel=1e-4)
 
 

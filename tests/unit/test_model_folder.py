@@ -389,7 +389,7 @@ def test_a_stored_setting_out_of_bounds_is_rejected(
     model_folder: Path, setting: str, value: object, bound: str
 ) -> None:
     write_with_manifest(model_folder, "generation.json", {setting: value})
-    with pytest.raises(ModelError, match=rf"generation\.json: {setting}: .*{bound}"):
+    with pytest.raises(ModelError, match=rf"generation\.json: {setting} must .*{bound}"):
         load(model_folder, "cpu")
 
 

@@ -1,6 +1,6 @@
 """Server-sent events."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
@@ -20,9 +20,15 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, body: AsyncGenerator[bytes, None], source: "Closable", **options: Any) -> None:
+    def __init__(
+        self,
+        body: AsyncGenerator[bytes, None],
+        source: "Closable",
+        status_code: int = 200,  # FastAPI reads this default for the OpenAPI description
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """`source` is the stream that `body` reads. A generator that has not started does not close what it reads."""
-        super().__init__(body, **options)
+        super().__init__(body, status_code, headers)
         self._source = source
 
     async def stream_response(self, send: Send) -> None:

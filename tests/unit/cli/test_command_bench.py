@@ -70,9 +70,8 @@ def test_a_model_folder_is_measured_on_natural_lengths(attendo: Command, model_f
     assert done.code == 0
     assert f"{model_folder}, " in done.output
     assert "2 sources, natural lengths" in done.output
-    reason = message(
-        "transformers_network_unsupported", model="a Pegasus model", reasons="source and target have 17 and 18 tokens"
-    )
+    sizes = message("vocabulary_sizes_differ", source=17, target=18)
+    reason = message("transformers_network_unsupported", model="a Pegasus model", reasons=sizes)
     assert f"left out: transformers fp32: {reason}" in done.output
 
 

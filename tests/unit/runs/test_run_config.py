@@ -151,7 +151,7 @@ def test_a_change_inside_a_value_is_rejected() -> None:
         ({}, "data is missing"),
         ({"data": {}}, fragment("training_files_missing")),
         ({"data": {"source": "a"}}, fragment("corpus_files_missing")),
-        ({"data": {"corpora": [{**FILES, "weight": 0}]}}, "data.corpora.0.weight: "),
+        ({"data": {"corpora": [{**FILES, "weight": 0}]}}, "data.corpora.0.weight must be "),
         ({"data": {**FILES, "valid_source": "c"}}, fragment("validation_side_missing")),
         ({"data": {"task": "builtin", "source": "a"}}, fragment("builtin_task_with_files")),
         ({"data": FILES, "sed": 1}, fragment("unknown_setting", name="sed", suggestion=" (did you mean seed?)")),
@@ -187,10 +187,10 @@ def test_a_change_inside_a_value_is_rejected() -> None:
         ),
         ({"data": FILES, "train": {"schedule": "noam", "peak_lr": 1e-3}}, "leave peak_lr out"),
         ({"data": FILES, "train": {"final_lr": 0.1}}, fragment("final_lr_unused", schedule="inverse_square_root")),
-        ({"data": FILES, "train": {"metrics": ["blue"]}}, "train.metrics.0: "),
-        ({"data": FILES, "train": {"peak_lr": "fast"}}, "train.peak_lr: "),
-        ({"data": FILES, "tokenizer": {"kind": "morse"}}, "tokenizer.kind: "),
-        ({"data": FILES, "train": 5}, "train: "),
+        ({"data": FILES, "train": {"metrics": ["blue"]}}, "train.metrics.0 must be "),
+        ({"data": FILES, "train": {"peak_lr": "fast"}}, "train.peak_lr must be "),
+        ({"data": FILES, "tokenizer": {"kind": "morse"}}, "tokenizer.kind must be "),
+        ({"data": FILES, "train": 5}, "train must be "),
     ],
 )
 def test_invalid_settings_are_one_line_usage_errors(values: dict[str, Any], message: str) -> None:
@@ -251,7 +251,7 @@ def test_errors_name_the_run_file(attendo: Command, tmp_path: Path) -> None:
     assert attendo("train", file, "--set", "train.stepz=3").error.startswith(
         message("run_file_with_changes_invalid", path=file, error="unknown setting")
     )
-    assert attendo("train", "--set", "data.task=x", "--out", "y").error.startswith("data.task: ")
+    assert attendo("train", "--set", "data.task=x", "--out", "y").error.startswith("data.task must be ")
 
 
 def test_errors_in_a_stored_config_name_its_file(attendo: Command, tmp_path: Path) -> None:
