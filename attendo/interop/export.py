@@ -172,7 +172,7 @@ class _Certifier:
             *self.sentences.notes,
             *notes,
             *([MessagePart("compared_on_random_sources")] if on_random else []),
-            *_unused_reference_notes(certificate),
+            *_note_unused_references(certificate),
         )
         certificate = replace(certificate, notes=all_notes)
         if not certificate.passed:
@@ -180,7 +180,7 @@ class _Certifier:
         return certificate
 
 
-def _unused_reference_notes(certificate: Certificate) -> list[MessagePart]:
+def _note_unused_references(certificate: Certificate) -> list[MessagePart]:
     scored = certificate.scored
     if scored is None or scored.is_meaningful or certificate.bounds.lost_bleu is None:
         return []

@@ -50,7 +50,7 @@ class CTranslate2Options:
 
 def make_options(strategy: Strategy, rules: Sequence[Rule], names: Sequence[str]) -> CTranslate2Options:
     """Return the options; `names` are the target token names. A `UsageError` lists all unsupported settings."""
-    refuse(_unsupported_in_search(strategy, rules))
+    refuse(_list_unsupported_search(strategy, rules))
     assert isinstance(strategy, Greedy | Beam)  # `refuse` rejects all others
     settings: dict[str, Any] = {
         "beam_size": strategy.width,
@@ -86,7 +86,7 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
         f"precision {config.precision}": (config.precision != "auto", NATIVE_ENGINES),
     }
     refuse({name: engines for name, (given, engines) in requested.items() if given})
-    refuse(_unsupported_in_search(make_strategy(config, num_candidates(options, config)), make_rules(config)))
+    refuse(_list_unsupported_search(make_strategy(config, num_candidates(options, config)), make_rules(config)))
 
 
 def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
@@ -112,10 +112,10 @@ def refuse(unsupported: UnsupportedOptions) -> None:
         raise make_option_error("ctranslate2", unsupported)
 
 
-def _unsupported_in_search(strategy: Strategy, rules: Sequence[Rule]) -> UnsupportedOptions:
+def _list_unsupported_search(strategy: Strategy, rules: Sequence[Rule]) -> UnsupportedOptions:
     match strategy:
         case Beam():
-            found = _unsupported_in_beam(strategy, rules)
+            found = _list_unsupported_beam(strategy, rules)
         case Greedy():
             renormalised = _has(rules, Renormalise)
             conditions = {
@@ -131,10 +131,10 @@ def _unsupported_in_search(strategy: Strategy, rules: Sequence[Rule]) -> Unsuppo
             found = {"constraints": NATIVE_SEARCH_ENGINES}
         case _:
             found = {f"strategy {type(strategy).__name__}": _OTHER_ENGINES}
-    return {**found, **dict.fromkeys(_unsupported_in_rules(rules), _OTHER_ENGINES)}
+    return {**found, **dict.fromkeys(_list_unsupported_rules(rules), _OTHER_ENGINES)}
 
 
-def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> dict[str, Sequence[str]]:
+def _list_unsupported_beam(beam: Beam, rules: Sequence[Rule]) -> dict[str, Sequence[str]]:
     ranking = beam.ranking
     has_penalty = ranking.normalise == "average" and ranking.length_penalty != 0
     stop = "first" if has_penalty else "leader"
@@ -154,7 +154,7 @@ def _unsupported_in_beam(beam: Beam, rules: Sequence[Rule]) -> dict[str, Sequenc
     return found
 
 
-def _unsupported_in_rules(rules: Sequence[Rule]) -> Iterator[str]:
+def _list_unsupported_rules(rules: Sequence[Rule]) -> Iterator[str]:
     for rule in rules:
         if isinstance(rule, RepetitionPenalty):
             if not rule.applies_to_logits:

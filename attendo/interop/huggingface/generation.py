@@ -83,9 +83,9 @@ def import_generation(
         raise ModelError("decoding_defaults_invalid", path=folder.path, error=error) from None
     settings = config.model_dump(mode="json", exclude_defaults=True)
     begin = folder.generation_setting("forced_bos_token_id")
-    notes += [*_unsupported_notes(folder, sampled), *_forced_eos_notes(folder, target, config)]
+    notes += [*_note_unsupported(folder, sampled), *_note_forced_eos(folder, target, config)]
     if use_forced_bos and symbols is not None:
-        settings |= _forced_prefix(begin, target, symbols)
+        settings |= _find_forced_prefix(begin, target, symbols)
     elif use_forced_bos and begin.token() is not None:
         notes.append(_not_converted_note(begin, begin.value))
     return settings, notes
@@ -159,7 +159,7 @@ def _read_suppressed_tokens(folder: HuggingFaceFolder, target: VocabularyPermuta
     return unknown, [_not_converted_note(field, rest) for field, rest in remaining if rest]
 
 
-def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[MessagePart]:
+def _note_unsupported(folder: HuggingFaceFolder, sampled: bool) -> Iterator[MessagePart]:
     neutral = {**_UNSUPPORTED, **(_UNSUPPORTED_SAMPLING if sampled else {})}
     for name, nothing in neutral.items():
         field = folder.generation_setting(name)
@@ -167,7 +167,7 @@ def _unsupported_notes(folder: HuggingFaceFolder, sampled: bool) -> Iterator[Mes
             yield _not_converted_note(field, field.value)
 
 
-def _forced_eos_notes(
+def _note_forced_eos(
     folder: HuggingFaceFolder, target: VocabularyPermutation, config: GenerationConfig
 ) -> Iterator[MessagePart]:
     """Yield notes on eos forced at the limit. With one hypothesis its score does not matter."""
@@ -180,7 +180,7 @@ def _forced_eos_notes(
         yield MessagePart("forced_eos_has_log_probability", name=field.name)
 
 
-def _forced_prefix(field: JsonField, target: VocabularyPermutation, symbols: Sequence[str]) -> dict[str, Any]:
+def _find_forced_prefix(field: JsonField, target: VocabularyPermutation, symbols: Sequence[str]) -> dict[str, Any]:
     """Return the forced first token as `target_prefix`. Raise an error if it is not one of `symbols`."""
     token = field.token()
     if token is None:

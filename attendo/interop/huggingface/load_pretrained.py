@@ -90,13 +90,13 @@ def open_tokenizer(path: Path, model_type: str) -> Any:
     """Load the tokenizer of a folder with this model_type. Errors of transformers are passed on."""
     import transformers
 
-    settings = _known_settings(path / _TOKENIZER_CONFIG)
+    settings = _list_known_settings(path / _TOKENIZER_CONFIG)
     tokenizer_class = getattr(transformers, _class_name(path, model_type))
     with tempfile.TemporaryDirectory(prefix="attendo-") as name, warnings.catch_warnings():
         temporary = Path(name)
         warnings.simplefilter("ignore")  # recommendations of packages
         _write_json(temporary / _TOKENIZER_CONFIG, settings)
-        if tokens := _known_settings(path / _SPECIAL_TOKENS):
+        if tokens := _list_known_settings(path / _SPECIAL_TOKENS):
             _write_json(temporary / _SPECIAL_TOKENS, tokens)
         for file in _VOCABULARIES:
             if (path / file).is_file():
@@ -116,7 +116,7 @@ def _class_name(path: Path, model_type: str) -> str:
     raise ModelError("tokenizer_class_unsupported", name=name[:40], known=", ".join(TOKENIZERS[model_type]))
 
 
-def _known_settings(path: Path) -> dict[str, Any]:
+def _list_known_settings(path: Path) -> dict[str, Any]:
     content: Mapping[str, Any] = read_json(path) if path.is_file() else {}
     return {name: value for name, value in content.items() if name in _TOKENIZER_SETTINGS}
 

@@ -178,7 +178,7 @@ def fill_weights(model: Any, network: Transformer, orders: Permutations) -> Any:
 
     source, target = orders
     positions = {name: each for name, each in model.state_dict().items() if "embed_positions" in name}  # sinusoids
-    weights = {name: each for name, each in _permuted_weights(network) if name in model.state_dict()}
+    weights = {name: each for name, each in _permute_weights(network) if name in model.state_dict()}
     tables: dict[int, Tensor] = {}  # shared tables are converted once; they can be gigabytes
     for name, weight in weights.items():
         if name.endswith(_TABLES):
@@ -193,22 +193,22 @@ def fill_weights(model: Any, network: Transformer, orders: Permutations) -> Any:
     return model.eval()
 
 
-def _permuted_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+def _permute_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
     """Yield all weights. Components of interleaved sinusoids are permuted to the layout `halves`."""
     config = network.config
     if config.position_layout != "interleaved" or config.positions == "learned":
-        yield from _named_weights(network)
+        yield from _name_weights(network)
         return
     order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
     order = order.to(network.device)
-    for name, weight in _named_weights(network):
+    for name, weight in _name_weights(network):
         if name.endswith((*_INPUT_WEIGHTS, "fc1.weight")):
             yield name, weight[:, order]
         else:
             yield name, weight[order] if name.endswith(_OUTPUT_WEIGHTS) else weight
 
 
-def _named_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
+def _name_weights(network: Transformer) -> Iterator[tuple[str, Tensor]]:
     """Yield every weight under its transformers name. A shared table has several names."""
     assert network.source is not None  # `incompatibilities` rejects networks without an encoder
     bias = network.output.bias

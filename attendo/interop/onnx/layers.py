@@ -105,7 +105,7 @@ def decoder_self_attention(
         count=3,
         names=present,
         num_heads=heads.num_heads,
-        scale=1.0,  # `_scaled_queries` scales the queries
+        scale=1.0,  # `_scale_queries` scales the queries
         past_present_share_buffer=1,
         domain=ORT_DOMAIN,
     )
@@ -118,7 +118,7 @@ def cross_attention(
     graph: GraphBuilder, attention: MultiHeadAttention, heads: HeadLayout, rows: StepInputs, layer: int, x: str
 ) -> str:
     """Attend to the source. Rows of a sentence are batched as queries, so its keys and values are not repeated."""
-    queries = graph.node("Reshape", graph.linear(x, attention, *_scaled_queries(attention, heads)), rows.query_shape)
+    queries = graph.node("Reshape", graph.linear(x, attention, *_scale_queries(attention, heads)), rows.query_shape)
     memory = [graph.input(f"{kind}.{layer}", "float", ["B", "S", heads.num_heads * heads.width]) for kind in MEMORY]
     mixed = graph.reshape(
         _attention(graph, heads, rows.source_mask, queries, *memory), -1, 1, heads.num_heads * heads.width
@@ -144,12 +144,12 @@ def _queries_keys_values(
     graph: GraphBuilder, x: str, attention: MultiHeadAttention, heads: HeadLayout, rotary: RotaryTables | None
 ) -> list[str]:
     """Use three products: the output of a single one would have to be split by a copy."""
-    parts = _scaled_queries(attention, heads), heads.keys(attention), heads.values(attention)
+    parts = _scale_queries(attention, heads), heads.keys(attention), heads.values(attention)
     queries, keys, values = (graph.linear(x, attention.project, *each) for each in parts)
     return [_rotate(graph, queries, heads, rotary), _rotate(graph, keys, heads, rotary), values]
 
 
-def _scaled_queries(attention: MultiHeadAttention, heads: HeadLayout) -> Affine:
+def _scale_queries(attention: MultiHeadAttention, heads: HeadLayout) -> Affine:
     """Return the query projection, divided by √d_key, so that attention needs no scale."""
     return heads.queries(attention, math.sqrt(heads.d_key))
 
