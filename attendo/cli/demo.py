@@ -57,7 +57,9 @@ def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tup
     import torch
 
     head, device = scores.best_head, run.model.device
-    hardware = f"{torch.get_num_threads()} CPU threads" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    on_cpu = f"{threads} CPU thread{'s' if threads > 1 else ''}"
+    hardware = on_cpu if device.type == "cpu" else torch.cuda.get_device_name(device)
     return [
         (
             "exact match",
