@@ -90,7 +90,8 @@ class SharedCacheState:
         """Keep only these sentences and rows. Drop leading positions that no row uses."""
         mask, first_position = self.memory_mask, self.first_position
         selected = replace(
-            self.reorder(rows),
+            self,
+            order=self.order.index_select(0, rows),
             memory=tuple(kv.select(sentences) for kv in self.memory),
             memory_mask=None if mask is None else mask.index_select(0, sentences),
             storage=tuple(kv.select(sentences) for kv in self.storage),
