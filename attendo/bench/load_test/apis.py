@@ -1,6 +1,7 @@
 """Adapters for the APIs of a load test: LibreTranslate, attendo's own API, and OpenAI with streaming."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,21 +21,21 @@ class ParsedResponse:
 
 
 @dataclass(frozen=True)
-class ApiAdapter:
+class ApiAdapter(ABC):
     """Converts a text to a request and a response to a text. `fields` are added to every request body."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def build_request(self, text: str) -> HttpRequest:
-        raise NotImplementedError
+    @abstractmethod
+    def build_request(self, text: str) -> HttpRequest: ...
 
     def has_text(self, data: bytes) -> bool:
         """Return True if the body so far is a stream that contains text; False without streaming."""
         return False
 
+    @abstractmethod
     def parse_response(self, body: bytes) -> ParsedResponse:
         """Parse a complete body. Raise `ValueError` if it is incomplete."""
-        raise NotImplementedError
 
 
 async def make_adapter(api: Api, http_client: HttpClient, extra_fields: Mapping[str, Any] | None = None) -> ApiAdapter:

@@ -49,7 +49,7 @@ def random_model(seed: int = 0, hostile: bool = False, **changes: Any) -> TextMo
 
 
 def long_model(length: int) -> TextModel:
-    """Always generates so many tokens, if `max_output_tokens` allows it. 400 take about a second."""
+    """A model that always generates this number of tokens, within `max_output_tokens`. 400 take about a second."""
     generation = {"min_length_extra": length, "max_length_factor": 0.0, "max_length_extra": length}
     return TextModel(replace(random_model().stored_model, generation=generation))
 
