@@ -48,7 +48,7 @@ class AttendoError(Exception):
 
     exit_code = 1
     language: "Language" = "en"  # of `str`
-    option_names: Mapping[str, str] = _NO_OPTIONS  # options that were typed, by setting; for `str`
+    option_names: Mapping[str, str] = _NO_OPTIONS  # options of the command, by setting; for `str`
 
     def __init__(self, code: str, /, **values: object) -> None:
         super().__init__(code)

@@ -2,7 +2,7 @@
 
 The checks make a network several times slower. So they are on in the tests of its parts and in a few tests of the
 complete network. They are off in tests that generate hundreds of outputs.
-ATTENDO_SHAPES=all switches them on in every test. ATTENDO_SHAPES=off does not install them, because torch.compile
+ATTENDO_SHAPES=all switches them on in every test that does not measure time. ATTENDO_SHAPES=off does not install them, because torch.compile
 cannot trace through them.
 """
 
@@ -22,6 +22,7 @@ NEAR = (
     *("golden/", "unit/nn/", "unit/model/test_transformer.py", "unit/model/test_trace_network.py"),
     *("unit/data/test_batch.py", "unit/train/test_update.py", "unit/train/test_loss.py"),
 )
+TIMED = ("unit/serve/http/test_hostile_texts.py",)
 TESTS = Path(__file__).parent
 MODE = os.environ.get("ATTENDO_SHAPES", "near")
 
@@ -38,7 +39,8 @@ def install() -> None:
 
 def switch(test: Path) -> None:
     """Switch the checks on or off for the tests of this file."""
-    wanted = MODE == "all" or test.relative_to(TESTS).as_posix().startswith(NEAR)
+    name = test.relative_to(TESTS).as_posix()
+    wanted = name.startswith(NEAR) or (MODE == "all" and not name.startswith(TIMED))
     jaxtyping.config.update("jaxtyping_disable", not wanted)
 
 

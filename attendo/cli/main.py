@@ -154,7 +154,7 @@ class Command(_LightParameters, TyperCommand):
         try:
             return super().invoke(context)
         except UsageError as error:
-            error.option_names = _find_typed_options(context)
+            error.option_names = _list_option_names(context)
             raise
 
 
@@ -276,11 +276,9 @@ def _refuse(error: Any) -> int:
     return _fail(error.format_message(), error.exit_code)
 
 
-def _find_typed_options(context: Any) -> dict[str, str]:
-    """Return the options that were typed, such as --n-best, by the setting, such as n_best."""
-    options = [each for each in context.command.params if each.param_type_name == "option"]
-    sources = {each.name: context.get_parameter_source(each.name) for each in options}
-    return {each.name: each.opts[-1] for each in options if getattr(sources[each.name], "name", "") == "COMMANDLINE"}
+def _list_option_names(context: Any) -> dict[str, str]:
+    """Return the options of the command, such as --n-best, by the setting, such as n_best."""
+    return {each.name: max(each.opts, key=len) for each in context.command.params if each.param_type_name == "option"}
 
 
 def _refuse_missing(path: Path, metavar: str | None, command: str | None) -> None:

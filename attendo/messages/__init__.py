@@ -3,7 +3,7 @@
 The texts are in the TOML files of this folder, one file an area. An entry has `en` and `zh` with the same placeholders.
 `phrases` has Chinese for values that are English words, by placeholder. `status` is the HTTP status of a server error.
 
-`{option_name:n_best}` is the name of the setting `n_best` as the user gave it: `--n-best` on the command line. If the
+`{option_name:n_best}` is the name of the setting `n_best`: `--n-best` on the command line. If the
 value `option` has the setting's name, it is `{option_name:{option}}`.
 """
 
@@ -74,7 +74,7 @@ class _OptionNames:
 
 
 def render(code: str, values: Mapping[str, object], language: Language, option_names: Mapping[str, str]) -> str:
-    """Return the text of a code with its values. `option_names` are the options that were given, by setting."""
+    """Return the text of a code with its values. `option_names` are the command's options, by setting."""
     message = MESSAGES[code]
     if language == "zh":
         values = {name: _translate(message, name, value) for name, value in values.items()}

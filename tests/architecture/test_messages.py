@@ -109,16 +109,16 @@ def test_long_error_lists_end_with_a_count() -> None:
     assert several.text("zh").endswith("；另有 6 个错误")
 
 
-def test_settings_are_called_by_the_options_that_were_typed() -> None:
-    typed = {"n_best": "--n-best", "beam": "--beam", "beam_groups": "--beam-groups", "top_k": "--top-k"}
+def test_settings_are_called_by_their_options() -> None:
+    options = {"n_best": "--n-best", "beam": "--beam", "beam_groups": "--beam-groups", "top_k": "--top-k"}
     error = UsageError("n_best_out_of_range", option="beam", limit=2, n_best=3)
     assert str(error) == "n_best must be from 1 to beam (2), not 3"
-    assert error.text("en", typed) == "--n-best must be from 1 to --beam (2), not 3"
-    assert error.text("zh", typed) == "--n-best 为 3，应在 1 到 --beam（2）之间"
+    assert error.text("en", options) == "--n-best must be from 1 to --beam (2), not 3"
+    assert error.text("zh", options) == "--n-best 为 3，应在 1 到 --beam（2）之间"
     nested = UsageError("settings_invalid", faults=ErrorList([error, UsageError("setting_missing", name="top_k")]))
-    assert nested.text("en", typed) == f"{error.text('en', typed)}; --top-k is missing"
+    assert nested.text("en", options) == f"{error.text('en', options)}; --top-k is missing"
     several = MessagePart("engine_option_alternatives", options="top_k, beam_groups (2), seed", engines="onnx")
-    assert several.text("en", typed) == "--top-k, --beam-groups (2), seed (leave it out, or use onnx)"
+    assert several.text("en", options) == "--top-k, --beam-groups (2), seed (leave it out, or use onnx)"
 
 
 def test_options_of_generate_are_marked_in_texts() -> None:

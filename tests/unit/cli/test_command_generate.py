@@ -393,7 +393,8 @@ def test_an_unmet_constraint_is_reported_with_its_line(attendo: Command, model_f
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top-k", "3"], fragment("sampling_option_without_sample", option="--top-k")),
+        (["--top-k", "3"], "--top-k applies only to sampling: set --sample too, or leave it out"),
+        (["--sample", "--beam", "2"], "leave --beam out; --n-best sets the number of samples"),
         (["--beam", "2", "--n-best", "3"], "--n-best must be from 1 to --beam (2), not 3"),
         (["--stop", "never"], "--stop"),
         (["--sample", "--constraint", "猫"], "--constraint and --sample cannot be used together"),

@@ -105,13 +105,18 @@ def test_executed_lines_grow_linearly(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSORS)
-def test_5000_characters_take_under_50_milliseconds(name: str) -> None:
+def test_the_time_of_5000_characters_is_bounded_and_linear(name: str) -> None:
+    """The bound is 50 ms on a machine where the reference loop takes 0.5 ms, and more on a slower machine."""
     process = PROCESSORS[name]
     process("warm")
     for case, unit in WORST.items():
         text = _repeat(unit, CHARACTERS)
-        assert _seconds(process, text) < 0.05, case
+        assert any(_seconds(process, text) < 100 * _seconds(_reference, text) for _ in range(5)), case
         assert any(_is_linear(process, text) for _ in range(5)), case
+
+
+def _reference(text: str) -> list[str]:
+    return [each + each for each in text]
 
 
 def _is_linear(process: Callable[[str], Any], text: str) -> bool:
