@@ -2,8 +2,8 @@
 
 The checks make a network several times slower. So they are on in the tests of its parts and in a few tests of the
 complete network. They are off in tests that generate hundreds of outputs.
-ATTENDO_SHAPES=all switches them on in every test that does not measure time. ATTENDO_SHAPES=off does not install them, because torch.compile
-cannot trace through them.
+ATTENDO_SHAPES=all switches them on in every test that does not measure time. ATTENDO_SHAPES=off does not install them,
+because torch.compile cannot trace through them.
 """
 
 import dataclasses
