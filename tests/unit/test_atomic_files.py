@@ -261,7 +261,9 @@ def test_a_lock_file_removed_while_waiting_is_created_again(tmp_path: Path, monk
 def test_a_target_inside_a_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with (
-        pytest.raises(UsageError, check=has_code("parent_is_a_file")),
+        pytest.raises(
+            UsageError, check=has_code("parent_is_a_file", path=tmp_path / "file/deep/goal", file=tmp_path / "file")
+        ),
         atomic_files.exclusive_target(tmp_path / "file" / "deep" / "goal"),
     ):
         raise AssertionError("never here")

@@ -46,15 +46,15 @@ def test_a_surrogate_pair_is_one_character(tmp_path: Path) -> None:
 
 def test_text_must_be_utf8(tmp_path: Path) -> None:
     (tmp_path / "merges.txt").write_bytes(b"a b\n\xe4 b\n")
-    with pytest.raises(ModelError, check=has_code("model_file_not_utf8")):
+    with pytest.raises(ModelError, check=has_code("model_file_not_utf8", path=tmp_path / "merges.txt")):
         read_text(tmp_path / "merges.txt")
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(ModelError, check=has_code("not_a_regular_file")):
+    with pytest.raises(ModelError, check=has_code("not_a_regular_file", path=tmp_path / "config.json")):
         read_bytes(tmp_path / "config.json")
-    with pytest.raises(ModelError, check=has_code("model_file_unreadable")):
+    with pytest.raises(ModelError, check=has_code("model_file_unreadable", path=tmp_path / "nowhere")):
         read_bytes(tmp_path / "nowhere")
 
 

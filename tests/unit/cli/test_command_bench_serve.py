@@ -115,10 +115,11 @@ def test_usage_errors_are_one_line(attendo: Command, arguments: tuple[str, ...],
 
 def test_a_server_that_fails_to_start_raises_server_error(tmp_path: Path) -> None:
     with (
-        pytest.raises(ServerError, check=has_code("server_start_failed")),
+        pytest.raises(ServerError, check=has_code("server_start_failed")) as raised,
         start_server([tmp_path / "nothing-here"]),
     ):
         pass
+    assert str(tmp_path / "nothing-here") in str(raised.value.values["reason"])
 
 
 def test_modules_in_the_working_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

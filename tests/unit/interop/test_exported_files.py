@@ -99,7 +99,7 @@ def test_a_second_export_to_the_same_path_is_rejected(tmp_path: Path, packed: bo
     with new_export(tmp_path / "out", packed) as folder:
         (folder / "out").write_text("first")
         with (
-            pytest.raises(UsageError, check=has_code("path_being_written")),
+            pytest.raises(UsageError, check=has_code("path_being_written", path=tmp_path / "out")),
             new_export(tmp_path / "out", packed),
         ):
             raise AssertionError("never here")

@@ -119,7 +119,7 @@ def test_an_existing_run_needs_overwrite(tmp_path: Path) -> None:
     first = train_run(make_config(tmp_path, train={"steps": 6}), tmp_path / "run")
     (first.folder / "skipped.jsonl").write_text("{}\n")
     before = (first.folder / "run.toml").read_text()
-    with pytest.raises(UsageError, check=has_code("run_folder_in_use")):
+    with pytest.raises(UsageError, check=has_code("run_folder_in_use", folder=first.folder)):
         Run.begin(make_config(tmp_path), first.folder, CPU)
     assert (first.folder / "run.toml").read_text() == before
     second = train_run(make_config(tmp_path), first.folder, overwrite=True)
@@ -131,12 +131,12 @@ def test_an_existing_run_needs_overwrite(tmp_path: Path) -> None:
 
 def test_an_unusable_run_folder_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    with pytest.raises(UsageError, check=has_code("run_folder_not_creatable")):
+    with pytest.raises(UsageError, check=has_code("run_folder_not_creatable", folder=tmp_path / "file")):
         Run.begin(make_config(tmp_path), tmp_path / "file", CPU)
 
 
 def test_resuming_a_folder_without_a_run_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, check=has_code("run_not_found")):
+    with pytest.raises(UsageError, check=has_code("run_not_found", folder=tmp_path)):
         Run.resume(tmp_path, CPU)
 
 
@@ -169,7 +169,7 @@ def test_edited_settings_are_rejected_without_an_override(tmp_path: Path) -> Non
     path = run.folder / "run.toml"
     path.write_text(path.read_text().replace("label_smoothing = 0.1", "label_smoothing = 0.2"))
     edited = Run.resume(run.folder, CPU)
-    with pytest.raises(UsageError, check=has_code("checkpoint_settings_mismatch")):
+    with pytest.raises(UsageError, check=has_code("checkpoint_settings_mismatch", path=path)):
         build_run(edited)
     longer = make_config(tmp_path, train={"steps": 6})
     again = build_run(Run.resume(run.folder, CPU, config=longer))
