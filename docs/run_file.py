@@ -1,6 +1,6 @@
 """Reference page of the run file, made from the settings classes.
 
-`python docs/run_file.py` writes docs/run-file.md anew.
+`python docs/run_file.py` writes docs/run-file.md.
 """
 
 import re
@@ -25,53 +25,56 @@ _TABLES: tuple[tuple[str, type[Settings], str], ...] = (
     (
         "data",
         DataConfig,
-        """Which text a run learns from: `source` and `target`, or `file`, or `corpora`, or `prepared`. Names of files
-are relative to `folder`, or else to where one stands; a run notes that folder, and goes on from any other.""",
+        """The text of a run: `source` and `target`, or `file`, or `corpora`, or `prepared`. File names are relative to
+`folder`, or to the current folder. A run stores absolute names, so that it can be resumed from any folder.""",
     ),
     (
         "data.corpora",
         CorpusConfig,
-        """One such table a corpus, in place of `source`, `target` and `file` of `[data]`. Of each corpus an epoch
-takes as much as its weight says: 2 is all of it twice, 0.5 about half of it, drawn anew each time.""",
+        """One table for each corpus, instead of `source`, `target` and `file` of `[data]`. `weight` is how often an
+epoch contains the corpus: 2 is twice, 0.5 is a random half, another one in every epoch.""",
     ),
-    ("tokenizer", TokenizerConfig, "How text becomes ids. Prepared data and `start_from` bring their own."),
+    (
+        "tokenizer",
+        TokenizerConfig,
+        "How text becomes ids. Prepared data and the model of `start_from` have their own tokenizers.",
+    ),
     (
         "model",
         ModelConfig,
-        """What differs from the preset's network. The sizes of the vocabularies come from the tokenizer. With
-`start_from` only the three kinds of dropout can be set.""",
+        """Differences from the network of the preset. The tokenizer determines the sizes of the vocabularies. With
+`start_from` only the three dropout settings can be changed.""",
     ),
-    ("train", TrainConfig, "How the network learns, what is looked at meanwhile, and what is kept."),
+    ("train", TrainConfig, "Optimisation, validation and checkpoints."),
     (
         "generation",
         GenerationConfig,
-        """How the model answers unless a call says otherwise: the model folder keeps it, and validation decodes so.""",
+        """Default decoding settings. They are stored in the model folder, and validation uses them.""",
     ),
     (
         "about",
         ModelCard,
-        """What the model is for. Training does not look at it; the model folder keeps it in `about.json`, and
-`attendo serve` finds the model of a language pair by it. Left out, it is taken from the names of the two text files
-where they end in languages (`train.en.gz` and `train.de`), or from the model of `start_from`.""",
+        """Task and languages of the model. They are stored in `about.json` of the model folder and do not change
+training. `attendo serve` uses them to find the model of a language pair. The default is read from the names of the text
+files if they end in languages (`train.en.gz` and `train.de`), or from the model of `start_from`.""",
     ),
     (
         "reproduce",
         Reproduce,
-        """How a recipe is judged, for `attendo reproduce`; training does not look at it. A recipe may stand for several
-variants: `{variant}` in its file names is replaced by the name of one, which `attendo train` takes as
-`--set variant=NAME`. What one of them has of its own stands in `[variants.NAME.train]` and the like, above
-what all have and below what `--set` says. `[reproduce.generate]` has settings of decoding, by the names of
-`attendo generate`.""",
+        """How `attendo reproduce` evaluates a recipe. It does not change training. A recipe may have several variants:
+`{variant}` in its file names is replaced by the name of one, which `attendo train` gets as `--set variant=NAME`.
+Settings of one variant are in tables such as `[variants.NAME.train]`. They override those of all variants, and `--set`
+overrides both. `[reproduce.generate]` has decoding settings, with the names of `attendo generate`.""",
     ),
-    ("reproduce.test", Expectation, "One such table for each score of a test set."),
+    ("reproduce.test", Expectation, "One table for each score of a test set."),
 )
 _REPEATED_TABLES = ("data.corpora", "reproduce.test")  # tables that may occur more than once
 _INTRODUCTION = """# The run file
 
-A run file is TOML. Only `[data]` is needed. `attendo train RUN.toml --show` prints every setting as it will be used,
-as a run file again; `--set train.peak_lr=3e-4` changes one. A mistyped name is refused, and the nearest one suggested.
-A setting that is left out and follows from others, such as `stride` from `window`, is shown as a comment. What
-`start_from` and `prepared` bring along stands in their folders, and is not shown.
+A run file is TOML. Only `[data]` is required. `attendo train RUN.toml --show` prints all settings, as a complete run
+file. `--set train.peak_lr=3e-4` changes one. An unknown name is an error that suggests the nearest known name.
+A setting whose default depends on others, such as `stride` on `window`, is shown as a comment. Settings that are stored
+in the folders of `start_from` and `prepared` are not shown.
 
 ```toml
 preset = "small"
@@ -84,7 +87,7 @@ target = "train.de.gz"
 steps = 6000
 ```
 
-A run file may be based on another one, which is named relative to it. Its own settings come first, one by one:
+A run file may have a base, named relative to it. Its own settings override those of the base, one by one:
 
 ```toml
 base = "small.toml"
@@ -93,12 +96,12 @@ base = "small.toml"
 steps = 20000
 ```
 
-What is left out has the default that stands here, so that a run file with a `preset` means the same run with any data.
-In a run file without `preset`, and in a run without a run file, the settings marked *or chosen* are chosen from the
-data and printed. What is set stays, in the file or by `--set`, and the other choices follow it:
+A setting that is left out has the default in the tables below. So a run file with a `preset` means the same run with
+any data. In a run file without `preset`, and in a run without a run file, the settings marked *or chosen* are chosen
+from the data and printed. Settings in the file or in `--set` are fixed, and the other choices depend on them:
 `--set preset=tiny --set train.steps=800` fixes these two, and the warm-up is chosen for 800 steps.
 
-This page is made from the settings classes: `python docs/run_file.py` writes it anew.
+This page is made from the settings classes: `python docs/run_file.py` writes it again.
 """
 
 
