@@ -1,4 +1,4 @@
-# A CPU server. Run in the root of the project:
+# Image of a CPU server. Run in the root of the project:
 #     docker build -t attendo .
 #     docker run --rm -p 127.0.0.1:8800:8800 -v ./runs/demo/model:/models/model:ro attendo
 # podman accepts the same arguments.
@@ -24,13 +24,13 @@ RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin atte
 ENV PATH=/opt/attendo/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /models
-# Mount models here; read-only works.
+# Mount models here; a read-only mount works.
 VOLUME /models
 EXPOSE 8800
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=3s --start-period=120s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8800/readyz', timeout=2)"]
-# Listen on all addresses of the container. --allow-host is its name for other containers. Add models and further options
-# after the image name.
+# Listen on all addresses of the container. --allow-host sets the host name that other containers use. Add models and
+# further options after the image name.
 ENTRYPOINT ["attendo", "serve", "--host", "0.0.0.0", "--port", "8800", "--allow-host", "attendo", "--log-format", "json"]
 CMD ["/models/model"]

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
-# Always keep compiled bytecode: hundreds of test processes would compile it again.
+# Always keep compiled bytecode. Otherwise each of hundreds of test processes compiles the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -10,13 +10,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 define BROWSER
 command -v chromium > /dev/null || { echo "Setting up Chromium for the tests of the page (once) ..."; \
   { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; } > /dev/null 2>&1; } \
-  || echo "No Chromium here, and none could be installed: tests of the page will be skipped"
+  || echo "Chromium is missing and could not be installed: the tests of the page are skipped"
 endef
 
-# One test process more than cores, because tests also wait; at most four, because each needs more than 1 GB.
+# One test process more than cores, because tests also wait.
+# At most four processes, because each needs more than 1 GB.
 WORKERS := $(shell $(PYTHON) -c 'import os; cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2; print(min(4, cores + 1))' 2> /dev/null || echo 3)
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
-# A thousand tests in half a minute: source rules, layers, tokenizers, data.
+# The quick tests are a thousand tests in half a minute: source rules, layers, tokenizers, data.
 NOT_QUICK := %/test_documents.py %/test_dependencies.py %/test_layers.py
 QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/architecture/test_*.py)) tests/golden \
 	tests/unit/nn tests/unit/model tests/unit/text tests/unit/metrics tests/unit/data
@@ -26,7 +27,7 @@ QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/architecture/test_*.py)) tes
 demo: .venv/extras
 	$(BIN)/attendo demo
 
-# The short test of every guarantee. Shape checks are enabled for the network tests only.
+# Test every guarantee with few cases. Shape checks are enabled for the network tests only.
 test: .venv/dev
 	$(PYTEST) -m "not slow"
 
@@ -50,7 +51,7 @@ lesson: .venv/dev
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# Checks PYTHON, with one error line each: it exists, is new enough and can create virtual environments.
+# Check that PYTHON exists, is new enough and can create virtual environments. Each check has one error line.
 define PYTHON_CHECK
 command -v "$(PYTHON)" > /dev/null || { echo "make: there is no $(PYTHON) here: install Python 3.11 or newer, or name one with make PYTHON=..." >&2; exit 1; }; \
 "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: attendo needs Python 3.11 or newer, not $$("$(PYTHON)" -V 2>&1): name one with make PYTHON=..." >&2; exit 1; }; \
@@ -70,9 +71,9 @@ PIP_FAILED = { echo "make: pip could not install this: check the network and the
 
 # Packages for the commands of the README. The demo runs without them: if an extra cannot be installed, make prints a message.
 .venv/extras: .venv/core
-	@echo "Setting up what evaluate, plot, explore, serve, export and import need (once) ..."
+	@echo "Setting up the packages of evaluate, plot, explore, serve, export and import (once) ..."
 	@if $(PIP) --editable '.[all]'; then touch $@; \
-	else echo "make: some extras could not be installed; commands that need one will name it" >&2; fi
+	else echo "make: some extras could not be installed; a command that needs one names it" >&2; fi
 
 .venv/dev: .venv/core
 	$(PIP) --editable '.[dev]' || $(PIP_FAILED)

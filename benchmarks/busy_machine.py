@@ -1,13 +1,13 @@
-"""CPU work beside other processes: the threads that attendo chooses, beside every fixed number of threads.
+"""Compares the thread count that attendo chooses with fixed thread counts, while other processes use the CPU.
 
     python benchmarks/busy_machine.py [--seconds 1] [--rounds 30] [--works train_demo,generate] [--busy 1] [--json FILE]
 
-Three situations: idle cores, one busy process, as many busy processes as cores. In each, every way of choosing threads
-has a process of its own: attendo's own choice, `--threads N` for several N, and all cores with OpenMP's passive
-waiting. They work in turns of `--seconds`, for `--rounds` rounds. The figure of a way is the mean of its rounds: beside
-as many busy processes as cores, a thread has a core for itself in one turn and half of one in the next, so a median
-tells which of the two came more often.
-`taskset -c 0,1 python ...` limits it to two cores.
+There are three situations: idle cores, one busy process, and one busy process per core. Each way of choosing threads
+runs in a separate process: attendo's choice, `--threads N` for several N, and all cores with OpenMP's passive waiting.
+The processes take turns of `--seconds`, for `--rounds` rounds. The result of a way is the mean of its rounds. A median
+would mislead: with one busy process per core, a thread has a whole core in one turn and half a core in the next. The
+median would only show which of the two is more frequent.
+`taskset -c 0,1 python ...` limits the benchmark to two cores.
 """
 
 import argparse
@@ -59,9 +59,9 @@ def main() -> None:
 
 
 def _compare(work: str, ways: dict[str, dict[str, str]], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Units of work a second of every way, in every round."""
+    """Return the units of work a second of each way, one value a round."""
     with ExitStack() as stack:
-        # One after the other, for a choice of threads must not be disturbed by that of the next.
+        # Start the processes one after the other: each chooses its threads by measuring, which the next would disturb.
         children = {way: stack.enter_context(_start_child(work, variables)) for way, variables in ways.items()}
         rates: dict[str, list[float]] = {way: [] for way in ways}
         for number in range(rounds):
@@ -93,7 +93,7 @@ def _start_child(work: str, variables: dict[str, str]) -> Iterator[Callable[[flo
 
 
 def _work_in_turns(work: str) -> None:
-    """For as many seconds as each line of standard input says; the units a second are written."""
+    """Each line of standard input is a number of seconds: work that long, then print the units of work a second."""
     with tempfile.TemporaryDirectory() as folder, globals()[f"_prepare_{work}"](Path(folder)) as do_unit:
         for _ in range(WARM_UP):
             do_unit()
@@ -146,7 +146,7 @@ NO_VALIDATION = {"steps": 100_000, "validate_every": 100_000, "save_every": 100_
 
 
 def _train(config: Any, folder: Path) -> Callable[[], int]:
-    """Target tokens of a step."""
+    """Return a function that trains one step and returns its number of target tokens."""
     import torch
 
     from attendo.runs.run import Run
@@ -161,7 +161,7 @@ def _train(config: Any, folder: Path) -> Callable[[], int]:
 
 @contextmanager
 def _prepare_validate(folder: Path) -> Iterator[Callable[[], int]]:
-    """The loss of the demo's validation pairs, and their translations, as at a validation of a run."""
+    """Compute the loss of the demo's validation pairs and translate them, as the validation of a run does."""
     import torch
 
     from attendo.nn.cpu_threads import keep_threads
@@ -215,7 +215,10 @@ def _prepare_serve_eight(folder: Path) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _serve(folder: Path) -> Iterator[Callable[[int], int]]:
-    """One request to `attendo serve` by the client with this number, each on a connection of its own."""
+    """Start `attendo serve`. The yielded function sends one request as the client with the given number.
+
+    Each client has a separate connection.
+    """
     from http.client import HTTPConnection
 
     _make_model().save(folder / "model")
@@ -232,7 +235,7 @@ def _serve(folder: Path) -> Iterator[Callable[[int], int]]:
             response = connections[client].getresponse()
             response.read()
             assert response.status == 200, response.status
-            connections[client].close()  # the server closes those that are idle while others have their turn
+            connections[client].close()  # the server closes connections that stay idle during other turns
             return 1
 
         try:
@@ -242,7 +245,7 @@ def _serve(folder: Path) -> Iterator[Callable[[int], int]]:
 
 
 def _make_model() -> Any:
-    """Random weights of the preset small, whose answers are as long as they may be."""
+    """Return a model of preset small with random weights, whose answers always have the maximum length."""
     import torch
 
     from attendo.model.config import ModelConfig
@@ -266,10 +269,10 @@ def _make_texts(count: int) -> list[str]:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn in seconds")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--works", default=",".join(WORKS))
-    parser.add_argument("--busy", type=int, help="measure one situation only: beside this number of busy processes")
+    parser.add_argument("--busy", type=int, help="measure one situation only, with this number of busy processes")
     parser.add_argument("--json", help="also write all figures to this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -1,12 +1,12 @@
-"""How decoding grows: the time of a token with the length of the answer, and memory with the batch.
+"""Measures how the time per token grows with the answer length, and how memory grows with the batch size.
 
     python benchmarks/decode_growth.py [--device cuda] [--preset base] [--what time] [--what memory]
     python benchmarks/decode_growth.py --device cuda --draw
 
-Random weights, forced lengths, greedy and beam 4, on the cached and on the fast engine, as they are unless
-compiling is asked for; of several rounds the fastest counts.
-Writes decode-growth-DEVICE.json and draws it as decode-time-DEVICE.svg and decode-memory-DEVICE.svg. What is measured
-anew replaces what the file has of it; --draw measures nothing.
+The network has random weights, and every answer has a forced length. Greedy search and beam 4 run on the cached and on
+the fast engine, without compilation. The fastest of several rounds is the result.
+The script writes decode-growth-DEVICE.json and draws it as decode-time-DEVICE.svg and decode-memory-DEVICE.svg. A new
+measurement replaces the old one of the same kind in the file; --draw measures nothing.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def times(network: Transformer, lengths: Sequence[int], batch: int, source_length: int, rounds: int) -> Iterator[Row]:
-    """All engines take turns in every round. Of a shared CPU its own time is counted, not that of others."""
+    """All engines take turns in every round. On a CPU only the processor time of this process counts."""
     on_a_gpu = network.output.weight.is_cuda
     clock = time.perf_counter if on_a_gpu else time.process_time
     for steps in lengths:
@@ -70,7 +70,7 @@ def times(network: Transformer, lengths: Sequence[int], batch: int, source_lengt
             for name, engine in _engines(network).items()
             for beam in BEAMS
         }
-        for call in calls.values() if on_a_gpu else ():  # what is recorded once
+        for call in calls.values() if on_a_gpu else ():  # warm-up: the first call records CUDA graphs
             call()
         seconds: dict[tuple[str, int], list[float]] = {each: [] for each in calls}
         for _ in range(rounds):
@@ -85,7 +85,7 @@ def times(network: Transformer, lengths: Sequence[int], batch: int, source_lengt
 
 
 def memories(network: Transformer, batches: Sequence[int], steps: int, source_length: int) -> Iterator[Row]:
-    """The most that is there while a batch is decoded, beyond what was there before: the weights."""
+    """Peak memory while a batch is decoded, minus the memory before it, which holds the weights."""
     device = network.output.weight.device
     most = most_on_a_gpu if device.type == "cuda" else most_on_a_cpu
     for beam in BEAMS:
@@ -106,7 +106,7 @@ def most_on_a_gpu(call: Callable[[], object]) -> int:
 
 
 def most_on_a_cpu(call: Callable[[], object]) -> int:
-    """By Linux's own count of resident memory, whose highest mark can be set back."""
+    """Measure with the peak of resident memory that Linux keeps, after resetting that peak."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
@@ -142,11 +142,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--preset", default="base")
     parser.add_argument("--vocabulary", type=int, default=32_000)
     parser.add_argument("--what", choices=("time", "memory"), action="append")
-    parser.add_argument("--draw", action="store_true", help="only draw what the file has")
+    parser.add_argument("--draw", action="store_true", help="only draw the figures in the file")
     parser.add_argument("--lengths", type=_numbers, default="16,32,64,128,256,512")
-    parser.add_argument("--batch", type=int, default=32, help="of the lengths")
+    parser.add_argument("--batch", type=int, default=32, help="batch size of the time measurement")
     parser.add_argument("--batches", type=_numbers, default="1,2,4,8,16,32,64,128,256")
-    parser.add_argument("--steps", type=int, default=32, help="of the batches")
+    parser.add_argument("--steps", type=int, default=32, help="answer length in tokens of the memory measurement")
     parser.add_argument("--source-length", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=FOLDER)

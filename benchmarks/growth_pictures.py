@@ -1,4 +1,4 @@
-"""Pictures of how decoding grows, in the look of the project's learning curves."""
+"""Draws the measurements of `decode_growth.py` in the style of the project's learning curves."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ Points = tuple[list[float], list[float]]
 
 
 def draw(known: dict[str, Any], folder: Path, device: str) -> Iterator[Path]:
-    """A picture for each of the two that is known."""
+    """Draw one picture for each measurement in `known`: time, memory."""
     facts = known.get("facts", {})
     if rows := known.get("time"):
         unit = f"µs a token, batch of {facts['batch']}"

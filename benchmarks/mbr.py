@@ -1,10 +1,11 @@
-"""Does minimum Bayes risk say it better than a beam? chrF and BLEU of both, and whether the difference is chance.
+"""Compares minimum Bayes risk decoding with beam search: chrF, BLEU and the significance of the difference.
 
     python benchmarks/mbr.py MODEL SOURCE REFERENCE [--candidates 32] [--lines 1000] [--json FILE]
 
-The beam has 5 rows. Minimum Bayes risk chooses, by the mean chrF beside all candidates, from what beams found and from
-samples: plain ones, cooler ones, and ones from which improbable tokens were left out. The difference to the beam comes
-with the interval that 95 of 100 paired bootstrap samples lie in, and a star where it is significant at 0.05.
+The beam has 5 rows. Minimum Bayes risk chooses the candidate with the highest mean chrF against all candidates. The
+candidates are beam hypotheses or samples: plain samples, samples at a lower temperature, and samples without improbable
+tokens (min-p). The difference to the beam has a 95% interval of paired bootstrap samples, and a star if it is
+significant at 0.05.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from attendo.text_model import TextModel, load
 
 BEAM = 5
 METRICS = ("chrf", "bleu")
-AT_ONCE = 256  # lines; a few of them at a time would leave a GPU idle
+AT_ONCE = 256  # lines; a smaller number would leave a GPU partly idle
 
 Options = dict[str, Any]
 
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def ways(utility: str, candidates: int) -> Iterator[tuple[str, Options]]:
-    """The plain beam first: the others are compared with it."""
+    """Yield the plain beam first, because the others are compared with it."""
     yield f"beam {BEAM}", {"beam": BEAM}
     for width in dict.fromkeys((BEAM, candidates)):
         yield f"risk, all of a beam of {width}", {"beam": width, "mbr": utility}
@@ -64,7 +65,7 @@ def ways(utility: str, candidates: int) -> Iterator[tuple[str, Options]]:
 
 
 def answers(model: TextModel, sources: Sequence[str], options: Options) -> list[str]:
-    """In the order of the sources."""
+    """Return the answers in the order of the sources."""
     texts: dict[int, str] = {}
     for group in split_by_length(sources, AT_ONCE):
         results = model.generate([sources[n] for n in group], **options)
@@ -86,9 +87,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("reference", type=Path)
     parser.add_argument("--candidates", type=int, default=32, help="samples of a line, and rows of the wide beam")
     parser.add_argument("--utility", choices=METRICS, default="chrf")
-    parser.add_argument("--lines", type=int, help="take the first so many")
+    parser.add_argument("--lines", type=int, help="use only this number of lines, from the start of the files")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--json", type=Path, help="file that a line is added to for each way")
+    parser.add_argument("--json", type=Path, help="append one JSON line per row of the table to this file")
     return parser.parse_args()
 
 

@@ -1,9 +1,10 @@
-"""Resident memory while a large corpus is prepared and trained on: it must not grow with the corpus.
+"""Measures resident memory while attendo prepares a large corpus and trains on it.
 
     python benchmarks/memory.py [--pairs 20000000] [--steps 2000] [--work runs/memory]
 
-Writes synthetic pairs (words by Zipf's law, the target a permutation of the source's), then runs `attendo prepare` and
-`attendo train` as a user would and reads the resident memory of each process while it works.
+The memory must not grow with the corpus. The script writes synthetic pairs: words follow Zipf's law, and the target
+words are a permutation of the source words. Then it runs `attendo prepare` and `attendo train` as a user does, and
+reads the resident memory of each process while it runs.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def main() -> None:
 
 
 def write_pairs(source: Path, target: Path, count: int) -> None:
-    """A block of pairs again and again, each time with another last word, until there are enough."""
+    """Repeat a block of pairs until there are `count` pairs; each repetition appends another last word."""
     block = _block(min(BLOCK, count))
     with gzip.open(source, "wb", compresslevel=1) as left, gzip.open(target, "wb", compresslevel=1) as right:
         for begin in range(0, count, BLOCK):
@@ -61,7 +62,7 @@ def _block(rows: int) -> tuple[list[bytes], list[bytes]]:
 
 
 def report(name: str, words: list[str]) -> None:
-    """Run a command and print the most resident memory it had, and what it had near its end."""
+    """Run a command and print its peak of resident memory: in total, in the middle third and in the last third."""
     begin = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "attendo", *words], stdout=subprocess.DEVNULL)
     seen: list[int] = []
@@ -92,7 +93,7 @@ def _watch(process: "subprocess.Popen[bytes]", seen: list[int]) -> None:
 
 
 def _word(number: int) -> str:
-    """A word of two to four syllables, another one for each number."""
+    """Return a word of two to four syllables, different for each number."""
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     word = ""
     number += len(syllables)

@@ -1,9 +1,10 @@
-"""attendo's int8 through ONNX Runtime beside CTranslate2's, whose threads share a batch or have one each.
+"""Compares the int8 speed of attendo with ONNX Runtime to that of CTranslate2.
 
     python benchmarks/onnx_speed.py --threads 2 --rounds 5
 
-Tokens a second; every answer is forced to 24 tokens, encoder included. Where others use the same cores, processor time
-with one thread is the figure to trust: waiting for a core does not count.
+CTranslate2 runs twice: all threads share a batch, or each thread has a separate batch. The results are tokens a second,
+encoder included; every answer is forced to 24 tokens. If other processes use the same cores, trust the processor time
+with one thread, because it excludes the wait for a core.
 """
 
 import argparse
@@ -60,7 +61,7 @@ def _options() -> argparse.Namespace:
 
 
 def _medians(calls: list[Callable[[], Any]], rounds: int) -> list[tuple[float, float]]:
-    """Of seconds by the clock and of the processor, for each call; all take turns."""
+    """Return the median wall-clock and processor seconds of each call; the calls take turns."""
     for call in calls:
         call()
     seconds: list[list[tuple[float, float]]] = [[] for _ in calls]

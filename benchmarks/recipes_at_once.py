@@ -1,9 +1,10 @@
-"""Several recipes on one GPU at once: small networks leave most of it idle, so their trainings share it.
+"""Trains several recipes on one GPU at once, because one small network leaves most of the GPU idle.
 
     python benchmarks/recipes_at_once.py g2p:1,2,3 cogs:1,2 scan_simple:1,2 --data data --out runs/all --at-once 13
 
-Recipes are begun in the order given, each when there is room for its seeds. One that fails is said at the end; run it
-again and what is complete is kept. Scores are in OUT/RECIPE/results.json, what was printed in OUT/RECIPE.log.
+Recipes start in the given order, each as soon as its seeds fit below the limit of `--at-once`. The last line names the
+recipes that failed. A second run of the same command keeps finished work. Scores are in OUT/RECIPE/results.json, and
+the printed output is in OUT/RECIPE.log.
 """
 
 import argparse
@@ -25,16 +26,16 @@ class Job:
 
     @property
     def trainings(self) -> int:
-        """Processes that it will have."""
+        """Number of training processes: one per seed."""
         return len(self.seeds.split(","))
 
     @property
     def name(self) -> str:
-        """Of its folder: a recipe may be named by a path."""
+        """Name of the output folder, without the path of the recipe."""
         return Path(self.recipe).stem
 
     def begin(self, data: Path, out: Path) -> None:
-        """Starts `attendo reproduce`, its output in a file."""
+        """Start `attendo reproduce` with its output in a log file."""
         command = [sys.executable, "-m", "attendo", "reproduce", self.recipe, "--data", str(data)]
         command += ["--out", str(out / self.name), "--seeds", self.seeds, "--jobs", str(self.trainings)]
         self.began = time.monotonic()
@@ -43,7 +44,7 @@ class Job:
 
 
 def run(jobs: list[Job], data: Path, out: Path, at_once: int) -> list[str]:
-    """Names of the recipes that did not pass."""
+    """Run all jobs and return the names of the recipes that failed."""
     out.mkdir(parents=True, exist_ok=True)
     waiting, running, failed = list(jobs), list[Job](), list[str]()
     while waiting or running:
@@ -65,16 +66,16 @@ def run(jobs: list[Job], data: Path, out: Path, at_once: int) -> list[str]:
 
 
 def main() -> None:
-    """Reads the command line and runs all of it."""
+    """Parse the command line and run all jobs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("jobs", nargs="+", metavar="RECIPE:SEEDS", help="such as cogs:1,2")
+    parser.add_argument("jobs", nargs="+", metavar="RECIPE:SEEDS", help="recipe and its seeds, for example cogs:1,2")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets")
     parser.add_argument("--out", type=Path, default=Path("runs/all"))
-    parser.add_argument("--at-once", type=int, default=13, help="trainings, each a process")
+    parser.add_argument("--at-once", type=int, default=13, help="maximum number of training processes")
     arguments = parser.parse_args()
     jobs = [Job(*each.rsplit(":", 1)) if ":" in each else Job(each, "1") for each in arguments.jobs]
     if failed := run(jobs, arguments.data, arguments.out, arguments.at_once):
-        sys.exit(f"not as expected: {', '.join(failed)}")
+        sys.exit(f"failed recipes: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""torch.nn.Transformer as a rival: the same sizes, embeddings, positions, tying and masks as attendo's network."""
+"""A baseline with torch.nn.Transformer and the same sizes, embeddings, positions, tying and masks as attendo."""
 
 import math
 
@@ -9,7 +9,7 @@ from attendo import ModelConfig
 
 
 class Rival(nn.Module):
-    """What a plain script makes of torch.nn.Transformer."""
+    """torch.nn.Transformer with embeddings and an output projection, as a plain script uses it."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

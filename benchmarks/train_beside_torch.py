@@ -1,8 +1,9 @@
-"""Training speed of the demo's network beside a torch.nn.Transformer of the same size, on the same batches, in one run.
+"""Compares the training speed of the demo's network with a torch.nn.Transformer of the same size.
 
     python benchmarks/train_beside_torch.py [--compile] [--device cuda] [--dropout 0.1]
 
-Both take turns on every batch, so that whatever else the machine does falls on both; the ratio is what counts.
+Both networks train on the same batches in one run. They take turns on every batch, so other load on the machine slows
+both. The ratio is the result.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def main() -> None:
     times: dict[str, list[list[float]]] = {name: [[] for _ in batches] for name in steps}
     for turn in range(arguments.repeats):
         for n, batch in enumerate(batches):
-            # Who goes first changes from batch to batch: neither always finds the other's warm cache.
+            # The order alternates from batch to batch, so neither network always finds the other's warm cache.
             for name in sorted(steps, reverse=bool((turn + n) % 2)):
                 times[name][n].append(_timed(steps[name], batch, device))
     tokens = sum(batch.tokens for batch in batches)

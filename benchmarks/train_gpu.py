@@ -1,9 +1,9 @@
-"""Training speed on a GPU beside torch.nn.Transformer, the same model on the same batches in one run.
+"""Compares the training speed on a GPU with torch.nn.Transformer: same model, same batches, one run.
 
     python benchmarks/train_gpu.py multi30k --data FOLDER     the recipe, against a plain eager loop
     python benchmarks/train_gpu.py base                       1024 x (32 + 32) tokens, against the compiled rival
 
-Every figure is the median over several rounds in which both take turns.
+Every figure is the median of several rounds. Both take turns in each round.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def multi30k(arguments: argparse.Namespace) -> None:
     print(f"{len(batches)} batches of at most {config.train.batch_tokens} positions a side, {len(shapes)} shapes")
     print(f"{_padding(batches):.1%} of the positions are padding")
     recipe = config.train.replace(compile=arguments.compile)
-    plain = recipe.replace(r_drop=0.0, ema=0.0)  # every sentence once, no average: what tutorials do
+    plain = recipe.replace(r_drop=0.0, ema=0.0)  # one pass over each sentence and no weight average, as in tutorials
     half = torch.bfloat16
     loops = {
         "attendo, the recipe": _ours(network, recipe),
@@ -67,7 +67,7 @@ def multi30k(arguments: argparse.Namespace) -> None:
         "torch.nn.Transformer, fp32": _plain_loop(network, plain, torch.float32),
         "torch.nn.Transformer, fp32, R-Drop": _plain_loop(network, recipe, torch.float32),
         "torch.nn.Transformer, fp32, R-Drop, one pass": _plain_loop(network, recipe, torch.float32, one_pass=True),
-        # Without cuDNN's attention, which builds a plan for every new shape: better than what a plain loop gets.
+        # Without cuDNN's attention, which builds a plan for every new shape. A plain loop keeps it and is slower.
         "torch.nn.Transformer, bf16": _plain_loop(network, plain, half, any_shape=True),
         "torch.nn.Transformer, bf16, R-Drop": _plain_loop(network, recipe, half, any_shape=True),
         "torch.nn.Transformer, bf16, R-Drop, one pass": _plain_loop(
@@ -156,7 +156,7 @@ def _plain_loop(
 
 
 def _compare(loops: dict[str, Callable[[Batch], object]], batches: Sequence[Batch], rounds: int) -> None:
-    """The first of them is held against all."""
+    """Time all loops and print their speed, each compared with the first loop."""
     ours = next(iter(loops))
     first = {name: _timed(loop, batches) for name, loop in loops.items()}
     times: dict[str, list[float]] = {name: [] for name in loops}

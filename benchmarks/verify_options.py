@@ -1,10 +1,10 @@
-"""Do random networks of every option answer the same on every engine, batch, padding and cache?
+"""Checks that networks with every option give the same answers with every engine, batch, padding and cache.
 
     python benchmarks/verify_options.py [--device cuda] [--precision fp32] [--combinations 20] [--part 1/8]
 
-Every setting of `ModelConfig` is changed by itself, and then many at once by chance. Each network goes through
-`attendo verify` with random sentences: one line a network, exit code 1 if one of them differs. Without encoder layers
-the sentences are continued.
+The networks have random weights. First each setting of `ModelConfig` is changed alone, then many random settings at
+once. `attendo verify` checks each network with random sentences. The script prints one line a network and exits with
+code 1 if a network differs. A network without encoder layers continues the sentences.
 """
 
 import argparse
@@ -72,7 +72,7 @@ ALONE: tuple[Options, ...] = (
 )
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 WORDS = [f"word{n}" for n in range(40)]
-LONGEST, LONGER = 12, 8  # words of a sentence, and how many more an answer may have
+LONGEST, LONGER = 12, 8  # maximum words of a sentence; maximum further words of an answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def combinations(count: int, seed: int = 1) -> Iterator[Options]:
-    """Half of all settings changed, those together that may stand together."""
+    """Yield random option sets that change half of all settings, without incompatible ones."""
     chance, settings = random.Random(seed), [(name, value) for each in ALONE for name, value in each.items()]
     while count:
         options = dict(chance.sample(settings, len(settings) // 2))
@@ -107,9 +107,10 @@ def combinations(count: int, seed: int = 1) -> Iterator[Options]:
 
 
 def random_model(options: Options, seed: int = 1) -> TextModel:
-    """With plain first values all sentences have the same answer, and a mistake would stay unseen.
+    """Return a model with random weights whose answers differ from sentence to sentence.
 
-    So biases and gains are drawn too, attention is sharper, the memory is heard more loudly, and eos comes more often.
+    With the usual initial values all sentences have the same answer, which would hide a mistake. So biases and gains
+    are random too, attention is sharper, cross-attention has more weight, and EOS is more frequent.
     """
     source, target = Words.build(WORDS), Words.build(WORDS[:30])
     decoder_only = options.get("num_encoder_layers") == 0
@@ -151,8 +152,8 @@ def _line(options: Options, found: Sequence[PathComparison], seconds: float) -> 
 
 def _describe(each: PathComparison) -> str:
     if each.different > each.ties:
-        return f"{each.different} of {each.count} answers, such as {each.example}"
-    return f"off by {each.largest:.1e}, where {each.allowed:.0e} is allowed"
+        return f"{each.different} of {each.count} answers differ, for example {each.example}"
+    return f"difference {each.largest:.1e}, allowed {each.allowed:.0e}"
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -161,7 +162,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     parser.add_argument("--combinations", type=int, default=20, help="networks with many settings changed at once")
     parser.add_argument("--sentences", type=int, default=40)
-    parser.add_argument("--part", default="1/1", help="every eighth network from the third on: 3/8")
+    parser.add_argument("--part", default="1/1", help="3/8 checks every eighth network from the third on")
     return parser.parse_args(arguments)
 
 

@@ -58,7 +58,7 @@ def _licences(package: metadata.Distribution) -> list[dict[str, Any]]:
 
 
 def _needs(package: metadata.Distribution) -> set[str]:
-    """Return the required packages without extras; those of other platforms are removed by the caller."""
+    """Return the required packages without extras. The caller removes packages of other platforms."""
     wanted = [each for each in package.requires or [] if not _EXTRA.search(each)]
     return {normal(found[0]) for each in wanted if (found := _NAME.match(each))}
 

@@ -1,7 +1,7 @@
-"""Builds the lesson: runs the code of its pages and writes into them what it prints, listings, numbers and pictures.
+"""Builds the lesson: runs the code of its pages and inserts the output, the listings, the numbers and the pictures.
 
-`python docs/lesson/build.py` does all of it. `--gallery` also runs the experiments of the gallery anew, which takes
-some minutes; without it their kept numbers are used.
+`python docs/lesson/build.py` does all of it. `--gallery` also repeats the experiments of the gallery, which takes some
+minutes. Without it, the build uses their stored numbers.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MARK = re.compile(r"<!-- (?P<kind>code|value): (?P<what>[^>]*?) -->(?P<held>.*?)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the lesson.")
-    parser.add_argument("--gallery", action="store_true", help="run the experiments of the gallery anew")
+    parser.add_argument("--gallery", action="store_true", help="repeat the experiments of the gallery")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.gallery or not gallery.KEPT.exists():
@@ -58,7 +58,7 @@ def needs_translator(name: str) -> bool:
 
 
 def built(name: str) -> dict[str, str]:
-    """A page in each language, with its code run. The code of the English page is that of all."""
+    """Run the code of a page and return the page in each language. All languages use the code of the English page."""
     english = (HERE / "en" / name).read_text("utf-8")
     blocks = run([match["code"] for match in BLOCK.finditer(english)], name)
     texts = {}
@@ -70,7 +70,7 @@ def built(name: str) -> dict[str, str]:
 
 
 def run(codes: list[str], name: str) -> list[tuple[str, str]]:
-    """Each block with what it prints. Blocks of a page know the names of those before them."""
+    """Return each block with its output. A block can use the names of earlier blocks of the page."""
     known: dict[str, Any] = {"__name__": "lesson"}
     done = []
     torch.set_printoptions(precision=4, sci_mode=False, linewidth=100)
@@ -86,7 +86,7 @@ def run(codes: list[str], name: str) -> list[tuple[str, str]]:
 def with_blocks(text: str, blocks: list[tuple[str, str]], name: str) -> str:
     found = len(BLOCK.findall(text))
     if found != len(blocks):
-        raise SystemExit(f"{name} has {found} blocks of code, the English page {len(blocks)}")
+        raise SystemExit(f"{name} has {found} blocks of code, but the English page has {len(blocks)}")
     rest = iter(blocks)
 
     def block(_: re.Match[str]) -> str:
@@ -98,7 +98,7 @@ def with_blocks(text: str, blocks: list[tuple[str, str]], name: str) -> str:
 
 
 def filled(text: str) -> str:
-    """With every listing and every measured value in its place."""
+    """Insert every listing and every measured value at its mark."""
     values = gallery.values()
     makers: dict[str, Callable[[str], str]] = {
         "code": lambda what: f"\n```python\n{listing(*what.split())}\n```\n",
@@ -113,7 +113,7 @@ def filled(text: str) -> str:
 
 
 def listing(file: str, name: str) -> str:
-    """The source of a function, a class, or a method (`Class.method`) of the lesson."""
+    """Return the source of a function, a class, or a method (`Class.method`) of the lesson."""
     source = (CODE / file).read_text("utf-8")
     node: Any = ast.parse(source)
     for part in name.split("."):

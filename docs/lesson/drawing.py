@@ -1,4 +1,4 @@
-"""Pictures as SVG text: maps, curves and bars, on white, so that they can be read on a dark page too."""
+"""Draws heatmaps, curves and bars as SVG text, on white, so that they are readable on a dark page too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class Panel:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: its name in the legend and its values; None has no point."""
+    """One curve: its name in the legend and its values; a None value has no point."""
 
     name: str
     values: Sequence[float | None]
 
 
 def picture(panels: Sequence[Panel], gap: float = 28, margin: float = 12) -> str:
-    """Panels side by side."""
+    """Return an SVG with the panels in one row."""
     x, parts = margin, []
     for panel in panels:
         parts.append(f"<g transform='translate({x:g} {margin:g})'>{panel.body}</g>")
@@ -46,7 +46,7 @@ def picture(panels: Sequence[Panel], gap: float = 28, margin: float = 12) -> str
 def heatmap(
     rows: Rows, title: str = "", down: Sequence[str] = (), across: Sequence[str] = (), cell: float = 34
 ) -> Panel:
-    """0 is white and 1 is dark. None is hatched: it may not be looked at. Small maps have their numbers in them."""
+    """Draw 0 white, 1 dark, and None (a masked position) hatched. Cells of at least 30 px show their numbers."""
     left = max((length(each) for each in down), default=0) + (8 if down else 0)
     top = (22 if title else 0) + (24 if across else 0)
     parts = [text(0, 12, title, weight=600)] if title else []
@@ -67,7 +67,7 @@ def heatmap(
 def curves(
     lines: Sequence[Line], title: str, bottom: str, top: float | None = None, start: float = 0, step: float = 1
 ) -> Panel:
-    """Lines over a common axis. Points stand at start, start + step ...; values above `top` are cut there."""
+    """Draw lines over a common axis, with points at start, start + step ...; values above `top` are clipped."""
     width, height, left, head = 380, 190, 44, 44
     points = max(len(line.values) for line in lines)
     ceiling = top or max(value for line in lines for value in line.values if value is not None) * 1.05
@@ -93,7 +93,7 @@ def curves(
 
 
 def bars(names: Sequence[str], values: Sequence[float], title: str, shown: str = "{:.3g}") -> Panel:
-    """Lying bars with their numbers behind them."""
+    """Draw horizontal bars, each followed by its number."""
     left, width, thick, head = max(map(length, names)) + 8, 220.0, 24, 24
     most = max(values) or 1.0
     parts = [text(0, 12, title, weight=600)]
@@ -146,7 +146,7 @@ def length(words: str) -> float:
 
 
 def ticks(most: float) -> list[float]:
-    """Four or five round numbers from 0 on."""
+    """Return four or five round numbers from 0 on."""
     if most <= 0:
         return [0]
     size = 1.0

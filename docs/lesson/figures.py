@@ -1,4 +1,4 @@
-"""Every picture of the lesson, drawn from what the code computes, with its words in one of two languages."""
+"""Draws every picture of the lesson from computed values, with labels in one of two languages."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -20,7 +20,7 @@ SCORES = torch.tensor([[2.1, 3.5, 1.8, 2.9], [1.2, 4.3, 2.1, 3.7], [0.8, 1.5, 3.
 
 
 def all_pictures(language: str) -> Iterator[tuple[str, str]]:
-    """The name and the SVG of each."""
+    """Yield the name and the SVG of each picture."""
 
     def say(english: str, chinese: str) -> str:
         return english if language == "en" else chinese
@@ -91,7 +91,7 @@ def translator() -> Translator:
 
 @torch.no_grad()
 def cross_maps(sentence: str) -> tuple[Tensor, list[str], list[str]]:
-    """[h, T, S] of the last layer, the tokens being predicted, and the tokens of the source."""
+    """Return the cross-attention [h, T, S] of the last layer, the predicted tokens and the source tokens."""
     made = translator()
     source = made.source(sentence)
     said = made.words(generate(made.network, source, 10)[0])
@@ -120,7 +120,7 @@ def training(say: Say) -> list[Panel]:
 
 
 def compared(right: str, *wrong: tuple[str, str, str], top: float | None = None) -> Callable[[Say], Panel]:
-    """Curves of a right run and of wrong ones; each wrong one with its name in both languages."""
+    """Draw the loss curves of a right run and of wrong runs; each wrong run has a name in both languages."""
 
     def draw(say: Say) -> Panel:
         kept = gallery.kept()

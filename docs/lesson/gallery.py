@@ -1,4 +1,4 @@
-"""The experiments of the gallery: what each mistake does, measured, and kept as numbers."""
+"""The experiments of the gallery: measures the effect of each mistake and stores the numbers."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 
 KEPT = Path(__file__).resolve().parent / "mistakes" / "measured.json"
 WORDS = ["bad", "chief", "jacdebi"]
-EVERY = 10  # losses are kept as means of so many steps
+EVERY = 10  # steps; each stored loss is the mean of this number of steps
 
 RUNS: dict[str, Setting] = {
     "right": Setting(),
@@ -38,12 +38,12 @@ RUNS: dict[str, Setting] = {
 
 
 def measure() -> None:
-    """Runs everything; some minutes on one core."""
+    """Run all experiments, which takes some minutes on one core."""
     measured: dict[str, Any] = {}
     for name, setting in RUNS.items():
         outcome = run(setting)
         size = min(setting.batch, 25)
-        # Filled up to a whole batch: one of the mistakes needs as many sentences as heads.
+        # The added "a" makes a batch of four: one of the mistakes needs as many sentences as heads.
         written = write(outcome.network, read([*WORDS, "a"])[0])[: len(WORDS)]
         measured[name] = {
             "losses": means(outcome.losses),
@@ -61,7 +61,7 @@ def kept() -> dict[str, Any]:
 
 @torch.no_grad()
 def looks(name: str, outcome: Outcome) -> dict[str, Any]:
-    """What else is to be seen in a trained network."""
+    """Return further measurements of a trained network, for the runs that have any."""
     source, target = read(["chief"])
     if name in ("right", "no mask"):
         said, _ = shifted(target)
@@ -77,7 +77,7 @@ def looks(name: str, outcome: Outcome) -> dict[str, Any]:
 
 @torch.no_grad()
 def difference_by_neighbours(outcome: Outcome) -> float:
-    """How much the scores of one word change when its three neighbours do."""
+    """Return the largest change of the scores of one word when the other three words of its batch change."""
     answers = []
     for others in (["jacdebij", "chiefabc", "abcdefgh"], ["dig", "fed", "jab"]):
         source, target = read(["bad", *others])
@@ -87,7 +87,7 @@ def difference_by_neighbours(outcome: Outcome) -> float:
 
 @torch.no_grad()
 def first_losses(depths: list[int], mistake: str | None) -> list[tuple[float, float]]:
-    """For networks fresh from the start: the loss, and the size of what the projection reads."""
+    """Return, for untrained networks, the loss and the root mean square of the input of the projection."""
     found = []
     for depth in depths:
         torch.manual_seed(1)
@@ -101,7 +101,7 @@ def first_losses(depths: list[int], mistake: str | None) -> list[tuple[float, fl
 
 
 def softmax_twice(vocabulary: int) -> tuple[float, float]:
-    """The lowest loss that is left, and how much smaller the first gradient is than it should be."""
+    """Return the lowest possible loss with two softmaxes, and the factor by which the first gradient is too small."""
     logits = torch.zeros(1, vocabulary, requires_grad=True)
     label, sizes = torch.tensor([0]), []
     for twice in (False, True):
@@ -113,7 +113,7 @@ def softmax_twice(vocabulary: int) -> tuple[float, float]:
 
 @torch.no_grad()
 def blind_rows() -> dict[str, Tensor]:
-    """The weights of a query that may look at none of three keys."""
+    """Return the attention weights of a query if the mask hides all three keys."""
     scores, hidden = torch.tensor([[[[1.0, 2.0, 3.0]]]]), torch.ones(1, 1, 3, dtype=torch.bool)
     kinds = {"-inf": MinusInfinity, "-1e9": MinusBillion, "safe": MultiHeadAttention}
     return {name: kind(4, 1).weights(scores, hidden)[0, 0, 0] for name, kind in kinds.items()}
@@ -121,7 +121,7 @@ def blind_rows() -> dict[str, Tensor]:
 
 @torch.no_grad()
 def difference_by_width(mistake: str | None) -> float:
-    """How much the scores change when a source without a token is filled up to 9 places instead of 4."""
+    """Return the largest change of the scores when an empty source is padded to 9 positions instead of 4."""
     torch.manual_seed(1)
     network = make(Setting(mistake)).eval()
     said = torch.tensor([[1, 5, 6]])
@@ -130,7 +130,7 @@ def difference_by_width(mistake: str | None) -> float:
 
 
 def zeros(p: float, twice: bool) -> float:
-    """The share of zeros in what a sub-layer adds to its input while training."""
+    """Return the share of zeros in the output that a sub-layer adds to its input during training."""
     torch.manual_seed(1)
     network = make(Setting("E15" if twice else None, dropout=p)).train()
     layer: Any = network.encoder.layers[0]
@@ -140,14 +140,14 @@ def zeros(p: float, twice: bool) -> float:
 
 
 def masks_by_head() -> tuple[Tensor, Tensor]:
-    """What each head of the first of four sentences may see, [h, S]: as it should be, and as E5 has it."""
+    """Return the mask of each head for the first of four sentences, [h, S]: correct, and with mistake E5."""
     source = padded([[3, 4, EOS], [3, 4, 5, 6, EOS], [3, EOS], [3, 4, 5, EOS]])
     right = padding_mask(source, source)
     return right[:, None].expand(-1, 4, -1, -1)[0, :, 0], right.expand(4, 4, 5, 5)[0, :, 0]
 
 
 def cross_masks(place: int) -> tuple[Tensor, Tensor]:
-    """[T, S] of a word of five letters while its answer has `place` tokens: right, and as E6 has it."""
+    """Return the mask [T, S] of a five-letter word when its answer has `place` tokens: correct, and with mistake E6."""
     source = padded([[3, 4, 5, 6, 7, EOS]], 9)
     target = padded([[1, 7, 6, 5, 4, 3][:place]], 9)
     return padding_mask(target, source)[0], padding_mask(source, target)[0]
@@ -166,7 +166,7 @@ def causal_map(rows: list[list[float]]) -> list[list[float | None]]:
 
 @cache
 def values() -> dict[str, str]:
-    """Every number that the text of the gallery names, as it is written there."""
+    """Return every number in the text of the gallery, formatted as in the text."""
     measured = kept() if KEPT.exists() else {}
     named: dict[str, str] = {}
     for name, found in measured.items():
@@ -206,7 +206,7 @@ def mean(losses: list[float]) -> float | None:
 
 
 def number(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Round a number; return None if it is not finite, because JSON has no NaN."""
     return round(value, 5) if math.isfinite(value) else None
 
 

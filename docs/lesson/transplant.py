@@ -1,4 +1,4 @@
-"""Moves the weights of the lesson's Transformer into the library's, which then says the same."""
+"""Copies the weights of the lesson's Transformer into the library's, which then gives the same output."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ import attendo
 
 
 def transplanted(lesson: LessonTransformer, sizes: Sizes) -> attendo.Transformer:
-    """A library model, in evaluation mode, with every weight of the lesson's."""
+    """Return a library model in evaluation mode with all weights of the lesson's model."""
     config = attendo.ModelConfig(
         source_vocab_size=sizes.src_vocab_size,
         target_vocab_size=sizes.tgt_vocab_size,
@@ -30,7 +30,7 @@ def transplanted(lesson: LessonTransformer, sizes: Sizes) -> attendo.Transformer
 
 
 def _weights(lesson: LessonTransformer) -> Iterator[tuple[str, Tensor]]:
-    """Every weight under the library's name for it."""
+    """Yield every weight with its name in the library."""
     yield "source.tokens.weight", lesson.encoder.embedding.word_embedding.weight
     yield "target.tokens.weight", lesson.decoder.embedding.word_embedding.weight
     yield "output.weight", lesson.projection.weight
@@ -63,5 +63,5 @@ def _thinking(name: str, layer: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _named(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Nothing for a norm that is not there."""
+    """Yield the parameters of a module; an absent norm has none."""
     yield from ((f"{name}.{kind}", weight) for kind, weight in module.named_parameters())
