@@ -85,7 +85,7 @@ def test_differences_are_printed_and_set_the_exit_code(
     assert script.main(["--combinations", "0", "--sentences", "3"]) == 1
     first, second, third, _, last = capsys.readouterr().out.splitlines()
     assert first.startswith("DIFFERENT defaults: 2 comparisons, ")
-    assert second.strip() == "fast, beam 4: 2 of 3 answers, such as 'a' and 'b'"
+    assert second.strip() == "fast, beam 4: 2 of 3 answers differ, for example 'a' and 'b'"
     assert third.startswith("DIFFERENT norm=post: ")
     assert last.endswith(": 2 differ")
 
