@@ -41,6 +41,17 @@ class ModelConfig(Settings):
     d_key: Count | None = Field(None, description="width of a head's queries and keys; default: d_model / num_heads")
     d_value: Count | None = Field(None, description="width of a head's values; default: d_model / num_heads")
 
+    kind: Literal["autoregressive", "masked", "ctc", "graph"] = Field(
+        "autoregressive",
+        description="autoregressive: one token after the other; masked, ctc and graph predict all tokens at once",
+    )
+    upsample: Count | None = Field(
+        None, description="decoder positions per source token; ctc: 3, graph: 8; masked has a length head instead"
+    )
+    canvas: Literal["mask", "copy"] = Field(
+        "mask", description="decoder input of ctc and graph: a trained vector, or that plus the encoder's states"
+    )
+
     dropout: Share = Field(0.1, description="dropout after the embedding and on each sub-layer's output")
     attention_dropout: Share | None = Field(None, description="dropout on attention weights; default: dropout")
     activation_dropout: Share | None = Field(

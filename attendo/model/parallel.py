@@ -1,0 +1,106 @@
+"""Networks that predict all target tokens at once: masked (CMLM), ctc and graph (DA-Transformer).
+
+The decoder reads a canvas: a row of positions that hold a given token or the MASK vector. Every position attends to
+all others, so one pass predicts every position. Encoder, blocks and tables are those of `Transformer`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attendo.model.config import ModelConfig
+from attendo.model.decoder_state import Memory
+from attendo.model.transformer import Transformer
+from attendo.nn.attention import Tap
+from attendo.nn.links import Links
+from attendo.nn.masks import padding_mask
+
+LENGTH_CLASSES = 128  # target length minus source length, from -64 to 63
+MIN_CANVAS = 16
+DEFAULT_UPSAMPLE = {"ctc": 3, "graph": 8}
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """The decoder's input. `ids` count only at positions that are `given`; the others hold MASK."""
+
+    ids: Int[Tensor, "B L"]
+    given: Bool[Tensor, "B L"]
+    mask: Bool[Tensor, "B L"]  # False at padding
+
+    @property
+    def lengths(self) -> Int[Tensor, " B"]:
+        return self.mask.sum(-1)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The output of one pass. Only the graph has links, only the masked network a length head."""
+
+    logits: Float[Tensor, "B L V"]
+    links: Float[Tensor, "B L L"] | None = None
+    length_logits: Float[Tensor, "B C"] | None = None
+
+
+class ParallelTransformer(Transformer):
+    def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(config, generator)
+        self.mask_vector = nn.Parameter(torch.empty(config.d_model))
+        nn.init.normal_(self.mask_vector, std=config.d_model**-0.5, generator=generator)
+        self.copy = nn.Linear(config.d_model, config.d_model) if config.canvas == "copy" else None
+        self.links = Links(config.d_model, config.num_heads) if config.kind == "graph" else None
+        self.length_head = nn.Linear(config.d_model, LENGTH_CLASSES) if config.kind == "masked" else None
+        for part in (self.copy, self.links, self.length_head):
+            for module in part.modules() if part is not None else ():
+                if isinstance(module, nn.Linear):
+                    nn.init.xavier_uniform_(module.weight, generator=generator)
+                    nn.init.zeros_(module.bias)
+
+    @property
+    def upsample(self) -> int:
+        return self.config.upsample or DEFAULT_UPSAMPLE[self.config.kind]
+
+    def empty_canvas(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None) -> Canvas:
+        """Return the canvas of ctc and graph: `upsample` MASK positions for each source token."""
+        batch, width = source_ids.shape
+        lengths = source_ids.new_full((batch,), width) if source_mask is None else source_mask.sum(-1)
+        size = max(self.upsample * width, MIN_CANVAS)
+        position = torch.arange(size, device=source_ids.device)
+        mask = position < (self.upsample * lengths).clamp(min=MIN_CANVAS)[:, None]
+        return Canvas(source_ids.new_zeros(batch, size), torch.zeros_like(mask), mask)
+
+    def forward(  # type: ignore[override]
+        self,
+        source_ids: Int[Tensor, "B S"],
+        canvas: Canvas,
+        source_mask: Bool[Tensor, "B S"] | None = None,
+        tap: Tap | None = None,
+    ) -> Prediction:
+        return self.predict(self.encode(source_ids, source_mask, tap), canvas, tap)
+
+    def predict(self, memory: Memory, canvas: Canvas, tap: Tap | None = None) -> Prediction:
+        """Return the predictions at every position of the canvas."""
+        embedding = self.target
+        x = torch.where(canvas.given[..., None], embedding.tokens(canvas.ids), self.mask_vector) * embedding.scale
+        if self.copy is not None:
+            copied = self.copy(memory.states)
+            source = torch.arange(x.size(1), device=x.device) // self.upsample
+            x = x + copied[:, source.clamp(max=copied.size(1) - 1)]
+        x = embedding.positions.add(x, 0)
+        x = embedding.dropout(x if embedding.norm is None else embedding.norm(x))
+        states, _ = self._decode(x, self.start(memory), padding_mask(canvas.mask), tap)
+        links = None
+        if self.links is not None:
+            where = embedding.positions.add(torch.zeros_like(states[:1], dtype=torch.float32), 0)
+            links = self.links(states, where, canvas.lengths)
+        return Prediction(self.output(states), links, self._predict_lengths(memory))
+
+    def _predict_lengths(self, memory: Memory) -> Float[Tensor, "B C"] | None:
+        if self.length_head is None:
+            return None
+        states, mask = memory.states, memory.mask
+        if mask is None:
+            return self.length_head(states.mean(1))
+        return self.length_head((states * mask[..., None]).sum(1) / mask.sum(-1, keepdim=True))
