@@ -58,7 +58,9 @@ def decode_masked(
         count = sizes if number == 0 else (sizes * (passes - number) // passes).clamp(min=1)
         ranks = confidence.masked_fill(~inside, 2).argsort(-1).argsort(-1)
         hidden = (ranks < count[:, None]) & inside
-        log_probs, found = _best_tokens(network.predict(rows, Canvas(ids, inside & ~hidden, inside)).logits, [PAD, BOS, EOS])
+        log_probs, found = _best_tokens(
+            network.predict(rows, Canvas(ids, inside & ~hidden, inside)).logits, [PAD, BOS, EOS]
+        )
         ids, confidence = torch.where(hidden, found, ids), torch.where(hidden, log_probs.exp(), confidence)
     score = (confidence.log() * inside).sum(-1) / sizes
     best = score.view(-1, lengths).argmax(-1) + torch.arange(len(source_lengths), device=sizes.device) * lengths

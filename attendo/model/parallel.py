@@ -16,6 +16,7 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 from attendo.nn.links import Links
 from attendo.nn.masks import padding_mask
+from attendo.text import BOS, EOS, PAD
 
 LENGTH_CLASSES = 128  # target length minus source length, from -64 to 63
 MIN_CANVAS = 16
@@ -93,9 +94,19 @@ class ParallelTransformer(Transformer):
         states, _ = self._decode(x, self.start(memory), padding_mask(canvas.mask), tap)
         links = None
         if self.links is not None:
-            where = embedding.positions.add(torch.zeros_like(states[:1], dtype=torch.float32), 0)
-            links = self.links(states, where, canvas.lengths)
+            nothing = states.new_zeros((1, *states.shape[1:]), dtype=torch.promote_types(states.dtype, torch.float32))
+            positions = embedding.positions.add(nothing, 0)
+            links = self.links(states, positions, canvas.lengths)
         return Prediction(self.output(states), links, self._predict_lengths(memory))
+
+    def log_emissions(self, logits: Float[Tensor, "B L V"], canvas: Canvas) -> Float[Tensor, "B L V"]:
+        """Return the log-probabilities of the tokens of a graph's vertices. The first and the last emit none."""
+        scores = (logits if logits.dtype == torch.float64 else logits.float()).index_fill(
+            -1, torch.tensor([PAD, BOS, EOS], device=logits.device), float("-inf")
+        )
+        vertex = torch.arange(logits.size(1), device=logits.device)
+        inner = (vertex > 0) & (vertex < canvas.lengths[:, None] - 1)
+        return scores.log_softmax(-1).masked_fill(~inner[..., None], float("-inf"))
 
     def _predict_lengths(self, memory: Memory) -> Float[Tensor, "B C"] | None:
         if self.length_head is None:

@@ -29,16 +29,22 @@ class Links(nn.Module):
     ) -> Float[Tensor, "B L L"]:
         """Return -inf for hops backward, to the same vertex and to padding."""
         with torch.autocast(states.device.type, enabled=False):
-            features = torch.cat((states.float(), positions.float().expand_as(states)), dim=-1)
-            query, key = self._split_heads(self.query(features)), self._split_heads(self.key(features))
+            dtype = torch.float64 if states.dtype == torch.float64 else torch.float32
+            features = torch.cat((states.to(dtype), positions.to(dtype).expand_as(states)), dim=-1)
+            query, key = (self._split_heads(_project(features, each)) for each in (self.query, self.key))
             size = states.size(1)
             vertex = torch.arange(size, device=states.device)
             later = vertex[None, :] > vertex[:, None]
             possible = later & (vertex < num_vertices[:, None])[:, None, :]  # [B, L, L]
             scores = (query @ key.transpose(-1, -2) / math.sqrt(self.width)).masked_fill(~possible[:, None], _HIDDEN)
-            gate = functional.log_softmax(self.gate(features), dim=-1).transpose(1, 2)[..., None]  # [B, H, L, 1]
+            gate = _project(features, self.gate).log_softmax(-1).transpose(1, 2)[..., None]  # [B, H, L, 1]
             hops = (gate + scores.log_softmax(-1)).logsumexp(1)
             return hops.masked_fill(~possible, float("-inf"))
 
     def _split_heads(self, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B H L K"]:
         return x.unflatten(-1, (self.num_heads, self.width)).transpose(1, 2)
+
+
+def _project(x: Float[Tensor, "B L E"], layer: nn.Linear) -> Float[Tensor, "B L F"]:
+    """Apply the layer in the precision of `x`. The weights of a network in half precision are widened."""
+    return functional.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))

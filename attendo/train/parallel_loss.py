@@ -57,7 +57,9 @@ def masked_loss(
     return loss + _LENGTH_WEIGHT * lengths, hidden.sum()
 
 
-def emission_scores(logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: list[int]) -> Float[Tensor, "B L T"]:
+def emission_scores(
+    logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: list[int]
+) -> Float[Tensor, "B L T"]:
     """Log-probabilities of the target's tokens at every position. Tokens in `silent` have probability 0."""
     impossible = torch.zeros(logits.size(-1), device=logits.device)
     impossible[silent] = float("-inf")
