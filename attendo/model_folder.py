@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from attendo import atomic_files
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.model.config import ModelConfig
+from attendo.model.parallel import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_files import checksum_file, json_sha256, parse_json, read_bytes, read_json, write_json
 from attendo.text import Tokenizer, load_tokenizer, save_tokenizers
@@ -206,7 +207,7 @@ def _load_network(config: ModelConfig, path: Path) -> Transformer:
 def allocate_network(config: ModelConfig) -> Transformer:
     """Return a network whose initial weights are replaced later. The caller's random state does not change."""
     with torch.random.fork_rng(devices=[]):
-        return Transformer(config)
+        return make_network(config)
 
 
 @torch.no_grad()

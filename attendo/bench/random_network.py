@@ -3,6 +3,7 @@
 import torch
 
 from attendo.model.config import ModelConfig
+from attendo.model.parallel import make_network
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock
@@ -23,7 +24,7 @@ def make_random_network(preset: str, vocab_size: int, seed: int = 1) -> Transfor
         preset, vocab_size=vocab_size, norm="post", position_layout="halves", tie="all", output_bias=True, dropout=0.0
     )
     generator = torch.Generator().manual_seed(seed)
-    network = Transformer(config, generator).eval()
+    network = make_network(config, generator).eval()
     network.output.bias[[PAD, BOS, EOS]] = _SUPPRESSED_BIAS
     for module in network.modules():
         if isinstance(module, MultiHeadAttention):

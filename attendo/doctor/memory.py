@@ -19,7 +19,7 @@ from attendo.data.bucketing import make_batches
 from attendo.data.prepared import PreparedData
 from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
-from attendo.model.transformer import Transformer
+from attendo.model.parallel import make_network
 from attendo.text import EOS
 from attendo.train.loss import training_loss
 from attendo.train.update import Updater
@@ -192,7 +192,7 @@ def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     try:
-        network = Transformer(updater.network.config, torch.Generator().manual_seed(0)).to(device)
+        network = make_network(updater.network.config, torch.Generator().manual_seed(0)).to(device)
         student = Updater(network, updater.config.replace(compile="off", capture="off"))
         run_updates(student, shape)
         return torch.cuda.max_memory_allocated(device) - before

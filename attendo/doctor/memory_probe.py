@@ -8,7 +8,7 @@ import torch
 
 from attendo.doctor.memory import TrainingBatchShape, read_proc_bytes, run_updates
 from attendo.model.config import ModelConfig
-from attendo.model.transformer import Transformer
+from attendo.model.parallel import make_network
 from attendo.train.config import TrainConfig
 from attendo.train.update import Updater
 
@@ -28,7 +28,7 @@ def measure_update(request: str) -> str:
 
 
 def _make_updater(model: ModelConfig, train: TrainConfig) -> Updater:
-    return Updater(Transformer(model, torch.Generator().manual_seed(0)), train)
+    return Updater(make_network(model, torch.Generator().manual_seed(0)), train)
 
 
 def _read_status(name: str) -> int:

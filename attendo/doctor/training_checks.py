@@ -8,6 +8,7 @@ import torch
 from attendo.data.batch import Batch, Example
 from attendo.doctor.finding import Finding
 from attendo.doctor.network import compute_logits, make_batch
+from attendo.model.parallel import make_network
 from attendo.model.transformer import Transformer
 from attendo.text import PAD
 from attendo.train.config import TrainConfig
@@ -113,6 +114,6 @@ def _compute_losses(updater: Updater, batch: Batch) -> tuple[float, float]:
 
 def _copy_without_dropout(network: Transformer) -> Transformer:
     config = network.config.replace(dropout=0.0, attention_dropout=None, activation_dropout=None)
-    copy = Transformer(config, torch.Generator().manual_seed(0)).to(network.target.tokens.weight.device)
+    copy = make_network(config, torch.Generator().manual_seed(0)).to(network.target.tokens.weight.device)
     copy.load_state_dict(network.state_dict())
     return copy

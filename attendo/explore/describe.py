@@ -61,7 +61,7 @@ class Description:
 def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5) -> Description:
     """Return the parts of the network in the order of computation."""
     with torch.device("meta"), _SkipInitialisation():
-        network = Transformer(config)
+        network = make_network(config)
     for length in (source_length, target_length) if network.source is not None else (target_length,):
         if config.positions == "learned" and length > config.max_length:
             raise UsageError("sequence_exceeds_max_length", count=length, max_length=config.max_length)

@@ -135,6 +135,11 @@ class ModelConfig(Settings):
         for name, kinds in _POSITION_SETTINGS.items():
             if self.positions not in kinds and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError("position_setting_unused", option=name, positions=self.positions)
+        if self.kind != "autoregressive" and self.decoder_only:
+            raise UsageError("parallel_needs_encoder", kind=self.kind)
+        for name in ("upsample", "canvas"):
+            if self.kind not in ("ctc", "graph") and getattr(self, name) != type(self).model_fields[name].default:
+                raise UsageError("canvas_setting_unused", option=name, kind=self.kind)
         if self.tie == "all" and not self.decoder_only and self.source_vocab_size != self.target_vocab_size:
             raise UsageError(
                 "tied_vocabulary_not_joint", source_size=self.source_vocab_size, target_size=self.target_vocab_size

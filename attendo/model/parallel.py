@@ -46,6 +46,8 @@ class Prediction:
 
 
 class ParallelTransformer(Transformer):
+    """A network of kind masked, ctc or graph."""
+
     def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(config, generator)
         self.mask_vector = nn.Parameter(torch.empty(config.d_model))
@@ -61,16 +63,16 @@ class ParallelTransformer(Transformer):
 
     @property
     def upsample(self) -> int:
+        """Canvas positions for each source token."""
         return self.config.upsample or DEFAULT_UPSAMPLE[self.config.kind]
 
     def empty_canvas(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None) -> Canvas:
         """Return the canvas of ctc and graph: `upsample` MASK positions for each source token."""
-        batch, width = source_ids.shape
-        lengths = source_ids.new_full((batch,), width) if source_mask is None else source_mask.sum(-1)
-        size = max(self.upsample * width, MIN_CANVAS)
+        size = max(self.upsample * source_ids.size(1), MIN_CANVAS)
         position = torch.arange(size, device=source_ids.device)
+        lengths = count_tokens(source_ids, source_mask)
         mask = position < (self.upsample * lengths).clamp(min=MIN_CANVAS)[:, None]
-        return Canvas(source_ids.new_zeros(batch, size), torch.zeros_like(mask), mask)
+        return Canvas(source_ids.new_zeros(len(source_ids), size), torch.zeros_like(mask), mask)
 
     def forward(  # type: ignore[override]
         self,
@@ -115,3 +117,13 @@ class ParallelTransformer(Transformer):
         if mask is None:
             return self.length_head(states.mean(1))
         return self.length_head((states * mask[..., None]).sum(1) / mask.sum(-1, keepdim=True))
+
+
+def make_network(config: ModelConfig, generator: torch.Generator | None = None) -> Transformer:
+    """Return a new network of the config's kind."""
+    return (Transformer if config.kind == "autoregressive" else ParallelTransformer)(config, generator)
+
+
+def count_tokens(ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None) -> Int[Tensor, " B"]:
+    """Return the number of tokens in each row, EOS included."""
+    return ids.new_full((len(ids),), ids.size(1)) if mask is None else mask.sum(-1)

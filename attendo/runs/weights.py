@@ -12,6 +12,7 @@ from attendo.data.prepared import PreparedData, measure_longest_side, open_prepa
 from attendo.decode.config import GenerationConfig
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
+from attendo.model.parallel import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, load_weights
 from attendo.runs.config import RunConfig, derive_generation_settings, load_run_config
@@ -36,7 +37,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
     if config.start_from is None:
         generation = derive_generation_settings(data.window, data.cut_source)
         generator = torch.Generator().manual_seed(config.seed)
-        network = Transformer(config.make_model_config(source.vocab_size, target.vocab_size), generator)
+        network = make_network(config.make_model_config(source.vocab_size, target.vocab_size), generator)
     else:
         old = load_model(config.start_from)
         network, about = _load_start_network(old, config, data), about or old.about
@@ -67,7 +68,7 @@ def measure_training_sources(data: PreparedData) -> dict[str, Any] | None:
 def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData) -> Transformer:
     if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
         raise UsageError("start_from_tokenizer_mismatch", folder=data.folder, model=config.start_from)
-    network = Transformer(old.network.config.replace(**config.model))
+    network = make_network(old.network.config.replace(**config.model))
     network.load_state_dict(old.network.state_dict())
     return network
 
