@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
+from attendo.model.parallel import make_network
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock

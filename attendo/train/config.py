@@ -53,6 +53,13 @@ class TrainConfig(Settings):
     r_drop: Annotated[float, Field(ge=0)] = Field(
         0.0, description="weight of the KL divergence between two passes with different dropout (R-Drop); 0 disables it"
     )
+    glancing: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.5, description="ctc, graph: share of the wrong tokens that are given at the first step (Qian et al. 2021)"
+    )
+    glancing_end: Annotated[float, Field(ge=0, le=1)] = Field(0.1, description="ctc, graph: the share at the end")
+    glancing_until: Annotated[float, Field(gt=0, le=1)] = Field(
+        2 / 3, description="ctc, graph: share of the steps after which glancing_end is reached"
+    )
     freeze: tuple[NetworkPart, ...] = Field(
         (), description="parts whose weights do not change; a weight shared by two parts belongs to both"
     )

@@ -1,23 +1,30 @@
-"""Losses of the networks that predict all tokens at once, summed over sentences, and glancing (Qian et al., 2021)."""
+"""Losses of the networks that predict all tokens at once, and glancing (Qian et al., 2021).
 
-from collections.abc import Callable
+    masked       cross-entropy of the masked tokens and of the length (Ghazvininejad et al., 2019)
+    ctc, graph   -log P(target | source), summed over all alignments
+
+Glancing makes the target easier to learn: a first pass finds the most probable alignment, and the second pass is given
+some tokens of the target at their aligned positions. The share of given tokens falls with training and with the
+number of tokens that the first pass predicts. Nothing here waits for the device, so that a pass can be captured.
+"""
+
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction
+from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction, count_tokens
 from attendo.nn.alignments import align_to_ctc, align_to_graph, ctc_log_likelihood, graph_log_likelihood
 from attendo.text import BOS, EOS, PAD
 
-_LENGTH_WEIGHT = 0.1
+_LENGTH_WEIGHT = 0.1  # of the length's cross-entropy, as in the paper's code
 
 
 @dataclass(frozen=True)
 class Targets:
-    """The target without EOS."""
+    """The target without EOS, padded with PAD."""
 
     ids: Int[Tensor, "B T"]
     lengths: Int[Tensor, " B"]
@@ -25,100 +32,144 @@ class Targets:
     @classmethod
     def from_labels(cls, labels: Int[Tensor, "B T"]) -> "Targets":
         ids = labels[:, :-1].masked_fill(labels[:, :-1] == EOS, PAD)
-        return cls(ids, (labels != PAD).sum(-1) - 1)
+        return cls(ids, (ids != PAD).sum(-1))
 
     @property
     def mask(self) -> Bool[Tensor, "B T"]:
         return self.ids != PAD
 
 
+class ParallelLoss:
+    """The training loss of one network, summed over target tokens.
+
+    `wrapped` is the network or the same network in a wrapper that exchanges gradients between processes. `glancing` is
+    a tensor, so that a captured pass reads its new value.
+    """
+
+    def __init__(self, network: ParallelTransformer, wrapped: nn.Module, label_smoothing: float) -> None:
+        self._network, self._wrapped, self._label_smoothing = network, wrapped, label_smoothing
+        self.glancing = torch.zeros((), device=network.device)
+
+    def __call__(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, labels: Int[Tensor, "B T"]
+    ) -> Float[Tensor, ""]:
+        targets = Targets.from_labels(labels)
+        if self._network.config.kind == "masked":
+            return self._masked_loss(source_ids, source_mask, targets)
+        canvas = self._network.empty_canvas(source_ids, source_mask)
+        canvas = self._glance(source_ids, source_mask, canvas, targets)
+        losses = negative_log_likelihood(self._wrapped(source_ids, canvas, source_mask), canvas, targets)
+        return losses.masked_fill(losses == float("inf"), 0).sum()  # targets that do not fit are dropped in preparation
+
+    def _masked_loss(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, targets: Targets
+    ) -> Float[Tensor, ""]:
+        """Mask a uniform number of tokens of each target. The loss per masked token counts for all tokens."""
+        count = (torch.rand(len(targets.ids), device=targets.ids.device) * targets.lengths).long() + 1
+        hidden = choose_at_random(targets.mask, count)
+        canvas = Canvas(targets.ids, targets.mask & ~hidden, targets.mask)
+        prediction = self._wrapped(source_ids, canvas, source_mask)
+        loss = masked_cross_entropy(prediction, targets, hidden, self._label_smoothing)
+        tokens = targets.lengths.sum() + len(targets.ids)
+        lengths = length_cross_entropy(prediction, targets, count_tokens(source_ids, source_mask))
+        return loss * tokens / hidden.sum().clamp(min=1) + _LENGTH_WEIGHT * lengths
+
+    @torch.no_grad()
+    def _glance(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, canvas: Canvas, targets: Targets
+    ) -> Canvas:
+        """Return the canvas with some target tokens at the positions of the best alignment."""
+        first = self._network(source_ids, canvas, source_mask)
+        aligned = align(first, canvas, targets)
+        is_aligned = aligned > 0
+        wanted = targets.ids.gather(1, (aligned - 1).clamp(min=0)).masked_fill(~is_aligned, PAD)
+        num_wrong = (is_aligned & (first.logits.argmax(-1) != wanted)).sum(-1)
+        given = choose_at_random(is_aligned, (self.glancing * num_wrong).round().long())
+        return Canvas(wanted, given, canvas.mask)
+
+
+def glancing_share(step: int, steps: int, start: float, end: float, until: float) -> float:
+    """Return the share of wrong tokens to give: from `start` linearly to `end` at `until` of all steps."""
+    return start + (end - start) * min(1.0, step / max(1.0, until * steps))
+
+
+def validation_loss_sum(
+    network: ParallelTransformer,
+    source_ids: Int[Tensor, "B S"],
+    source_mask: Bool[Tensor, "B S"] | None,
+    labels: Int[Tensor, "B T"],
+) -> Float[Tensor, ""]:
+    """Return the summed loss without glancing. For kind masked, it is that of the first pass, with all tokens masked."""
+    targets = Targets.from_labels(labels)
+    if network.config.kind == "masked":
+        prediction = network(source_ids, Canvas(targets.ids, ~targets.mask, targets.mask), source_mask)
+        lengths = length_cross_entropy(prediction, targets, count_tokens(source_ids, source_mask))
+        return masked_cross_entropy(prediction, targets, targets.mask) + lengths
+    canvas = network.empty_canvas(source_ids, source_mask)
+    return negative_log_likelihood(network(source_ids, canvas, source_mask), canvas, targets).sum()
+
+
+def masked_cross_entropy(
+    prediction: Prediction, targets: Targets, hidden: Bool[Tensor, "B T"], label_smoothing: float = 0.0
+) -> Float[Tensor, ""]:
+    wanted = targets.ids.masked_fill(~hidden, PAD)
+    return F.cross_entropy(
+        prediction.logits.flatten(0, 1),
+        wanted.flatten(),
+        ignore_index=PAD,
+        label_smoothing=label_smoothing,
+        reduction="sum",
+    )
+
+
+def length_cross_entropy(
+    prediction: Prediction, targets: Targets, source_lengths: Int[Tensor, " B"]
+) -> Float[Tensor, ""]:
+    assert prediction.length_logits is not None
+    difference = targets.lengths - source_lengths + LENGTH_CLASSES // 2
+    return F.cross_entropy(prediction.length_logits, difference.clamp(0, LENGTH_CLASSES - 1), reduction="sum")
+
+
 def choose_at_random(among: Bool[Tensor, "B T"], count: Int[Tensor, " B"]) -> Bool[Tensor, "B T"]:
-    """Choose `count` of the marked positions of each row, uniformly. Nothing waits for the device."""
+    """Choose `count` of the marked positions of each row, uniformly."""
     scores = torch.rand(among.shape, device=among.device).masked_fill(~among, 2)
     return (scores.argsort(-1).argsort(-1) < count[:, None]) & among
 
 
-def masked_loss(
-    network: Callable[..., Prediction], source_ids: Tensor, source_mask: Tensor | None, labels: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the masked tokens, and of the length. Returns the loss and the number of masked tokens."""
-    targets = Targets.from_labels(labels)
-    count = (torch.rand(len(labels), device=labels.device) * targets.lengths).long() + 1
-    hidden = choose_at_random(targets.mask, count)
-    prediction = network(source_ids, Canvas(targets.ids, targets.mask & ~hidden, targets.mask), source_mask)
-    wanted = targets.ids.masked_fill(~hidden, PAD)
-    loss = F.cross_entropy(
-        prediction.logits.flatten(0, 1), wanted.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
-    )
-    width = source_ids.size(1) if source_mask is None else source_mask.sum(-1)
-    length_class = (targets.lengths - width + LENGTH_CLASSES // 2).clamp(0, LENGTH_CLASSES - 1)
-    assert prediction.length_logits is not None
-    lengths = F.cross_entropy(prediction.length_logits, length_class, reduction="sum")
-    return loss + _LENGTH_WEIGHT * lengths, hidden.sum()
-
-
-def emission_scores(
-    logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: list[int]
-) -> Float[Tensor, "B L T"]:
-    """Log-probabilities of the target's tokens at every position. Tokens in `silent` have probability 0."""
-    impossible = torch.zeros(logits.size(-1), device=logits.device)
-    impossible[silent] = float("-inf")
-    total = (logits.float() + impossible).logsumexp(-1)
-    chosen = logits.gather(2, ids[:, None].expand(-1, logits.size(1), -1)).float()
-    return chosen - total[..., None]
-
-
-def align(prediction: Prediction, canvas: Canvas, targets: Targets) -> Int[Tensor, "B L"]:
-    """Return the target token (counted from 1) of each canvas position on the best alignment; 0 is none."""
-    if prediction.links is not None:
-        emissions = emission_scores(prediction.logits, targets.ids, [PAD, BOS, EOS]).transpose(1, 2)
-        vertices = align_to_graph(emissions, prediction.links, targets.lengths, canvas.lengths)
-        order = torch.arange(1, targets.ids.size(1) + 1, device=vertices.device).expand_as(vertices)
-        aligned = torch.zeros_like(canvas.ids)
-        return aligned.scatter_reduce(1, vertices, torch.where(vertices > 0, order, 0), "amax")
-    emissions = emission_scores(prediction.logits, targets.ids, [BOS, EOS])
-    blanks = emission_scores(prediction.logits, torch.full_like(targets.ids[:, :1], PAD), [BOS, EOS])[..., 0]
-    return align_to_ctc(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
-
-
 def negative_log_likelihood(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, " B"]:
+    """Return -log P(target | source) of ctc and graph, infinite for a target that does not fit on the canvas."""
     if prediction.links is not None:
-        emissions = emission_scores(prediction.logits, targets.ids, [PAD, BOS, EOS]).transpose(1, 2)
+        emissions = emission_scores(prediction.logits, targets.ids, (PAD, BOS, EOS)).transpose(1, 2)
         return -graph_log_likelihood(emissions, prediction.links, targets.lengths, canvas.lengths)
-    emissions = emission_scores(prediction.logits, targets.ids, [BOS, EOS])
-    blanks = emission_scores(prediction.logits, torch.full_like(targets.ids[:, :1], PAD), [BOS, EOS])[..., 0]
+    blanks, emissions = _ctc_scores(prediction, targets)
     return -ctc_log_likelihood(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
 
 
-def alignment_loss(
-    network: ParallelTransformer,
-    source_ids: Tensor,
-    source_mask: Tensor | None,
-    labels: Tensor,
-    glance: Tensor | float,
-    same_dropout: bool = True,
-) -> tuple[Tensor, Tensor]:
-    """-log P(target | source) of ctc and graph with glancing. Returns the loss and the share of right predictions."""
-    targets = Targets.from_labels(labels)
-    canvas = network.empty_canvas(source_ids, source_mask)
-    right = torch.zeros((), device=labels.device)
-    if network.training:
-        before = torch.cuda.get_rng_state() if same_dropout and labels.is_cuda else None
-        with torch.no_grad():
-            first = network(source_ids, canvas, source_mask)
-            aligned = align(first, canvas, targets)
-            wanted = torch.where(aligned > 0, targets.ids.gather(1, (aligned - 1).clamp(min=0)), PAD)
-            same = (first.logits.argmax(-1) == wanted) & (aligned > 0)
-            size = (aligned > 0).sum(-1)
-            count = (glance * (size - same.sum(-1))).round().long()
-            given = choose_at_random(aligned > 0, count)
-            right = same.sum() / size.sum()
-        if before is not None:
-            after = torch.cuda.get_rng_state()
-            torch.cuda.set_rng_state(before)
-        canvas = Canvas(wanted, given, canvas.mask)
-    loss = negative_log_likelihood(network(source_ids, canvas, source_mask), canvas, targets)
-    if network.training and before is not None:
-        torch.cuda.set_rng_state(after)
-    possible = loss < float("inf")
-    return torch.where(possible, loss, 0).sum(), right
+def align(prediction: Prediction, canvas: Canvas, targets: Targets) -> Int[Tensor, "B L"]:
+    """Return the target token (counted from 1) of each position on the most probable alignment; 0 is none."""
+    if prediction.links is None:
+        blanks, emissions = _ctc_scores(prediction, targets)
+        return align_to_ctc(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
+    emissions = emission_scores(prediction.logits, targets.ids, (PAD, BOS, EOS)).transpose(1, 2)
+    vertices = align_to_graph(emissions, prediction.links, targets.lengths, canvas.lengths)
+    order = torch.arange(1, targets.ids.size(1) + 1, device=vertices.device).expand_as(vertices)
+    return torch.zeros_like(canvas.ids).scatter_reduce(1, vertices, torch.where(vertices > 0, order, 0), "amax")
+
+
+def emission_scores(
+    logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: tuple[int, ...]
+) -> Float[Tensor, "B L T"]:
+    """Return the log-probabilities of these tokens at every position. Tokens in `silent` have probability 0."""
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    impossible = wide.new_zeros(wide.size(-1))
+    for token in silent:
+        impossible[token] = float("-inf")
+    chosen = wide.gather(2, ids[:, None].expand(-1, wide.size(1), -1))
+    return chosen - (wide + impossible).logsumexp(-1, keepdim=True)
+
+
+def _ctc_scores(prediction: Prediction, targets: Targets) -> tuple[Float[Tensor, "B L"], Float[Tensor, "B L T"]]:
+    """Return the log-probabilities of the blank, which is PAD, and of the target's tokens."""
+    with_blank = F.pad(targets.ids, (1, 0), value=PAD)
+    scores = emission_scores(prediction.logits, with_blank, (BOS, EOS))
+    return scores[..., 0], scores[..., 1:]

@@ -17,6 +17,7 @@ from torch.nn.utils import get_total_norm
 
 from attendo.data.batch import Batch
 from attendo.errors import UsageError
+from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import without_cudnn_attention
 from attendo.nn.cuda_graph import CudaGraphRecorder
@@ -26,6 +27,7 @@ from attendo.train.config import TrainConfig
 from attendo.train.distributed import Distributed, ReplicatedWeights
 from attendo.train.loss import training_loss
 from attendo.train.optimizer import EMA, freeze, learning_rate, make_optimizer, set_rate
+from attendo.train.parallel_loss import ParallelLoss, glancing_share
 
 _SINGLE_PROCESS = Distributed()
 _INITIAL_SCALE, _GROWTH_INTERVAL = 2.0**16, 2000  # of the fp16 loss scale; successful steps before it doubles
@@ -60,6 +62,11 @@ class Updater:
         self._loss_weight = torch.ones((), device=self.device)  # weight of one token's loss, times the loss scale
         self._loss = torch.zeros((), device=self.device)
         self._ddp_network = self.placement.network if self.placement.is_sharded else world.wrap_ddp(network)
+        self._parallel_loss = (
+            ParallelLoss(network, self._ddp_network, config.label_smoothing)
+            if isinstance(network, ParallelTransformer)
+            else None
+        )
         self.compile_mode = "off" if self.placement.is_sharded else pick_compile(config, network)
         self._batch_loss = compile_dynamic(self._eager_loss) if self.compile_mode == "on" else self._eager_loss
         self._blocks = CompiledBlocks(network) if self.compile_mode == "blocks" else None
@@ -76,6 +83,9 @@ class Updater:
         self._ddp_network.train()
         rate = learning_rate(self.step, self.config, self.network.config.d_model)
         set_rate(self.optimizer, rate)
+        if self._parallel_loss is not None:
+            now = (self.step, self.config.steps, self.config.glancing, self.config.glancing_end)
+            self._parallel_loss.glancing.fill_(glancing_share(*now, self.config.glancing_until))
         tokens = sum(batch.tokens for batch in batches)
         shares = [batch.shard(self.world.rank, self.world.size) for batch in batches]
         # DDP averages gradients over the ranks, but the loss is a sum over them.
@@ -115,6 +125,8 @@ class Updater:
         """Return the loss. It takes only tensors: a list of pairs would recompile for every length."""
         if self._blocks and source_mask is None:
             source_mask = full_mask(source_ids)
+        if self._parallel_loss is not None:
+            return self._parallel_loss(source_ids, source_mask, labels)
         if self.config.r_drop:  # every sentence twice, with different dropout
             source_ids, target_ids = source_ids.repeat(2, 1), target_ids.repeat(2, 1)
             source_mask = None if source_mask is None else source_mask.repeat(2, 1)

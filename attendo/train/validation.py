@@ -11,12 +11,14 @@ from torch import nn
 from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_windows
 from attendo.data.bucketing import group_by_length, split_by_length
 from attendo.metrics import Score, score
+from attendo.model.parallel import ParallelTransformer
 from attendo.nn.cpu_threads import adapt_threads
 from attendo.text_model import TextModel, eval_mode
 from attendo.text_model.inputs import encode_prefixes, truncate
 from attendo.train.config import TrainConfig
 from attendo.train.loop import Validation, ValidationSample
 from attendo.train.loss import cross_entropy_sum
+from attendo.train.parallel_loss import validation_loss_sum
 from attendo.train.update import Updater
 
 TextPair = tuple[str, str]
@@ -137,7 +139,10 @@ def validation_loss(network: nn.Module, batches: Iterable[Batch]) -> float:
     with eval_mode(network):
         for batch in (each.to(device) for each in batches):
             adapt_threads()
-            logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
-            total += cross_entropy_sum(logits, batch.labels)
+            if isinstance(network, ParallelTransformer):
+                total += validation_loss_sum(network, batch.source_ids, batch.source_mask, batch.labels)
+            else:
+                logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
+                total += cross_entropy_sum(logits, batch.labels)
             tokens += batch.tokens
     return float(total) / tokens
