@@ -25,7 +25,7 @@ from attendo.model.transformer import Transformer
 from attendo.nn.devices import free_cached_memory, is_out_of_memory
 
 # Widths of sources and answers in slots; above 1,024, multiples of 1,024.
-_BUCKET_WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+BUCKET_WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _MIN_FULL_BATCHES, _MAX_NARROW_WIDTH = 4, 64
 _MAX_CACHED_BATCHES = 8  # cached batches for later requests of the same shape
 
@@ -88,10 +88,10 @@ class FastEngine:
             return max(1, min(self._max_sentences, self._batch_tokens // (source_width * strategy.width)))
 
         for source_width, group in _width_batches(requests, most):
-            capacity = round_up(max(request.max_length for request in group) + 2, _BUCKET_WIDTHS)
+            capacity = round_up(max(request.max_length for request in group) + 2, BUCKET_WIDTHS)
             longest = max(len(request.prefix) for request in group)
             # Rounded up, so that others can reuse the graph.
-            prefix_width = round_up(longest, _BUCKET_WIDTHS) if longest else 0
+            prefix_width = round_up(longest, BUCKET_WIDTHS) if longest else 0
             count = min(most(source_width), 1 << (len(group) - 1).bit_length())
             sizes = BatchShape(count, source_width, capacity, prefix_width)
             with self._borrow_batch(strategy, tuple(rules), sizes) as slots:
@@ -132,7 +132,7 @@ def _width_batches(
 
 
 def _source_width(request: DecodeRequest) -> int:
-    return round_up(request.num_positions, _BUCKET_WIDTHS)
+    return round_up(request.num_positions, BUCKET_WIDTHS)
 
 
 class ReducedBatchWarning(UserWarning):

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attendo.model.parallel import ParallelTransformer
-from attendo.text import EOS
+from attendo.model.parallel import Canvas, ParallelTransformer
+from attendo.text import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class GraphNetwork:
         canvas = self.network.empty_canvas(source_ids, source_mask)
         prediction = self.network.predict(self.network.encode(source_ids, source_mask), canvas)
         assert prediction.links is not None
-        log_emissions = self.network.log_emissions(prediction.logits, canvas)
+        log_emissions = _log_emissions(prediction.logits, canvas)
         return GraphMemory(prediction.links.exp(), log_emissions, log_emissions.exp(), canvas.lengths - 1)
 
     def start(self, memory: GraphMemory) -> GraphState:
@@ -86,6 +86,16 @@ class GraphNetwork:
     def _begin(memory: GraphMemory, rows: int) -> Float[Tensor, "R L"]:
         """Return the vertices of the first token: the hops from vertex 0. The token read is BOS."""
         return memory.links[:, 0].repeat_interleave(rows // len(memory.links), 0)
+
+
+def _log_emissions(logits: Float[Tensor, "B L V"], canvas: Canvas) -> Float[Tensor, "B L V"]:
+    """Return the log-probabilities of the tokens of the vertices. The first and the last emit none."""
+    scores = logits.clone() if logits.dtype == torch.float64 else logits.float()
+    for token in (PAD, BOS, EOS):
+        scores[..., token] = float("-inf")
+    vertex = torch.arange(logits.size(1), device=logits.device)
+    inner = (vertex > 0) & (vertex < canvas.lengths[:, None] - 1)
+    return scores.log_softmax(-1).masked_fill(~inner[..., None], float("-inf"))
 
 
 def _advance(memory: GraphMemory, reached: Float[Tensor, "R L"], ids: Int[Tensor, " R"]) -> Float[Tensor, "R L"]:
@@ -108,6 +118,6 @@ def _next_tokens(memory: GraphMemory, reached: Float[Tensor, "R L"]) -> Float[Te
     probabilities[..., EOS] = by_sentence.gather(2, memory.last[:, None, None].expand(-1, by_sentence.size(1), 1))[
         ..., 0
     ]
-    # An impossible prefix has no next token. Its row has log-probability -inf already; equal logits keep it free of NaN.
+    # An impossible prefix has no next token. Its row has log-probability -inf. Equal logits keep it free of NaN.
     impossible = reached.sum(-1, keepdim=True) == 0
     return probabilities.view(rows, -1).log().masked_fill(impossible, 0.0)

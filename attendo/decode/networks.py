@@ -209,13 +209,13 @@ class TextbookNetwork:
     def start(self, source_ids: Int[Tensor, "B S"], mask: Tensor | None) -> TextbookState:
         if self._network.decoder_only:
             return TextbookState(self._network.encode(source_ids[:, :0]))
-        return TextbookState(self._network.encode(source_ids, mask, tap=_force_explicit_attention))
+        return TextbookState(self._network.encode(source_ids, mask, tap=force_explicit_attention))
 
     def step(self, ids: Int[Tensor, "R 1"], state: TextbookState) -> tuple[Float[Tensor, "R 1 V"], TextbookState]:
         all_ids = ids if state.ids is None else torch.cat((state.ids, ids), dim=1)
-        logits, _ = self._network.step(all_ids, self._network.start(state.memory), tap=_force_explicit_attention)
+        logits, _ = self._network.step(all_ids, self._network.start(state.memory), tap=force_explicit_attention)
         return logits[:, -1:], replace(state, ids=all_ids)
 
 
-def _force_explicit_attention(site: str, weights: Tensor) -> None:
+def force_explicit_attention(site: str, weights: Tensor) -> None:
     """Do nothing. With any tap, the network uses the explicit formula instead of the fused kernel."""

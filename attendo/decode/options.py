@@ -13,6 +13,7 @@ MAX_FINISHED = 10_000  # finished hypotheses
 MAX_TOKENS = 20_000  # of an answer; at 1,000 tokens/s this takes 20 s
 _MAX_FACTOR = 100  # maximum target tokens per source token
 _MAX_CANDIDATES = 1_000  # of MBR, which compares each candidate with all others
+_MAX_PASSES, _MAX_LENGTHS = 100, 128  # of mask-predict
 _MAX_SOURCE_TOKENS = 1_000_000  # tokens of a source or of a batch
 _MAX_VOCAB_SIZE = 10_000_000
 _MAX_SYMBOLS = 100  # of a prefix
@@ -136,6 +137,20 @@ class GenerationFields:
     max_source: int = _option(8192, "Length", "maximum source tokens", ge=1, le=_MAX_SOURCE_TOKENS)
     long_source: Literal["error", "truncate"] = _option(
         "error", "Length", "a source with more than max_source tokens: an error, or truncated and reported"
+    )
+
+    passes: int = _option(10, "Search", "kind masked: passes of mask-predict", ge=1, le=_MAX_PASSES)
+    length_candidates: int = _option(
+        5, "Search", "kind masked: target lengths tried; the most probable output is returned", ge=1, le=_MAX_LENGTHS
+    )
+    graph_search: Literal["lookahead", "greedy", "viterbi", "tokens"] = _option(
+        "lookahead",
+        "Search",
+        "kind graph: the path is chosen by hops and tokens, by hops alone, or by joint Viterbi; tokens: by the "
+        "probability of each next token, which a beam, samples, prefixes and rules always use",
+    )
+    path_length_penalty: float = _option(
+        1.0, "Search", "graph_search viterbi: exponent of the length", ge=-_MAX_EXPONENT, le=_MAX_EXPONENT
     )
 
     mbr: Literal["none", "chrf", "bleu"] = _option("none", "Search", "minimum Bayes risk decoding with this metric")

@@ -1,81 +1,341 @@
-"""Decoding of the networks that predict all tokens at once: token ids from one or a few passes."""
+"""The engine of networks that predict all target tokens at once.
+
+    ctc       the best token of every position; runs are merged and blanks dropped
+    graph     the tokens of one path through the graph: greedy, lookahead or joint Viterbi
+    masked    mask-predict: all tokens, then the least confident ones again, several times
+
+A graph also decodes token by token, as an autoregressive network does (`decode/graph_network.py`). Requests use that if
+they need it: with a beam, samples, a prefix, a minimum length, or a rule that depends on earlier tokens.
+
+The log-probability of an answer is that of its alignment: the best one, a lower bound of log P(target | source). For a
+masked network it is the sum of the confidences, which is no likelihood.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from attendo.decode.config import GenerationConfig
+from attendo.decode.engines import BUCKET_WIDTHS, CachedEngine, Engine
+from attendo.decode.frontier import Frontier
+from attendo.decode.graph_network import GraphNetwork
+from attendo.decode.networks import force_explicit_attention
+from attendo.decode.requests import (
+    DecodeRequest,
+    FinishedBatch,
+    RunningBatch,
+    length_batches,
+    limit_tensors,
+    pad_sources,
+)
+from attendo.decode.rules import ForcedPrefix, ForceEosAtLimit, MinLength, SuppressTokens, UnscoredPrefix
+from attendo.decode.search import Rule, Strategy, run_step_hook
+from attendo.decode.static_batch import CudaGraphRunner, round_up
+from attendo.decode.strategies import Greedy
 from attendo.model.decoder_state import Memory
-from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer
+from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, count_tokens
 from attendo.nn.alignments import decode_joint_viterbi, follow_path
+from attendo.nn.attention import Tap
 from attendo.text import BOS, EOS, PAD
+
+_MAX_GRAPHS = 16  # CUDA graphs that an engine keeps, one per batch shape
+_INDEPENDENT_RULES = (SuppressTokens, ForceEosAtLimit)  # do not depend on earlier tokens
+_REQUEST_RULES = (ForcedPrefix, UnscoredPrefix, MinLength)  # without effect on requests that have no prefix or minimum
+
+
+def searches_by_token(config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> bool:
+    """Whether a graph needs the probabilities of each next token for this search."""
+    depends = not all(isinstance(rule, _INDEPENDENT_RULES) for rule in rules)
+    return depends or not isinstance(strategy, Greedy) or config.graph_search == "tokens"
+
+
+def decodes_by_token(
+    request: DecodeRequest, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]
+) -> bool:
+    """Whether a graph decodes this request token by token. Other requests of the same call have no influence."""
+    others = [rule for rule in rules if not isinstance(rule, _REQUEST_RULES)]
+    return bool(request.prefix) or request.min_length > 0 or searches_by_token(config, strategy, others)
+
+
+class ParallelAnswers(NamedTuple):
+    """The answers of a batch. The tokens are followed by PAD."""
+
+    ids: Int[Tensor, "B L"]
+    lengths: Int[Tensor, " B"]
+    log_probability: Float[Tensor, " B"]
+
+    def pack(self) -> Int[Tensor, "B N"]:
+        """Pack all tensors into one, because each transfer to the host synchronises the device."""
+        return torch.cat((self.ids, self.lengths[:, None], self.log_probability.double().view(torch.long)[:, None]), 1)
+
+    @staticmethod
+    def unpack(packed: Int[Tensor, "B N"]) -> "ParallelAnswers":
+        return ParallelAnswers(packed[:, :-2], packed[:, -2], packed[:, -1].contiguous().view(torch.double).float())
+
+
+class ParallelEngine:
+    """Decodes requests for a network of kind masked, ctc or graph.
+
+    `captured` replays CUDA graphs on a GPU, which need a fixed batch shape. `explicit` computes attention by its
+    formula instead of fused kernels. `padding` adds source columns, which must not change the answers.
+    """
+
+    def __init__(
+        self,
+        network: ParallelTransformer,
+        config: GenerationConfig,
+        batch_tokens: int,
+        captured: bool = False,
+        explicit: bool = False,
+        padding: int = 0,
+    ) -> None:
+        self._network, self._config, self._padding = network, config, padding
+        self._tap: Tap | None = force_explicit_attention if explicit else None
+        self._captured = captured and network.device.type == "cuda"
+        self._batch_tokens = max(1, batch_tokens // (network.upsample or config.length_candidates))
+        self._runners: dict[Hashable, tuple[Tensor, Tensor, Callable[[], None]]] = {}
+        self._token_engine = (
+            CachedEngine(GraphNetwork(network), self._batch_tokens, padding) if network.config.kind == "graph" else None
+        )
+
+    def generate(
+        self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
+    ) -> Iterator[FinishedBatch]:
+        by_token, at_once = list[DecodeRequest](), list[DecodeRequest]()
+        for each in requests:
+            (by_token if decodes_by_token(each, self._config, strategy, rules) else at_once).append(each)
+        if by_token:
+            assert self._token_engine is not None  # other networks reject these options before
+            yield from self._token_engine.generate(by_token, strategy, rules)
+        silent = tuple(token for rule in rules if isinstance(rule, SuppressTokens) for token in rule.ids)
+        for group in length_batches(at_once, attrgetter("num_positions"), self._batch_tokens):
+            run_step_hook()
+            yield FinishedBatch(group, _make_frontier(group, self._decode(group, silent)))
+
+    @torch.no_grad()
+    def _decode(self, group: Sequence[DecodeRequest], silent: tuple[int, ...]) -> ParallelAnswers:
+        longest = max(len(each.source) for each in group) + 1
+        if not self._captured or self._network.config.kind == "masked":
+            ids, mask = pad_sources(group, self._network.device, longest + self._padding)
+            is_padded = self._padding > 0 or any(len(each.source) + 1 < longest for each in group)
+            answers = self._predict(ids, mask if is_padded else None, silent)
+            return ParallelAnswers.unpack(answers.pack().cpu())
+        rows, width = 1 << (len(group) - 1).bit_length(), round_up(longest, BUCKET_WIDTHS)
+        ids, mask = pad_sources(group, torch.device("cpu"), width)
+        sheet = torch.cat((ids, mask.sum(-1, keepdim=True)), 1)
+        sheet = torch.cat((sheet, sheet[-1:].expand(rows - len(group), -1)))  # unused rows repeat the last sentence
+        here, answers, run = self._borrow_runner(rows, width, silent)
+        here.copy_(sheet)
+        run()
+        return ParallelAnswers.unpack(answers.cpu()[: len(group)])
+
+    def _borrow_runner(
+        self, rows: int, width: int, silent: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor, Callable[[], None]]:
+        """Return input, output and work for a batch shape. The shapes of the last calls are kept."""
+        key = (rows, width, silent)
+        found = self._runners.pop(key, None)
+        if found is None:
+            device, columns = self._network.device, self._network.canvas_size(width) + 2
+            here = torch.zeros((rows, width + 1), dtype=torch.long, device=device)
+            answers = torch.zeros((rows, columns), dtype=torch.long, device=device)
+
+            def work() -> None:
+                mask = torch.arange(width, device=device) < here[:, -1:]
+                answers.copy_(self._predict(here[:, :-1], mask, silent).pack())
+
+            found = here, answers, CudaGraphRunner(work, device)
+        self._runners[key] = found
+        if len(self._runners) > _MAX_GRAPHS:
+            del self._runners[next(iter(self._runners))]
+        return found
+
+    def _predict(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, silent: tuple[int, ...]
+    ) -> ParallelAnswers:
+        network, config = self._network, self._config
+        memory = network.encode(source_ids, source_mask, self._tap)
+        if network.config.kind == "masked":
+            lengths = count_tokens(source_ids, source_mask)
+            passes = predict_masked(
+                network, memory, lengths, config.passes, config.length_candidates, silent, self._tap
+            )
+            return select_length(passes[-1], config.length_candidates)
+        canvas = network.empty_canvas(source_ids, source_mask)
+        if network.config.kind == "ctc":
+            return decode_ctc(network, memory, canvas, silent, self._tap)
+        return decode_graph(network, memory, canvas, config.graph_search, config.path_length_penalty, silent, self._tap)
+
+
+class ParallelBatch(RunningBatch):
+    """Requests of a server that are decoded together, in one step. Nobody waits for the end of another answer."""
+
+    def __init__(self, engine: Engine, strategy: Strategy, rules: Sequence[Rule], max_sentences: int) -> None:
+        self._engine, self._strategy, self._rules = engine, strategy, rules
+        self._requests, self._frontier = [None] * max_sentences, None
+
+    def step(self, waiting: "deque[DecodeRequest]") -> Iterator[FinishedBatch]:
+        """Decode as many waiting requests as fit."""
+        group = [waiting.popleft() for _ in range(min(len(waiting), len(self._requests)))]
+        return self._engine.generate(group, self._strategy, self._rules)
 
 
 def decode_graph(
-    network: ParallelTransformer, memory: Memory, canvas: Canvas, method: str = "lookahead", length_penalty: float = 1.0
-) -> list[list[int]]:
-    """Decode the best path: greedy, lookahead or viterbi (joint Viterbi)."""
-    prediction = network.predict(memory, canvas)
+    network: ParallelTransformer,
+    memory: Memory,
+    canvas: Canvas,
+    search: str = "lookahead",
+    length_penalty: float = 1.0,
+    silent: tuple[int, ...] = (),
+    tap: Tap | None = None,
+) -> ParallelAnswers:
+    """Decode the tokens of one path: greedy, lookahead or viterbi (joint Viterbi)."""
+    prediction = network.predict(memory, canvas, tap)
     links = prediction.links
     assert links is not None
-    log_probs, ids = _best_tokens(prediction.logits, [PAD, BOS, EOS])
+    log_probs, ids = _best_tokens(prediction.logits, (PAD, BOS, EOS, *silent))
     size, last = links.size(1), (canvas.lengths - 1)[:, None]
-    if method == "viterbi":
+    vertex = torch.arange(size, device=links.device)
+    inner = (vertex > 0) & (vertex < last)
+    if search == "viterbi":
         most = max(1, 2 * size // network.upsample)
         chosen = decode_joint_viterbi(log_probs, links, canvas.lengths, most, length_penalty)
     else:
-        position = torch.arange(size, device=links.device)
-        scores = links
-        if method == "lookahead":
-            scores = links + log_probs.masked_fill(position == last, 0)[:, None, :]
-        successors = torch.where(position < last, scores.argmax(-1), position)
-        chosen = follow_path(successors) & (position > 0) & (position < last)
-    return _collect(ids, chosen)
+        scores = links if search == "greedy" else links + log_probs.masked_fill(~inner, 0)[:, None]
+        chosen = follow_path(torch.where(vertex < last, scores.argmax(-1), vertex)) & inner
+    return _collect(ids, chosen, _path_score(links, log_probs, chosen, last))
 
 
-def decode_ctc(network: ParallelTransformer, memory: Memory, canvas: Canvas) -> list[list[int]]:
-    """Take the best token of every position, merge runs and drop blanks."""
-    _, ids = _best_tokens(network.predict(memory, canvas).logits, [BOS, EOS])
+def _path_score(
+    links: Float[Tensor, "B L L"],
+    log_probs: Float[Tensor, "B L"],
+    chosen: Bool[Tensor, "B L"],
+    last: Int[Tensor, "B 1"],
+) -> Float[Tensor, " B"]:
+    """Return the log-probability of the hops between the chosen vertices, and of their tokens."""
+    vertex = torch.arange(chosen.size(1), device=chosen.device)
+    on_path = chosen | (vertex == 0) | (vertex == last)
+    # The next vertex on the path: the smallest one to the right.
+    after = torch.where(on_path, vertex, chosen.size(1) - 1).flip(1).cummin(1).values.flip(1)
+    successor = torch.cat((after[:, 1:], after[:, -1:]), 1)
+    hops = links.gather(2, successor[..., None])[..., 0]
+    leaving = on_path & (vertex < last)
+    return torch.where(leaving, hops, 0).sum(-1) + torch.where(chosen, log_probs, 0).sum(-1)
+
+
+def decode_ctc(
+    network: ParallelTransformer,
+    memory: Memory,
+    canvas: Canvas,
+    silent: tuple[int, ...] = (),
+    tap: Tap | None = None,
+) -> ParallelAnswers:
+    """Take the best token of every position, merge runs and drop blanks. The blank is PAD."""
+    log_probs, ids = _best_tokens(
+        network.predict(memory, canvas, tap).logits, (BOS, EOS, *(token for token in silent if token != PAD))
+    )
     starts = torch.ones_like(ids, dtype=torch.bool)
     starts[:, 1:] = ids[:, 1:] != ids[:, :-1]
-    return _collect(ids, starts & (ids != PAD) & canvas.mask)
+    return _collect(ids, starts & (ids != PAD) & canvas.mask, torch.where(canvas.mask, log_probs, 0).sum(-1))
 
 
-def decode_masked(
-    network: ParallelTransformer, memory: Memory, source_lengths: Int[Tensor, " B"], passes: int = 10, lengths: int = 5
-) -> list[list[int]]:
-    """Mask-predict (Ghazvininejad et al., 2019): predict all, then the least confident tokens again, `passes` times."""
-    length_logits = network._predict_lengths(memory)
-    assert length_logits is not None
-    classes = length_logits.topk(lengths, -1).indices - LENGTH_CLASSES // 2
+class MaskedPass(NamedTuple):
+    """The rows after one pass of mask-predict, `length_candidates` adjacent rows per sentence."""
+
+    ids: Int[Tensor, "R T"]
+    log_probs: Float[Tensor, "R T"]  # of each token, in the pass that predicted it
+    hidden: Bool[Tensor, "R T"]  # the tokens that this pass predicted
+    inside: Bool[Tensor, "R T"]  # False at padding
+
+
+def predict_masked(
+    network: ParallelTransformer,
+    memory: Memory,
+    source_lengths: Int[Tensor, " B"],
+    passes: int = 10,
+    length_candidates: int = 5,
+    silent: tuple[int, ...] = (),
+    tap: Tap | None = None,
+) -> list[MaskedPass]:
+    """Return the passes of mask-predict (Ghazvininejad et al., 2019).
+
+    Pass 0 predicts all tokens. Pass t predicts the least confident ones again, a share of (passes - t) / passes.
+    """
+    classes = network.predict_lengths(memory).topk(length_candidates, -1).indices - LENGTH_CLASSES // 2
     sizes = (source_lengths[:, None] + classes).clamp(min=1).flatten()
-    rows = Memory(
-        memory.states.repeat_interleave(lengths, 0),
-        None if memory.mask is None else memory.mask.repeat_interleave(lengths, 0),
-    )
+    states = memory.states.repeat_interleave(length_candidates, 0)
+    mask = None if memory.mask is None else memory.mask.repeat_interleave(length_candidates, 0)
     inside = torch.arange(int(sizes.max()), device=sizes.device) < sizes[:, None]
-    ids, confidence = torch.zeros_like(inside, dtype=torch.long), torch.ones_like(inside, dtype=torch.float)
+    ids = torch.zeros_like(inside, dtype=torch.long)
+    log_probs = torch.zeros(inside.shape, device=inside.device)
+    done: list[MaskedPass] = []
     for number in range(passes):
         count = sizes if number == 0 else (sizes * (passes - number) // passes).clamp(min=1)
-        ranks = confidence.masked_fill(~inside, 2).argsort(-1).argsort(-1)
+        ranks = log_probs.masked_fill(~inside, 1).argsort(dim=-1, stable=True).argsort(-1)
         hidden = (ranks < count[:, None]) & inside
-        log_probs, found = _best_tokens(
-            network.predict(rows, Canvas(ids, inside & ~hidden, inside)).logits, [PAD, BOS, EOS]
+        canvas = Canvas(ids, inside & ~hidden, inside)
+        found_log_probs, found = _best_tokens(
+            network.predict(Memory(states, mask), canvas, tap).logits, (PAD, BOS, EOS, *silent)
         )
-        ids, confidence = torch.where(hidden, found, ids), torch.where(hidden, log_probs.exp(), confidence)
-    score = (confidence.log() * inside).sum(-1) / sizes
-    best = score.view(-1, lengths).argmax(-1) + torch.arange(len(source_lengths), device=sizes.device) * lengths
-    return _collect(ids[best], inside[best])
+        ids, log_probs = torch.where(hidden, found, ids), torch.where(hidden, found_log_probs, log_probs)
+        done.append(MaskedPass(ids, log_probs, hidden, inside))
+    return done
 
 
-def _best_tokens(logits: Float[Tensor, "B L V"], silent: list[int]) -> tuple[Float[Tensor, "B L"], Int[Tensor, "B L"]]:
-    scores = logits.float()
-    scores[..., silent] = float("-inf")
+def select_length(last: MaskedPass, length_candidates: int) -> ParallelAnswers:
+    """Select the row of each sentence with the highest mean log-probability."""
+    total = torch.where(last.inside, last.log_probs, 0).sum(-1)
+    mean = (total / last.inside.sum(-1)).view(-1, length_candidates)
+    best = mean.argmax(-1) + torch.arange(len(mean), device=mean.device) * length_candidates
+    return _collect(last.ids[best], last.inside[best], total[best])
+
+
+def _best_tokens(
+    logits: Float[Tensor, "B L V"], silent: tuple[int, ...]
+) -> tuple[Float[Tensor, "B L"], Int[Tensor, "B L"]]:
+    """Return the best token of each position and its log-probability. Tokens in `silent` have probability 0."""
+    scores = logits.float() if logits.dtype != torch.float32 else logits.clone()
+    for token in silent:  # one by one: indexing with a list copies it to the device
+        scores[..., token].fill_(float("-inf"))
     best, ids = scores.max(-1)
     return best - scores.logsumexp(-1), ids
 
 
-def _collect(ids: Int[Tensor, "B L"], chosen: Bool[Tensor, "B L"]) -> list[list[int]]:
-    return [
-        [token for token, keep in zip(*row, strict=True) if keep]
-        for row in zip(ids.tolist(), chosen.tolist(), strict=True)
-    ]
+def _collect(
+    ids: Int[Tensor, "B L"], chosen: Bool[Tensor, "B L"], log_probability: Float[Tensor, " B"]
+) -> ParallelAnswers:
+    """Move the chosen tokens to the left."""
+    order = (~chosen).byte().argsort(dim=-1, stable=True)
+    lengths = chosen.sum(-1)
+    position = torch.arange(ids.size(1), device=ids.device)
+    return ParallelAnswers(
+        ids.gather(1, order).masked_fill(position >= lengths[:, None], PAD), lengths, log_probability
+    )
+
+
+def _make_frontier(group: Sequence[DecodeRequest], answers: ParallelAnswers) -> Frontier:
+    """Return the answers as finished rows. One with more tokens than its limit is cut."""
+    empty = Frontier.start(limit_tensors(group, torch.device("cpu")))
+    lengths = torch.minimum(answers.lengths, empty.limits.max_length)
+    cut = answers.lengths > lengths
+    position = torch.arange(empty.ids.size(1))
+    ids = empty.ids.clone()
+    width = min(answers.ids.size(1), ids.size(1) - 1)
+    ids[:, 1 : width + 1] = answers.ids[:, :width]
+    ids = ids.masked_fill(position > lengths[:, None], PAD)
+    ends = (position == lengths[:, None] + 1) & ~cut[:, None]
+    return replace(
+        empty,
+        ids=ids.masked_fill(ends, EOS),
+        length=lengths + ~cut,
+        log_probability=answers.log_probability,
+        open=torch.zeros_like(cut),
+        ended=~cut,
+        cut=cut,
+    )

@@ -5,18 +5,19 @@ all others, so one pass predicts every position. Encoder, blocks and tables are 
 """
 
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.decoder_state import Memory
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 from attendo.nn.links import Links
 from attendo.nn.masks import padding_mask
-from attendo.text import BOS, EOS, PAD
 
 LENGTH_CLASSES = 128  # target length minus source length, from -64 to 63
 MIN_CANVAS = 16
@@ -63,12 +64,16 @@ class ParallelTransformer(Transformer):
 
     @property
     def upsample(self) -> int:
-        """Canvas positions for each source token."""
-        return self.config.upsample or DEFAULT_UPSAMPLE[self.config.kind]
+        """Canvas positions for each source token; 0 for a masked network, whose canvas has the target's length."""
+        return self.config.upsample or DEFAULT_UPSAMPLE.get(self.config.kind, 0)
+
+    def canvas_size(self, source_width: int) -> int:
+        """Return the canvas positions of ctc and graph for sources of this width."""
+        return max(self.upsample * source_width, MIN_CANVAS)
 
     def empty_canvas(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None) -> Canvas:
         """Return the canvas of ctc and graph: `upsample` MASK positions for each source token."""
-        size = max(self.upsample * source_ids.size(1), MIN_CANVAS)
+        size = self.canvas_size(source_ids.size(1))
         position = torch.arange(size, device=source_ids.device)
         lengths = count_tokens(source_ids, source_mask)
         mask = position < (self.upsample * lengths).clamp(min=MIN_CANVAS)[:, None]
@@ -83,6 +88,10 @@ class ParallelTransformer(Transformer):
     ) -> Prediction:
         return self.predict(self.encode(source_ids, source_mask, tap), canvas, tap)
 
+    def step(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise, because the network has no next token."""
+        raise UsageError("parallel_network_has_no_steps", kind=self.config.kind)
+
     def predict(self, memory: Memory, canvas: Canvas, tap: Tap | None = None) -> Prediction:
         """Return the predictions at every position of the canvas."""
         embedding = self.target
@@ -96,23 +105,13 @@ class ParallelTransformer(Transformer):
         states, _ = self._decode(x, self.start(memory), padding_mask(canvas.mask), tap)
         links = None
         if self.links is not None:
-            nothing = states.new_zeros((1, *states.shape[1:]), dtype=torch.promote_types(states.dtype, torch.float32))
-            positions = embedding.positions.add(nothing, 0)
-            links = self.links(states, positions, canvas.lengths)
-        return Prediction(self.output(states), links, self._predict_lengths(memory))
+            links = self.links(states, canvas.lengths)
+        lengths = None if self.length_head is None else self.predict_lengths(memory)
+        return Prediction(self.output(states), links, lengths)
 
-    def log_emissions(self, logits: Float[Tensor, "B L V"], canvas: Canvas) -> Float[Tensor, "B L V"]:
-        """Return the log-probabilities of the tokens of a graph's vertices. The first and the last emit none."""
-        scores = (logits if logits.dtype == torch.float64 else logits.float()).index_fill(
-            -1, torch.tensor([PAD, BOS, EOS], device=logits.device), float("-inf")
-        )
-        vertex = torch.arange(logits.size(1), device=logits.device)
-        inner = (vertex > 0) & (vertex < canvas.lengths[:, None] - 1)
-        return scores.log_softmax(-1).masked_fill(~inner[..., None], float("-inf"))
-
-    def _predict_lengths(self, memory: Memory) -> Float[Tensor, "B C"] | None:
-        if self.length_head is None:
-            return None
+    def predict_lengths(self, memory: Memory) -> Float[Tensor, "B C"]:
+        """Return the logits of the difference between target and source length, of a masked network."""
+        assert self.length_head is not None
         states, mask = memory.states, memory.mask
         if mask is None:
             return self.length_head(states.mean(1))

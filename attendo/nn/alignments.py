@@ -17,6 +17,26 @@ from torch.autograd.function import once_differentiable
 NEVER = float("-inf")
 
 
+def emission_scores(
+    logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: tuple[int, ...]
+) -> Float[Tensor, "B L T"]:
+    """Return the log-probabilities of these tokens at every position. Tokens in `silent` have probability 0."""
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    impossible = wide.new_zeros(wide.size(-1))
+    for token in silent:
+        impossible[token] = float("-inf")
+    chosen = wide.gather(2, ids[:, None].expand(-1, wide.size(1), -1))
+    return chosen - (wide + impossible).logsumexp(-1, keepdim=True)
+
+
+def ctc_emissions(
+    logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], blank: int, silent: tuple[int, ...]
+) -> tuple[Float[Tensor, "B L"], Float[Tensor, "B L T"]]:
+    """Return the log-probabilities of the blank and of these tokens at every position."""
+    scores = emission_scores(logits, torch.nn.functional.pad(ids, (1, 0), value=blank), silent)
+    return scores[..., 0], scores[..., 1:]
+
+
 def graph_log_likelihood(
     emissions: Float[Tensor, "B T L"],
     links: Float[Tensor, "B L L"],
@@ -169,6 +189,37 @@ def ctc_log_likelihood(
     states = _interleave(_widen(blanks), _widen(emissions))
     result: Tensor = _CtcLogLikelihood.apply(states, _may_skip(labels), num_positions, num_tokens)
     return result
+
+
+def ctc_token_log_probs(
+    blanks: Float[Tensor, "B L"],
+    emissions: Float[Tensor, "B L T"],
+    labels: Int[Tensor, "B T"],
+    num_positions: Int[Tensor, " B"],
+    num_tokens: Int[Tensor, " B"],
+) -> Float[Tensor, "B T1"]:
+    """Return the log-probability of each token given those before it, and of the end. Their sum is log P(target).
+
+    A row that begins with some tokens says the last of them for the first time at one position. The sum over that
+    position is the probability of the beginning.
+    """
+    states, may_skip = _interleave(_widen(blanks), _widen(emissions)), _may_skip(labels)
+    scores = _first_ctc_scores(states)
+    first = torch.full_like(scores, NEVER)
+    first[:, 1:2] = states[:, 0, 1:2]
+    begins = [first]
+    for j in range(1, states.shape[1]):
+        inside = (j < num_positions)[:, None]
+        stay, step, skip = _arrivals(scores, may_skip)
+        arrived = torch.logaddexp(step, skip) + states[:, j]
+        begins.append(arrived.masked_fill(~inside, NEVER))
+        scores = torch.where(inside, torch.logaddexp(arrived, stay + states[:, j]), scores)
+    total = (scores + _ctc_ends(scores, num_tokens)).logsumexp(-1)
+    prefixes = torch.stack(begins).logsumexp(0)[:, 1::2]  # [B, T]
+    before = torch.nn.functional.pad(prefixes, (1, 0))  # the empty beginning has probability 1
+    position = torch.arange(before.shape[1], device=before.device)
+    reached = torch.where(position < num_tokens[:, None], torch.cat((prefixes, total[:, None]), 1), total[:, None])
+    return (reached - before).masked_fill(position > num_tokens[:, None], 0)
 
 
 def align_to_ctc(

@@ -7,6 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attendo.nn.positions import SinusoidalPositions
+
 _HIDDEN = -1e30  # finite: the gradient of a softmax over -inf alone is NaN
 
 
@@ -20,17 +22,17 @@ class Links(nn.Module):
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads, self.width = num_heads, d_model // num_heads
+        self.positions = SinusoidalPositions()
         self.query = nn.Linear(2 * d_model, num_heads * self.width)
         self.key = nn.Linear(2 * d_model, num_heads * self.width)
         self.gate = nn.Linear(2 * d_model, num_heads)
 
-    def forward(
-        self, states: Float[Tensor, "B L D"], positions: Float[Tensor, "#B L D"], num_vertices: Int[Tensor, " B"]
-    ) -> Float[Tensor, "B L L"]:
+    def forward(self, states: Float[Tensor, "B L D"], num_vertices: Int[Tensor, " B"]) -> Float[Tensor, "B L L"]:
         """Return -inf for hops backward, to the same vertex and to padding."""
         with torch.autocast(states.device.type, enabled=False):
             dtype = torch.float64 if states.dtype == torch.float64 else torch.float32
-            features = torch.cat((states.to(dtype), positions.to(dtype).expand_as(states)), dim=-1)
+            positions = self.positions.add(torch.zeros_like(states[:1], dtype=dtype), 0)
+            features = torch.cat((states.to(dtype), positions.expand_as(states)), dim=-1)
             query, key = (self._split_heads(_project(features, each)) for each in (self.query, self.key))
             size = states.size(1)
             vertex = torch.arange(size, device=states.device)

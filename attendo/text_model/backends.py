@@ -15,18 +15,21 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ContinuousBatch
 from attendo.decode.coverage import CoverageNetwork
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, OutOfMemoryRetry, TextbookEngine
+from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.networks import Ensemble, TappedNetwork
+from attendo.decode.parallel import ParallelEngine, searches_by_token
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.errors import ErrorList, MessagePart, UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
+from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import without_cudnn_attention
 from attendo.nn.cpu_threads import tune_threads
 from attendo.nn.devices import configure_cpu_bf16
 from attendo.text import Tokenizer
-from attendo.text_model.options import GenerateOptions
+from attendo.text_model.options import GenerateOptions, check_kind
 from attendo.text_model.results import ScoredTarget
-from attendo.text_model.scoring import score_targets
+from attendo.text_model.scoring import score_ctc_targets, score_targets
 
 NATIVE_ENGINES = ("textbook", "cached", "fast")  # engines of a model folder
 EXTERNAL_ENGINES = ("onnx", "ctranslate2")  # engines of exported folders, named after the format
@@ -146,27 +149,46 @@ class TorchBackend:
     def _on_cpu(self) -> bool:
         return self.device.type == "cpu"
 
+    @property
+    def kind(self) -> str:
+        """The kind of the network, as in its config."""
+        return self.networks[0].config.kind
+
     def check(self, options: GenerateOptions, config: GenerationConfig) -> None:
-        """Reject alignments with scaled heads. Every other option is supported by some engine."""
+        """Reject alignments with scaled heads, and options that the kind of the network does not have."""
+        check_kind(self.kind, options, config)
         if options.alignments and isinstance(self._network, TappedNetwork):
             raise UsageError("alignments_scaled_heads_conflict")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
-        network = self.network(config)  # convert once: the engine may be rebuilt on OOM
+        network = with_precision(config, self._network)  # convert once: the engine may be rebuilt on OOM
 
         def make(positions: int) -> Engine:
             return make_engine(config.override(batch_tokens=positions), network, constrained)
 
         return OutOfMemoryRetry(make, config.resolve_batch_tokens(on_gpu=self.device.type == "cuda"))
 
-    def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch:
-        return ContinuousBatch(with_coverage(config, self.network(config)), strategy, rules, max_sentences=1)
+    def make_batch(self, config: GenerationConfig, strategy: Strategy, rules: Sequence[Rule]) -> ContinuousBatch | None:
+        network = self.network(config)
+        if network is None or (self.kind == "graph" and not searches_by_token(config, strategy, rules)):
+            return None
+        return ContinuousBatch(with_coverage(config, network), strategy, rules, max_sentences=1)
 
-    def network(self, config: GenerationConfig) -> Seq2SeqNetwork:
-        return with_precision(config, self._network)
+    def network(self, config: GenerationConfig) -> Seq2SeqNetwork | None:
+        network = with_precision(config, self._network)
+        if isinstance(network, ParallelTransformer):
+            return GraphNetwork(network) if self.kind == "graph" else None
+        return network
 
     def score(self, pairs: Sequence[Example], tokenizer: Tokenizer) -> list[ScoredTarget]:
-        return score_targets(pairs, self._network, self.device, tokenizer)
+        network = self._network
+        if not isinstance(network, ParallelTransformer):
+            return score_targets(pairs, network, self.device, tokenizer)
+        if self.kind == "masked":
+            raise UsageError("masked_model_has_no_likelihood")
+        if self.kind == "ctc":
+            return score_ctc_targets(pairs, network, tokenizer)
+        return score_targets(pairs, GraphNetwork(network), self.device, tokenizer)
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
@@ -181,6 +203,8 @@ def make_engine(config: GenerationConfig, base_network: Seq2SeqNetwork, constrai
     if constrained and kind != "cached":
         raise UsageError("constraints_engine_conflict", engine=kind)
     network, positions = with_precision(config, base_network), config.resolve_batch_tokens(on_gpu)
+    if isinstance(network, ParallelTransformer):
+        return ParallelEngine(network, config, positions, captured=kind == "fast", explicit=kind == "textbook")
     if kind == "textbook":
         if not isinstance(network, Transformer) or config.coverage_penalty > 0:
             feature = "coverage_penalty" if isinstance(network, Transformer) else _feature_name(network)

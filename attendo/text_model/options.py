@@ -94,6 +94,37 @@ def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tup
     return call, config
 
 
+# Settings and options that need the probability of the next token, with their neutral values.
+_TOKEN_OPTIONS: dict[str, Any] = {
+    "beam": 1, "sample": False, "mbr": "none", "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
+    "renormalise": False, "min_length_factor": 0.0, "min_length_extra": 0, "target_prefix": (), "prefix": "",
+    "constraints": (), "banned_phrases": (), "min_length": None,
+}  # fmt: skip
+_ATTENTION_OPTIONS: dict[str, Any] = {"coverage_penalty": 0.0, "alignments": False}  # need the attention of each token
+_KIND_SETTINGS = {
+    "passes": "masked", "length_candidates": "masked", "graph_search": "graph", "path_length_penalty": "graph",
+}  # fmt: skip
+
+
+def check_kind(kind: str, options: GenerateOptions, config: GenerationConfig) -> None:
+    """Reject options that a network of this kind does not have."""
+    for name, owner in _KIND_SETTINGS.items():
+        if kind != owner and getattr(config, name) != GenerationConfig.model_fields[name].default:
+            raise UsageError("option_needs_kind", option=name, kind=kind, owner=owner)
+    refused = {} if kind == "autoregressive" else dict(_ATTENTION_OPTIONS)
+    if kind in ("masked", "ctc"):
+        refused |= _TOKEN_OPTIONS
+    for name, neutral in refused.items():
+        value = getattr(options if hasattr(options, name) else config, name)
+        if value != neutral and (value or neutral):  # an empty list is as good as an empty tuple
+            fitting = "autoregressive" if name in _ATTENTION_OPTIONS else "autoregressive or graph"
+            raise UsageError("option_unsupported_by_kind", option=name, kind=kind, fitting=fitting)
+    if config.graph_search in ("greedy", "viterbi") and (config.beam > 1 or config.sample):
+        raise UsageError(
+            "graph_search_conflict", option="beam" if config.beam > 1 else "sample", search=config.graph_search
+        )
+
+
 def check_text_list(texts: Sequence[str]) -> None:
     """Reject a bare string and lists with non-string items."""
     if isinstance(texts, str):

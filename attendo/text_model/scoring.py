@@ -10,6 +10,8 @@ from attendo.decode.frontier import NEG_INF
 from attendo.decode.requests import DecodeRequest, encode_and_start, pad_sources, run_in_length_batches
 from attendo.decode.search import Seq2SeqNetwork, run_step_hook
 from attendo.errors import UsageError
+from attendo.model.parallel import ParallelTransformer
+from attendo.nn.alignments import ctc_emissions, ctc_token_log_probs
 from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.inputs import SourceLine, encode_prefixes, truncate
@@ -94,6 +96,29 @@ def _compute_log_probabilities(
             found[number] = each[row][: len(pairs[number].target) + 1]
 
     run_in_length_batches([pair.length for pair in pairs], _MAX_BATCH_POSITIONS, read)
+    return [found[number] for number in range(len(pairs))]
+
+
+@torch.inference_mode()
+def score_ctc_targets(
+    pairs: Sequence[Example], network: ParallelTransformer, tokenizer: Tokenizer
+) -> list[ScoredTarget]:
+    """Score targets in the order given, each token given those before it, and the end."""
+    found: dict[int, ScoredTarget] = {}
+
+    def read(group: Sequence[int]) -> None:
+        run_step_hook()
+        batch = collate([pairs[number] for number in group]).to(network.device)
+        canvas = network.empty_canvas(batch.source_ids, batch.source_mask)
+        logits = network(batch.source_ids, canvas, batch.source_mask).logits
+        ids = batch.target_ids[:, 1:]  # without BOS
+        emissions = ctc_emissions(logits, ids, PAD, (BOS, EOS))
+        log_probs = ctc_token_log_probs(*emissions, ids, canvas.lengths, (ids != PAD).sum(-1)).tolist()
+        for row, number in enumerate(group):
+            tokens = (*pairs[number].target, EOS)
+            found[number] = ScoredTarget(tuple(tokenizer.pieces(tokens)), tuple(log_probs[row][: len(tokens)]))
+
+    run_in_length_batches([pair.length for pair in pairs], _MAX_BATCH_POSITIONS // network.upsample, read)
     return [found[number] for number in range(len(pairs))]
 
 

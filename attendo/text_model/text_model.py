@@ -153,6 +153,8 @@ class TextModel:
             for side in ("source", "target"):
                 if getattr(other, f"{side}_tokenizer") != getattr(self, f"{side}_tokenizer"):
                     raise UsageError("ensemble_tokenizer_mismatch", position=position, side=side)
+        for each in (self, *others):
+            each._require_autoregressive("an ensemble")
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
         return TextModel(self.stored_model, backend=TorchBackend(Ensemble(networks, shares, how)))
@@ -234,6 +236,7 @@ class TextModel:
         ((line,),) = self._make_source_encoder(call_options, config).encode([text])
         answering, reader = Generation(call_options, config, self.target_tokenizer), self.backend.network(config)
         if reader is None:
+            self._require_autoregressive("a list of alternatives")
             raise make_option_error(self.backend.name, {"alternatives": NATIVE_SEARCH_ENGINES})
         with self.backend.inference_mode():
             tokens = top_next_tokens(line, reader, self.device, count)
@@ -267,6 +270,7 @@ class TextModel:
         recorder = TreeRecorder(strategy)
         batch = self.backend.make_batch(config, recorder, rules)
         if batch is None:
+            self._require_autoregressive("the search tree")
             raise make_option_error(self.backend.name, {"search_tree": NATIVE_SEARCH_ENGINES})
         with self.backend.inference_mode():
             for _ in batch.generate(requests):
@@ -287,6 +291,7 @@ class TextModel:
         `masked=False` removes the causal mask. `layer` keeps only one layer, for texts that are too long for all.
         """
         self._require_single("ensemble_not_traceable")
+        self._require_autoregressive("a trace")
         model = self.with_heads(heads) if heads else self
         output = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
         pair = EncodedPair.encode(text, output, self.generation, *self._tokenizers)
@@ -295,6 +300,7 @@ class TextModel:
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""
         self._require_single("ensemble_heads_not_scalable")
+        self._require_autoregressive("scaling heads")
         tapped = TappedNetwork(self.network, ScaledHeads(merge_head_scales(self._heads, heads)))
         return TextModel(self.stored_model, backend=TorchBackend(tapped))
 
@@ -317,7 +323,8 @@ class TextModel:
         """Return a cached engine if its settings are unchanged, to reuse its captured and compiled batches."""
         covered = config.coverage_penalty > 0
         machine = (config.engine, config.precision, config.batch_tokens, config.compile)
-        key = (*machine, self.device, covered, constrained)
+        passes = (config.passes, config.length_candidates, config.graph_search, config.path_length_penalty)
+        key = (*machine, *passes, self.device, covered, constrained)
         if key not in self._engines:
             while len(self._engines) >= _MAX_CACHED_ENGINES:
                 del self._engines[next(iter(self._engines))]
@@ -341,6 +348,10 @@ class TextModel:
     @property
     def _heads(self) -> HeadScales:
         return self.backend.heads if isinstance(self.backend, TorchBackend) else {}
+
+    def _require_autoregressive(self, feature: str) -> None:
+        if isinstance(self._stored, StoredModel) and (kind := self.network.config.kind) != "autoregressive":
+            raise UsageError("parallel_feature_unsupported", feature=feature, kind=kind)
 
     def _require_single(self, code: str) -> None:
         if len(self.networks) > 1:

@@ -16,7 +16,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction, count_tokens
-from attendo.nn.alignments import align_to_ctc, align_to_graph, ctc_log_likelihood, graph_log_likelihood
+from attendo.nn.alignments import (
+    align_to_ctc,
+    align_to_graph,
+    ctc_emissions,
+    ctc_log_likelihood,
+    emission_scores,
+    graph_log_likelihood,
+)
 from attendo.text import BOS, EOS, PAD
 
 _LENGTH_WEIGHT = 0.1  # of the length's cross-entropy, as in the paper's code
@@ -99,7 +106,7 @@ def validation_loss_sum(
     source_mask: Bool[Tensor, "B S"] | None,
     labels: Int[Tensor, "B T"],
 ) -> Float[Tensor, ""]:
-    """Return the summed loss without glancing. For kind masked, it is that of the first pass, with all tokens masked."""
+    """Return the summed loss without glancing. That of a masked network is the loss of the first pass: all masked."""
     targets = Targets.from_labels(labels)
     if network.config.kind == "masked":
         prediction = network(source_ids, Canvas(targets.ids, ~targets.mask, targets.mask), source_mask)
@@ -141,35 +148,16 @@ def negative_log_likelihood(prediction: Prediction, canvas: Canvas, targets: Tar
     if prediction.links is not None:
         emissions = emission_scores(prediction.logits, targets.ids, (PAD, BOS, EOS)).transpose(1, 2)
         return -graph_log_likelihood(emissions, prediction.links, targets.lengths, canvas.lengths)
-    blanks, emissions = _ctc_scores(prediction, targets)
+    blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, (BOS, EOS))
     return -ctc_log_likelihood(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
 
 
 def align(prediction: Prediction, canvas: Canvas, targets: Targets) -> Int[Tensor, "B L"]:
     """Return the target token (counted from 1) of each position on the most probable alignment; 0 is none."""
     if prediction.links is None:
-        blanks, emissions = _ctc_scores(prediction, targets)
+        blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, (BOS, EOS))
         return align_to_ctc(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
     emissions = emission_scores(prediction.logits, targets.ids, (PAD, BOS, EOS)).transpose(1, 2)
     vertices = align_to_graph(emissions, prediction.links, targets.lengths, canvas.lengths)
     order = torch.arange(1, targets.ids.size(1) + 1, device=vertices.device).expand_as(vertices)
     return torch.zeros_like(canvas.ids).scatter_reduce(1, vertices, torch.where(vertices > 0, order, 0), "amax")
-
-
-def emission_scores(
-    logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: tuple[int, ...]
-) -> Float[Tensor, "B L T"]:
-    """Return the log-probabilities of these tokens at every position. Tokens in `silent` have probability 0."""
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    impossible = wide.new_zeros(wide.size(-1))
-    for token in silent:
-        impossible[token] = float("-inf")
-    chosen = wide.gather(2, ids[:, None].expand(-1, wide.size(1), -1))
-    return chosen - (wide + impossible).logsumexp(-1, keepdim=True)
-
-
-def _ctc_scores(prediction: Prediction, targets: Targets) -> tuple[Float[Tensor, "B L"], Float[Tensor, "B L T"]]:
-    """Return the log-probabilities of the blank, which is PAD, and of the target's tokens."""
-    with_blank = F.pad(targets.ids, (1, 0), value=PAD)
-    scores = emission_scores(prediction.logits, with_blank, (BOS, EOS))
-    return scores[..., 0], scores[..., 1:]

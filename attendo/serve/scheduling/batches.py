@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.frontier import Frontier
+from attendo.decode.graph_network import GraphNetwork
+from attendo.decode.parallel import ParallelBatch, decodes_by_token
 from attendo.decode.requests import DecodeRequest, RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
@@ -28,13 +31,22 @@ _CPU_BATCH_SIZE, _GPU_BATCH_SIZE = 32, 128  # sentences
 _GPU_PEEK_INTERVAL = 4  # steps; on a GPU a peek waits for all queued kernels
 
 
+class NetworkKey(NamedTuple):
+    """Settings that select the network of a batch."""
+
+    precision: str
+    covers: bool  # whether there is a coverage penalty
+    compiled: bool
+    at_once: GenerationConfig | None = None  # the settings of answers that are predicted at once
+
+
 @dataclass(frozen=True)
 class BatchKey:
     """Requests with the same key can share a running batch."""
 
     strategy: Strategy
     rules: tuple[Rule, ...]
-    network_key: tuple[str, bool, bool]  # precision, coverage penalty, torch.compile
+    network_key: NetworkKey
     max_positions: int  # source positions of a batch, counted once per row
     source_width: int  # positions of a padded source; answers have at most twice as many tokens
     prefix_width: int
@@ -47,9 +59,10 @@ class BatchFactory:
         """`max_batch_size` is in sentences. `static_shapes` selects `StaticBatch` on a CPU too."""
         self._model, self._on_gpu = model, model.device.type == "cuda"
         self.max_batch_size = max_batch_size or (_GPU_BATCH_SIZE if self._on_gpu else _CPU_BATCH_SIZE)
+        self._is_parallel = self.supports_batching and model.network.config.kind != "autoregressive"
         self._static_shapes = self._on_gpu if static_shapes is None else static_shapes
-        self._networks: dict[tuple[str, bool, bool], Seq2SeqNetwork] = {}
-        self._cpu_weights: dict[tuple[str, bool, bool], ColumnMajorWeights] = {}
+        self._networks: dict[NetworkKey, Seq2SeqNetwork] = {}
+        self._cpu_weights: dict[NetworkKey, ColumnMajorWeights] = {}
 
     @property
     def peek_interval(self) -> int:
@@ -67,9 +80,12 @@ class BatchFactory:
         """Yield the batch key and the request of every line. Duplicate lines are yielded once."""
         requests, strategy, rules = call.prepare_search()
         config = call.config
-        network = (config.precision, config.coverage_penalty > 0, config.compile)
-        self._prepare_network(config, network)
+        by_step = NetworkKey(config.precision, config.coverage_penalty > 0, config.compile)
         for request in dict.fromkeys(requests):
+            at_once = self._is_parallel and not decodes_by_token(request, config, strategy, rules)
+            network = by_step._replace(at_once=config) if at_once else by_step
+            if not at_once:
+                self._prepare_network(config, network)
             width = round_up(max(len(request.source) + 1, request.max_length // 2), _SOURCE_WIDTHS)
             prefix = round_up(len(request.prefix), _PREFIX_WIDTHS)
             yield (
@@ -84,17 +100,21 @@ class BatchFactory:
         return halve_on_out_of_memory(most, partial(self._build, key), _warn_out_of_memory)
 
     def _build(self, key: BatchKey, batch_size: int) -> RunningBatch:
+        if (config := key.network_key.at_once) is not None:
+            return ParallelBatch(self._model.backend.engine(config, False), key.strategy, key.rules, batch_size)
         network, width = self._networks[key.network_key], key.strategy.width
+        if isinstance(network, GraphNetwork):
+            return ContinuousBatch(network, key.strategy, key.rules, batch_size)
         if not self._static_shapes and isinstance(network, Transformer) and width <= _MAX_CONTINUOUS_ROWS:
             layout = self._cpu_weights.setdefault(key.network_key, ColumnMajorWeights(network))
             return ContinuousBatch(layout, key.strategy, key.rules, batch_size)
         sizes = BatchShape(batch_size, key.source_width, 2 * key.source_width + 4, key.prefix_width)
-        return StaticBatch(network, key.strategy, key.rules, sizes, compiled=key.network_key[2])
+        return StaticBatch(network, key.strategy, key.rules, sizes, compiled=key.network_key.compiled)
 
-    def _prepare_network(self, config: GenerationConfig, key: tuple[str, bool, bool]) -> None:
+    def _prepare_network(self, config: GenerationConfig, key: NetworkKey) -> None:
         if key not in self._networks:
             reader = self._model.backend.network(config)
-            assert reader is not None  # the torch backend always has a network
+            assert reader is not None  # only networks without next tokens have none
             self._networks[key] = with_coverage(config, reader)
 
 
