@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -19,7 +19,11 @@ from attendo.text.config import TokenizerConfig
 from attendo.text.model_card import ModelCard
 from attendo.text.model_card import infer_model_card as infer_from_file_names
 from attendo.text.newlines import add_newline_symbol
+from attendo.text_model.options import GenerateOptions, check_kind
 from attendo.train.config import DEFAULT_PEAK_LR, TrainConfig
+
+# Model settings that a run with `start_from` may change. Another kind keeps the weights that both kinds have.
+_CHANGEABLE = {"dropout", "attention_dropout", "activation_dropout", "kind", "upsample", "canvas"}
 
 
 class RunConfig(Settings):
@@ -50,6 +54,7 @@ class RunConfig(Settings):
         self._check_running_text()
         self._check_prepared()
         self._check_generation()
+        self._check_kind()
         if self.start_from is not None:
             self._check_start()
             return self
@@ -65,6 +70,22 @@ class RunConfig(Settings):
             GenerationConfig(**self.generation)
         except UsageError as error:
             raise UsageError("run_generation_settings_invalid", error=error) from None
+
+    def _check_kind(self) -> None:
+        """Reject training and decoding settings that the kind of the network does not have."""
+        kind, train = self.model.get("kind", "autoregressive"), self.train
+        if kind == "autoregressive" and self.start_from is not None:
+            return  # the kind of that model
+        if kind != "autoregressive" and train.r_drop:
+            raise UsageError("r_drop_needs_autoregressive", r_drop=train.r_drop, kind=kind)
+        if kind != "autoregressive" and train.compile == "on":
+            raise UsageError("compile_needs_autoregressive", kind=kind)
+        if kind not in ("ctc", "graph"):
+            for name in ("glancing", "glancing_end", "glancing_until"):
+                if getattr(train, name) != TrainConfig.model_fields[name].default:
+                    raise UsageError("glancing_needs_alignments", option=name, kind=kind)
+        if kind in get_args(ModelConfig.model_fields["kind"].annotation):
+            check_kind(kind, GenerateOptions(), GenerationConfig(**self.generation))
 
     def _check_running_text(self) -> None:
         """Check that decoder-only networks train on plain text, and other networks do not."""
@@ -103,7 +124,7 @@ class RunConfig(Settings):
             raise UsageError("start_from_tokenizer_fixed")
         if "preset" in self.model_fields_set and self.preset != "auto":
             raise UsageError("start_from_preset_fixed")
-        if fixed := sorted(self.model.keys() - {"dropout", "attention_dropout", "activation_dropout"}):
+        if fixed := sorted(self.model.keys() - _CHANGEABLE):
             raise UsageError("start_from_network_fixed", setting=fixed[0])
 
     def make_model_config(self, source_vocab_size: int, target_vocab_size: int) -> ModelConfig:

@@ -34,7 +34,7 @@ from attendo.runs.run_folder import (
     machine_differences,
     make_folder,
 )
-from attendo.runs.weights import initial_model, load_final_weights
+from attendo.runs.weights import count_unfit_pairs, initial_model, load_final_weights
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
 from attendo.train.checkpoint import Checkpoints
@@ -158,6 +158,11 @@ class Run:
             lambda: self.stop_requested(),
             self.user_metrics,
         )
+        if unfit := count_unfit_pairs(self.model.network, self.data):
+            self.warnings.append(
+                f"{unfit:,} of {self.data.pairs:,} pairs have more target tokens than the decoder has positions "
+                "(model.upsample): they do not change the weights"
+            )
         found = self.checkpoints.load_newest()
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,17 +13,19 @@ from attendo.data.prepared import PreparedData, measure_longest_side, open_prepa
 from attendo.decode.config import GenerationConfig
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.parallel import MIN_CANVAS, ParallelTransformer, make_network
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, load_weights
 from attendo.runs.config import RunConfig, derive_generation_settings, load_run_config
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
+from attendo.text_model.options import drop_unsupported
 from attendo.text_model.sentence_splitting import measure_sources
 from attendo.train.checkpoint import Checkpoints, average_checkpoints, eval_weights
 from attendo.train.config import TrainConfig
 
 MEASURED_SOURCES = 2000  # training sources sampled to measure how many are single sentences
+_READ_PAIRS = 65_536  # pairs read at once
 SAMPLE_PAIRS = 1000  # validation pairs stored in the model folder for later checks
 Weights = dict[str, Tensor]
 
@@ -42,6 +45,8 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
         old = load_model(config.start_from)
         network, about = _load_start_network(old, config, data), about or old.about
         stored = GenerationConfig.with_new_names(old.generation, warn=False)
+        if network.config.kind != old.network.config.kind:
+            stored = drop_unsupported(stored, network.config.kind)
         generation = {**stored, **derive_generation_settings(None, data.cut_source)}
     generation = {**generation, **config.generation}
     _check_data_fits_network(network.config, data)
@@ -68,8 +73,12 @@ def measure_training_sources(data: PreparedData) -> dict[str, Any] | None:
 def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData) -> Transformer:
     if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
         raise UsageError("start_from_tokenizer_mismatch", folder=data.folder, model=config.start_from)
-    network = make_network(old.network.config.replace(**config.model))
-    network.load_state_dict(old.network.state_dict())
+    before = old.network.config
+    after = before.replace(**config.model)
+    if before.kind not in (after.kind, "autoregressive"):
+        raise UsageError("start_from_kind_mismatch", before=before.kind, after=after.kind)
+    network = make_network(after, torch.Generator().manual_seed(config.seed))
+    network.load_state_dict(old.network.state_dict(), strict=before.kind == after.kind)
     return network
 
 
@@ -102,6 +111,20 @@ def _check_max_length(network: ModelConfig, data: PreparedData, prefix: int) -> 
                 limit=network.max_length,
                 setting=setting,
             )
+
+
+def count_unfit_pairs(network: Transformer, data: PreparedData) -> int:
+    """Count the pairs whose target has more tokens than the canvas of a ctc or graph network has positions."""
+    if not isinstance(network, ParallelTransformer) or not network.upsample:
+        return 0
+    ends = 2 if network.config.kind == "graph" else 0  # the first and the last vertex emit no token
+    count = 0
+    for corpus in data.corpora:
+        for first in range(0, len(corpus.shards), _READ_PAIRS):
+            source, target = corpus.shards.read(first, min(first + _READ_PAIRS, len(corpus.shards)))
+            canvas = np.maximum(network.upsample * (source.lengths + 1), MIN_CANVAS)
+            count += int((target.lengths + ends > canvas).sum())
+    return count
 
 
 def load_final_weights(

@@ -125,6 +125,14 @@ def check_kind(kind: str, options: GenerateOptions, config: GenerationConfig) ->
         )
 
 
+def drop_unsupported(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the settings that a network of this kind has."""
+    others = {name for name, owner in _KIND_SETTINGS.items() if owner != kind}
+    refused = {} if kind == "autoregressive" else _ATTENTION_OPTIONS
+    tokens = _TOKEN_OPTIONS if kind in ("masked", "ctc") else {}
+    return {name: value for name, value in settings.items() if name not in {*others, *refused, *tokens}}
+
+
 def check_text_list(texts: Sequence[str]) -> None:
     """Reject a bare string and lists with non-string items."""
     if isinstance(texts, str):

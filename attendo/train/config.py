@@ -49,7 +49,9 @@ class TrainConfig(Settings):
     )
     clip_norm: Annotated[float, Field(ge=0)] = Field(1.0, description="maximum gradient norm; 0 disables clipping")
 
-    label_smoothing: Fraction = Field(0.1, description="share of the probability spread uniformly over all tokens")
+    label_smoothing: Fraction = Field(
+        0.1, description="share of the probability spread uniformly over all tokens; not for kind ctc and graph"
+    )
     r_drop: Annotated[float, Field(ge=0)] = Field(
         0.0, description="weight of the KL divergence between two passes with different dropout (R-Drop); 0 disables it"
     )

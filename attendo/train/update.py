@@ -205,6 +205,8 @@ def pick_compile(config: TrainConfig, network: Transformer) -> str:
     """Resolve auto. Compiling takes minutes. It pays off if the kernels, not the host, are the bottleneck."""
     if config.compile != "auto":
         return config.compile
+    if network.config.kind != "autoregressive":  # the loss has a loop over the target, which takes long to compile
+        return "off"
     return "on" if next(network.parameters()).is_cuda and network.config.d_model >= 512 else "off"
 
 
