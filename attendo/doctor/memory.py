@@ -21,7 +21,6 @@ from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
 from attendo.model.parallel import make_network
 from attendo.text import EOS
-from attendo.train.loss import training_loss
 from attendo.train.update import Updater
 
 SAMPLED_PAIRS = 65_536
@@ -153,10 +152,7 @@ def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
 
 
 def _forward(updater: Updater, batch: Batch) -> Tensor:
-    rows = batch.repeat(2) if updater.config.r_drop else batch
-    with updater.autocast():
-        logits = updater.network(rows.source_ids, rows.target_ids, rows.source_mask)
-        return training_loss(logits, batch.labels, updater.config.label_smoothing, updater.config.r_drop)
+    return updater.compute_loss(batch)
 
 
 def _advise(updater: Updater, largest: MemoryEstimate, free: int) -> str:

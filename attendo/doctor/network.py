@@ -15,8 +15,10 @@ from attendo.data.sampler import BatchStream
 from attendo.doctor.data_sampling import read_pair
 from attendo.doctor.finding import MAX_EXAMPLES, Finding
 from attendo.errors import cut_line
+from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD, UNK
+from attendo.train.parallel_loss import sentence_losses
 from attendo.train.update import Updater
 
 _NUM_CUTS = 4  # positions after which the target is changed
@@ -62,6 +64,8 @@ def check_padding(updater: Updater, pairs: Sequence[Example]) -> Finding:
     updater.network.eval()
     rows = _shorten_rows(pairs)
     together = make_batch(rows, updater.network)
+    if isinstance(updater.network, ParallelTransformer):
+        return _check_parallel_padding(updater, rows, together)
     before = compute_logits(updater, together)
     spread = _logit_std(before, together)
     difference = compute_logits(updater, _add_padding(together)) - before
@@ -84,6 +88,34 @@ def check_padding(updater: Updater, pairs: Sequence[Example]) -> Finding:
         values=values,
         about="network",
     )
+
+
+def _check_parallel_padding(updater: Updater, rows: Sequence[Example], together: Batch) -> Finding:
+    """The same by the loss of each sentence, because the logits of a canvas depend on its size."""
+    before = _compute_sentence_losses(updater, together)
+    padded = _compute_sentence_losses(updater, _add_padding(together))
+    alone = torch.cat([_compute_sentence_losses(updater, make_batch([row], updater.network)) for row in rows])
+    fits = before.isfinite()
+    by_padding, by_neighbours = (
+        float(((other - before).abs() / before.clamp(min=1))[fits].max()) if fits.any() else 0.0
+        for other in (padded, alone)
+    )
+    values = {"by_padding": by_padding, "by_neighbours": by_neighbours}
+    worst = max(by_padding, by_neighbours)
+    if worst <= TOLERANCE[updater.precision]:
+        found = f"no sentence's loss depends on padding or on other sentences (largest change {worst:.1g})"
+        return Finding("padding", "ok", found, values=values, about="network")
+    found = f"padding or another sentence in the batch changes a sentence's loss, by {worst:.2g} of it"
+    advice = "a sentence means something else in every batch: mend the padding mask (nn/masks.py, model/parallel.py)"
+    return Finding("padding", "fault", found, advice, values=values, about="network")
+
+
+@torch.no_grad()
+def _compute_sentence_losses(updater: Updater, batch: Batch) -> Float[Tensor, " B"]:
+    assert isinstance(updater.network, ParallelTransformer)
+    batch = batch.to(updater.device)
+    with updater.autocast():
+        return sentence_losses(updater.network, batch.source_ids, batch.source_mask, batch.labels).float()
 
 
 def _compute_seeded_logits(updater: Updater, batch: Batch) -> Float[Tensor, "B T V"]:

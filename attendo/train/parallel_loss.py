@@ -79,7 +79,7 @@ class ParallelLoss:
         loss = masked_cross_entropy(prediction, targets, hidden, self._label_smoothing)
         tokens = targets.lengths.sum() + len(targets.ids)
         lengths = length_cross_entropy(prediction, targets, count_tokens(source_ids, source_mask))
-        return loss * tokens / hidden.sum().clamp(min=1) + _LENGTH_WEIGHT * lengths
+        return loss.sum() * tokens / hidden.sum().clamp(min=1) + _LENGTH_WEIGHT * lengths.sum()
 
     @torch.no_grad()
     def _glance(
@@ -100,41 +100,38 @@ def glancing_share(step: int, steps: int, start: float, end: float, until: float
     return start + (end - start) * min(1.0, step / max(1.0, until * steps))
 
 
-def validation_loss_sum(
+def sentence_losses(
     network: ParallelTransformer,
     source_ids: Int[Tensor, "B S"],
     source_mask: Bool[Tensor, "B S"] | None,
     labels: Int[Tensor, "B T"],
-) -> Float[Tensor, ""]:
-    """Return the summed loss without glancing. That of a masked network is the loss of the first pass: all masked."""
+) -> Float[Tensor, " B"]:
+    """Return the loss of each sentence, without glancing. A masked network gets no token of the target."""
     targets = Targets.from_labels(labels)
     if network.config.kind == "masked":
         prediction = network(source_ids, Canvas(targets.ids, ~targets.mask, targets.mask), source_mask)
         lengths = length_cross_entropy(prediction, targets, count_tokens(source_ids, source_mask))
-        return masked_cross_entropy(prediction, targets, targets.mask) + lengths
+        return masked_cross_entropy(prediction, targets, targets.mask).sum(-1) + lengths
     canvas = network.empty_canvas(source_ids, source_mask)
-    return negative_log_likelihood(network(source_ids, canvas, source_mask), canvas, targets).sum()
+    return negative_log_likelihood(network(source_ids, canvas, source_mask), canvas, targets)
 
 
 def masked_cross_entropy(
     prediction: Prediction, targets: Targets, hidden: Bool[Tensor, "B T"], label_smoothing: float = 0.0
-) -> Float[Tensor, ""]:
+) -> Float[Tensor, "B T"]:
+    """Return the cross-entropy of the hidden tokens, 0 elsewhere."""
     wanted = targets.ids.masked_fill(~hidden, PAD)
-    return F.cross_entropy(
-        prediction.logits.flatten(0, 1),
-        wanted.flatten(),
-        ignore_index=PAD,
-        label_smoothing=label_smoothing,
-        reduction="sum",
-    )
+    logits, options = prediction.logits.flatten(0, 1), {"ignore_index": PAD, "label_smoothing": label_smoothing}
+    return F.cross_entropy(logits, wanted.flatten(), reduction="none", **options).view(wanted.shape)
 
 
 def length_cross_entropy(
     prediction: Prediction, targets: Targets, source_lengths: Int[Tensor, " B"]
-) -> Float[Tensor, ""]:
+) -> Float[Tensor, " B"]:
+    """Return the cross-entropy of each target's length."""
     assert prediction.length_logits is not None
     difference = targets.lengths - source_lengths + LENGTH_CLASSES // 2
-    return F.cross_entropy(prediction.length_logits, difference.clamp(0, LENGTH_CLASSES - 1), reduction="sum")
+    return F.cross_entropy(prediction.length_logits, difference.clamp(0, LENGTH_CLASSES - 1), reduction="none")
 
 
 def choose_at_random(among: Bool[Tensor, "B T"], count: Int[Tensor, " B"]) -> Bool[Tensor, "B T"]:

@@ -103,6 +103,11 @@ class Updater:
         self._ddp_network.train()
         self._forward_backward(batch)
 
+    def compute_loss(self, batch: Batch) -> Float[Tensor, ""]:
+        """Return the loss of a batch on the device, in the run's precision."""
+        with self.autocast():
+            return self._eager_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
+
     def _forward_backward(self, batch: Batch) -> None:
         """Run forward and backward, and add the gradients to the accumulated ones."""
         batch = batch.to(self.device)

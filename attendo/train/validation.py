@@ -18,7 +18,7 @@ from attendo.text_model.inputs import encode_prefixes, truncate
 from attendo.train.config import TrainConfig
 from attendo.train.loop import Validation, ValidationSample
 from attendo.train.loss import cross_entropy_sum
-from attendo.train.parallel_loss import validation_loss_sum
+from attendo.train.parallel_loss import sentence_losses
 from attendo.train.update import Updater
 
 TextPair = tuple[str, str]
@@ -140,7 +140,7 @@ def validation_loss(network: nn.Module, batches: Iterable[Batch]) -> float:
         for batch in (each.to(device) for each in batches):
             adapt_threads()
             if isinstance(network, ParallelTransformer):
-                total += validation_loss_sum(network, batch.source_ids, batch.source_mask, batch.labels)
+                total += sentence_losses(network, batch.source_ids, batch.source_mask, batch.labels).double().sum()
             else:
                 logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
                 total += cross_entropy_sum(logits, batch.labels)
