@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attendo.model.parallel import Canvas, ParallelTransformer
+from attendo.nn.attention import Tap
 from attendo.text import BOS, EOS, PAD
 
 
@@ -53,8 +54,8 @@ class GraphState:
 class GraphNetwork:
     """A graph network with the interface of the search. Adjacent rows share the graph of their sentence."""
 
-    def __init__(self, network: ParallelTransformer) -> None:
-        self.network = network
+    def __init__(self, network: ParallelTransformer, tap: Tap | None = None) -> None:
+        self.network, self._tap = network, tap
 
     @property
     def device(self) -> torch.device:
@@ -66,7 +67,8 @@ class GraphNetwork:
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> GraphMemory:
         canvas = self.network.empty_canvas(source_ids, source_mask)
-        prediction = self.network.predict(self.network.encode(source_ids, source_mask), canvas)
+        memory = self.network.encode(source_ids, source_mask, self._tap)
+        prediction = self.network.predict(memory, canvas, self._tap)
         assert prediction.links is not None
         log_emissions = _log_emissions(prediction.logits, canvas)
         return GraphMemory(prediction.links.exp(), log_emissions, log_emissions.exp(), canvas.lengths - 1)

@@ -101,7 +101,9 @@ class ParallelEngine:
         self._batch_tokens = max(1, batch_tokens // (network.upsample or config.length_candidates))
         self._runners: dict[Hashable, tuple[Tensor, Tensor, Callable[[], None]]] = {}
         self._token_engine = (
-            CachedEngine(GraphNetwork(network), self._batch_tokens, padding) if network.config.kind == "graph" else None
+            CachedEngine(GraphNetwork(network, self._tap), self._batch_tokens, padding)
+            if network.config.kind == "graph"
+            else None
         )
 
     def generate(
@@ -204,8 +206,9 @@ def decode_graph(
     vertex = torch.arange(size, device=links.device)
     inner = (vertex > 0) & (vertex < last)
     if search == "viterbi":
-        most = max(1, 2 * size // network.upsample)
-        chosen = decode_joint_viterbi(log_probs, links, canvas.lengths, most, length_penalty)
+        # The limit of each sentence depends on its own length, not on the longest of the batch.
+        most, steps = (2 * canvas.lengths // network.upsample).clamp(min=1), max(1, 2 * size // network.upsample)
+        chosen = decode_joint_viterbi(log_probs, links, canvas.lengths, most, steps, length_penalty)
     else:
         scores = links if search == "greedy" else links + log_probs.masked_fill(~inner, 0)[:, None]
         chosen = follow_path(torch.where(vertex < last, scores.argmax(-1), vertex)) & inner
@@ -268,7 +271,7 @@ def predict_masked(
     Pass 0 predicts all tokens. Pass t predicts the least confident ones again, a share of (passes - t) / passes.
     """
     classes = network.predict_lengths(memory).topk(length_candidates, -1).indices - LENGTH_CLASSES // 2
-    sizes = (source_lengths[:, None] + classes).clamp(min=1).flatten()
+    sizes = (source_lengths[:, None] + classes).clamp(min=1, max=network.max_positions).flatten()
     states = memory.states.repeat_interleave(length_candidates, 0)
     mask = None if memory.mask is None else memory.mask.repeat_interleave(length_candidates, 0)
     inside = torch.arange(int(sizes.max()), device=sizes.device) < sizes[:, None]

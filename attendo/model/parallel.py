@@ -67,6 +67,11 @@ class ParallelTransformer(Transformer):
         """Canvas positions for each source token; 0 for a masked network, whose canvas has the target's length."""
         return self.config.upsample or DEFAULT_UPSAMPLE.get(self.config.kind, 0)
 
+    @property
+    def max_positions(self) -> int | None:
+        """Maximum positions of the decoder, which only learned positions limit."""
+        return self.config.max_length if self.config.positions == "learned" else None
+
     def canvas_size(self, source_width: int) -> int:
         """Return the canvas positions of ctc and graph for sources of this width."""
         return max(self.upsample * source_width, MIN_CANVAS)

@@ -24,7 +24,7 @@ def emission_scores(
     wide = logits if logits.dtype == torch.float64 else logits.float()
     impossible = wide.new_zeros(wide.size(-1))
     for token in silent:
-        impossible[token] = float("-inf")
+        impossible[token : token + 1].fill_(NEVER)  # a slice: a single number would be copied from the host
     chosen = wide.gather(2, ids[:, None].expand(-1, wide.size(1), -1))
     return chosen - (wide + impossible).logsumexp(-1, keepdim=True)
 
@@ -105,26 +105,28 @@ def decode_joint_viterbi(
     token_scores: Float[Tensor, "B L"],
     links: Float[Tensor, "B L L"],
     num_vertices: Int[Tensor, " B"],
-    max_tokens: int,
+    max_tokens: Int[Tensor, " B"],
+    max_steps: int,
     length_penalty: float = 1.0,
 ) -> Bool[Tensor, "B L"]:
     """Mark the inner vertices of the path with the highest score / tokens ** `length_penalty` (Shao et al., 2022).
 
-    `token_scores[b, v]` is the log-probability of the best token at vertex v. A path has 1 to `max_tokens` tokens; a
-    graph without inner vertices has no marks.
+    `token_scores[b, v]` is the log-probability of the best token at vertex v. A path has 1 to `max_tokens[b]` tokens,
+    and at most `max_steps`, which is known without waiting for the device. A graph without inner vertices has no marks.
     """
     batch, size = token_scores.shape
     token_scores = _mask_emissions(token_scores[:, None], num_vertices)[:, 0]
     last_hops = _last_hops(links, num_vertices)
     scores = links[:, 0] + token_scores
     totals, best_previous = [scores + last_hops], []
-    for _ in range(1, min(max_tokens, max(1, size - 2))):
+    for _ in range(1, min(max_steps, max(1, size - 2))):
         best, previous = (scores[:, :, None] + links).max(1)
         scores = best + token_scores
         totals.append(scores + last_hops)
         best_previous.append(previous)
     total, last = torch.stack(totals, 1).max(-1)  # [B, K]: the best path of each number of tokens
     lengths = torch.arange(1, len(totals) + 1, device=links.device)
+    total = total.masked_fill(lengths > max_tokens[:, None], NEVER)
     chosen = (total / lengths**length_penalty).argmax(-1)
     vertex = last.gather(1, chosen[:, None])[:, 0]
     on_path = torch.zeros((batch, size), dtype=torch.bool, device=links.device)

@@ -14,24 +14,37 @@ from torch import Tensor
 
 from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_windows
 from attendo.decode.beam import Beam
+from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, TextbookEngine
 from attendo.decode.frontier import NEG_INF, Frontier
+from attendo.decode.parallel import ParallelEngine
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
 from attendo.decode.rules import ForcedPrefix, SuppressTokens
 from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy, Sampling
 from attendo.errors import UsageError
+from attendo.model.parallel import Canvas, ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 from attendo.text import EOS, PAD
 from attendo.text_model import Hypothesis, TextModel, eval_mode
 from attendo.text_model.backends import member_networks, with_precision
+from attendo.train.parallel_loss import sentence_losses
 
 SUB_LAYERS = "sub-layers"  # compares fused kernels with the explicit formula
 BATCH_SIZES = (1, 7, 32)
 PADDING = 9
 STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 4": Beam(4), "samples": Sampling(2, seed=1)}
+# Searches of each kind that predicts all tokens at once: settings and strategy.
+PARALLEL_SEARCHES: dict[str, dict[str, tuple[dict[str, Any], Strategy]]] = {
+    "masked": {"4 passes": ({"passes": 4, "length_candidates": 3}, Greedy())},
+    "ctc": {"best tokens": ({}, Greedy())},
+    "graph": {
+        **{f"{each} path": ({"graph_search": each}, Greedy()) for each in ("lookahead", "greedy", "viterbi")},
+        **{f"{name} by token": ({"graph_search": "tokens"}, each) for name, each in STRATEGIES.items()},
+    },
+}
 RULES = (SuppressTokens(), ForcedPrefix())
 # Log-probabilities are sums of many rounded numbers. Two results within this tolerance are equally good.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
@@ -141,6 +154,9 @@ def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> I
     with eval_mode(network):
         yield from _compare_sub_layers(network, requests)
         allowed = _compute_tolerance(network, requests)
+        if isinstance(network, ParallelTransformer):
+            yield from _verify_parallel(model, network, requests, allowed)
+            return
         for name, strategy in STRATEGIES.items():
             expected, found = _run_engine(TextbookEngine(network, many), requests, strategy), {}
             for path, engine, size in _list_paths(network, many, len(requests)):
@@ -150,6 +166,53 @@ def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> I
                 narrow = _run_engine(CachedEngine(network, many), requests, Beam(1))
                 yield _compare_paths(model, "beam 1 is greedy", name, narrow, found["cached"], allowed)
             yield _compare_scores(network, name, found["cached"], requests, allowed)
+
+
+def _verify_parallel(
+    model: TextModel, network: ParallelTransformer, requests: Sequence[DecodeRequest], allowed: float
+) -> Iterator[PathComparison]:
+    """Compare the paths of a network that predicts all tokens at once, and a graph's search token by token."""
+    many = model.generation.resolve_batch_tokens(network.device.type == "cuda")
+    for name, (options, strategy) in PARALLEL_SEARCHES[network.config.kind].items():
+        config = model.generation.override(**options)
+        expected = _run_engine(ParallelEngine(network, config, many, explicit=True), requests, strategy)
+        for path, engine, size in _list_parallel_paths(network, config, many, len(requests)):
+            found = _run_engine(engine, requests, strategy, size)
+            yield _compare_paths(model, path, name, found, expected, allowed)
+        if network.config.kind == "graph" and config.graph_search == "tokens":
+            yield _compare_graph_scores(network, name, expected, requests, allowed)
+
+
+def _list_parallel_paths(
+    network: ParallelTransformer, config: GenerationConfig, max_positions: int, count: int
+) -> Iterator[tuple[str, Engine, int]]:
+    yield "cached", ParallelEngine(network, config, max_positions), _NO_LIMIT
+    for size in (size for size in BATCH_SIZES if size < count):
+        yield f"cached, batches of {size}", ParallelEngine(network, config, _NO_LIMIT), size
+    padded = ParallelEngine(network, config, max_positions, padding=PADDING)
+    yield f"cached, {PADDING} columns of padding", padded, _NO_LIMIT
+    yield "fast", ParallelEngine(network, config, max_positions, captured=True), _NO_LIMIT
+
+
+@torch.inference_mode()
+def _compare_graph_scores(
+    network: ParallelTransformer,
+    what: str,
+    hypotheses: HypothesesByRequest,
+    requests: Sequence[DecodeRequest],
+    allowed: float,
+) -> PathComparison:
+    """Compare the reported log-probability with the sum over all paths. A truncated output has no such sum."""
+    largest, counted = 0.0, 0
+    for request in requests:
+        rows = [row for row in hypotheses[request.request_id] if row.ids and row.ids[-1] == EOS]
+        if rows:
+            batch = collate([Example(request.source, row.ids[:-1]) for row in rows]).to(network.device)
+            losses = sentence_losses(network, batch.source_ids, batch.source_mask, batch.labels).tolist()
+            for loss, row in zip(losses, rows, strict=True):
+                largest = max(largest, absolute_difference(-loss, row.log_probability))
+            counted += 1
+    return PathComparison("the score of an answer", what, counted, largest=largest, allowed=allowed)
 
 
 def max_sentence_tokens(model: TextModel) -> int:
@@ -250,7 +313,9 @@ def _compare_sub_layers(network: Transformer, requests: Sequence[DecodeRequest])
     batch = _make_batch(network, requests)
     fused, written_out = (_record_outputs(network, batch, tap) for tap in (None, lambda site, weights: None))
     allowed = TOLERANCE[network.output.weight.dtype]
-    sides = {"encoder": batch.source_mask, "decoder": batch.labels != PAD, "output": batch.labels != PAD}
+    read = _decoder_input(network, batch)
+    target = read.mask if isinstance(read, Canvas) else batch.labels != PAD
+    sides = {"encoder": batch.source_mask, "decoder": target, "output": target}
     for name, given in fused.items():
         is_token = sides[name.split(".")[0]]
         apart = (given - written_out[name]).float().abs()
@@ -282,6 +347,16 @@ def _make_batch(network: Transformer, requests: Sequence[DecodeRequest]) -> Batc
     return collate([Example(ids, [min(each, top) for each in ids]) for ids in some]).to(device)
 
 
+def _decoder_input(network: Transformer, batch: Batch) -> Any:
+    """Return the decoder's input: target ids, or a canvas without given tokens."""
+    if not isinstance(network, ParallelTransformer):
+        return batch.target_ids
+    if network.config.kind != "masked":
+        return network.empty_canvas(batch.source_ids, batch.source_mask)
+    mask = batch.labels != PAD
+    return Canvas(batch.labels, torch.zeros_like(mask), mask)
+
+
 def _record_outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict[str, Tensor]:
     """Return the output of every sub-layer, by name."""
     given: dict[str, Tensor] = {}
@@ -290,7 +365,7 @@ def _record_outputs(network: Transformer, batch: Batch, tap: Tap | None) -> dict
         for name, module in network.named_modules()
         if name.endswith(("self_attention", "cross_attention", "feed_forward")) or name == "output"
     ]
-    network(batch.source_ids, batch.target_ids, batch.source_mask, tap=tap)
+    network(batch.source_ids, _decoder_input(network, batch), batch.source_mask, tap=tap)
     for hook in hooks:
         hook.remove()
     return given

@@ -129,7 +129,11 @@ class TorchBackend:
 
     @property
     def max_sequence_length(self) -> int | None:
-        learned = [each.config.max_length - 1 for each in self.networks if each.config.positions == "learned"]
+        learned = [
+            each.config.max_length // max(1, each.upsample if isinstance(each, ParallelTransformer) else 1) - 1
+            for each in self.networks
+            if each.config.positions == "learned"
+        ]
         return min(learned, default=None)
 
     @property

@@ -12,6 +12,7 @@ from attendo.nn.alignments import (
     align_to_ctc,
     align_to_graph,
     ctc_log_likelihood,
+    ctc_token_log_probs,
     decode_joint_viterbi,
     follow_path,
     graph_log_likelihood,
@@ -141,7 +142,7 @@ def test_joint_viterbi_finds_the_best_path(penalty: float) -> None:
     used = [7, 5, 3, 2]
     links = torch.stack([make_links(7, each) for each in used])
     scores = torch.randn(4, 7, dtype=torch.float64).abs().neg()
-    marks = decode_joint_viterbi(scores, links, torch.tensor(used), 7, penalty)
+    marks = decode_joint_viterbi(scores, links, torch.tensor(used), torch.tensor([7] * 4), 7, penalty)
     for row, size in enumerate(used):
         found = []
         for tokens in range(1, size - 1):
@@ -152,9 +153,10 @@ def test_joint_viterbi_finds_the_best_path(penalty: float) -> None:
 
 
 def test_joint_viterbi_keeps_the_maximum_length() -> None:
-    links = make_links(7)[None]
-    marks = decode_joint_viterbi(torch.zeros(1, 7), links, torch.tensor([7]), 2, 5.0)
-    assert 1 <= marks.sum() <= 2
+    """Each sentence has its own limit. A penalty of 5 favours long paths."""
+    links = make_links(7).expand(2, -1, -1)
+    marks = decode_joint_viterbi(torch.zeros(2, 7), links, torch.tensor([7, 7]), torch.tensor([2, 1]), 5, 5.0)
+    assert marks.sum(-1).tolist() == [2, 1]
 
 
 def test_a_path_is_followed_to_its_end() -> None:
@@ -239,3 +241,27 @@ def test_a_target_that_does_not_fit_ctc_has_gradient_zero() -> None:
     assert total.item() == NEVER
     for grad in torch.autograd.grad(total.sum(), [blanks, emissions]):
         assert not grad.any()
+
+
+def test_ctc_token_probabilities_are_sums_over_rows() -> None:
+    """P(token | tokens before) = P(rows that begin with both) / P(rows that begin with the tokens before)."""
+    torch.manual_seed(9)
+    positions, targets = [5, 3, 4], [[1, 1, 2], [2, 1], []]
+    log_probs = torch.randn(3, 5, 3, dtype=torch.float64).log_softmax(-1)
+    labels = torch.tensor([[*target, *[0] * (3 - len(target))] for target in targets])
+    emissions = log_probs.gather(2, labels[:, None].expand(-1, 5, -1))
+    lengths = torch.tensor(positions), torch.tensor([len(target) for target in targets])
+    found = ctc_token_log_probs(log_probs[:, :, 0], emissions, labels, *lengths)
+    for row, (used, target) in enumerate(zip(positions, targets, strict=True)):
+        rows = {
+            words: math.exp(sum(float(log_probs[row, j, word]) for j, word in enumerate(words)))
+            for words in itertools.product(range(3), repeat=used)
+        }
+        begins = [
+            sum(share for words, share in rows.items() if merge_runs(words)[:count] == target[:count])
+            for count in range(len(target) + 1)
+        ]
+        ends = sum(share for words, share in rows.items() if merge_runs(words) == target)
+        expected = [later / earlier for earlier, later in itertools.pairwise([*begins, ends])]
+        assert found[row, : len(target) + 1].exp().tolist() == pytest.approx(expected)
+        assert not found[row, len(target) + 1 :].any()
