@@ -42,7 +42,8 @@ def describe(
 
     source_length = source_length or _SOURCE_LENGTH
     description = describe_network(config, source_length, target_length)
-    tokens = f"{source_length} source tokens and {target_length} target tokens"
+    positions = "target tokens" if config.kind in ("autoregressive", "masked") else "decoder positions"
+    tokens = f"{source_length} source tokens and {description.target_length} {positions}"
     if config.decoder_only:
         tokens = f"{target_length} tokens"
     shape = f"d_model {config.d_model}, {config.num_heads} heads, {config.norm}-norm, tie {config.tie}"

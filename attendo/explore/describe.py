@@ -13,11 +13,12 @@ from torch.overrides import TorchFunctionMode
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.parallel import ParallelTransformer, make_network
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.feedforward import FeedForward
+from attendo.nn.links import Links
 from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
@@ -75,13 +76,19 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
         rows = tuple(_encoder_block(block, source_length))
         parts.append(NetworkPart("encoder layer", rows, config.num_encoder_layers))
         parts += _final_norm("encoder", network.encoder_norm, source_length, config.d_model)
-    parts.append(NetworkPart("target", tuple(_embedding(network.target, target_length, None))))
+    if isinstance(network, ParallelTransformer):
+        target_length = network.canvas_size(source_length) if network.upsample else target_length
+        parts += _length_head(network, source_length)
+    parts.append(NetworkPart("target", tuple(_target(network, source_length, target_length))))
     decoder_block = network.decoder[0]
     assert isinstance(decoder_block, DecoderBlock)
-    rows = tuple(_decoder_block(decoder_block, source_length, target_length))
+    causal = config.kind == "autoregressive"
+    rows = tuple(_decoder_block(decoder_block, source_length, target_length, causal))
     parts.append(NetworkPart("decoder layer", rows, config.num_decoder_layers))
     parts += _final_norm("decoder", network.decoder_norm, target_length, config.d_model)
     parts.append(NetworkPart("output", tuple(_output(network, target_length))))
+    if isinstance(network, ParallelTransformer) and network.links is not None:
+        parts.append(NetworkPart("links", tuple(_links(network.links, target_length, config.d_model))))
     return Description(tuple(parts), source_length, target_length)
 
 
@@ -106,6 +113,31 @@ def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> It
         yield NetworkOperation("norm", (length, width), (length, width), _count(embedding.norm))
 
 
+def _target(network: Transformer, source_length: int, length: int) -> Iterator[NetworkOperation]:
+    yield from _embedding(network.target, length, None)
+    if not isinstance(network, ParallelTransformer):
+        return
+    width = network.config.d_model
+    yield NetworkOperation("mask vector", (), (length, width), network.mask_vector.numel())
+    if network.copy is not None:
+        yield NetworkOperation("copy of encoder states", (source_length, width), (length, width), _count(network.copy))
+
+
+def _length_head(network: ParallelTransformer, source_length: int) -> list[NetworkPart]:
+    head = network.length_head
+    if head is None:
+        return []
+    shapes = (source_length, head.in_features), (head.out_features,)
+    return [NetworkPart("length", (NetworkOperation("mean, linear", *shapes, _count(head)),))]
+
+
+def _links(links: Links, length: int, width: int) -> Iterator[NetworkOperation]:
+    features = (length, 2 * width)
+    for name, layer in (("queries", links.query), ("keys", links.key), ("gate of heads", links.gate)):
+        yield NetworkOperation(name, features, (length, layer.out_features), _count(layer))
+    yield NetworkOperation("hop probabilities", (links.num_heads, length, length), (length, length))
+
+
 def _encoder_block(block: EncoderBlock, length: int) -> Iterator[NetworkOperation]:
     yield from _self_attention("self-attention", block.self_attention, length)
     yield _add_and_norm(block.self_residual, length, block.self_attention.output.out_features)
@@ -113,9 +145,9 @@ def _encoder_block(block: EncoderBlock, length: int) -> Iterator[NetworkOperatio
     yield _add_and_norm(block.feed_forward_residual, length, block.feed_forward.contract.out_features)
 
 
-def _decoder_block(block: DecoderBlock, source: int, target: int) -> Iterator[NetworkOperation]:
+def _decoder_block(block: DecoderBlock, source: int, target: int, causal: bool) -> Iterator[NetworkOperation]:
     width = block.feed_forward.contract.out_features
-    yield from _self_attention("masked self-attention", block.self_attention, target)
+    yield from _self_attention("masked self-attention" if causal else "self-attention", block.self_attention, target)
     yield _add_and_norm(block.self_residual, target, width)
     if block.cross_attention is not None and block.cross_residual is not None:
         yield from _cross_attention(block.cross_attention, source, target)

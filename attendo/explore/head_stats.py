@@ -323,6 +323,7 @@ def measure_heads(model: TextModel, sentences: Iterable[Sentence], max_positions
     if not sentences:
         raise DataError("no_sentences_for_heads")
     check_has_encoder(model)
+    model.require_autoregressive("a report on heads")
     network = model.network
     passes = [
         ForwardPass.from_sentence(model, each, pair)

@@ -87,6 +87,7 @@ def export(
     check_packages(to)
     if len(model.networks) > 1:
         raise UsageError("ensemble_export_unsupported", count=len(model.networks))
+    model.require_autoregressive("an export")
     if faulty := [name for name, each in model.network.named_parameters() if not bool(each.isfinite().all())]:
         raise ModelError("weights_not_finite", parameters=list_names(faulty))
     if (to == "argos") != (languages is not None):

@@ -96,7 +96,7 @@ def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tup
 
 # Settings and options that need the probability of the next token, with their neutral values.
 _TOKEN_OPTIONS: dict[str, Any] = {
-    "beam": 1, "sample": False, "mbr": "none", "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
+    "mbr": "none", "beam": 1, "sample": False, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
     "renormalise": False, "min_length_factor": 0.0, "min_length_extra": 0, "target_prefix": (), "prefix": "",
     "constraints": (), "banned_phrases": (), "min_length": None,
 }  # fmt: skip

@@ -81,6 +81,8 @@ class TextModel:
         facts = ["→".join(languages) or self.about.get("task", "")]
         if isinstance(self._stored, StoredModel):
             kind = "decoder-only" if self.decoder_only else "encoder-decoder"
+            if self.network.config.kind != "autoregressive":
+                kind = f"{kind} ({self.network.config.kind})"
             parameters = sum(each.numel() for network in self.networks for each in network.parameters())
             facts += [kind, f"{parameters:,} parameters"]
         sizes = dict.fromkeys((self.source_tokenizer.vocab_size, self.target_tokenizer.vocab_size))
@@ -130,6 +132,11 @@ class TextModel:
         measured = self.about.get("trained_on") or measure_sources([source for source, _ in sample])
         return TrainingSources(**measured).are_single_sentences if measured else None
 
+    def require_autoregressive(self, feature: str) -> None:
+        """Raise a `UsageError` if the model predicts all tokens at once. `feature` is what it would be used for."""
+        if isinstance(self._stored, StoredModel) and (kind := self.network.config.kind) != "autoregressive":
+            raise UsageError("parallel_feature_unsupported", feature=feature, kind=kind)
+
     def save(self, folder: str | Path) -> None:
         self._require_single("ensemble_not_saveable")
         if self._heads:
@@ -154,7 +161,7 @@ class TextModel:
                 if getattr(other, f"{side}_tokenizer") != getattr(self, f"{side}_tokenizer"):
                     raise UsageError("ensemble_tokenizer_mismatch", position=position, side=side)
         for each in (self, *others):
-            each._require_autoregressive("an ensemble")
+            each.require_autoregressive("an ensemble")
         networks = [*self.networks, *(network for other in others for network in other.networks)]
         shares = None if weights is None else [float(weight) for weight in weights]
         return TextModel(self.stored_model, backend=TorchBackend(Ensemble(networks, shares, how)))
@@ -236,7 +243,7 @@ class TextModel:
         ((line,),) = self._make_source_encoder(call_options, config).encode([text])
         answering, reader = Generation(call_options, config, self.target_tokenizer), self.backend.network(config)
         if reader is None:
-            self._require_autoregressive("a list of alternatives")
+            self.require_autoregressive("a list of alternatives")
             raise make_option_error(self.backend.name, {"alternatives": NATIVE_SEARCH_ENGINES})
         with self.backend.inference_mode():
             tokens = top_next_tokens(line, reader, self.device, count)
@@ -270,7 +277,7 @@ class TextModel:
         recorder = TreeRecorder(strategy)
         batch = self.backend.make_batch(config, recorder, rules)
         if batch is None:
-            self._require_autoregressive("the search tree")
+            self.require_autoregressive("the search tree")
             raise make_option_error(self.backend.name, {"search_tree": NATIVE_SEARCH_ENGINES})
         with self.backend.inference_mode():
             for _ in batch.generate(requests):
@@ -291,7 +298,7 @@ class TextModel:
         `masked=False` removes the causal mask. `layer` keeps only one layer, for texts that are too long for all.
         """
         self._require_single("ensemble_not_traceable")
-        self._require_autoregressive("a trace")
+        self.require_autoregressive("a trace")
         model = self.with_heads(heads) if heads else self
         output = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
         pair = EncodedPair.encode(text, output, self.generation, *self._tokenizers)
@@ -300,7 +307,7 @@ class TextModel:
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""
         self._require_single("ensemble_heads_not_scalable")
-        self._require_autoregressive("scaling heads")
+        self.require_autoregressive("scaling heads")
         tapped = TappedNetwork(self.network, ScaledHeads(merge_head_scales(self._heads, heads)))
         return TextModel(self.stored_model, backend=TorchBackend(tapped))
 
@@ -348,10 +355,6 @@ class TextModel:
     @property
     def _heads(self) -> HeadScales:
         return self.backend.heads if isinstance(self.backend, TorchBackend) else {}
-
-    def _require_autoregressive(self, feature: str) -> None:
-        if isinstance(self._stored, StoredModel) and (kind := self.network.config.kind) != "autoregressive":
-            raise UsageError("parallel_feature_unsupported", feature=feature, kind=kind)
 
     def _require_single(self, code: str) -> None:
         if len(self.networks) > 1:

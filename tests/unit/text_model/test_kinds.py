@@ -1,0 +1,191 @@
+"""Text models that predict all tokens at once: options by kind, searches of a graph, scores, storage."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from error_codes import has_code
+from tiny import SIZES, SOURCES, TARGETS
+
+from attendo.errors import UsageError
+from attendo.explore.describe import describe
+from attendo.explore.head_stats import Sentence, measure_heads
+from attendo.interop.export import export
+from attendo.model.config import ModelConfig
+from attendo.model.parallel import make_network
+from attendo.serve.scheduling.batches import BatchFactory
+from attendo.text import Words
+from attendo.text_model import TextModel, load
+
+KINDS = ("masked", "ctc", "graph")
+
+
+def make_model(kind: str, **settings: Any) -> TextModel:
+    source, target = Words.build(SOURCES), Words.build(TARGETS)
+    config = ModelConfig(
+        **SIZES, kind=kind, source_vocab_size=source.vocab_size, target_vocab_size=target.vocab_size, **settings
+    )
+    network = make_network(config, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        network.output.weight.mul_(6)  # so that the distributions are not flat
+    return TextModel(network, (source, target))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stored_model_gives_the_same_answers(tmp_path: Path, kind: str) -> None:
+    model = make_model(kind)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model", "cpu")
+    assert [each.best for each in again.generate(SOURCES)] == [each.best for each in model.generate(SOURCES)]
+    assert f"encoder-decoder ({kind})" in repr(again)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["textbook", "cached", "fast"])
+def test_engines_agree(kind: str, engine: str) -> None:
+    model = make_model(kind)
+    expected = [each.ids for each in model.generate(SOURCES)]
+    assert [each.ids for each in model.generate(SOURCES, engine=engine)] == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_has_the_text_of_the_answer(kind: str) -> None:
+    model = make_model(kind)
+    for text in SOURCES:
+        assert "".join(model.stream(text)) == model.generate([text])[0].text
+
+
+@pytest.mark.parametrize("options", [{"beam": 3}, {"sample": True}, {"prefix": "我"}, {"min_length": 6}])
+def test_a_graph_streams_token_searches(options: dict[str, Any]) -> None:
+    model = make_model("graph")
+    for text in SOURCES:
+        assert "".join(model.stream(text, **options)) == model.generate([text], **options)[0].text
+
+
+def test_token_options_of_a_graph_hold() -> None:
+    model = make_model("graph")
+    assert all(each.text.startswith("我") for each in model.generate(SOURCES, prefix="我"))
+    assert all(len(each.ids) >= 6 for each in model.generate(SOURCES, min_length=6))
+    for result in model.generate(SOURCES, no_repeat_ngram_size=1, max_length=6):
+        assert len({*result.ids}) == len(result.ids)
+    for result in model.generate(SOURCES, beam=4, constraints=["猫"]):
+        assert "猫" in result.text
+    assert all(len(each.hypotheses) == 3 for each in model.generate(SOURCES, beam=3, n_best=3))
+
+
+def test_a_prefix_of_one_text_does_not_change_another() -> None:
+    model = make_model("graph")
+    alone = model.generate([SOURCES[1]])[0]
+    assert model.generate(SOURCES[:2], prefix=["我", ""])[1].best == alone.best
+
+
+def test_a_beam_of_a_graph_is_at_least_as_probable_as_its_greedy_search() -> None:
+    model = make_model("graph", upsample=3)
+    greedy, beam = (model.generate(SOURCES, graph_search="tokens", normalise="none", beam=each) for each in (1, 8))
+    for one, other in zip(greedy, beam, strict=True):
+        assert other.best.log_probability >= one.best.log_probability - 1e-5
+
+
+@pytest.mark.parametrize("search", ["lookahead", "greedy", "viterbi"])
+def test_the_score_of_a_path_is_a_lower_bound(search: str) -> None:
+    """log P(target | source) sums over all paths."""
+    model = make_model("graph")
+    for text, result in zip(SOURCES, model.generate(SOURCES, graph_search=search), strict=True):
+        if result.best.has_end:
+            assert result.best.log_probability <= model.score([text], [result.text])[0] + 1e-5
+
+
+@pytest.mark.parametrize("kind", ["ctc", "graph"])
+def test_scores_are_a_distribution(kind: str) -> None:
+    """The probabilities of all targets of at most two tokens are a part of 1, and each is the product of its tokens."""
+    model = make_model(kind)
+    words = [word for word in {*" ".join(TARGETS).split()} if word]
+    targets = ["", *words, *(f"{one} {other}" for one in words for other in words)]
+    scored = model.score_tokens([SOURCES[0]] * len(targets), targets)
+    assert 0 < sum(math.exp(each.log_probability) for each in scored) <= 1 + 1e-5
+    assert scored[1].log_probabilities[0] == pytest.approx(
+        next(each for each in scored if each.pieces[0] == scored[1].pieces[0]).log_probabilities[0]
+    )
+
+
+def test_a_masked_model_has_no_score() -> None:
+    with pytest.raises(UsageError, check=has_code("masked_model_has_no_likelihood")):
+        make_model("masked").score(SOURCES[:1], TARGETS[:1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "code"),
+    [
+        ("masked", {"beam": 2}, "option_unsupported_by_kind"),
+        ("ctc", {"sample": True}, "option_unsupported_by_kind"),
+        ("masked", {"prefix": "我"}, "option_unsupported_by_kind"),
+        ("ctc", {"constraints": ["猫"], "beam": 1}, "option_unsupported_by_kind"),
+        ("ctc", {"banned_phrases": ["猫"]}, "option_unsupported_by_kind"),
+        ("masked", {"min_length": 3}, "option_unsupported_by_kind"),
+        ("ctc", {"mbr": "chrf"}, "option_unsupported_by_kind"),
+        ("graph", {"alignments": True}, "option_unsupported_by_kind"),
+        ("graph", {"coverage_penalty": 0.3}, "option_unsupported_by_kind"),
+        ("graph", {"passes": 3}, "option_needs_kind"),
+        ("ctc", {"graph_search": "greedy"}, "option_needs_kind"),
+        ("autoregressive", {"length_candidates": 2}, "option_needs_kind"),
+        ("graph", {"graph_search": "viterbi", "beam": 2}, "graph_search_conflict"),
+    ],
+)
+def test_options_that_a_kind_does_not_have_are_rejected(kind: str, options: dict[str, Any], code: str) -> None:
+    with pytest.raises(UsageError, check=has_code(code)) as raised:
+        make_model(kind).generate(SOURCES, **options)
+    assert raised.value.values.get("kind", kind) == kind
+    assert raised.value.values["option"] in options
+
+
+FEATURES: dict[str, Callable[[TextModel], Any]] = {
+    "an ensemble": lambda model: model.ensemble([model]),
+    "scaling heads": lambda model: model.with_heads({"decoder.0.cross": {0: 0.0}}),
+    "a trace": lambda model: model.trace(SOURCES[0]),
+    "an export": lambda model: export(model, "nowhere", "onnx"),
+    "a report on heads": lambda model: measure_heads(model, [Sentence(SOURCES[0], TARGETS[0])]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("feature", FEATURES)
+def test_features_of_autoregressive_models_are_refused(kind: str, feature: str) -> None:
+    with pytest.raises(UsageError, check=has_code("parallel_feature_unsupported", feature=feature, kind=kind)):
+        FEATURES[feature](make_model(kind))
+
+
+@pytest.mark.parametrize("settings", [{"kind": "masked"}, {"kind": "ctc"}, {"kind": "graph", "canvas": "copy"}])
+def test_a_description_counts_all_parameters(settings: dict[str, Any]) -> None:
+    config = ModelConfig(**SIZES, vocab_size=11, tie="all", **settings)
+    expected = sum(each.numel() for each in make_network(config).parameters())
+    assert describe(config).parameters == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_server_batches_requests(kind: str) -> None:
+    model = make_model(kind)
+    factory, call = BatchFactory(model, max_batch_size=3), model.prepare_call(SOURCES)
+    (key,) = {key for key, _ in factory.split_by_key(call)}
+    assert key.network_key.at_once == call.config
+    requests, *_ = call.prepare_search()
+    found = {
+        each.request_id: frontier for batch in factory.make(key).generate(requests) for each, frontier in batch.split()
+    }
+    results = call.collect_results([call.to_result(found[each.request_id]) for each in requests])
+    assert [each.best for each in results] == [each.best for each in model.generate(SOURCES)]
+
+
+def test_the_server_runs_token_searches_of_a_graph_in_steps() -> None:
+    model = make_model("graph")
+    factory, call = BatchFactory(model), model.prepare_call(SOURCES, beam=2)
+    (key,) = {key for key, _ in factory.split_by_key(call)}
+    assert key.network_key.at_once is None
+    requests, *_ = call.prepare_search()
+    found = {
+        each.request_id: frontier for batch in factory.make(key).generate(requests) for each, frontier in batch.split()
+    }
+    results = call.collect_results([call.to_result(found[each.request_id]) for each in requests])
+    assert [each.ids for each in results] == [each.ids for each in model.generate(SOURCES, beam=2)]
