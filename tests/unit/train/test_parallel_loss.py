@@ -1,0 +1,155 @@
+"""Losses of networks that predict all tokens at once: sums, glancing, masks, and tasks that they must learn."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+import torch
+from learning import BOTH, SIZES
+from torch import Tensor
+
+from attendo.data.batch import Example, collate
+from attendo.decode.config import GenerationConfig
+from attendo.decode.parallel import ParallelEngine
+from attendo.decode.requests import DecodeRequest
+from attendo.decode.rules import SuppressTokens
+from attendo.decode.strategies import Greedy
+from attendo.model.config import ModelConfig
+from attendo.model.parallel import Canvas, ParallelTransformer
+from attendo.text import BOS, EOS, PAD
+from attendo.train.config import TrainConfig
+from attendo.train.parallel_loss import ParallelLoss, Targets, align, choose_at_random, glancing_share, sentence_losses
+from attendo.train.update import Updater
+
+INPUTS = (BOTH.source_ids, BOTH.source_mask, BOTH.labels)
+
+
+def make_network(kind: str, **settings: Any) -> ParallelTransformer:
+    upsample = {} if kind == "masked" else {"upsample": 2}
+    config = ModelConfig(**{**SIZES, **upsample, "kind": kind, "tie": "all", **settings})
+    return ParallelTransformer(config, torch.Generator().manual_seed(2))
+
+
+def make_loss(network: ParallelTransformer, label_smoothing: float = 0.0) -> ParallelLoss:
+    return ParallelLoss(network, network, label_smoothing)
+
+
+def test_targets_are_labels_without_eos() -> None:
+    targets = Targets.from_labels(torch.tensor([[5, 6, EOS], [7, EOS, PAD], [EOS, PAD, PAD]]))
+    assert targets.ids.tolist() == [[5, 6], [7, PAD], [PAD, PAD]]
+    assert targets.lengths.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["ctc", "graph"])
+def test_the_loss_without_glancing_is_the_sum_of_sentence_losses(kind: str) -> None:
+    network = make_network(kind)
+    torch.testing.assert_close(make_loss(network)(*INPUTS), sentence_losses(network, *INPUTS).sum())
+
+
+@pytest.mark.parametrize("kind", ["masked", "ctc", "graph"])
+def test_a_sentence_has_the_same_loss_in_any_batch(kind: str) -> None:
+    network = make_network(kind).eval()
+    together = sentence_losses(network, *INPUTS)
+    for row, length in enumerate((BOTH.labels != PAD).sum(-1).tolist()):
+        tokens = int(BOTH.source_mask[row].sum()) if BOTH.source_mask is not None else BOTH.source_ids.size(1)
+        alone = BOTH.source_ids[row : row + 1, :tokens], None, BOTH.labels[row : row + 1, :length]
+        torch.testing.assert_close(sentence_losses(network, *alone)[0], together[row])
+
+
+@pytest.mark.parametrize("kind", ["ctc", "graph"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_glancing_gives_a_share_of_the_wrong_tokens(kind: str, share: float) -> None:
+    network = make_network(kind)
+    loss, targets = make_loss(network), Targets.from_labels(BOTH.labels)
+    loss.glancing.fill_(share)
+    canvas = network.empty_canvas(BOTH.source_ids, BOTH.source_mask)
+    seen = loss._glance(BOTH.source_ids, BOTH.source_mask, canvas, targets)
+    with torch.no_grad():
+        first = network(BOTH.source_ids, canvas, BOTH.source_mask)
+        aligned = align(first, canvas, targets)
+    for row in range(len(aligned)):
+        places = aligned[row].nonzero().flatten()
+        wanted = targets.ids[row, aligned[row, places] - 1]
+        wrong = int((first.logits[row, places].argmax(-1) != wanted).sum())
+        assert int(seen.given[row].sum()) == round(share * wrong)
+        given = seen.given[row].nonzero().flatten()
+        assert {*given.tolist()} <= {*places.tolist()}
+        assert seen.ids[row, given].tolist() == targets.ids[row, aligned[row, given] - 1].tolist()
+
+
+def test_glancing_falls_linearly() -> None:
+    shares = [glancing_share(step, 300, 0.5, 0.1, 2 / 3) for step in (0, 100, 200, 300)]
+    assert shares == pytest.approx([0.5, 0.3, 0.1, 0.1])
+
+
+def test_positions_are_chosen_uniformly() -> None:
+    torch.manual_seed(0)
+    among = torch.tensor([[True, True, False, True]]).expand(3000, -1)
+    chosen = choose_at_random(among, torch.full((3000,), 2))
+    assert bool((chosen.sum(-1) == 2).all())
+    assert chosen.float().mean(0).tolist() == pytest.approx([2 / 3, 2 / 3, 0, 2 / 3], abs=0.05)
+
+
+def test_the_masked_loss_covers_the_hidden_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, read = make_network("masked"), list[Canvas]()
+    forward = network.forward
+    monkeypatch.setattr(network, "forward", lambda ids, canvas, mask: read.append(canvas) or forward(ids, canvas, mask))
+    torch.manual_seed(0)
+    make_loss(network)(*INPUTS).backward()
+    targets = Targets.from_labels(BOTH.labels)
+    for row, length in enumerate(targets.lengths.tolist()):
+        hidden = targets.mask[row] & ~read[0].given[row]
+        assert 1 <= int(hidden.sum()) <= length
+        assert not (read[0].given[row] & ~targets.mask[row]).any()
+    assert bool(network.mask_vector.grad.any())  # type: ignore[union-attr]
+    assert bool(network.length_head.weight.grad.any())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["ctc", "graph"])
+def test_a_target_that_does_not_fit_changes_nothing(kind: str) -> None:
+    network = make_network(kind)
+    long = collate([Example([5], [6, 7] * 20)])
+    loss = make_loss(network)(long.source_ids, long.source_mask, long.labels)
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert not any(weight.grad is not None and weight.grad.any() for weight in network.parameters())
+
+
+def train_on(kind: str, sources: list[list[int]], make_target: Any, steps: int, **settings: Any) -> ParallelTransformer:
+    """Train a small network on 32 sources per step, in a cycle."""
+    network = make_network(kind, d_model=32, d_ff=64, **settings)
+    config = TrainConfig(steps=steps, peak_lr=5e-3, warmup=50, label_smoothing=0.0, ema=0.98)
+    updater, endless = Updater(network, config), itertools.cycle(sources)
+    for _ in range(steps):
+        some = [next(endless) for _ in range(32)]
+        updater.update([collate([Example(each, make_target(each)) for each in some])])
+    updater.finalize()
+    return network.eval()
+
+
+def decode(network: ParallelTransformer, sources: list[list[int]]) -> list[list[int]]:
+    requests = [DecodeRequest(number, tuple(source), 40) for number, source in enumerate(sources)]
+    engine = ParallelEngine(network, GenerationConfig(passes=4, length_candidates=2), 4096)
+    batches = engine.generate(requests, Greedy(), (SuppressTokens(),))
+    found: dict[int, Tensor] = {each.request_id: rows.ids[0] for batch in batches for each, rows in batch.split()}
+    return [[t for t in found[number].tolist() if t not in (PAD, BOS, EOS)] for number in range(len(sources))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["masked", "ctc", "graph"])
+def test_every_kind_learns_to_copy(kind: str) -> None:
+    draw, steps = random.Random(0), 400
+    sources = [draw.sample(range(4, 10), draw.randrange(1, 5)) for _ in range(steps * 32 + 50)]
+    network = train_on(kind, sources, lambda source: source, steps)
+    new = sources[-50:]
+    assert sum(one == other for one, other in zip(decode(network, new), new, strict=True)) >= 48
+
+
+@pytest.mark.slow
+def test_a_graph_keeps_two_orders_apart() -> None:
+    """Each target is the source or its reversal. A graph answers with one of them, not with a mixture."""
+    draw, sources = random.Random(0), [[4, 5, 6, 7], [8, 9, 10], [11, 12, 13, 14], [15, 16, 4]]
+    network = train_on("graph", sources, lambda source: source[:: draw.choice((1, -1))], steps=600, upsample=4)
+    for source, answer in zip(sources, decode(network, sources), strict=True):
+        assert answer in (source, source[::-1])
