@@ -29,6 +29,10 @@ COMMANDS: CommandTable = {
         "train": ("train:train", "Train a model on parallel text, or on running text."),
         "finetune": ("finetune:finetune", "Train a model further on your own text, with its tokenizer and network."),
         "average": ("average:average", "Average the weights of a run's last checkpoints."),
+        "distill": (
+            "distill:distill",
+            "Replace the targets of parallel text by translations of a teacher, for a student to learn from.",
+        ),
         "reproduce": (
             "reproduce:reproduce",
             "Train a recipe, score it on its tests, and compare with the expected scores.",

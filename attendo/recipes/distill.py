@@ -1,0 +1,160 @@
+"""Sequence-level distillation (Kim and Rush, 2016): a teacher's translations replace the targets of a corpus.
+
+A teacher repeats the targets that it was trained on. So the corpus is split into folds, and every fold is translated by
+a teacher that was trained on the other folds. Equal sources are in the same fold.
+
+    OUT/  distill.json   the command's settings: another command cannot continue it
+          folds/N.source, N.target, N.output     text of a fold, and the teacher's translations
+          teachers/N/    the run of the teacher that has not seen fold N
+          source.txt, target.txt                 the result, in the order of the corpus
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from attendo import atomic_files
+from attendo.data.corpus_files import read_lines, read_parallel_lines
+from attendo.errors import DataError, UsageError
+from attendo.metrics import Score, score
+from attendo.model_files import format_json, read_json
+from attendo.recipes.files import compute_checksums, write_text_file
+from attendo.runs.config import RunConfig
+from attendo.text_model import TextModel
+
+_BLOCK_LINES = 2048  # lines translated in one call and written together
+_SCORED_LINES = 20_000  # lines of the reported score
+# Settings of [data] that a teacher has from the run: all but those of the training text.
+_KEPT_SETTINGS = (
+    *("valid_source", "valid_target", "valid_file", "valid_corpora", "valid_share", "folder"),
+    *("max_bad_ratio", "max_length", "max_length_ratio", "cut_source"),
+)
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """The folder of a distillation, with its settings."""
+
+    folder: Path
+    source: Path
+    target: Path
+    num_folds: int
+    options: Mapping[str, Any]  # of the teachers' search
+
+    @property
+    def outputs(self) -> tuple[Path, Path]:
+        """The two files of the result."""
+        return self.folder / "source.txt", self.folder / "target.txt"
+
+    def fold_file(self, fold: int, kind: str) -> Path:
+        return self.folder / "folds" / f"{fold}.{kind}"
+
+    def teacher_folder(self, fold: int) -> Path:
+        return self.folder / "teachers" / str(fold)
+
+    def begin(self) -> None:
+        """Write the settings, or check that they are those of an earlier call."""
+        files = {"source": self.source, "target": self.target}
+        settings = {"folds": self.num_folds, "options": dict(self.options), "sha256": compute_checksums(files)}
+        path = self.folder / "distill.json"
+        if not path.exists():
+            write_text_file(path, format_json(settings))
+            return
+        before = read_json(path)
+        if other := [name for name, value in settings.items() if before.get(name) != value]:
+            raise UsageError("distillation_settings_differ", folder=self.folder, settings=", ".join(other))
+
+    def split(self) -> int:
+        """Write the text of every fold, unless it is there. Return the number of lines."""
+        last = self.fold_file(self.num_folds - 1, "target")
+        if last.exists():
+            return sum(1 for fold in range(self.num_folds) for _ in read_lines(self.fold_file(fold, "source")))
+        (self.folder / "folds").mkdir(parents=True, exist_ok=True)
+        paths = [(self.fold_file(fold, "source"), self.fold_file(fold, "target")) for fold in range(self.num_folds)]
+        counts = [0] * self.num_folds
+        with ExitStack() as stack:
+            files = [
+                [stack.enter_context(atomic_files.temporary_path(path).open("w", encoding="utf-8")) for path in pair]
+                for pair in paths
+            ]
+            for source, target in read_parallel_lines(self.source, self.target):
+                fold = choose_fold(source, self.num_folds)
+                counts[fold] += 1
+                for file, line in zip(files[fold], (source, target), strict=True):
+                    file.write(f"{line}\n")
+        if 0 in counts:
+            raise DataError("distillation_fold_empty", path=self.source, lines=sum(counts), folds=self.num_folds)
+        for pair in paths:  # the last file is moved last: it marks the end
+            for path in pair:
+                atomic_files.move_into_place(atomic_files.temporary_path(path), path)
+        return sum(counts)
+
+    def teacher_config(self, config: RunConfig, fold: int) -> RunConfig:
+        """Return the settings of the teacher of a fold: those of a run, with the text of the other folds."""
+        others = [each for each in range(self.num_folds) if each != fold]
+        source, target = ([self.fold_file(each, side).absolute() for each in others] for side in ("source", "target"))
+        data = config.data.model_dump(exclude_unset=True)
+        kept = {name: data[name] for name in _KEPT_SETTINGS if name in data}
+        values = {**config.model_dump(exclude_unset=True), "data": {**kept, "source": source, "target": target}}
+        values.pop("reproduce", None)
+        return RunConfig(**values)
+
+    def translate(self, model: TextModel, fold: int) -> Iterator[int]:
+        """Translate a fold. Yield the number of lines done, beginning with those of an earlier call."""
+        path = self.fold_file(fold, "output")
+        done = _truncate_to_lines(path)
+        yield done
+        lines = islice(read_lines(self.fold_file(fold, "source")), done, None)
+        with path.open("a", encoding="utf-8") as file:
+            while texts := list(islice(lines, _BLOCK_LINES)):
+                results = model.generate(texts, **self.options)
+                file.write("".join(f"{_to_line(each.text)}\n" for each in results))
+                file.flush()
+                done += len(texts)
+                yield done
+
+    def merge(self) -> int:
+        """Write source.txt and target.txt in the order of the corpus. Return the number of lines."""
+        outputs = [read_lines(self.fold_file(fold, "output")) for fold in range(self.num_folds)]
+        count = 0
+        temporary = [atomic_files.temporary_path(path) for path in self.outputs]
+        with temporary[0].open("w", encoding="utf-8") as sources, temporary[1].open("w", encoding="utf-8") as targets:
+            for source in read_lines(self.source):
+                sources.write(f"{source}\n")
+                targets.write(f"{next(outputs[choose_fold(source, self.num_folds)])}\n")
+                count += 1
+        for new, path in zip(temporary, self.outputs, strict=True):
+            atomic_files.move_into_place(new, path)
+        return count
+
+    def score(self) -> Score:
+        """Return BLEU of the new targets against the corpus. A teacher that memorised has far more than on a test."""
+        pairs = list(islice(read_parallel_lines(self.outputs[1], self.target), _SCORED_LINES))
+        return score("bleu", [output for output, _ in pairs], [reference for _, reference in pairs])
+
+
+def choose_fold(source: str, num_folds: int) -> int:
+    """Return the fold of a source, which depends only on its text."""
+    return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest()) % num_folds
+
+
+def _to_line(text: str) -> str:
+    """Return the text without line breaks, which would shift the lines after it."""
+    return " ".join(text.splitlines())
+
+
+def _truncate_to_lines(path: Path) -> int:
+    """Remove an incomplete last line. Return the number of complete ones."""
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        lines, end = 0, 0
+        for line in file:
+            if line.endswith(b"\n"):
+                lines, end = lines + 1, end + len(line)
+        file.truncate(end)
+    return lines

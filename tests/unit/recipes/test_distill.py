@@ -1,0 +1,120 @@
+"""Distillation: folds by source, teachers that have not seen their fold, resumed translations, merged files."""
+
+from pathlib import Path
+
+import pytest
+from error_codes import fragment, has_code
+from tiny import QUICK_RUN, SOURCES, Command, tiny_model
+
+from attendo.errors import DataError, UsageError
+from attendo.recipes.distill import Distillation, choose_fold
+from attendo.runs.config import load_run_config
+
+LINES = [f"{source} {number}" for number in range(12) for source in SOURCES]
+SEARCH = {"beam": 2, "split": False}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> tuple[Path, Path]:
+    """48 pairs, and the first source a second time with another target."""
+    source, target = tmp_path / "a.en", tmp_path / "a.zh"
+    source.write_text("\n".join([*LINES, LINES[0]]) + "\n", "utf-8")
+    target.write_text("\n".join([f"我 {number}" for number in range(len(LINES))] + ["猫"]) + "\n", "utf-8")
+    return source, target
+
+
+def make_distillation(tmp_path: Path, corpus: tuple[Path, Path], folds: int = 3) -> Distillation:
+    work = Distillation(tmp_path / "out", *corpus, folds, SEARCH)
+    work.begin()
+    assert work.split() == len(LINES) + 1
+    return work
+
+
+def test_folds_are_a_partition_by_source(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
+    work = make_distillation(tmp_path, corpus)
+    texts = [work.fold_file(fold, "source").read_text("utf-8").splitlines() for fold in range(3)]
+    assert sorted(line for lines in texts for line in lines) == sorted([*LINES, LINES[0]])
+    assert texts[choose_fold(LINES[0], 3)].count(LINES[0]) == 2
+    assert all(lines for lines in texts)
+
+
+def test_a_teacher_has_not_seen_its_fold(tmp_path: Path, corpus: tuple[Path, Path], attendo: Command) -> None:
+    settings = [word for change in QUICK_RUN for word in ("--set", change)]
+    made = attendo("train", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "run", *settings)
+    assert made.code == 0, made.errors
+    work, config = make_distillation(tmp_path, corpus), load_run_config(tmp_path / "run")
+    for fold in range(3):
+        teacher = work.teacher_config(config, fold)
+        read = {line for corpus in teacher.data.all_corpora for line in corpus.source.read_text("utf-8").splitlines()}
+        held_out = {*work.fold_file(fold, "source").read_text("utf-8").splitlines()}
+        assert not read & held_out
+        assert read | held_out == {*LINES}
+        assert (teacher.train, teacher.tokenizer) == (config.train, config.tokenizer)
+
+
+def test_an_interrupted_translation_continues(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
+    model, work = tiny_model(), make_distillation(tmp_path, corpus)
+    for fold in range(3):
+        list(work.translate(model, fold))
+    complete = work.fold_file(0, "output").read_bytes()
+    lines = complete.splitlines(keepends=True)
+    work.fold_file(0, "output").write_bytes(b"".join(lines[:4]) + lines[4][:-2])
+    assert list(work.translate(model, 0)) == [4, len(lines)]
+    assert work.fold_file(0, "output").read_bytes() == complete
+
+
+def test_the_result_is_in_the_order_of_the_corpus(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
+    model, work = tiny_model(), make_distillation(tmp_path, corpus)
+    for fold in range(3):
+        list(work.translate(model, fold))
+    assert work.merge() == len(LINES) + 1
+    assert work.outputs[0].read_bytes() == corpus[0].read_bytes()
+    expected = [each.text for each in model.generate([*LINES, LINES[0]], **SEARCH)]
+    assert work.outputs[1].read_text("utf-8").splitlines() == expected
+    assert 0 <= work.score().value <= 100
+
+
+def test_other_settings_or_text_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
+    make_distillation(tmp_path, corpus)
+    with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="folds")):
+        Distillation(tmp_path / "out", *corpus, 4, SEARCH).begin()
+    corpus[1].write_text("x\n" * (len(LINES) + 1))
+    with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="sha256")):
+        Distillation(tmp_path / "out", *corpus, 3, SEARCH).begin()
+
+
+def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
+    work = Distillation(tmp_path / "out", *corpus, 100, SEARCH)
+    with pytest.raises(DataError, check=has_code("distillation_fold_empty", lines=len(LINES) + 1, folds=100)):
+        work.split()
+    assert not list((tmp_path / "out" / "folds").glob("*.target"))
+
+
+def test_the_command_trains_teachers_and_continues(
+    tmp_path: Path, corpus: tuple[Path, Path], attendo: Command
+) -> None:
+    settings = [word for change in QUICK_RUN for word in ("--set", change)]
+    assert attendo("train", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "run", *settings).code == 0
+    words = ["distill", tmp_path / "run", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "new"]
+    first = attendo(*words, "--folds", "2", "--beam", "2")
+    assert first.code == 0, first.errors
+    outputs = [(tmp_path / "new" / name).read_bytes() for name in ("source.txt", "target.txt")]
+    assert outputs[0] == corpus[0].read_bytes()
+    assert outputs[1].count(b"\n") == len(LINES) + 1
+    assert "teacher 2 of 2: training" in first.errors
+    again = attendo(*words, "--folds", "2", "--beam", "2")
+    assert again.code == 0
+    assert "training" not in again.errors
+    assert [(tmp_path / "new" / name).read_bytes() for name in ("source.txt", "target.txt")] == outputs
+
+
+def test_one_fold_is_translated_by_the_model(tmp_path: Path, corpus: tuple[Path, Path], attendo: Command) -> None:
+    model = tiny_model()
+    model.save(tmp_path / "model")
+    words = ["distill", tmp_path / "model", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "new"]
+    failed = attendo(*words)
+    assert failed.code == 2
+    assert fragment("distillation_run_missing", model=tmp_path / "model") in failed.errors
+    assert attendo(*words, "--folds", "1", "--beam", "2").code == 0
+    expected = [each.text for each in model.generate([*LINES, LINES[0]], **SEARCH)]
+    assert (tmp_path / "new" / "target.txt").read_text("utf-8").splitlines() == expected
