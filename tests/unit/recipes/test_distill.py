@@ -45,7 +45,7 @@ def test_a_teacher_has_not_seen_its_fold(tmp_path: Path, corpus: tuple[Path, Pat
     work, config = make_distillation(tmp_path, corpus), load_run_config(tmp_path / "run")
     for fold in range(3):
         teacher = work.teacher_config(config, fold)
-        read = {line for corpus in teacher.data.all_corpora for line in corpus.source.read_text("utf-8").splitlines()}
+        read = {line for corpus in teacher.data.training for line in corpus.source.read_text("utf-8").splitlines()}
         held_out = {*work.fold_file(fold, "source").read_text("utf-8").splitlines()}
         assert not read & held_out
         assert read | held_out == {*LINES}
@@ -90,11 +90,11 @@ def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) 
     assert not list((tmp_path / "out" / "folds").glob("*.target"))
 
 
-def test_the_command_trains_teachers_and_continues(
-    tmp_path: Path, corpus: tuple[Path, Path], attendo: Command
-) -> None:
+def test_the_command_trains_teachers_and_continues(tmp_path: Path, corpus: tuple[Path, Path], attendo: Command) -> None:
     settings = [word for change in QUICK_RUN for word in ("--set", change)]
-    assert attendo("train", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "run", *settings).code == 0
+    assert (
+        attendo("train", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "run", *settings).code == 0
+    )
     words = ["distill", tmp_path / "run", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "new"]
     first = attendo(*words, "--folds", "2", "--beam", "2")
     assert first.code == 0, first.errors
