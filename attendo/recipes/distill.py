@@ -4,7 +4,8 @@ A teacher repeats the targets that it was trained on. So the corpus is split int
 a teacher that was trained on the other folds. Equal sources are in the same fold.
 
     OUT/  distill.json   the command's settings: another command cannot continue it
-          folds/N.source, N.target, N.output     text of a fold, and the teacher's translations
+          folds/N.source, folds/N.target         the text of a fold
+          outputs/N.txt                          its translations
           teachers/N/    the run of the teacher that has not seen fold N
           source.txt, target.txt                 the result, in the order of the corpus
 """
@@ -26,6 +27,7 @@ from attendo.recipes.files import compute_checksums, write_text_file
 from attendo.runs.config import RunConfig
 from attendo.text_model import TextModel
 
+_SIDES = ("source", "target")
 _BLOCK_LINES = 2048  # lines translated in one call and written together
 _SCORED_LINES = 20_000  # lines of the reported score
 # Settings of [data] that a teacher has from the run: all but those of the training text.
@@ -50,8 +52,11 @@ class Distillation:
         """The two files of the result."""
         return self.folder / "source.txt", self.folder / "target.txt"
 
-    def fold_file(self, fold: int, kind: str) -> Path:
-        return self.folder / "folds" / f"{fold}.{kind}"
+    def fold_file(self, fold: int, side: str) -> Path:
+        return self.folder / "folds" / f"{fold}.{side}"
+
+    def output_file(self, fold: int) -> Path:
+        return self.folder / "outputs" / f"{fold}.txt"
 
     def teacher_folder(self, fold: int) -> Path:
         return self.folder / "teachers" / str(fold)
@@ -70,33 +75,28 @@ class Distillation:
 
     def split(self) -> int:
         """Write the text of every fold, unless it is there. Return the number of lines."""
-        last = self.fold_file(self.num_folds - 1, "target")
-        if last.exists():
+        folder = self.folder / "folds"
+        if folder.exists():
             return sum(1 for fold in range(self.num_folds) for _ in read_lines(self.fold_file(fold, "source")))
-        (self.folder / "folds").mkdir(parents=True, exist_ok=True)
-        paths = [(self.fold_file(fold, "source"), self.fold_file(fold, "target")) for fold in range(self.num_folds)]
         counts = [0] * self.num_folds
-        with ExitStack() as stack:
+        with atomic_files.new_folder(folder) as new, ExitStack() as stack:
             files = [
-                [stack.enter_context(atomic_files.temporary_path(path).open("w", encoding="utf-8")) for path in pair]
-                for pair in paths
+                [stack.enter_context((new / f"{fold}.{side}").open("w", encoding="utf-8")) for side in _SIDES]
+                for fold in range(self.num_folds)
             ]
-            for source, target in read_parallel_lines(self.source, self.target):
-                fold = choose_fold(source, self.num_folds)
+            for pair in read_parallel_lines(self.source, self.target):
+                fold = choose_fold(pair[0], self.num_folds)
                 counts[fold] += 1
-                for file, line in zip(files[fold], (source, target), strict=True):
+                for file, line in zip(files[fold], pair, strict=True):
                     file.write(f"{line}\n")
-        if 0 in counts:
-            raise DataError("distillation_fold_empty", path=self.source, lines=sum(counts), folds=self.num_folds)
-        for pair in paths:  # the last file is moved last: it marks the end
-            for path in pair:
-                atomic_files.move_into_place(atomic_files.temporary_path(path), path)
+            if 0 in counts:
+                raise DataError("distillation_fold_empty", path=self.source, lines=sum(counts), folds=self.num_folds)
         return sum(counts)
 
     def teacher_config(self, config: RunConfig, fold: int) -> RunConfig:
         """Return the settings of the teacher of a fold: those of a run, with the text of the other folds."""
         others = [each for each in range(self.num_folds) if each != fold]
-        source, target = ([self.fold_file(each, side).absolute() for each in others] for side in ("source", "target"))
+        source, target = ([self.fold_file(each, side).absolute() for each in others] for side in _SIDES)
         data = config.data.model_dump(exclude_unset=True)
         kept = {name: data[name] for name in _KEPT_SETTINGS if name in data}
         values = {**config.model_dump(exclude_unset=True), "data": {**kept, "source": source, "target": target}}
@@ -105,7 +105,8 @@ class Distillation:
 
     def translate(self, model: TextModel, fold: int) -> Iterator[int]:
         """Translate a fold. Yield the number of lines done, beginning with those of an earlier call."""
-        path = self.fold_file(fold, "output")
+        path = self.output_file(fold)
+        path.parent.mkdir(exist_ok=True)
         done = _truncate_to_lines(path)
         yield done
         lines = islice(read_lines(self.fold_file(fold, "source")), done, None)
@@ -119,7 +120,7 @@ class Distillation:
 
     def merge(self) -> int:
         """Write source.txt and target.txt in the order of the corpus. Return the number of lines."""
-        outputs = [read_lines(self.fold_file(fold, "output")) for fold in range(self.num_folds)]
+        outputs = [read_lines(self.output_file(fold)) for fold in range(self.num_folds)]
         count = 0
         temporary = [atomic_files.temporary_path(path) for path in self.outputs]
         with temporary[0].open("w", encoding="utf-8") as sources, temporary[1].open("w", encoding="utf-8") as targets:

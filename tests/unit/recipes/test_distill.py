@@ -56,11 +56,11 @@ def test_an_interrupted_translation_continues(tmp_path: Path, corpus: tuple[Path
     model, work = tiny_model(), make_distillation(tmp_path, corpus)
     for fold in range(3):
         list(work.translate(model, fold))
-    complete = work.fold_file(0, "output").read_bytes()
+    complete = work.output_file(0).read_bytes()
     lines = complete.splitlines(keepends=True)
-    work.fold_file(0, "output").write_bytes(b"".join(lines[:4]) + lines[4][:-2])
+    work.output_file(0).write_bytes(b"".join(lines[:4]) + lines[4][:-2])
     assert list(work.translate(model, 0)) == [4, len(lines)]
-    assert work.fold_file(0, "output").read_bytes() == complete
+    assert work.output_file(0).read_bytes() == complete
 
 
 def test_the_result_is_in_the_order_of_the_corpus(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
@@ -87,14 +87,13 @@ def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) 
     work = Distillation(tmp_path / "out", *corpus, 100, SEARCH)
     with pytest.raises(DataError, check=has_code("distillation_fold_empty", lines=len(LINES) + 1, folds=100)):
         work.split()
-    assert not list((tmp_path / "out" / "folds").glob("*.target"))
+    assert not list(tmp_path.glob("out/*"))
 
 
 def test_the_command_trains_teachers_and_continues(tmp_path: Path, corpus: tuple[Path, Path], attendo: Command) -> None:
     settings = [word for change in QUICK_RUN for word in ("--set", change)]
-    assert (
-        attendo("train", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "run", *settings).code == 0
-    )
+    made = attendo("train", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "run", *settings)
+    assert made.code == 0, made.errors
     words = ["distill", tmp_path / "run", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "new"]
     first = attendo(*words, "--folds", "2", "--beam", "2")
     assert first.code == 0, first.errors
