@@ -132,10 +132,10 @@ class ParallelEngine:
         ids, mask = pad_sources(group, torch.device("cpu"), width)
         sheet = torch.cat((ids, mask.sum(-1, keepdim=True)), 1)
         sheet = torch.cat((sheet, sheet[-1:].expand(rows - len(group), -1)))  # unused rows repeat the last sentence
-        here, answers, run = self._borrow_runner(rows, width, silent)
+        here, packed, run = self._borrow_runner(rows, width, silent)
         here.copy_(sheet)
         run()
-        return ParallelAnswers.unpack(answers.cpu()[: len(group)])
+        return ParallelAnswers.unpack(packed.cpu()[: len(group)])
 
     def _borrow_runner(
         self, rows: int, width: int, silent: tuple[int, ...]

@@ -111,13 +111,13 @@ def check_kind(kind: str, options: GenerateOptions, config: GenerationConfig) ->
     for name, owner in _KIND_SETTINGS.items():
         if kind != owner and getattr(config, name) != GenerationConfig.model_fields[name].default:
             raise UsageError("option_needs_kind", option=name, kind=kind, owner=owner)
-    refused = {} if kind == "autoregressive" else dict(_ATTENTION_OPTIONS)
+    refused = {} if kind == "autoregressive" else {**_ATTENTION_OPTIONS, "compile": False}
     if kind in ("masked", "ctc"):
         refused |= _TOKEN_OPTIONS
     for name, neutral in refused.items():
         value = getattr(options if hasattr(options, name) else config, name)
         if value != neutral and (value or neutral):  # an empty list is as good as an empty tuple
-            fitting = "autoregressive" if name in _ATTENTION_OPTIONS else "autoregressive or graph"
+            fitting = "autoregressive or graph" if name in _TOKEN_OPTIONS else "autoregressive"
             raise UsageError("option_unsupported_by_kind", option=name, kind=kind, fitting=fitting)
     if config.graph_search in ("greedy", "viterbi") and (config.beam > 1 or config.sample):
         raise UsageError(

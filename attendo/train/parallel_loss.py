@@ -121,8 +121,14 @@ def masked_cross_entropy(
 ) -> Float[Tensor, "B T"]:
     """Return the cross-entropy of the hidden tokens, 0 elsewhere."""
     wanted = targets.ids.masked_fill(~hidden, PAD)
-    logits, options = prediction.logits.flatten(0, 1), {"ignore_index": PAD, "label_smoothing": label_smoothing}
-    return F.cross_entropy(logits, wanted.flatten(), reduction="none", **options).view(wanted.shape)
+    losses = F.cross_entropy(
+        prediction.logits.flatten(0, 1),
+        wanted.flatten(),
+        ignore_index=PAD,
+        label_smoothing=label_smoothing,
+        reduction="none",
+    )
+    return losses.view(wanted.shape)
 
 
 def length_cross_entropy(

@@ -18,13 +18,14 @@ GENERATE = [
     *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),
     *("--beam", "--beam-groups", "--compile", "--constraint", "--counts-eos", "--coverage-penalty"),
     *("--device", "--distinct", "--diversity-penalty", "--engine", "--ensemble", "--errors"),
-    *("--help", "--json", "--length-penalty", "--long-source", "--max-length", "--max-length-extra"),
-    *("--max-length-factor", "--max-source", "--mbr", "--mbr-candidates", "--min-length", "--min-length-extra"),
-    *("--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size", "--normalise", "--output"),
-    *("--patience", "--precision", "--prefix", "--preset", "--renormalise", "--repetition-of"),
-    *("--repetition-penalty", "--sample", "--seed", "--source-prefix", "--split", "--stop"),
-    *("--target-prefix", "--temperature", "--threads", "--top-k", "--top-p", "--typical-p"),
-    *("--word-penalty", "-o", "MODEL", "[TEXT]..."),
+    *("--graph-search", "--help", "--json", "--length-candidates", "--length-penalty", "--long-source"),
+    *("--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr", "--mbr-candidates"),
+    *("--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
+    *("--normalise", "--output", "--passes", "--path-length-penalty", "--patience", "--precision"),
+    *("--prefix", "--preset", "--renormalise", "--repetition-of", "--repetition-penalty", "--sample"),
+    *("--seed", "--source-prefix", "--split", "--stop", "--target-prefix", "--temperature"),
+    *("--threads", "--top-k", "--top-p", "--typical-p", "--word-penalty", "-o"),
+    *("MODEL", "[TEXT]..."),
 ]
 # Names of version 0.1.0, which are accepted and not shown in the help.
 OLD = ["--ban", "--diversity", "--groups", "--like", "--no-repeat-ngram", "--typical"]
@@ -38,6 +39,7 @@ OPTIONS = {
     "demo": ["--device", "--help", "--out", "--seed", "--threads"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "detokenize": ["--help", "--side", "MODEL"],
+    "distill": ["--beam", "--device", "--folds", "--help", "--out", "--source", "--target", "MODEL"],
     "doctor": [
         *("--data", "--device", "--help", "--json", "--quick", "--set", "--show", "--source", "--target"),
         *("--test-source", "--test-target", "RUN.toml"),
