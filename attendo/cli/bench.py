@@ -82,6 +82,8 @@ def generate(
         check_metric("bleu")
     baselines, where = parse_baselines(rivals, precision), pick_device(device)
     loaded = load(model, "cpu") if model is not None else None
+    if loaded is not None:
+        loaded.require_autoregressive("a speed comparison")
     network = loaded.network if loaded else make_random_network(preset or "base", vocabulary or 32_000)
     scoring = None
     if natural is not None and loaded is not None:

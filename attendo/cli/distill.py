@@ -36,45 +36,59 @@ def distill(
     A model repeats the targets that it was trained on, so every part is translated by a teacher that has not seen it.
     The teachers are trained with the settings of MODEL's run. The same command continues an interrupted one.
     """
+    from attendo import atomic_files
     from attendo.cli.train import check_ahead
+    from attendo.metrics import check_metric
     from attendo.recipes.distill import Distillation
+    from attendo.runs.run_folder import make_folder
+    from attendo.text_model import load
 
     check_ahead(device)
-    work = Distillation(out, source, target, folds, {"beam": beam, "split": False})
-    config = _read_run(model) if folds > 1 else None
-    work.begin()
-    print_stderr(f"{work.split():,} lines in {folds} {'fold' if folds == 1 else 'folds'}")
-    for fold in range(folds):
-        _translate(work, fold, _load_teacher(work, fold, model, config, device))
-    lines = work.merge()
-    value = work.score()
+    check_metric("bleu")
+    run = _find_run(model)
+    config = _read_suitable_run(run, model) if folds > 1 else None
+    folder = run / "model" if run == model else model
+    file = folder / "manifest.json" if config is None or run is None else run / "run.toml"
+    options = {"beam": beam, "split": False, "long_source": "truncate"}
+    work = Distillation(out, source, target, file, folds, options)
+    make_folder(out)
+    with atomic_files.folder_lock(out):
+        work.begin()
+        print_stderr(f"{work.split():,} lines in {folds} {'fold' if folds == 1 else 'folds'}")
+        for fold in range(folds):
+            teacher = load(folder, device) if config is None else _train_teacher(work, fold, config, device)
+            _translate(work, fold, teacher)
+        lines = work.merge()
+        value = work.score()
     print_stderr(f"{lines:,} lines written to {work.outputs[0]} and {work.outputs[1]}")
     print_stderr(f"BLEU of the new targets against the old ones: {value.value:.1f} ({value.signature})")
 
 
-def _read_run(model: Path) -> "RunConfig":
-    """Return the settings of the run that trained the model: a run folder, or the model folder in it."""
+def _find_run(model: Path) -> Path | None:
+    """Return the folder of the run that trained the model: the folder itself, or the one that it is in."""
+    return next((each for each in (model, model.absolute().parent) if (each / "run.toml").is_file()), None)
+
+
+def _read_suitable_run(run: Path | None, model: Path) -> "RunConfig":
+    """Return the settings for teachers. Raise for a run that cannot be repeated with other text."""
     from attendo.runs.config import load_run_config
 
-    for folder in (model, model.absolute().parent):
-        if (folder / "run.toml").is_file():
-            config = load_run_config(folder)
-            if config.data.prepared is not None or config.data.text is not None:
-                raise UsageError("distillation_run_unsuitable", folder=folder)
-            return config
-    raise UsageError("distillation_run_missing", model=model)
+    if run is None:
+        raise UsageError("distillation_run_missing", model=model)
+    config = load_run_config(run)
+    data = config.data
+    if any((data.prepared, data.text, data.tag, config.start_from)) or config.model.get("kind") in ("masked", "ctc"):
+        raise UsageError("distillation_run_unsuitable", folder=run)
+    return config
 
 
-def _load_teacher(work: "Distillation", fold: int, model: Path, config: "RunConfig | None", device: str) -> "TextModel":
+def _train_teacher(work: "Distillation", fold: int, config: "RunConfig", device: str) -> "TextModel":
     """Return the teacher of a fold. Train it, or go on with its training, if it is not complete."""
+    from attendo.cli.progress import train_with_progress
     from attendo.recipes.files import compute_checksums, list_training_files
     from attendo.recipes.run_state import read_run_state, write_text_checksums
     from attendo.runs.run import Run
     from attendo.text_model import load, pick_device
-
-    if config is None:
-        return load(model / "model" if (model / "run.toml").is_file() else model, device)
-    from attendo.cli.progress import train_with_progress
 
     folder, own = work.teacher_folder(fold), work.teacher_config(config, fold)
     texts = compute_checksums(list_training_files(own.data))

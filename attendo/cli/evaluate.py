@@ -224,7 +224,9 @@ class _EvaluationRequest:
         return len(self.model_metrics) < len(self.names) or self.output is not None
 
     def check_model(self, model: "TextModel") -> None:
-        """Raise `UsageError` if a metric needs translations and the model is decoder-only."""
+        """Raise `UsageError` for a metric that the model cannot have: translations, or a likelihood."""
+        if self.model_metrics and model.kind == "masked":
+            raise UsageError("masked_model_has_no_likelihood")
         if model.decoder_only and (others := [name for name in self.names if name not in self.model_metrics]):
             from attendo.metrics import PERPLEXITIES
 

@@ -82,11 +82,15 @@ class GraphNetwork:
         raise NotImplementedError("a graph has no static state")
 
     def step(self, ids: Int[Tensor, "R T"], state: GraphState) -> tuple[Float[Tensor, "R T V"], GraphState]:
-        """Read more of the target. Return the log-probabilities after each new token, and the new state."""
+        """Read more of the target. Return the log-probabilities after each new token, and the new state.
+
+        Products are in float32 even under autocast: small probabilities are 0 in half precision.
+        """
         memory, reached, logits = state.memory, state.reached, []
-        for column in ids.unbind(1):
-            reached = self._begin(memory, len(ids)) if reached is None else _advance(memory, reached, column)
-            logits.append(_next_tokens(memory, reached))
+        with torch.autocast(ids.device.type, enabled=False):
+            for column in ids.unbind(1):
+                reached = self._begin(memory, len(ids)) if reached is None else _advance(memory, reached, column)
+                logits.append(_next_tokens(memory, reached))
         return torch.stack(logits, 1), GraphState(memory, reached)
 
     @staticmethod

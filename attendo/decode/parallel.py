@@ -82,7 +82,7 @@ class ParallelAnswers(NamedTuple):
 class ParallelEngine:
     """Decodes requests for a network of kind masked, ctc or graph.
 
-    `captured` replays CUDA graphs on a GPU, which need a fixed batch shape. `explicit` computes attention by its
+    `captured` uses batches of fixed shape, which are CUDA graphs on a GPU. `explicit` computes attention by its
     formula instead of fused kernels. `padding` adds source columns, which must not change the answers.
     """
 
@@ -97,7 +97,7 @@ class ParallelEngine:
     ) -> None:
         self._network, self._config, self._padding = network, config, padding
         self._tap: Tap | None = force_explicit_attention if explicit else None
-        self._captured = captured and network.device.type == "cuda"
+        self._captured = captured
         self._batch_tokens = max(1, batch_tokens // (network.upsample or config.length_candidates))
         self._runners: dict[Hashable, tuple[Tensor, Tensor, Callable[[], None]]] = {}
         self._token_engine = (
@@ -115,10 +115,12 @@ class ParallelEngine:
         if by_token:
             assert self._token_engine is not None  # other networks reject these options before
             yield from self._token_engine.generate(by_token, strategy, rules)
+        forces_eos = any(isinstance(rule, ForceEosAtLimit) for rule in rules)
         silent = tuple(token for rule in rules if isinstance(rule, SuppressTokens) for token in rule.ids)
         for group in length_batches(at_once, attrgetter("num_positions"), self._batch_tokens):
             run_step_hook()
-            yield FinishedBatch(group, _make_frontier(group, self._decode(group, silent)))
+            answers = self._decode(group, silent)
+            yield FinishedBatch(group, _make_frontier(group, answers, strategy.free_end, forces_eos))
 
     @torch.no_grad()
     def _decode(self, group: Sequence[DecodeRequest], silent: tuple[int, ...]) -> ParallelAnswers:
@@ -201,7 +203,7 @@ def decode_graph(
     prediction = network.predict(memory, canvas, tap)
     links = prediction.links
     assert links is not None
-    log_probs, ids = _best_tokens(prediction.logits, (PAD, BOS, EOS, *silent))
+    log_probs, ids = _best_tokens(prediction.logits, (PAD, BOS, EOS), silent)
     size, last = links.size(1), (canvas.lengths - 1)[:, None]
     vertex = torch.arange(size, device=links.device)
     inner = (vertex > 0) & (vertex < last)
@@ -240,9 +242,8 @@ def decode_ctc(
     tap: Tap | None = None,
 ) -> ParallelAnswers:
     """Take the best token of every position, merge runs and drop blanks. The blank is PAD."""
-    log_probs, ids = _best_tokens(
-        network.predict(memory, canvas, tap).logits, (BOS, EOS, *(token for token in silent if token != PAD))
-    )
+    banned = tuple(token for token in silent if token != PAD)
+    log_probs, ids = _best_tokens(network.predict(memory, canvas, tap).logits, (BOS, EOS), banned)
     starts = torch.ones_like(ids, dtype=torch.bool)
     starts[:, 1:] = ids[:, 1:] != ids[:, :-1]
     return _collect(ids, starts & (ids != PAD) & canvas.mask, torch.where(canvas.mask, log_probs, 0).sum(-1))
@@ -284,7 +285,7 @@ def predict_masked(
         hidden = (ranks < count[:, None]) & inside
         canvas = Canvas(ids, inside & ~hidden, inside)
         found_log_probs, found = _best_tokens(
-            network.predict(Memory(states, mask), canvas, tap).logits, (PAD, BOS, EOS, *silent)
+            network.predict(Memory(states, mask), canvas, tap).logits, (PAD, BOS, EOS), silent
         )
         ids, log_probs = torch.where(hidden, found, ids), torch.where(hidden, found_log_probs, log_probs)
         done.append(MaskedPass(ids, log_probs, hidden, inside))
@@ -300,14 +301,23 @@ def select_length(last: MaskedPass, length_candidates: int) -> ParallelAnswers:
 
 
 def _best_tokens(
-    logits: Float[Tensor, "B L V"], silent: tuple[int, ...]
+    logits: Float[Tensor, "B L V"], impossible: tuple[int, ...], banned: tuple[int, ...]
 ) -> tuple[Float[Tensor, "B L"], Int[Tensor, "B L"]]:
-    """Return the best token of each position and its log-probability. Tokens in `silent` have probability 0."""
+    """Return the best token of each position and its log-probability by the model.
+
+    Tokens in `impossible` have probability 0. Those in `banned` are not chosen, and do not change the others.
+    """
     scores = logits.float() if logits.dtype != torch.float32 else logits.clone()
-    for token in silent:  # one by one: indexing with a list copies it to the device
+    _exclude(scores, impossible)
+    total = scores.logsumexp(-1)
+    best, ids = _exclude(scores, banned).max(-1)
+    return best - total, ids
+
+
+def _exclude(scores: Float[Tensor, "B L V"], tokens: tuple[int, ...]) -> Float[Tensor, "B L V"]:
+    for token in tokens:  # one by one: indexing with a list copies it to the device
         scores[..., token].fill_(float("-inf"))
-    best, ids = scores.max(-1)
-    return best - scores.logsumexp(-1), ids
+    return scores
 
 
 def _collect(
@@ -322,23 +332,30 @@ def _collect(
     )
 
 
-def _make_frontier(group: Sequence[DecodeRequest], answers: ParallelAnswers) -> Frontier:
-    """Return the answers as finished rows. One with more tokens than its limit is cut."""
+def _make_frontier(
+    group: Sequence[DecodeRequest], answers: ParallelAnswers, free_end: bool, forces_eos: bool
+) -> Frontier:
+    """Return the answers as finished rows.
+
+    One with more tokens than its limit is cut. With a free end its last token may be any, so it has one more. It ends
+    with EOS all the same if EOS is forced.
+    """
     empty = Frontier.start(limit_tensors(group, torch.device("cpu")))
-    lengths = torch.minimum(answers.lengths, empty.limits.max_length)
-    cut = answers.lengths > lengths
+    too_long = answers.lengths > empty.limits.max_length
+    lengths = torch.minimum(answers.lengths, empty.limits.max_length + free_end)
+    has_eos = ~too_long | forces_eos
     position = torch.arange(empty.ids.size(1))
     ids = empty.ids.clone()
     width = min(answers.ids.size(1), ids.size(1) - 1)
     ids[:, 1 : width + 1] = answers.ids[:, :width]
     ids = ids.masked_fill(position > lengths[:, None], PAD)
-    ends = (position == lengths[:, None] + 1) & ~cut[:, None]
+    ends = (position == lengths[:, None] + 1) & has_eos[:, None]
     return replace(
         empty,
         ids=ids.masked_fill(ends, EOS),
-        length=lengths + ~cut,
+        length=lengths + has_eos,
         log_probability=answers.log_probability,
-        open=torch.zeros_like(cut),
-        ended=~cut,
-        cut=cut,
+        open=torch.zeros_like(too_long),
+        ended=has_eos | free_end,
+        cut=~has_eos,
     )

@@ -19,8 +19,8 @@ from attendo.data.bucketing import make_batches
 from attendo.data.prepared import PreparedData
 from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
-from attendo.model.parallel import make_network
-from attendo.text import EOS
+from attendo.model.parallel import ParallelTransformer, make_network
+from attendo.text import UNK
 from attendo.train.update import Updater
 
 SAMPLED_PAIRS = 65_536
@@ -42,10 +42,10 @@ class TrainingBatchShape:
     target: int
 
     def make_batch(self) -> Batch:
-        """Return a batch of EOS tokens; memory use does not depend on token values."""
+        """Return a batch of unknown tokens; memory use does not depend on token values."""
         if not self.source:
-            return collate_windows(RaggedArray.from_lists([[EOS] * self.target] * self.rows))
-        pair = Example([EOS] * (self.source - 1), [EOS] * (self.target - 1))
+            return collate_windows(RaggedArray.from_lists([[UNK] * self.target] * self.rows))
+        pair = Example([UNK] * (self.source - 1), [UNK] * (self.target - 1))
         return collate([pair] * self.rows)
 
     def __str__(self) -> str:
@@ -114,7 +114,10 @@ def estimate_memory(updater: Updater, shape: TrainingBatchShape) -> MemoryEstima
     weights = sum(weight.nbytes for weight in network.parameters())
     copies = 5 if config.ema else 4  # weights, gradients, two moments, and the moving average
     passes = 2 if config.r_drop else 1
-    logits = passes * rows * shape.target * network.output.out_features * 4
+    positions = shape.target
+    if isinstance(network, ParallelTransformer) and network.upsample:
+        positions = network.canvas_size(shape.source)
+    logits = passes * rows * positions * network.output.out_features * 4
     two, three = (_measure_saved_tensors(updater, replace(shape, rows=count).make_batch()) for count in (2, 3))
     activations = two + (rows - 2) * (three - two)
     passing = max(_LOGITS_AT_ONCE * logits, round(_LAYERS_AT_ONCE * activations))

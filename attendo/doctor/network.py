@@ -95,11 +95,9 @@ def _check_parallel_padding(updater: Updater, rows: Sequence[Example], together:
     before = _compute_sentence_losses(updater, together)
     padded = _compute_sentence_losses(updater, _add_padding(together))
     alone = torch.cat([_compute_sentence_losses(updater, make_batch([row], updater.network)) for row in rows])
-    fits = before.isfinite()
-    by_padding, by_neighbours = (
-        float(((other - before).abs() / before.clamp(min=1))[fits].max()) if fits.any() else 0.0
-        for other in (padded, alone)
-    )
+    fits = before != float("inf")  # NaN is a fault
+    changes = [((other - before).abs() / before.clamp(min=1))[fits] for other in (padded, alone)]
+    by_padding, by_neighbours = (float(each.nan_to_num(float("inf")).max()) if fits.any() else 0.0 for each in changes)
     values = {"by_padding": by_padding, "by_neighbours": by_neighbours}
     worst = max(by_padding, by_neighbours)
     if worst <= TOLERANCE[updater.precision]:

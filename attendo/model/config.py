@@ -22,6 +22,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 PRESETS["paper"] = {**PRESETS["base"], "norm": "post", "tie": "all"}
 
 
+# A network that predicts all tokens at once begins with equal vectors at all positions. So positions must be added to
+# them. The canvas of ctc and graph is several times as long as the source, which learned positions would limit.
+_POSITIONS_OF_KINDS = {
+    "masked": ("sinusoidal", "learned"),
+    "ctc": ("sinusoidal",),
+    "graph": ("sinusoidal",),
+}
+
+
 class ModelConfig(Settings):
     """The configuration of a network. The defaults are the paper's base model, but with pre-norm and a separate source
     table.
@@ -137,6 +146,9 @@ class ModelConfig(Settings):
                 raise UsageError("position_setting_unused", option=name, positions=self.positions)
         if self.kind != "autoregressive" and self.decoder_only:
             raise UsageError("parallel_needs_encoder", kind=self.kind)
+        if self.positions not in _POSITIONS_OF_KINDS.get(self.kind, (self.positions,)):
+            known = " or ".join(_POSITIONS_OF_KINDS[self.kind])
+            raise UsageError("positions_unsuitable_for_kind", kind=self.kind, positions=self.positions, known=known)
         for name in ("upsample", "canvas"):
             if self.kind not in ("ctc", "graph") and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError("canvas_setting_unused", option=name, kind=self.kind)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from attendo.errors import UsageError
@@ -103,8 +103,9 @@ class ParallelTransformer(Transformer):
         x = torch.where(canvas.given[..., None], embedding.tokens(canvas.ids), self.mask_vector) * embedding.scale
         if self.copy is not None:
             copied = self.copy(memory.states)
-            source = torch.arange(x.size(1), device=x.device) // self.upsample
-            x = x + copied[:, source.clamp(max=copied.size(1) - 1)]
+            last = count_tokens(copied[..., 0], memory.mask)[:, None] - 1  # of each source: short ones end earlier
+            source = torch.minimum(torch.arange(x.size(1), device=x.device) // self.upsample, last)
+            x = x + copied.gather(1, source[..., None].expand(-1, -1, copied.size(2)))
         x = embedding.positions.add(x, 0)
         x = embedding.dropout(x if embedding.norm is None else embedding.norm(x))
         states, _ = self._decode(x, self.start(memory), padding_mask(canvas.mask), tap)
@@ -128,6 +129,6 @@ def make_network(config: ModelConfig, generator: torch.Generator | None = None) 
     return (Transformer if config.kind == "autoregressive" else ParallelTransformer)(config, generator)
 
 
-def count_tokens(ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None) -> Int[Tensor, " B"]:
+def count_tokens(ids: Shaped[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None) -> Int[Tensor, " B"]:
     """Return the number of tokens in each row, EOS included."""
-    return ids.new_full((len(ids),), ids.size(1)) if mask is None else mask.sum(-1)
+    return torch.full((len(ids),), ids.size(1), device=ids.device) if mask is None else mask.sum(-1)

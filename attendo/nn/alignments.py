@@ -20,7 +20,10 @@ NEVER = float("-inf")
 def emission_scores(
     logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: tuple[int, ...]
 ) -> Float[Tensor, "B L T"]:
-    """Return the log-probabilities of these tokens at every position. Tokens in `silent` have probability 0."""
+    """Return the log-probabilities of these tokens at every position. Tokens in `silent` have probability 0.
+
+    They may be in `ids` only as padding, whose log-probabilities mean nothing.
+    """
     wide = logits if logits.dtype == torch.float64 else logits.float()
     impossible = wide.new_zeros(wide.size(-1))
     for token in silent:
@@ -90,7 +93,8 @@ def visit_probabilities(links: Float[Tensor, "B L L"]) -> Float[Tensor, "B L"]:
 def follow_path(successors: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
     """Mark the vertices that are reached from vertex 0. The last vertex must be its own successor.
 
-    The steps double: after k rounds every path of 2^k hops is marked, so a graph of L vertices needs log2(L) rounds.
+    The steps double: after k rounds every path of fewer than 2^k hops is marked. So a graph of L vertices needs log2(L)
+    rounds.
     """
     visited = torch.zeros_like(successors, dtype=torch.bool)
     visited[:, 0] = True
@@ -166,9 +170,10 @@ class _GraphLogLikelihood(torch.autograd.Function):
         backward = last_hops
         for i in reversed(range(emissions.shape[1])):
             inside = possible & (i < num_tokens)[:, None]
-            grad_emissions[:, i] = (forward[:, i + 1] + backward - total).exp() * inside
+            grad_emissions[:, i] = torch.where(inside, (forward[:, i + 1] + backward - total).exp(), 0)
             after = emissions[:, i] + backward - total  # what follows the hop into each vertex
-            grad_links += (forward[:, i, :, None] + links + after[:, None, :]).exp() * inside[:, :, None]
+            through = (forward[:, i, :, None] + links + after[:, None, :]).exp()
+            grad_links += torch.where(inside[:, :, None], through, 0)
             earlier = (links + (emissions[:, i] + backward)[:, None, :]).logsumexp(-1)
             backward = torch.where((i < num_tokens)[:, None], earlier, backward)
         scale = grad_total[:, None, None]
@@ -221,7 +226,9 @@ def ctc_token_log_probs(
     before = torch.nn.functional.pad(prefixes, (1, 0))  # the empty beginning has probability 1
     position = torch.arange(before.shape[1], device=before.device)
     reached = torch.where(position < num_tokens[:, None], torch.cat((prefixes, total[:, None]), 1), total[:, None])
-    return (reached - before).masked_fill(position > num_tokens[:, None], 0)
+    # A beginning that is impossible has no next token: its log-probability is -inf as well.
+    found = torch.where(before == NEVER, NEVER, reached - before)
+    return found.masked_fill(position > num_tokens[:, None], 0)
 
 
 def align_to_ctc(
@@ -271,7 +278,7 @@ class _CtcLogLikelihood(torch.autograd.Function):
         grad = torch.zeros_like(states)
         for j in reversed(range(states.shape[1])):
             inside = possible & (j < num_positions)[:, None]
-            grad[:, j] = (forward[:, j] + backward - total).exp() * inside
+            grad[:, j] = torch.where(inside, (forward[:, j] + backward - total).exp(), 0)
             here = backward + states[:, j]
             jumps = _shift(here.masked_fill(~may_skip, NEVER), -2)
             earlier = torch.stack([here, _shift(here, -1), jumps]).logsumexp(0)

@@ -11,6 +11,7 @@ a teacher that was trained on the other folds. Equal sources are in the same fol
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,11 +31,8 @@ from attendo.text_model import TextModel
 _SIDES = ("source", "target")
 _BLOCK_LINES = 2048  # lines translated in one call and written together
 _SCORED_LINES = 20_000  # lines of the reported score
-# Settings of [data] that a teacher has from the run: all but those of the training text.
-_KEPT_SETTINGS = (
-    *("valid_source", "valid_target", "valid_file", "valid_corpora", "valid_share", "folder"),
-    *("max_bad_ratio", "max_length", "max_length_ratio", "cut_source"),
-)
+# Settings of [data] that describe the training text of a run. The others are those of the teachers too.
+_TEXT_SETTINGS = {"task", "pairs", "corpora", "source", "target", "file", "source_field", "target_field"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,7 @@ class Distillation:
     folder: Path
     source: Path
     target: Path
+    model_file: Path  # identifies the teacher: the run's settings, or the manifest of a model folder
     num_folds: int
     options: Mapping[str, Any]  # of the teachers' search
 
@@ -62,16 +61,14 @@ class Distillation:
         return self.folder / "teachers" / str(fold)
 
     def begin(self) -> None:
-        """Write the settings, or check that they are those of an earlier call."""
-        files = {"source": self.source, "target": self.target}
-        settings = {"folds": self.num_folds, "options": dict(self.options), "sha256": compute_checksums(files)}
+        """Write the settings, or check that they are those of an earlier call that has split the text."""
+        files = {"source": self.source, "target": self.target, "model": self.model_file}
+        settings = {"folds": self.num_folds, "options": dict(self.options), **compute_checksums(files)}
         path = self.folder / "distill.json"
-        if not path.exists():
-            write_text_file(path, format_json(settings))
-            return
-        before = read_json(path)
+        before = read_json(path) if (self.folder / "folds").exists() else settings
         if other := [name for name, value in settings.items() if before.get(name) != value]:
             raise UsageError("distillation_settings_differ", folder=self.folder, settings=", ".join(other))
+        write_text_file(path, format_json(settings))
 
     def split(self) -> int:
         """Write the text of every fold, unless it is there. Return the number of lines."""
@@ -98,7 +95,7 @@ class Distillation:
         others = [each for each in range(self.num_folds) if each != fold]
         source, target = ([self.fold_file(each, side).absolute() for each in others] for side in _SIDES)
         data = config.data.model_dump(exclude_unset=True)
-        kept = {name: data[name] for name in _KEPT_SETTINGS if name in data}
+        kept = {name: value for name, value in data.items() if name not in _TEXT_SETTINGS}
         values = {**config.model_dump(exclude_unset=True), "data": {**kept, "source": source, "target": target}}
         values.pop("reproduce", None)
         return RunConfig(**values)
@@ -115,6 +112,7 @@ class Distillation:
                 results = model.generate(texts, **self.options)
                 file.write("".join(f"{_to_line(each.text)}\n" for each in results))
                 file.flush()
+                os.fsync(file.fileno())
                 done += len(texts)
                 yield done
 

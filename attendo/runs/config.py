@@ -72,20 +72,10 @@ class RunConfig(Settings):
             raise UsageError("run_generation_settings_invalid", error=error) from None
 
     def _check_kind(self) -> None:
-        """Reject training and decoding settings that the kind of the network does not have."""
-        kind, train = self.model.get("kind", "autoregressive"), self.train
-        if kind == "autoregressive" and self.start_from is not None:
-            return  # the kind of that model
-        if kind != "autoregressive" and train.r_drop:
-            raise UsageError("r_drop_needs_autoregressive", r_drop=train.r_drop, kind=kind)
-        if kind != "autoregressive" and train.compile == "on":
-            raise UsageError("compile_needs_autoregressive", kind=kind)
-        if kind not in ("ctc", "graph"):
-            for name in ("glancing", "glancing_end", "glancing_until"):
-                if getattr(train, name) != TrainConfig.model_fields[name].default:
-                    raise UsageError("glancing_needs_alignments", option=name, kind=kind)
-        if kind in get_args(ModelConfig.model_fields["kind"].annotation):
-            check_kind(kind, GenerateOptions(), GenerationConfig(**self.generation))
+        """Check the settings for the kind of the network. That of `start_from` is not known before it is loaded."""
+        kind = self.model.get("kind", "autoregressive")
+        if "kind" in self.model or self.start_from is None:
+            check_kind_settings(kind, self.train, self.generation)
 
     def _check_running_text(self) -> None:
         """Check that decoder-only networks train on plain text, and other networks do not."""
@@ -139,6 +129,26 @@ class RunConfig(Settings):
             return ModelConfig.preset(preset, **sizes, **self.model)
         except UsageError as error:
             raise UsageError("model_settings_invalid", error=error) from None
+
+
+def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, Any]) -> None:
+    """Reject training and decoding settings that a network of this kind does not have."""
+    if kind not in get_args(ModelConfig.model_fields["kind"].annotation):
+        return  # the error of the model's settings names the known kinds
+    if kind not in ("ctc", "graph"):
+        for name in ("glancing", "glancing_end", "glancing_until"):
+            if getattr(train, name) != TrainConfig.model_fields[name].default:
+                raise UsageError("glancing_needs_alignments", option=name, kind=kind)
+    elif train.label_smoothing not in (0, TrainConfig.model_fields["label_smoothing"].default):
+        raise UsageError("label_smoothing_unused", value=train.label_smoothing, kind=kind)
+    if kind != "autoregressive":
+        if train.r_drop:
+            raise UsageError("r_drop_needs_autoregressive", r_drop=train.r_drop, kind=kind)
+        if train.compile == "on":
+            raise UsageError("compile_needs_autoregressive", kind=kind)
+        if train.sharding != "none":
+            raise UsageError("sharding_needs_autoregressive", kind=kind)
+    check_kind(kind, GenerateOptions(), GenerationConfig(**generation))
 
 
 def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from attendo.data.batch import RaggedArray
 from attendo.data.prepared import PreparedData, measure_longest_side, open_prepared
 from attendo.decode.config import GenerationConfig
 from attendo.errors import DataError, ModelError, UsageError
@@ -16,7 +18,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.parallel import MIN_CANVAS, ParallelTransformer, make_network
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, load_weights
-from attendo.runs.config import RunConfig, derive_generation_settings, load_run_config
+from attendo.runs.config import RunConfig, check_kind_settings, derive_generation_settings, load_run_config
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.options import drop_unsupported
@@ -49,6 +51,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
             stored = drop_unsupported(stored, network.config.kind)
         generation = {**stored, **derive_generation_settings(None, data.cut_source)}
     generation = {**generation, **config.generation}
+    check_kind_settings(network.config.kind, config.train, generation)
     _check_data_fits_network(network.config, data)
     _check_dropout(config, data)
     _check_max_length(
@@ -78,7 +81,7 @@ def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData)
     if before.kind not in (after.kind, "autoregressive"):
         raise UsageError("start_from_kind_mismatch", before=before.kind, after=after.kind)
     network = make_network(after, torch.Generator().manual_seed(config.seed))
-    network.load_state_dict(old.network.state_dict(), strict=before.kind == after.kind)
+    network.load_state_dict(old.network.state_dict(), strict=(before.kind, before.canvas) == (after.kind, after.canvas))
     return network
 
 
@@ -123,8 +126,14 @@ def count_unfit_pairs(network: Transformer, data: PreparedData) -> int:
         for first in range(0, len(corpus.shards), _READ_PAIRS):
             source, target = corpus.shards.read(first, min(first + _READ_PAIRS, len(corpus.shards)))
             canvas = np.maximum(network.upsample * (source.lengths + 1), MIN_CANVAS)
-            count += int((target.lengths + ends > canvas).sum())
+            repeats = _count_repeats(target) if network.config.kind == "ctc" else 0  # each needs a blank before it
+            count += int((target.lengths + repeats + ends > canvas).sum())
     return count
+
+
+def _count_repeats(rows: RaggedArray) -> NDArray[np.int64]:
+    """Return the number of tokens in each row that equal the token before."""
+    return np.array([int((row[1:] == row[:-1]).sum()) for row in rows], np.int64)
 
 
 def load_final_weights(

@@ -129,11 +129,7 @@ class TorchBackend:
 
     @property
     def max_sequence_length(self) -> int | None:
-        learned = [
-            each.config.max_length // max(1, each.upsample if isinstance(each, ParallelTransformer) else 1) - 1
-            for each in self.networks
-            if each.config.positions == "learned"
-        ]
+        learned = [each.config.max_length - 1 for each in self.networks if each.config.positions == "learned"]
         return min(learned, default=None)
 
     @property
@@ -192,7 +188,7 @@ class TorchBackend:
             raise UsageError("masked_model_has_no_likelihood")
         if self.kind == "ctc":
             return score_ctc_targets(pairs, network, tokenizer)
-        return score_targets(pairs, GraphNetwork(network), self.device, tokenizer)
+        return score_targets(pairs, GraphNetwork(network), self.device, tokenizer, network.upsample)
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:

@@ -114,15 +114,23 @@ def check_kind(kind: str, options: GenerateOptions, config: GenerationConfig) ->
     refused = {} if kind == "autoregressive" else {**_ATTENTION_OPTIONS, "compile": False}
     if kind in ("masked", "ctc"):
         refused |= _TOKEN_OPTIONS
-    for name, neutral in refused.items():
+    if name := _find_given(refused, options, config):
+        fitting = "autoregressive or graph" if name in _TOKEN_OPTIONS else "autoregressive"
+        raise UsageError("option_unsupported_by_kind", option=name, kind=kind, fitting=fitting)
+    search = config.graph_search
+    if search in ("greedy", "viterbi") and (name := _find_given(_TOKEN_OPTIONS, options, config)):
+        raise UsageError("graph_search_conflict", option=name, search=search)
+    if search != "viterbi" and config.path_length_penalty != 1:
+        raise UsageError("path_length_penalty_without_viterbi", search=search)
+
+
+def _find_given(names: Mapping[str, Any], options: GenerateOptions, config: GenerationConfig) -> str | None:
+    """Return the first option whose value is not the neutral one. A list of empty values is neutral."""
+    for name, neutral in names.items():
         value = getattr(options if hasattr(options, name) else config, name)
-        if value != neutral and (value or neutral):  # an empty list is as good as an empty tuple
-            fitting = "autoregressive or graph" if name in _TOKEN_OPTIONS else "autoregressive"
-            raise UsageError("option_unsupported_by_kind", option=name, kind=kind, fitting=fitting)
-    if config.graph_search in ("greedy", "viterbi") and (config.beam > 1 or config.sample):
-        raise UsageError(
-            "graph_search_conflict", option="beam" if config.beam > 1 else "sample", search=config.graph_search
-        )
+        if value != neutral and (any(value) if isinstance(value, list | tuple) else bool(value or neutral)):
+            return name
+    return None
 
 
 def drop_unsupported(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -65,16 +65,21 @@ def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[Sco
 
 
 def score_targets(
-    pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device, tokenizer: Tokenizer
+    pairs: Sequence[Example],
+    network: Seq2SeqNetwork,
+    device: torch.device,
+    tokenizer: Tokenizer,
+    positions_per_token: int = 1,
 ) -> list[ScoredTarget]:
-    """Score targets in the order given, eos included.
+    """Score targets in the order given, eos included. A graph has several positions per source token.
 
     A decoder-only network scores them as continuations of their sources, without eos.
     """
     ends: tuple[int, ...] = () if network.decoder_only else (EOS,)
     given = [Example((), (*pair.source, *pair.target)) for pair in pairs] if network.decoder_only else pairs
     scores = []
-    for pair, log_probabilities in zip(pairs, _compute_log_probabilities(given, network, device), strict=True):
+    found = _compute_log_probabilities(given, network, device, _MAX_BATCH_POSITIONS // positions_per_token)
+    for pair, log_probabilities in zip(pairs, found, strict=True):
         ids, first = (*pair.target, *ends), len(pair.source) if network.decoder_only else 0
         scores.append(ScoredTarget(tuple(tokenizer.pieces(ids)), tuple(log_probabilities[first : first + len(ids)])))
     return scores
@@ -82,7 +87,7 @@ def score_targets(
 
 @torch.inference_mode()
 def _compute_log_probabilities(
-    pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device
+    pairs: Sequence[Example], network: Seq2SeqNetwork, device: torch.device, max_positions: int
 ) -> list[list[float]]:
     """Return the log-probabilities of the tokens of each target and of eos."""
     found: dict[int, list[float]] = {}
@@ -95,7 +100,7 @@ def _compute_log_probabilities(
         for row, number in enumerate(group):
             found[number] = each[row][: len(pairs[number].target) + 1]
 
-    run_in_length_batches([pair.length for pair in pairs], _MAX_BATCH_POSITIONS, read)
+    run_in_length_batches([pair.length for pair in pairs], max_positions, read)
     return [found[number] for number in range(len(pairs))]
 
 

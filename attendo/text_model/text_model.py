@@ -81,8 +81,8 @@ class TextModel:
         facts = ["→".join(languages) or self.about.get("task", "")]
         if isinstance(self._stored, StoredModel):
             kind = "decoder-only" if self.decoder_only else "encoder-decoder"
-            if self.network.config.kind != "autoregressive":
-                kind = f"{kind} ({self.network.config.kind})"
+            if self.kind != "autoregressive":
+                kind = f"{kind} ({self.kind})"
             parameters = sum(each.numel() for network in self.networks for each in network.parameters())
             facts += [kind, f"{parameters:,} parameters"]
         sizes = dict.fromkeys((self.source_tokenizer.vocab_size, self.target_tokenizer.vocab_size))
@@ -112,6 +112,11 @@ class TextModel:
         return isinstance(self._stored, StoredModel) and self._stored.network.decoder_only
 
     @property
+    def kind(self) -> str:
+        """The kind of the network: autoregressive, masked, ctc or graph. An exported model is autoregressive."""
+        return self._stored.network.config.kind if isinstance(self._stored, StoredModel) else "autoregressive"
+
+    @property
     def device(self) -> torch.device:
         return self.backend.device
 
@@ -134,8 +139,8 @@ class TextModel:
 
     def require_autoregressive(self, feature: str) -> None:
         """Raise a `UsageError` if the model predicts all tokens at once. `feature` is what it would be used for."""
-        if isinstance(self._stored, StoredModel) and (kind := self.network.config.kind) != "autoregressive":
-            raise UsageError("parallel_feature_unsupported", feature=feature, kind=kind)
+        if self.kind != "autoregressive":
+            raise UsageError("parallel_feature_unsupported", feature=feature, kind=self.kind)
 
     def save(self, folder: str | Path) -> None:
         self._require_single("ensemble_not_saveable")

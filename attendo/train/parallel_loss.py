@@ -60,26 +60,31 @@ class ParallelLoss:
     def __call__(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, labels: Int[Tensor, "B T"]
     ) -> Float[Tensor, ""]:
-        targets = Targets.from_labels(labels)
+        targets, has_labels = Targets.from_labels(labels), (labels != PAD).any(-1)
         if self._network.config.kind == "masked":
-            return self._masked_loss(source_ids, source_mask, targets)
+            return self._masked_loss(source_ids, source_mask, targets, has_labels)
         canvas = self._network.empty_canvas(source_ids, source_mask)
         canvas = self._glance(source_ids, source_mask, canvas, targets)
         losses = negative_log_likelihood(self._wrapped(source_ids, canvas, source_mask), canvas, targets)
-        return losses.masked_fill(losses == float("inf"), 0).sum()  # targets that do not fit are dropped in preparation
+        # A target that does not fit has no loss. A row without labels is that of a process without sentences.
+        counts = (losses != float("inf")) & has_labels
+        return torch.where(counts, losses, 0).sum()
 
     def _masked_loss(
-        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, targets: Targets
+        self,
+        source_ids: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"] | None,
+        targets: Targets,
+        has_labels: Bool[Tensor, " B"],
     ) -> Float[Tensor, ""]:
-        """Mask a uniform number of tokens of each target. The loss per masked token counts for all tokens."""
+        """Mask a uniform number of tokens of each target: half of them on average, so their losses count twice."""
         count = (torch.rand(len(targets.ids), device=targets.ids.device) * targets.lengths).long() + 1
         hidden = choose_at_random(targets.mask, count)
-        canvas = Canvas(targets.ids, targets.mask & ~hidden, targets.mask)
+        canvas = Canvas(targets.ids, targets.mask & ~hidden, targets.mask | ~has_labels[:, None])
         prediction = self._wrapped(source_ids, canvas, source_mask)
-        loss = masked_cross_entropy(prediction, targets, hidden, self._label_smoothing)
-        tokens = targets.lengths.sum() + len(targets.ids)
+        losses = masked_cross_entropy(prediction, targets, hidden, self._label_smoothing)
         lengths = length_cross_entropy(prediction, targets, count_tokens(source_ids, source_mask))
-        return loss.sum() * tokens / hidden.sum().clamp(min=1) + _LENGTH_WEIGHT * lengths.sum()
+        return 2 * losses.sum() + _LENGTH_WEIGHT * torch.where(has_labels, lengths, 0).sum()
 
     @torch.no_grad()
     def _glance(
@@ -87,6 +92,8 @@ class ParallelLoss:
     ) -> Canvas:
         """Return the canvas with some target tokens at the positions of the best alignment."""
         first = self._network(source_ids, canvas, source_mask)
+        # Autocast caches the weights that this pass has converted without a gradient. The next pass needs others.
+        torch.clear_autocast_cache()
         aligned = align(first, canvas, targets)
         is_aligned = aligned > 0
         wanted = targets.ids.gather(1, (aligned - 1).clamp(min=0)).masked_fill(~is_aligned, PAD)

@@ -13,6 +13,7 @@ from attendo.data.bucketing import group_by_length, split_by_length
 from attendo.metrics import Score, score
 from attendo.model.parallel import ParallelTransformer
 from attendo.nn.cpu_threads import adapt_threads
+from attendo.text import PAD
 from attendo.text_model import TextModel, eval_mode
 from attendo.text_model.inputs import encode_prefixes, truncate
 from attendo.train.config import TrainConfig
@@ -140,9 +141,12 @@ def validation_loss(network: nn.Module, batches: Iterable[Batch]) -> float:
         for batch in (each.to(device) for each in batches):
             adapt_threads()
             if isinstance(network, ParallelTransformer):
-                total += sentence_losses(network, batch.source_ids, batch.source_mask, batch.labels).double().sum()
+                losses = sentence_losses(network, batch.source_ids, batch.source_mask, batch.labels)
+                fits = losses != math.inf  # a target with more tokens than the canvas has positions has no loss
+                total += losses.double()[fits].sum()
+                tokens += int((batch.labels != PAD)[fits].sum())
             else:
                 logits = network(batch.source_ids, batch.target_ids, batch.source_mask)
                 total += cross_entropy_sum(logits, batch.labels)
-            tokens += batch.tokens
-    return float(total) / tokens
+                tokens += batch.tokens
+    return float(total) / tokens if tokens else math.nan

@@ -62,6 +62,7 @@ def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
     config = model.network.config  # raises for exported models, which have no network
     if config.decoder_only:
         raise ApiError("no_source", model=served.name)
+    model.require_autoregressive("the explorer")
     heads = parse_heads(config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
     return model.with_heads(heads) if heads else model
 

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
+from attendo.decode.engines import Engine
 from attendo.decode.frontier import Frontier
 from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.parallel import ParallelBatch, decodes_by_token
 from attendo.decode.requests import DecodeRequest, RunningBatch
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
 from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
+from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.nn.devices import halve_on_out_of_memory
 from attendo.serve.scheduling.jobs import ScheduledJob
@@ -28,6 +30,7 @@ _SOURCE_WIDTHS = (32, 128, 512, 2048)  # source widths are rounded up to these, 
 _PREFIX_WIDTHS = (0, 8, 64, 512)
 _MAX_CONTINUOUS_ROWS = 8  # rows per sentence up to which a ContinuousBatch is faster than a StaticBatch
 _CPU_BATCH_SIZE, _GPU_BATCH_SIZE = 32, 128  # sentences
+_MAX_ENGINES = 4  # of answers that are predicted at once
 _GPU_PEEK_INTERVAL = 4  # steps; on a GPU a peek waits for all queued kernels
 
 
@@ -60,7 +63,10 @@ class BatchFactory:
         self._model, self._on_gpu = model, model.device.type == "cuda"
         self.max_batch_size = max_batch_size or (_GPU_BATCH_SIZE if self._on_gpu else _CPU_BATCH_SIZE)
         self._is_parallel = self.supports_batching and model.network.config.kind != "autoregressive"
+        network = model.network if self._is_parallel else None
+        self._positions_per_token = network.upsample or 1 if isinstance(network, ParallelTransformer) else 1
         self._static_shapes = self._on_gpu if static_shapes is None else static_shapes
+        self._engines: dict[GenerationConfig, Engine] = {}
         self._networks: dict[NetworkKey, Seq2SeqNetwork] = {}
         self._cpu_weights: dict[NetworkKey, ColumnMajorWeights] = {}
 
@@ -95,13 +101,13 @@ class BatchFactory:
 
     def make(self, key: BatchKey) -> RunningBatch:
         """Return a batch of the largest size that fits into memory."""
-        width = key.strategy.width
+        width = key.strategy.width * self._positions_per_token
         most = max(1, min(self.max_batch_size, key.max_positions // (key.source_width * width)))
         return halve_on_out_of_memory(most, partial(self._build, key), _warn_out_of_memory)
 
     def _build(self, key: BatchKey, batch_size: int) -> RunningBatch:
         if (config := key.network_key.at_once) is not None:
-            return ParallelBatch(self._model.backend.engine(config, False), key.strategy, key.rules, batch_size)
+            return ParallelBatch(self._find_engine(config), key.strategy, key.rules, batch_size)
         network, width = self._networks[key.network_key], key.strategy.width
         if isinstance(network, GraphNetwork):
             return ContinuousBatch(network, key.strategy, key.rules, batch_size)
@@ -110,6 +116,14 @@ class BatchFactory:
             return ContinuousBatch(layout, key.strategy, key.rules, batch_size)
         sizes = BatchShape(batch_size, key.source_width, 2 * key.source_width + 4, key.prefix_width)
         return StaticBatch(network, key.strategy, key.rules, sizes, compiled=key.network_key.compiled)
+
+    def _find_engine(self, config: GenerationConfig) -> Engine:
+        """Return the engine of these settings. The last few are kept: on a GPU they hold CUDA graphs."""
+        engine = self._engines.pop(config, None) or self._model.backend.engine(config, constrained=False)
+        self._engines[config] = engine
+        if len(self._engines) > _MAX_ENGINES:
+            del self._engines[next(iter(self._engines))]
+        return engine
 
     def _prepare_network(self, config: GenerationConfig, key: NetworkKey) -> None:
         if key not in self._networks:

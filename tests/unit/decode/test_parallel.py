@@ -86,6 +86,15 @@ def test_explicit_attention_gives_the_same_answers(network: ParallelTransformer)
     assert {number: read_tokens(each) for number, each in generate(explicit, make_requests()).items()} == expected
 
 
+def test_batches_of_fixed_shape_give_the_same_answers(network: ParallelTransformer) -> None:
+    plain, static = (ParallelEngine(network, GenerationConfig(), 4096, captured=each) for each in (False, True))
+    for requests in (make_requests(), make_requests()[:3], make_requests()[1:2]):
+        expected, found = (generate(engine, requests) for engine in (plain, static))
+        for number, frontier in expected.items():
+            assert read_tokens(found[number]) == read_tokens(frontier)
+            torch.testing.assert_close(found[number].log_probability, frontier.log_probability)
+
+
 def test_answers_end_with_eos_or_are_cut(network: ParallelTransformer) -> None:
     engine = ParallelEngine(network, GenerationConfig(), 4096)
     complete, cut = generate(engine, make_requests()), generate(engine, make_requests(max_length=1))

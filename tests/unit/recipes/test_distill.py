@@ -24,7 +24,7 @@ def corpus(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def make_distillation(tmp_path: Path, corpus: tuple[Path, Path], folds: int = 3) -> Distillation:
-    work = Distillation(tmp_path / "out", *corpus, folds, SEARCH)
+    work = Distillation(tmp_path / "out", *corpus, corpus[0], folds, SEARCH)
     work.begin()
     assert work.split() == len(LINES) + 1
     return work
@@ -77,14 +77,14 @@ def test_the_result_is_in_the_order_of_the_corpus(tmp_path: Path, corpus: tuple[
 def test_other_settings_or_text_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
     make_distillation(tmp_path, corpus)
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="folds")):
-        Distillation(tmp_path / "out", *corpus, 4, SEARCH).begin()
+        Distillation(tmp_path / "out", *corpus, corpus[0], 4, SEARCH).begin()
     corpus[1].write_text("x\n" * (len(LINES) + 1))
-    with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="sha256")):
-        Distillation(tmp_path / "out", *corpus, 3, SEARCH).begin()
+    with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="target")):
+        Distillation(tmp_path / "out", *corpus, corpus[0], 3, SEARCH).begin()
 
 
 def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
-    work = Distillation(tmp_path / "out", *corpus, 100, SEARCH)
+    work = Distillation(tmp_path / "out", *corpus, corpus[0], 100, SEARCH)
     with pytest.raises(DataError, check=has_code("distillation_fold_empty", lines=len(LINES) + 1, folds=100)):
         work.split()
     assert not list(tmp_path.glob("out/*"))
@@ -114,6 +114,7 @@ def test_one_fold_is_translated_by_the_model(tmp_path: Path, corpus: tuple[Path,
     failed = attendo(*words)
     assert failed.code == 2
     assert fragment("distillation_run_missing", model=tmp_path / "model") in failed.errors
-    assert attendo(*words, "--folds", "1", "--beam", "2").code == 0
+    done = attendo(*words, "--folds", "1", "--beam", "2")
+    assert done.code == 0, done.errors
     expected = [each.text for each in model.generate([*LINES, LINES[0]], **SEARCH)]
     assert (tmp_path / "new" / "target.txt").read_text("utf-8").splitlines() == expected

@@ -94,6 +94,9 @@ def test_weights_of_another_parallel_kind_are_rejected(tmp_path: Path) -> None:
             {"train": {"glancing_until": 0.3}, "model": {"upsample": None}},
             "glancing_needs_alignments",
         ),
+        ("ctc", {"train": {"label_smoothing": 0.2}}, "label_smoothing_unused"),
+        ("graph", {"train": {"sharding": "full"}}, "sharding_needs_autoregressive"),
+        ("graph", {"model": {"positions": "rotary"}}, "positions_unsuitable_for_kind"),
         ("masked", {"generation": {"beam": 4}}, "option_unsupported_by_kind"),
         ("ctc", {"generation": {"passes": 4}}, "option_needs_kind"),
         ("graph", {"generation": {"coverage_penalty": 0.2}}, "option_unsupported_by_kind"),
@@ -102,8 +105,28 @@ def test_weights_of_another_parallel_kind_are_rejected(tmp_path: Path) -> None:
 def test_settings_that_a_kind_does_not_have_are_rejected(
     tmp_path: Path, kind: str, changes: dict[str, Any], code: str
 ) -> None:
-    with pytest.raises(UsageError, check=has_code(code, kind=kind)):
+    with pytest.raises(UsageError) as raised:
         make_kind(tmp_path, kind, **changes)
+    error = raised.value.values.get("error", raised.value)
+    assert isinstance(error, UsageError)
+    assert (error.code, error.values["kind"]) == (code, kind)
+
+
+def test_settings_are_checked_for_the_kind_of_the_first_model(tmp_path: Path) -> None:
+    old = train_run(make_kind(tmp_path, "ctc"), tmp_path / "old")
+    config = RunConfig(start_from=old.folder / "model", data=old.config.data, train={"steps": 2, "r_drop": 1.0})
+    with pytest.raises(UsageError, check=has_code("r_drop_needs_autoregressive", kind="ctc")):
+        begin_run(config, tmp_path / "new")
+
+
+def test_a_validation_pair_that_does_not_fit_is_left_out(tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    (tmp_path / "v.en").write_text("I love NLP\nthe cat\n", "utf-8")
+    (tmp_path / "v.zh").write_text("我 爱 NLP\n" + "猫 " * 30 + "\n", "utf-8")
+    data = {"source": source, "target": target, "valid_source": tmp_path / "v.en", "valid_target": tmp_path / "v.zh"}
+    run = begin_run(make_kind(tmp_path, "graph", data=data), tmp_path / "run")
+    losses = [each.loss for each in run.train() if isinstance(each, Validation)]
+    assert all(0 < each < 100 for each in losses)
 
 
 def test_a_canvas_setting_needs_a_canvas() -> None:

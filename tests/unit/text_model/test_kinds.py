@@ -17,7 +17,7 @@ from attendo.interop.export import export
 from attendo.model.config import ModelConfig
 from attendo.model.parallel import make_network
 from attendo.serve.scheduling.batches import BatchFactory
-from attendo.text import Words
+from attendo.text import BOS, EOS, UNK, Words
 from attendo.text_model import TextModel, load
 
 KINDS = ("masked", "ctc", "graph")
@@ -99,16 +99,53 @@ def test_the_score_of_a_path_is_a_lower_bound(search: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ctc", "graph"])
-def test_scores_are_a_distribution(kind: str) -> None:
-    """The probabilities of all targets of at most two tokens are a part of 1, and each is the product of its tokens."""
+def test_next_token_probabilities_sum_to_1(kind: str) -> None:
+    """After a prefix, the probabilities of all next tokens and of the end sum to 1."""
     model = make_model(kind)
-    words = [word for word in {*" ".join(TARGETS).split()} if word]
-    targets = ["", *words, *(f"{one} {other}" for one in words for other in words)]
+    tokens = range(1, model.target_tokenizer.vocab_size)
+    words = [model.target_tokenizer.decode([token]) for token in tokens if token not in (BOS, EOS)]
+    (prefix,) = (word for word in words if word == "我")
+    targets = [prefix, *(f"{prefix} {word}".strip() for word in words if word)]
     scored = model.score_tokens([SOURCES[0]] * len(targets), targets)
-    assert 0 < sum(math.exp(each.log_probability) for each in scored) <= 1 + 1e-5
-    assert scored[1].log_probabilities[0] == pytest.approx(
-        next(each for each in scored if each.pieces[0] == scored[1].pieces[0]).log_probabilities[0]
-    )
+    ends, nexts = scored[0].log_probabilities[1], {each.pieces[1]: each.log_probabilities[1] for each in scored[1:]}
+    known = math.exp(ends) + sum(math.exp(each) for each in nexts.values())
+    assert known == pytest.approx(1, abs=0.2)  # all but the tokens that no text has, such as the unknown one
+    assert known <= 1 + 1e-5
+    assert len({each.log_probabilities[0] for each in scored}) == 1
+
+
+def test_a_target_that_does_not_fit_has_probability_0() -> None:
+    model = make_model("ctc", upsample=1)
+    scored = model.score_tokens([SOURCES[0]] * 2, ["猫 " * 20, "猫"])
+    assert scored[0].log_probability == -math.inf
+    assert math.isfinite(scored[1].log_probability)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_limit_is_honoured(kind: str) -> None:
+    model = make_model(kind)
+    long = next(each for each in model.generate(SOURCES) if len(each.ids) > 3)
+    text = SOURCES[[each.ids for each in model.generate(SOURCES)].index(long.ids)]
+    found = {
+        at_limit: model.generate([text], max_length=3, at_limit=at_limit)[0].best
+        for at_limit in ("truncate", "force_eos", "any")
+    }
+    assert all(each.ids == long.ids[:3] for each in found.values())
+    assert all(each.cut for each in found.values())
+    assert [each.end_forced for each in found.values()] == [False, True, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_forbidden_unknown_token_keeps_the_probabilities(kind: str) -> None:
+    """The reported log-probability is the model's, although another token is chosen."""
+    model = make_model(kind)
+    with torch.no_grad():
+        model.network.output.weight[UNK] = model.network.output.weight[4:].mean(0)
+    allowed, forbidden = (model.generate(SOURCES, allow_unk=each, passes=None) for each in (True, False))
+    for one, other in zip(allowed, forbidden, strict=True):
+        assert UNK not in other.ids
+        if UNK not in one.ids and one.ids == other.ids:
+            assert other.best.log_probability == pytest.approx(one.best.log_probability, abs=1e-4)
 
 
 def test_a_masked_model_has_no_score() -> None:
@@ -132,6 +169,8 @@ def test_a_masked_model_has_no_score() -> None:
         ("ctc", {"graph_search": "greedy"}, "option_needs_kind"),
         ("autoregressive", {"length_candidates": 2}, "option_needs_kind"),
         ("graph", {"graph_search": "viterbi", "beam": 2}, "graph_search_conflict"),
+        ("graph", {"graph_search": "greedy", "prefix": "我"}, "graph_search_conflict"),
+        ("ctc", {"compile": True, "engine": "fast"}, "option_unsupported_by_kind"),
     ],
 )
 def test_options_that_a_kind_does_not_have_are_rejected(kind: str, options: dict[str, Any], code: str) -> None:
