@@ -133,7 +133,12 @@ def count_unfit_pairs(network: Transformer, data: PreparedData) -> int:
 
 def _count_repeats(rows: RaggedArray) -> NDArray[np.int64]:
     """Return the number of tokens in each row that equal the token before."""
-    return np.array([int((row[1:] == row[:-1]).sum()) for row in rows], np.int64)
+    repeats = np.zeros(len(rows.ids) + 1, np.int64)
+    repeats[2:] = np.cumsum(rows.ids[1:] == rows.ids[:-1])  # repeats[i]: among the first i tokens of all rows
+    first = rows.offsets[:-1]
+    # The first token of a row has no token before it, also if it equals the last one of the row before.
+    after_first = np.minimum(first + 1, rows.offsets[1:])
+    return repeats[rows.offsets[1:]] - repeats[after_first]
 
 
 def load_final_weights(

@@ -114,12 +114,12 @@ def check_kind(kind: str, options: GenerateOptions, config: GenerationConfig) ->
     refused = {} if kind == "autoregressive" else {**_ATTENTION_OPTIONS, "compile": False}
     if kind in ("masked", "ctc"):
         refused |= _TOKEN_OPTIONS
-    if name := _find_given(refused, options, config):
-        fitting = "autoregressive or graph" if name in _TOKEN_OPTIONS else "autoregressive"
-        raise UsageError("option_unsupported_by_kind", option=name, kind=kind, fitting=fitting)
+    if given := _find_given(refused, options, config):
+        fitting = "autoregressive or graph" if given in _TOKEN_OPTIONS else "autoregressive"
+        raise UsageError("option_unsupported_by_kind", option=given, kind=kind, fitting=fitting)
     search = config.graph_search
-    if search in ("greedy", "viterbi") and (name := _find_given(_TOKEN_OPTIONS, options, config)):
-        raise UsageError("graph_search_conflict", option=name, search=search)
+    if search in ("greedy", "viterbi") and (given := _find_given(_TOKEN_OPTIONS, options, config)):
+        raise UsageError("graph_search_conflict", option=given, search=search)
     if search != "viterbi" and config.path_length_penalty != 1:
         raise UsageError("path_length_penalty_without_viterbi", search=search)
 

@@ -10,6 +10,7 @@ from error_codes import has_code
 from test_run import CPU, begin_run, build_run, flat_weights, make_config, train_run
 from tiny import SOURCES, write_pairs
 
+from attendo.data.batch import RaggedArray
 from attendo.data.prepared import open_prepared
 from attendo.doctor.checks import examine_network
 from attendo.errors import UsageError
@@ -17,7 +18,7 @@ from attendo.model.config import ModelConfig
 from attendo.runs.config import RunConfig
 from attendo.runs.run import Run
 from attendo.runs.verify import verify
-from attendo.runs.weights import average_model, count_unfit_pairs
+from attendo.runs.weights import _count_repeats, average_model, count_unfit_pairs
 from attendo.text_model import load
 from attendo.train.loop import Validation
 
@@ -148,6 +149,11 @@ def test_pairs_that_do_not_fit_are_reported(tmp_path: Path) -> None:
     count = count_unfit_pairs(run.model.network, open_prepared(run.data_folder))
     assert count == 4
     assert any("4 of 20" in warning and "model.upsample" in warning for warning in run.warnings)
+
+
+def test_repeated_tokens_are_counted_in_each_row() -> None:
+    rows = RaggedArray.from_lists([[5, 5, 6], [6, 6, 6], [], [7], [7, 7]])
+    assert _count_repeats(rows).tolist() == [1, 2, 0, 0, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
