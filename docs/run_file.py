@@ -43,7 +43,7 @@ epoch contains the corpus: 2 is twice, 0.5 is a random half, another one in ever
         "model",
         ModelConfig,
         """Differences from the network of the preset. The tokenizer determines the sizes of the vocabularies. With
-`start_from` only the three dropout settings can be changed.""",
+`start_from` only the dropout settings, `kind`, `upsample` and `canvas` can be changed.""",
     ),
     ("train", TrainConfig, "Optimisation, validation and checkpoints."),
     (
