@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from attendo import ModelConfig, Transformer
+from attendo import ModelConfig
 from attendo.errors import UsageError
+from attendo.model.parallel import make_network
 from attendo.model_folder import StoredModel
 from attendo.nn.attention import MultiHeadAttention
 from attendo.runs.verify import PathComparison, verify
@@ -69,6 +70,10 @@ ALONE: tuple[Options, ...] = (
     {"scale_embedding": False},
     {"embedding_norm": True},
     {"output_bias": True},
+    {"kind": "masked"},
+    {"kind": "ctc"},
+    {"kind": "ctc", "canvas": "copy"},
+    {"kind": "graph", "upsample": 3},
 )
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 WORDS = [f"word{n}" for n in range(40)]
@@ -119,7 +124,7 @@ def random_model(options: Options, seed: int = 1) -> TextModel:
     sizes = {} if decoder_only else {"source_vocab_size": source.vocab_size}
     sizes |= {"target_vocab_size": target.vocab_size}
     generator = torch.Generator().manual_seed(seed)
-    network = Transformer(ModelConfig(**{**SIZES, **sizes, **options}), generator)
+    network = make_network(ModelConfig(**{**SIZES, **sizes, **options}), generator)
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:

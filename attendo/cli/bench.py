@@ -74,16 +74,13 @@ def generate(
 
     from attendo.bench.comparison import BenchmarkPlan, make_forced_workloads, make_natural_workloads, parse_baselines
     from attendo.bench.random_network import make_random_network
-    from attendo.interop.load import load
     from attendo.metrics import check_metric
     from attendo.text_model import pick_device
 
     if references is not None:
         check_metric("bleu")
     baselines, where = parse_baselines(rivals, precision), pick_device(device)
-    loaded = load(model, "cpu") if model is not None else None
-    if loaded is not None:
-        loaded.require_autoregressive("a speed comparison")
+    loaded = load_autoregressive(model) if model is not None else None
     network = loaded.network if loaded else make_random_network(preset or "base", vocabulary or 32_000)
     scoring = None
     if natural is not None and loaded is not None:
@@ -95,6 +92,15 @@ def generate(
         )
     name = str(model) if model else f"random weights, preset {preset or 'base'}"
     _run_benchmark(BenchmarkPlan(network, precision, baselines, workloads, rounds, where, scoring), name, as_json)
+
+
+def load_autoregressive(folder: Path) -> "TextModel":
+    """Load a model whose speed can be compared with that of other systems."""
+    from attendo.interop.load import load
+
+    model = load(folder, "cpu")
+    model.require_autoregressive("a speed comparison")
+    return model
 
 
 def _read_natural(

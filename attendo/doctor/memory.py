@@ -155,7 +155,12 @@ def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
 
 
 def _forward(updater: Updater, batch: Batch) -> Tensor:
-    return updater.compute_loss(batch)
+    if isinstance(updater.network, ParallelTransformer):
+        return updater.compute_loss(batch)
+    rows = batch.repeat(2) if updater.config.r_drop else batch
+    with updater.autocast():
+        logits = updater.network(rows.source_ids, rows.target_ids, rows.source_mask)
+        return training_loss(logits, batch.labels, updater.config.label_smoothing, updater.config.r_drop)
 
 
 def _advise(updater: Updater, largest: MemoryEstimate, free: int) -> str:

@@ -22,6 +22,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 PRESETS["paper"] = {**PRESETS["base"], "norm": "post", "tie": "all"}
 
 
+DEFAULT_UPSAMPLE = {"ctc": 3, "graph": 8}  # decoder positions per source token
 # A network that predicts all tokens at once begins with equal vectors at all positions. So positions must be added to
 # them. The canvas of ctc and graph is several times as long as the source, which learned positions would limit.
 _POSITIONS_OF_KINDS = {

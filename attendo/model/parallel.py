@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from attendo.errors import UsageError
-from attendo.model.config import ModelConfig
+from attendo.model.config import DEFAULT_UPSAMPLE, ModelConfig
 from attendo.model.decoder_state import Memory
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
@@ -21,7 +21,6 @@ from attendo.nn.masks import padding_mask
 
 LENGTH_CLASSES = 128  # target length minus source length, from -64 to 63
 MIN_CANVAS = 16
-DEFAULT_UPSAMPLE = {"ctc": 3, "graph": 8}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field, model_validator
 
 from attendo.data.config import DataConfig, list_non_defaults
 from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
+from attendo.decode.kinds import check_kind
+from attendo.decode.options import CallFields
 from attendo.errors import UsageError
 from attendo.metrics import PERPLEXITIES, check_metric
 from attendo.model.config import PRESETS, ModelConfig
@@ -19,7 +21,6 @@ from attendo.text.config import TokenizerConfig
 from attendo.text.model_card import ModelCard
 from attendo.text.model_card import infer_model_card as infer_from_file_names
 from attendo.text.newlines import add_newline_symbol
-from attendo.text_model.options import GenerateOptions, check_kind
 from attendo.train.config import DEFAULT_PEAK_LR, TrainConfig
 
 # Model settings that a run with `start_from` may change. Another kind keeps the weights that both kinds have.
@@ -148,7 +149,7 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
             raise UsageError("compile_needs_autoregressive", kind=kind)
         if train.sharding != "none":
             raise UsageError("sharding_needs_autoregressive", kind=kind)
-    check_kind(kind, GenerateOptions(), GenerationConfig(**generation))
+    check_kind(kind, CallFields(), GenerationConfig(**generation))
 
 
 def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:

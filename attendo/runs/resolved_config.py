@@ -4,6 +4,7 @@ from typing import Any
 
 from attendo.data.config import DataConfig
 from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
+from attendo.model.config import DEFAULT_UPSAMPLE
 from attendo.runs.config import RunConfig, derive_generation_settings, format_toml, resolve_config, toml_literal
 from attendo.train.optimizer import peak_rate
 
@@ -53,6 +54,8 @@ def _derive_settings(config: RunConfig, text: DataConfig) -> Tables:
         width, dropout = network.d_model // network.num_heads, network.dropout
         dropouts = {"attention_dropout": dropout, "activation_dropout": dropout}
         tables["model"] = {"d_key": width, "d_value": width, **dropouts, "final_norm": network.has_final_norm}
+        if network.kind in DEFAULT_UPSAMPLE:
+            tables["model"]["upsample"] = DEFAULT_UPSAMPLE[network.kind]
         tables["train"] = {"peak_lr": peak_rate(config.train, network.d_model)}
     return {
         table: {name: value for name, value in values.items() if name not in given.get(table, {})}

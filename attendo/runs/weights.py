@@ -13,6 +13,7 @@ from torch import Tensor
 from attendo.data.batch import RaggedArray
 from attendo.data.prepared import PreparedData, measure_longest_side, open_prepared
 from attendo.decode.config import GenerationConfig
+from attendo.decode.kinds import drop_unsupported
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.parallel import MIN_CANVAS, ParallelTransformer, make_network
@@ -21,7 +22,6 @@ from attendo.model_folder import StoredModel, load_model, load_weights
 from attendo.runs.config import RunConfig, check_kind_settings, derive_generation_settings, load_run_config
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
-from attendo.text_model.options import drop_unsupported
 from attendo.text_model.sentence_splitting import measure_sources
 from attendo.train.checkpoint import Checkpoints, average_checkpoints, eval_weights
 from attendo.train.config import TrainConfig

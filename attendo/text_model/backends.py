@@ -16,6 +16,7 @@ from attendo.decode.continuous_batch import ContinuousBatch
 from attendo.decode.coverage import CoverageNetwork
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, OutOfMemoryRetry, TextbookEngine
 from attendo.decode.graph_network import GraphNetwork
+from attendo.decode.kinds import check_kind
 from attendo.decode.networks import Ensemble, TappedNetwork
 from attendo.decode.parallel import ParallelEngine, searches_by_token
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
@@ -27,7 +28,7 @@ from attendo.nn.attention import without_cudnn_attention
 from attendo.nn.cpu_threads import tune_threads
 from attendo.nn.devices import configure_cpu_bf16
 from attendo.text import Tokenizer
-from attendo.text_model.options import GenerateOptions, check_kind
+from attendo.text_model.options import GenerateOptions
 from attendo.text_model.results import ScoredTarget
 from attendo.text_model.scoring import score_ctc_targets, score_targets
 

@@ -30,6 +30,9 @@ COMBINED: tuple[Options, ...] = (
     {"positions": "none", "scale_embedding": False, "d_ff": 7, "num_heads": 1},
     {"position_layout": "fairseq", "position_offset": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
     {"num_encoder_layers": 0, "positions": "rotary"},
+    {"kind": "masked", "positions": "learned", "tie": "all"},
+    {"kind": "ctc", "canvas": "copy", "norm": "post"},
+    {"kind": "graph", "upsample": 3, "norm_kind": "rms"},
 )
 VOCABULARIES = {"vocab_size", "source_vocab_size", "target_vocab_size"}
 
