@@ -21,6 +21,7 @@ from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
 from attendo.model.parallel import ParallelTransformer, make_network
 from attendo.text import UNK
+from attendo.train.loss import training_loss
 from attendo.train.update import Updater
 
 SAMPLED_PAIRS = 65_536
