@@ -31,7 +31,7 @@ COMBINED: tuple[Options, ...] = (
     {"position_layout": "fairseq", "position_offset": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
     {"num_encoder_layers": 0, "positions": "rotary"},
     {"kind": "masked", "positions": "learned", "tie": "all"},
-    {"kind": "ctc", "canvas": "copy", "norm": "post"},
+    {"kind": "ctc", "canvas": "copy"},
     {"kind": "graph", "upsample": 3, "norm_kind": "rms"},
 )
 VOCABULARIES = {"vocab_size", "source_vocab_size", "target_vocab_size"}
@@ -72,7 +72,8 @@ def test_all_paths_of_a_random_network_agree(
 
 def test_outputs_of_random_networks_differ(script: ModuleType) -> None:
     for options in COMBINED:
-        results = script.random_model(options).generate(script.sentences(12), beam=4)
+        search = {} if options.get("kind") in ("masked", "ctc") else {"beam": 4}
+        results = script.random_model(options).generate(script.sentences(12), **search)
         assert len({result.text for result in results}) > 4
 
 
