@@ -22,12 +22,14 @@ from attendo.decode.rules import SuppressTokens
 from attendo.decode.strategies import Greedy
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
+from attendo.model.decoder_state import Memory
 from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction
 from attendo.text import BOS, EOS, PAD
 
 VOCABULARY = 8
 SOURCES = [(4, 5, 6, 7, 4), (6,), (5, 5, 4), (7, 6, 4)]
 RULES = (SuppressTokens(),)
+NO_MEMORY = Memory(torch.zeros(1, 1, 8), None)  # of networks whose prediction is fixed
 
 
 def make_network(kind: str) -> ParallelTransformer:
@@ -134,7 +136,7 @@ def test_a_graph_decodes_the_defined_path(search: str, monkeypatch: pytest.Monke
         path, vertex = [], 0
         while (vertex := int((links[vertex] + (best if search == "lookahead" else 0)).argmax())) != size - 1:
             path.append(vertex)
-    answers = decode_graph(network, None, canvas, search)  # type: ignore[arg-type]
+    answers = decode_graph(network, NO_MEMORY, canvas, search)
     assert answers.ids[0, : int(answers.lengths)].tolist() == ids[path].tolist()
     assert float(answers.log_probability) == pytest.approx(score(path), abs=1e-5)
 
@@ -143,7 +145,7 @@ def test_ctc_merges_runs_and_drops_blanks(monkeypatch: pytest.MonkeyPatch) -> No
     network, row = make_network("ctc"), [PAD, 5, 5, PAD, 5, 6, 6, PAD, 7]
     logits = torch.nn.functional.one_hot(torch.tensor([row]), VOCABULARY) * 9.0
     canvas = fix_prediction(network, monkeypatch, Prediction(logits))
-    answers = decode_ctc(network, None, canvas)  # type: ignore[arg-type]
+    answers = decode_ctc(network, NO_MEMORY, canvas)
     assert answers.ids[0, : int(answers.lengths)].tolist() == [5, 5, 6, 7]
 
 
@@ -152,7 +154,7 @@ def test_ctc_never_emits_silent_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = torch.zeros(1, 4, VOCABULARY)
     logits[..., [BOS, EOS, 5]] = torch.tensor([9.0, 8.0, 7.0])
     logits[..., 6] = 6.0
-    answers = decode_ctc(network, None, fix_prediction(network, monkeypatch, Prediction(logits)), (PAD, 5))  # type: ignore[arg-type]
+    answers = decode_ctc(network, NO_MEMORY, fix_prediction(network, monkeypatch, Prediction(logits)), (PAD, 5))
     assert answers.ids[0, : int(answers.lengths)].tolist() == [6]
 
 
