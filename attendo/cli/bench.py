@@ -80,7 +80,7 @@ def generate(
     if references is not None:
         check_metric("bleu")
     baselines, where = parse_baselines(rivals, precision), pick_device(device)
-    loaded = load_autoregressive(model) if model is not None else None
+    loaded = _load_autoregressive(model) if model is not None else None
     network = loaded.network if loaded else make_random_network(preset or "base", vocabulary or 32_000)
     scoring = None
     if natural is not None and loaded is not None:
@@ -94,7 +94,7 @@ def generate(
     _run_benchmark(BenchmarkPlan(network, precision, baselines, workloads, rounds, where, scoring), name, as_json)
 
 
-def load_autoregressive(folder: Path) -> "TextModel":
+def _load_autoregressive(folder: Path) -> "TextModel":
     """Load a model whose speed can be compared with that of other systems."""
     from attendo.interop.load import load
 

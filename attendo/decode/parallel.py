@@ -178,7 +178,7 @@ class ParallelEngine:
 
 
 class ParallelBatch(RunningBatch):
-    """Requests of a server that are decoded together, in one step. Nobody waits for the end of another answer."""
+    """Requests of a server that are decoded together, in one step. The slots are free again after every step."""
 
     def __init__(self, engine: Engine, strategy: Strategy, rules: Sequence[Rule], max_sentences: int) -> None:
         self._engine, self._strategy, self._rules = engine, strategy, rules

@@ -65,13 +65,10 @@ def test_S5_overload_is_rejected_and_the_rest_answered(server: LoadedServer) -> 
 @pytest.mark.parametrize("times", [2, 5])
 def test_S5_overload_for_30_s_keeps_goodput_and_latency(default_server: LoadedServer, times: int) -> None:
     """Other processes disturb the times, so one success in three is enough."""
-    found = []
-    for _ in range(3):
-        is_met, summary = measure_overload(default_server, times)
-        if is_met:
-            return
-        found.append(summary)
-    raise AssertionError("\n".join(found))
+    tries = [measure_overload(default_server, times)]
+    while len(tries) < 3 and not tries[-1][0]:
+        tries.append(measure_overload(default_server, times))
+    assert tries[-1][0], "\n".join(summary for _, summary in tries)
 
 
 def measure_overload(server: LoadedServer, times: int) -> tuple[bool, str]:
