@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 from small_server import TEXT, SmallServer, random_model
+from tiny import SIZES
 
+from attendo.model.config import ModelConfig
+from attendo.model.parallel import make_network
 from attendo.serve.explorer.inspection_routes import compute_head_stats
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text import BOS, EOS
+from attendo.text import BOS, EOS, Words
 from attendo.text_model import TextModel
 
 TARGET = "猫 坐 着"
@@ -241,3 +244,15 @@ def test_the_rollout_of_two_layers_equals_the_documented_formula(server: SmallSe
     assert mixed.sum(1).tolist() == pytest.approx([1 - 2**-2] * length, abs=1e-5)
     expected = (mixed / mixed.sum(1, keepdim=True)).flatten().tolist()
     assert server.post("trace")["rollout"]["values"] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [("answer", {}), ("steps", {}), ("trace", {"target": TARGET}), ("mask", {"target": TARGET}), ("tree", {})],
+)
+def test_models_that_predict_all_tokens_at_once_are_rejected(path: str, fields: dict[str, str]) -> None:
+    words = Words.build([TEXT, TARGET])
+    network = make_network(ModelConfig(kind="graph", vocab_size=words.vocab_size, **SIZES))
+    response = SmallServer(ModelSpec("graph", TextModel(network, words))).raw(path, text=TEXT, **fields)
+    assert response.status_code == 400, response.text
+    assert "kind graph" in response.json()["error"]["message"]
