@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 NEVER = float("-inf")
+_CHUNK_NUMBERS = 1 << 23  # logits widened at once: 32 MB in float32
 
 
 def emission_scores(
@@ -24,12 +25,50 @@ def emission_scores(
 
     They may be in `ids` only as padding, whose log-probabilities mean nothing.
     """
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    impossible = wide.new_zeros(wide.size(-1))
+    result: Tensor = _EmissionScores.apply(logits, ids, silent)
+    return result
+
+
+class _EmissionScores(torch.autograd.Function):
+    """Keeps the logits in their own precision and one sum per position, instead of float32 probabilities.
+
+    A canvas has several times as many positions as the target has tokens, so [B, L, V] in float32 would be the largest
+    tensor of a training step. A few sentences at a time are widened, so that they stay in the processor's cache.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, ids: Tensor, silent: tuple[int, ...]) -> Tensor:
+        impossible = _impossible_tokens(logits, silent)
+        totals = torch.cat([(_widen(part) + impossible).logsumexp(-1, keepdim=True) for part in _split(logits)])
+        ctx.save_for_backward(logits, ids, impossible, totals)
+        return _widen(logits.gather(2, ids[:, None].expand(-1, logits.shape[1], -1))) - totals
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        logits, ids, impossible, totals = ctx.saved_tensors
+        grad_logits = torch.empty_like(logits)
+        size = len(_split(logits)[0]) if len(logits) else 1
+        for start in range(0, len(logits), size):
+            part = slice(start, start + size)
+            wide = (_widen(logits[part]) + (impossible - totals[part])).exp_()
+            wide *= -grad[part].sum(-1, keepdim=True)
+            wide.scatter_add_(2, ids[part, None].expand(-1, logits.shape[1], -1), grad[part])
+            grad_logits[part] = wide
+        return grad_logits, None, None
+
+
+def _split(logits: Float[Tensor, "B L V"]) -> tuple[Tensor, ...]:
+    sentence = max(1, logits[0].numel()) if len(logits) else 1
+    return logits.split(max(1, _CHUNK_NUMBERS // sentence))
+
+
+def _impossible_tokens(logits: Float[Tensor, "B L V"], silent: tuple[int, ...]) -> Float[Tensor, " V"]:
+    """Return -inf for the tokens in `silent`, 0 for the others."""
+    impossible = _widen(logits.new_zeros(logits.shape[-1]))
     for token in silent:
         impossible[token : token + 1].fill_(NEVER)  # a slice: a single number would be copied from the host
-    chosen = wide.gather(2, ids[:, None].expand(-1, wide.size(1), -1))
-    return chosen - (wide + impossible).logsumexp(-1, keepdim=True)
+    return impossible
 
 
 def ctc_emissions(
