@@ -35,6 +35,10 @@ def generate(
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; default: lines of standard input.")
     ] = None,
     ensemble: Annotated[Folders, _own("Search", "Another model for an ensemble; repeatable.")] = None,
+    draft: Annotated[
+        Path | None,
+        _own("Search", "Draft model for speculative decoding: same outputs, less time per sentence.", metavar="MODEL"),
+    ] = None,
     alignments_of: Annotated[
         Literal["words", "pieces"] | None,
         _own("Output", "Unit of alignments: words of the text or tokenizer pieces."),
@@ -65,6 +69,8 @@ def generate(
     text_model = load(model, device)
     if ensemble:
         text_model = text_model.ensemble([load(each, device) for each in ensemble])
+    if draft is not None:
+        text_model = text_model.with_draft(load(draft, device))
 
     def format_result(number: int, result: "Result") -> Iterator[str]:
         if as_json:

@@ -26,6 +26,10 @@ def verify(
     source: Annotated[
         Path | None, typer.Option(help="Sentences to compare, one per line, instead of the model's own.")
     ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="Draft model: compare speculative decoding with greedy search too."),
+    ] = None,
     lines: Annotated[int, typer.Option(min=1, help="Maximum number of sentences.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per comparison.")] = False,
     device: Device = "auto",
@@ -59,7 +63,13 @@ def verify(
     if not texts:
         raise DataError("verify_without_sentences", path=source or model)
     found = []
-    for each in verify_exported(text_model, texts) if exported else verify_stored(text_model, texts, precision):
+    draft_model = None if draft is None else load(draft, device)
+    comparisons = (
+        verify_exported(text_model, texts)
+        if exported and draft_model is None
+        else verify_stored(text_model, texts, precision, draft_model)
+    )
+    for each in comparisons:
         found.append(each)
         if as_json:
             print(json.dumps(_to_json(each), ensure_ascii=False), flush=True)

@@ -80,6 +80,11 @@ class DecoderState:
         """Return the state with this mask for the positions read so far. In each row, tokens must precede padding."""
         return replace(self, past_mask=is_token)
 
+    def truncate(self, length: int) -> "DecoderState":
+        """Return the state after the first `length` positions."""
+        past = tuple(kv.map(lambda each: each[:, :, :length]) for kv in self.past) if length else ()
+        return replace(self, past=past, past_mask=None if self.past_mask is None else self.past_mask[:, :length])
+
     def reorder(self, parents: Int[Tensor, " R"]) -> "DecoderState":
         """Continue each row from its parent, a row of the same sentence."""
         past_mask = None if self.past_mask is None else self.past_mask.index_select(0, parents)

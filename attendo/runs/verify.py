@@ -143,8 +143,15 @@ class ComparedHypothesis(NamedTuple):
 HypothesesByRequest = Mapping[int, Sequence[ComparedHypothesis]]  # by request id
 
 
-def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> Iterator[PathComparison]:
-    """Yield comparisons as they are made. `precision` is that of `GenerationConfig`."""
+def verify(
+    model: TextModel, texts: Sequence[str], precision: str = "auto", draft: TextModel | None = None
+) -> Iterator[PathComparison]:
+    """Yield comparisons as they are made. `precision` is that of `GenerationConfig`.
+
+    With a `draft`, speculative decoding is compared with greedy search too.
+    """
+    if draft is not None:
+        model.with_draft(draft)  # reject a draft that does not fit before the first comparison
     requests = _make_requests(model, texts)
     if not requests:
         raise UsageError("no_sentence_to_verify")
@@ -165,7 +172,25 @@ def verify(model: TextModel, texts: Sequence[str], precision: str = "auto") -> I
             if name == "greedy":
                 narrow = _run_engine(CachedEngine(network, many), requests, Beam(1))
                 yield _compare_paths(model, "beam 1 is greedy", name, narrow, found["cached"], allowed)
+                if draft is not None:
+                    yield from _compare_drafted(model, draft, config, requests, found["cached"], allowed)
             yield _compare_scores(network, name, found["cached"], requests, allowed)
+
+
+def _compare_drafted(
+    model: TextModel,
+    draft: TextModel,
+    config: GenerationConfig,
+    requests: Sequence[DecodeRequest],
+    expected: HypothesesByRequest,
+    allowed: float,
+) -> Iterator[PathComparison]:
+    """Compare speculative decoding with greedy search."""
+    backend = model.with_draft(draft).backend
+    for path in ("cached", "fast"):
+        with backend.inference_mode():
+            found = _run_engine(backend.engine(config.override(engine=path), constrained=False), requests, Greedy())
+        yield _compare_paths(model, f"{path}, with a draft", "greedy", found, expected, allowed)
 
 
 def _verify_parallel(

@@ -20,6 +20,7 @@ from attendo.decode.kinds import check_kind
 from attendo.decode.networks import Ensemble, TappedNetwork
 from attendo.decode.parallel import ParallelEngine, searches_by_token
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
+from attendo.decode.speculative import AutoregressiveDraft, ParallelDraft, SpeculativeEngine
 from attendo.errors import ErrorList, MessagePart, UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.parallel import ParallelTransformer
@@ -35,6 +36,8 @@ from attendo.text_model.scoring import score_ctc_targets, score_targets
 NATIVE_ENGINES = ("textbook", "cached", "fast")  # engines of a model folder
 EXTERNAL_ENGINES = ("onnx", "ctranslate2")  # engines of exported folders, named after the format
 NATIVE_SEARCH_ENGINES = ("onnx", "cached")  # engines that support every search
+# A draft need not be the best answer of its network. More passes take longer than they save.
+_DRAFT_SETTINGS: dict[str, dict[str, Any]] = {"masked": {"passes": 2, "length_candidates": 1}}
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -113,12 +116,15 @@ def make_option_error(engine: str, options: Mapping[str, Sequence[str]]) -> Usag
 
 
 class TorchBackend:
-    """The PyTorch backend, for one network, a tapped network or an ensemble."""
+    """The PyTorch backend, for one network, a tapped network or an ensemble.
+
+    With a `draft`, another network, searches of one row use speculative decoding.
+    """
 
     name = "torch"
 
-    def __init__(self, network: Seq2SeqNetwork) -> None:
-        self._network = network
+    def __init__(self, network: Seq2SeqNetwork, draft: Transformer | None = None) -> None:
+        self._network, self._draft = network, draft
 
     @property
     def networks(self) -> list[Transformer]:
@@ -158,11 +164,15 @@ class TorchBackend:
     def check(self, options: GenerateOptions, config: GenerationConfig) -> None:
         """Reject alignments with scaled heads, and options that the kind of the network does not have."""
         check_kind(self.kind, options, config)
+        if self._draft is not None:
+            check_draft_options(options, config)
         if options.alignments and isinstance(self._network, TappedNetwork):
             raise UsageError("alignments_scaled_heads_conflict")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         network = with_precision(config, self._network)  # convert once: the engine may be rebuilt on OOM
+        if self._draft is not None and isinstance(network, Transformer):
+            return make_speculative_engine(config, network, self._draft)
 
         def make(positions: int) -> Engine:
             return make_engine(config.override(batch_tokens=positions), network, constrained)
@@ -193,7 +203,8 @@ class TorchBackend:
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
-        with tune_threads() if self._on_cpu else nullcontext(), eval_mode(*self.networks):
+        networks = self.networks if self._draft is None else [*self.networks, self._draft]
+        with tune_threads() if self._on_cpu else nullcontext(), eval_mode(*networks):
             yield
 
 
@@ -213,6 +224,34 @@ def make_engine(config: GenerationConfig, base_network: Seq2SeqNetwork, constrai
         return TextbookEngine(network, positions)
     network = with_coverage(config, network)
     return FastEngine(network, positions, config.compile) if kind == "fast" else CachedEngine(network, positions)
+
+
+def make_speculative_engine(config: GenerationConfig, network: Transformer, draft: Transformer) -> SpeculativeEngine:
+    """Build the engine of a network that verifies the tokens of a draft."""
+    (drafting,) = member_networks(with_precision(config, draft))
+    on_gpu = network.device.type == "cuda"
+    captured = config.engine == "fast" or (config.engine == "auto" and on_gpu)
+    if not isinstance(drafting, ParallelTransformer):
+        return SpeculativeEngine(network, AutoregressiveDraft(drafting), captured)
+    quick = GenerationConfig(**_DRAFT_SETTINGS.get(draft.config.kind, {}))
+    engine = ParallelEngine(drafting, quick, config.resolve_batch_tokens(on_gpu), captured)
+    return SpeculativeEngine(network, ParallelDraft(engine), captured)
+
+
+def check_draft_options(options: GenerateOptions, config: GenerationConfig) -> None:
+    """Raise a `UsageError` for searches that speculative decoding does not have."""
+    several = {
+        "mbr": config.mbr != "none",
+        "beam": config.beam > 1,
+        "n_best": options.n_best > 1,
+        "constraints": bool(options.constraints),
+        "coverage_penalty": config.coverage_penalty > 0,
+        "compile": config.compile,
+    }
+    if given := [name for name, is_given in several.items() if is_given]:
+        raise UsageError("draft_option_conflict", option=given[0])
+    if config.engine == "textbook":
+        raise UsageError("draft_engine_conflict", engine=config.engine)
 
 
 def with_precision(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:

@@ -17,7 +17,7 @@ NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipe
 GENERATE = [
     *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),
     *("--beam", "--beam-groups", "--compile", "--constraint", "--counts-eos", "--coverage-penalty"),
-    *("--device", "--distinct", "--diversity-penalty", "--engine", "--ensemble", "--errors"),
+    *("--device", "--distinct", "--diversity-penalty", "--draft", "--engine", "--ensemble", "--errors"),
     *("--graph-search", "--help", "--json", "--length-candidates", "--length-penalty", "--long-source"),
     *("--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr", "--mbr-candidates"),
     *("--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
@@ -134,7 +134,7 @@ OPTIONS = {
         *("--stop-at", "--target", "--target-field", "--tensorboard", "--text", "--threads", "--valid-source"),
         *("--valid-target", "RUN.toml"),
     ],
-    "verify": ["--device", "--help", "--json", "--lines", "--precision", "--source", "--threads", "MODEL"],
+    "verify": ["--device", "--draft", "--help", "--json", "--lines", "--precision", "--source", "--threads", "MODEL"],
     "verify-resume": ["--data", "--device", "--help", "--set", "--steps", "--threads", "RUN.toml"],
     "translate": GENERATE,
 }
