@@ -65,7 +65,7 @@ def _draw_accuracy(panel: "Axes", reports: Sequence[ExposureReport]) -> None:
         for curve, values in enumerate((accuracy.gold, accuracy.own)):
             _plot(panel, [None if each is None else 100 * each for each in values[:last]], order, curve)
     panel.set_ylim(0, 102)
-    _explain_lines(panel, ("after gold prefix", "after own prefix"), len(reports) > 1)
+    _explain_lines(panel, ("after gold prefix", "after own prefix"), len(reports) > 1, "lower left")
 
 
 def _draw_recovery(panel: "Axes", reports: Sequence[ExposureReport]) -> None:
@@ -101,7 +101,7 @@ def _draw_quarters(panel: "Axes", reports: Sequence[ExposureReport]) -> None:
             _plot(panel, [None if each is None else 100 * each for each in values], order, curve)
     panel.set_xticks(range(1, 5))
     panel.set_ylim(0, 102)
-    _explain_lines(panel, ("unigrams", "bigrams"), len(reports) > 1)
+    _explain_lines(panel, ("unigrams", "bigrams"), len(reports) > 1, "lower left")
 
 
 def _draw_distractors(panel: "Axes", reports: Sequence[ExposureReport]) -> None:
@@ -135,16 +135,16 @@ def _make_style(colour: str, curve: int, marker: str, marked: bool = True) -> di
     return {"color": colour, "linestyle": LINES[curve], "linewidth": 1.4, **dots}
 
 
-def _explain_lines(panel: "Axes", names: Sequence[str], several: bool) -> None:
+def _explain_lines(panel: "Axes", names: Sequence[str], several: bool, place: str = "best") -> None:
     """Add a legend of the curves of a model. With several models it is grey, because colours are models."""
     from matplotlib.lines import Line2D
 
     styles = [_make_style(FAINT if several else COLOURS[0], curve, "") for curve in range(len(names))]
-    _add_legend(panel, [Line2D([], [], **style) for style in styles], names)
+    _add_legend(panel, [Line2D([], [], **style) for style in styles], names, place)
 
 
-def _add_legend(panel: "Axes", samples: "Sequence[Line2D]", names: Sequence[str]) -> None:
-    panel.legend(samples, names, fontsize=8, handlelength=2.6, frameon=True, framealpha=0.85, edgecolor="none")
+def _add_legend(panel: "Axes", samples: "Sequence[Line2D]", names: Sequence[str], place: str = "best") -> None:
+    panel.legend(samples, names, loc=place, fontsize=8, handlelength=2.6)
 
 
 def _name_models(figure: "Figure", names: Sequence[str], width: float) -> int:
