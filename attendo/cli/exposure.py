@@ -142,10 +142,12 @@ def _measure(
 
 
 def _make_rows(reports: "dict[str, ExposureReport]") -> Iterator[dict[str, str]]:
-    """Yield one row per number, with one column per model."""
+    """Yield one row per number, with one column per model. Counts that are 0 for all models are left out."""
     columns = {name: dict(_list_numbers(report)) for name, report in reports.items()}
     for label in dict.fromkeys(label for numbers in columns.values() for label in numbers):
-        yield {_LABEL: label, **{name: numbers.get(label, "-") for name, numbers in columns.items()}}
+        values = {name: numbers.get(label, "-") for name, numbers in columns.items()}
+        if {*values.values()} != {"0"}:
+            yield {_LABEL: label, **values}
 
 
 def _list_numbers(report: "ExposureReport") -> Iterator[tuple[str, str]]:
@@ -164,16 +166,13 @@ def _list_numbers(report: "ExposureReport") -> Iterator[tuple[str, str]]:
         yield f"{label}: Δ(1), nats", _format_number(recovery.deltas[0])
         yield f"{label}: standard error of Δ(1)", _format_number(recovery.standard_errors[0])
         yield f"{label}: half-life, tokens", str(recovery.half_life or f"> {recovery.max_distance}")
-        if recovery.skipped:
-            yield f"{label}: lines skipped", f"{recovery.skipped:,}"
+        yield f"{label}: lines skipped", f"{recovery.skipped:,}"
     yield from _list_excess(report)
     for position in _GAP_POSITIONS:
         if position <= len(report.distractor.gap):
             yield f"distractor gap, position {position}, nats", _format_number(report.distractor.gap[position - 1])
-    if report.distractor.skipped:
-        yield "lines without a distractor", f"{report.distractor.skipped:,}"
-    if report.cut:
-        yield "own outputs cut at the length limit", f"{report.cut:,}"
+    yield "lines without a distractor", f"{report.distractor.skipped:,}"
+    yield "own outputs cut at the length limit", f"{report.cut:,}"
 
 
 def _list_excess(report: "ExposureReport") -> Iterator[tuple[str, str]]:
