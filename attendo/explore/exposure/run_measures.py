@@ -39,8 +39,9 @@ from attendo.explore.exposure.passes import GoldPass, ModelPasses
 from attendo.settings import Settings
 from attendo.text import EOS
 from attendo.text_model import TextModel, eval_mode
+from attendo.text_model.text_model import warn_missing_tags
 
-_PASSES, _ORACLE_PASSES = 7, 4  # over all sentences, for progress
+_PASSES, _ORACLE_PASSES = 7, 5  # over all sentences, for progress
 
 
 class ExposureSettings(Settings):
@@ -64,6 +65,7 @@ def measure_exposure(
     `progress` is called with the finished share of the work.
     """
     check_model(model, oracle)
+    warn_missing_tags(text.sources, model.stored_model, model.generation)
     return _Measurement(model, oracle, text, settings or ExposureSettings(), progress).run()
 
 
@@ -71,9 +73,8 @@ def check_model(model: TextModel, oracle: TextModel | None = None) -> None:
     """Raise a `UsageError` if exposure bias is not defined for the model, or if the oracle does not fit it."""
     for each in filter(None, (model, oracle)):
         each.require_autoregressive("exposure bias")
-        if each.decoder_only:
+        if each.network.decoder_only:  # an exported folder has no network: it raises
             raise UsageError("exposure_decoder_only")
-        assert each.stored_model  # raises for an exported folder
     for side in ("source", "target"):
         if oracle is not None and getattr(oracle, f"{side}_tokenizer") != getattr(model, f"{side}_tokenizer"):
             raise UsageError("oracle_tokenizer_mismatch", side=side)
@@ -100,7 +101,7 @@ class _Measurement:
         self._prefixes = [tuple(pair.target[:given]) for pair in self._pairs]
         self._passes = ModelPasses(model, self._config, self._advance)
         self._progress, self._done = progress, 0
-        self._total = len(self._pairs) * (_PASSES + (_ORACLE_PASSES + 1 if oracle else 0))
+        self._total = len(self._pairs) * (_PASSES + (_ORACLE_PASSES if oracle else 0))
 
     def run(self) -> ExposureReport:
         with ExitStack() as stack:

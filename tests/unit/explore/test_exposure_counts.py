@@ -22,8 +22,10 @@ from attendo.explore.exposure.measures import (
 )
 from attendo.model.config import ModelConfig
 from attendo.model.parallel import make_network
+from attendo.model_folder import StoredModel
 from attendo.text import EOS, Words
 from attendo.text_model import TextModel
+from attendo.text_model.text_model import MissingTagWarning
 
 A, B, C = 4, 5, 6
 
@@ -226,6 +228,14 @@ def test_models_without_a_prefix_are_rejected(kind: str) -> None:
 def test_models_without_a_source_are_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("exposure_decoder_only")):
         measure_exposure(without_source(), ParallelText(SOURCES, TARGETS))
+
+
+def test_sources_without_the_tag_of_the_model_give_a_warning() -> None:
+    words = Words.build((*SOURCES, *TARGETS), symbols=("<en>",))
+    network = tiny_model(joint=True, source_vocab_size=words.vocab_size, target_vocab_size=words.vocab_size).network
+    model = TextModel(StoredModel(network, words, words, {}, sample=[("<en> the cat", "猫")]))
+    with pytest.warns(MissingTagWarning):
+        measure_exposure(model, ParallelText(["the cat"], ["猫"]))
 
 
 def test_an_oracle_needs_the_same_vocabularies() -> None:

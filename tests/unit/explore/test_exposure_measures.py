@@ -257,6 +257,17 @@ def test_batches_do_not_change_the_measures() -> None:
         assert flatten(each.as_json()) == pytest.approx(flatten(found[0].as_json()), abs=2e-4, nan_ok=True)
 
 
+def test_half_precision_gives_nearly_the_same_numbers() -> None:
+    exact, rounded = (
+        measure_exposure(sharp_model(), LINES, None, ExposureSettings(precision=precision))
+        for precision in ("fp32", "bf16")
+    )
+    assert rounded.nll != exact.nll
+    assert rounded.nll == pytest.approx(exact.nll, rel=0.02)
+    found = [rounded.distractor.gap, exact.distractor.gap]
+    assert found[0] == pytest.approx(found[1], abs=0.3)
+
+
 def test_other_seeds_give_other_choices() -> None:
     one, other, again = (measure_exposure(sharp_model(), LINES, None, ExposureSettings(seed=n)) for n in (1, 2, 1))
     assert one.recovery["random"].deltas != other.recovery["random"].deltas
