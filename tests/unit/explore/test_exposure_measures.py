@@ -165,6 +165,19 @@ def test_recovery_is_the_change_of_the_later_tokens(kind: str) -> None:
                 assert found.standard_errors[d] == pytest.approx(error, abs=2e-5)
 
 
+def test_the_best_wrong_token_is_never_eos() -> None:
+    model = tiny_model(output_bias=True)
+    with torch.no_grad():
+        model.network.output.bias[EOS] = 20  # the most probable token everywhere
+    slow = Slow(model)
+    positions = draw_positions(slow.targets, SEED)
+    passes = ModelPasses(model, model.generation, lambda count: None)
+    for line, found in enumerate(passes.read_references(LINES.encode(model), positions)):
+        ids, t = slow.targets[line], positions[line] or 0
+        assert {*found.predictions} == {EOS}
+        assert found.best_wrong == slow.best(line, ids[:t], ids[t], EOS)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_distractors_are_scored_given_the_source_of_another_line(kind: str) -> None:
     report, slow = measured(kind)
