@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attendo.explore.curves_figure import (
     COLOURS,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MIN_SHARE = 0.05  # of the sentences; positions that fewer references have are not drawn
 LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1.2, 1, 1.2)))  # first, second ... curve of a model
+Corner = Literal["best", "lower left"]
 MARKERS = ("o", "s", "^", "D")
 CORRUPTION_NAMES = {"random": "random token", "wrong": "best wrong token", "dropped": "dropped", "doubled": "doubled"}
 
@@ -78,6 +79,7 @@ def _draw_recovery(panel: "Axes", reports: Sequence[ExposureReport]) -> None:
             _plot(panel, recovery.deltas, curve if alone else order, 0 if alone else curve, MARKERS[curve])
     panel.axhline(0, color=FAINT, linewidth=0.7, zorder=1)
     panel.set_xticks(range(1, MAX_DISTANCE + 1))
+    panel.set_xlim(0.65, MAX_DISTANCE + 0.35)
     styles = [
         _make_style(COLOURS[curve] if alone else FAINT, 0 if alone else curve, marker)
         for curve, marker in enumerate(MARKERS)
@@ -106,12 +108,16 @@ def _draw_quarters(panel: "Axes", reports: Sequence[ExposureReport]) -> None:
 
 def _draw_distractors(panel: "Axes", reports: Sequence[ExposureReport]) -> None:
     panel.set(title="Reference and distractor", xlabel="position", ylabel="log-probability, nats")
+    if not any(report.distractor.counts for report in reports):
+        panel.set(xticks=(), yticks=())
+        panel.text(0.5, 0.5, "no line has a distractor", transform=panel.transAxes, ha="center", color=FAINT)
+        return
     for order, report in enumerate(reports):
         found = report.distractor
         last = _find_last(found.counts, report.sentences)
         for curve, values in enumerate((found.reference, found.distractor)):
             _plot(panel, values[:last], order, curve)
-    panel.set_ylim(top=0)
+    panel.set_ylim(top=-0.03 * panel.get_ylim()[0])  # room for the markers of a reference near 0
     _explain_lines(panel, ("reference", "distractor"), len(reports) > 1)
 
 
@@ -135,7 +141,7 @@ def _make_style(colour: str, curve: int, marker: str, marked: bool = True) -> di
     return {"color": colour, "linestyle": LINES[curve], "linewidth": 1.4, **dots}
 
 
-def _explain_lines(panel: "Axes", names: Sequence[str], several: bool, place: str = "best") -> None:
+def _explain_lines(panel: "Axes", names: Sequence[str], several: bool, place: Corner = "best") -> None:
     """Add a legend of the curves of a model. With several models it is grey, because colours are models."""
     from matplotlib.lines import Line2D
 
@@ -143,7 +149,7 @@ def _explain_lines(panel: "Axes", names: Sequence[str], several: bool, place: st
     _add_legend(panel, [Line2D([], [], **style) for style in styles], names, place)
 
 
-def _add_legend(panel: "Axes", samples: "Sequence[Line2D]", names: Sequence[str], place: str = "best") -> None:
+def _add_legend(panel: "Axes", samples: "Sequence[Line2D]", names: Sequence[str], place: Corner = "best") -> None:
     panel.legend(samples, names, loc=place, fontsize=8, handlelength=2.6)
 
 

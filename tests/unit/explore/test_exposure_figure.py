@@ -67,6 +67,13 @@ def test_without_an_oracle_the_third_panel_has_the_quarters() -> None:
     ]
 
 
+def test_a_line_alone_has_no_distractor() -> None:
+    with plot_style(["DejaVu Sans"]):
+        figure = build_exposure_figure({"one": measure_exposure(tiny_model(), ParallelText(SOURCES[:1], TARGETS[:1]))})
+    assert not figure.axes[3].lines
+    assert [text.get_text() for text in figure.axes[3].texts] == ["no line has a distractor"]
+
+
 def test_positions_of_few_sentences_are_not_drawn() -> None:
     text = ParallelText(SOURCES[:1] * 30, ["猫"] * 29 + ["我 爱 猫"])
     with plot_style(["DejaVu Sans"]):
