@@ -64,6 +64,10 @@ COMMANDS: CommandTable = {
             "Inspect a model in the browser: attention, steps, beams, masks, formulas with their numbers.",
         ),
         "heads": ("heads:heads", "Measure every attention head: entropy, distance, diagonality, alignment."),
+        "exposure": (
+            "exposure:exposure",
+            "Measure exposure bias: predictions after the model's own or a corrupted prefix.",
+        ),
         "plot-attention": (
             "plot:plot_attention",
             "Draw attention weights with tokens on both axes; rows are the predicted tokens.",

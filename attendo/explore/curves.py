@@ -77,7 +77,9 @@ class History:
 def read_histories(paths: Sequence[Path]) -> list[History]:
     """Read one history for each run folder or metrics file. The names are unique."""
     files = list({path.resolve(): path for path in map(metrics_path, paths)}.values())
-    return [_read_history(path, name) for path, name in zip(files, _shortest_unique_names(files), strict=True)]
+    # The file itself may be a link into a folder with several metrics files, so only the folder is resolved.
+    homes = [path.parent.resolve() / ("" if path.name == METRICS_FILE else path.name) for path in files]
+    return [_read_history(path, name) for path, name in zip(files, find_unique_names(homes), strict=True)]
 
 
 def metrics_path(path: Path) -> Path:
@@ -173,12 +175,10 @@ def _parse_number(value: object) -> float:
         raise ValueError from None
 
 
-def _shortest_unique_names(files: Sequence[Path]) -> Iterator[str]:
-    """Yield for each file the shortest path suffix that is unique among the runs."""
-    # The file itself may be a link into a folder with several metrics files, so only the folder is resolved.
-    homes = [path.parent.resolve() / ("" if path.name == METRICS_FILE else path.name) for path in files]
-    for home in homes:
-        others = [other for other in homes if other != home]
+def find_unique_names(paths: Sequence[Path]) -> Iterator[str]:
+    """Yield for each path the shortest suffix that no other path has."""
+    for home in paths:
+        others = [other for other in paths if other != home]
         depth = next(
             depth
             for depth in range(1, len(home.parts) + 1)

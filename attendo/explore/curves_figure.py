@@ -213,7 +213,7 @@ def _name_runs(figure: "Figure", runs: Sequence[History], metrics: Sequence[str]
     from matplotlib.lines import Line2D
 
     drawn = {order: run for order, run in enumerate(runs) if set(run.metrics) & set(metrics)}
-    names = [_shorten_name(run.name, int(width / LETTER_WIDTH) - 8) for run in drawn.values()]
+    names = [shorten_name(run.name, int(width / LETTER_WIDTH) - 8) for run in drawn.values()]
     columns = min(len(drawn), max(1, int(width / (max(map(cell_len, names)) * LETTER_WIDTH + 0.6))))
     samples = [Line2D([], [], **run_style(order)) for order in drawn]
     # Numbers are placeholders: some versions of matplotlib omit a label that starts with an underscore.
@@ -244,7 +244,7 @@ def _explain_marks(figure: "Figure", runs: Sequence[History], metrics: Sequence[
     return math.ceil(len(marks) / columns)
 
 
-def _shorten_name(name: str, width: int) -> str:
+def shorten_name(name: str, width: int) -> str:
     """Shorten a run name to `width` cells.
 
     A long path keeps its first and last folders, because paths with equal ends differ in the first. A long name keeps

@@ -24,7 +24,10 @@ from attendo.runs.run import Run
 BLOCKS = [block for path in DOCUMENTS for block in document(path) if block.runs]
 GUIDES = [str(path.relative_to(ROOT)) for path in DOCUMENTS if commands(document(path))]
 # They train and evaluate; docs/guides/other-tasks.md does the same in less time.
-LONG_GUIDES = ("docs/guides/your-data.md", "docs/guides/language-model.md", "docs/scores.md")
+LONG_GUIDES = (
+    *("docs/guides/your-data.md", "docs/guides/language-model.md", "docs/scores.md"),
+    *("docs/exposure-bias.md", "docs/exposure-bias.zh-CN.md"),
+)
 
 SAMPLE = """# Title
 ```python run
@@ -191,6 +194,15 @@ def test_both_readmes_have_the_same_code_and_headings() -> None:
     assert headings(english.read_text("utf-8")) == headings(chinese.read_text("utf-8"))
     assert [(block.kind, block.text) for block in document(english)] == [
         (block.kind, block.text) for block in document(chinese)
+    ]
+
+
+def test_both_pages_on_exposure_bias_have_the_same_code_and_headings() -> None:
+    """Blocks without a language are formulas, with words."""
+    english, chinese = (ROOT / f"docs/exposure-bias{end}.md" for end in ("", ".zh-CN"))
+    assert headings(english.read_text("utf-8")) == headings(chinese.read_text("utf-8"))
+    assert [(block.kind, block.text) for block in document(english) if block.kind] == [
+        (block.kind, block.text) for block in document(chinese) if block.kind
     ]
 
 

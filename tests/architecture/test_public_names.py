@@ -65,6 +65,10 @@ OPTIONS = {
         ),
     ],
     "explore": ["--device", "--help", "--host", "--no-open", "--port", "--threads", "MODEL"],
+    "exposure": [
+        *("--batch-tokens", "--device", "--figure", "--help", "--json", "--limit", "--oracle", "--precision"),
+        *("--reference", "--seed", "--source", "--threads", "MODEL"),
+    ],
     "finetune": [
         "--device",
         "--freeze",
