@@ -51,9 +51,10 @@ def distill(
     file = folder / "manifest.json" if config is None or run is None else run / "run.toml"
     options = {"beam": beam, "split": False, "long_source": "truncate"}
     work = Distillation(out, source, target, file, folds, options)
+    settings = work.identify()
     make_folder(out)
     with atomic_files.folder_lock(out):
-        work.begin()
+        work.begin(settings)
         print_stderr(f"{work.split():,} lines in {folds} {'fold' if folds == 1 else 'folds'}")
         for fold in range(folds):
             teacher = load(folder, device) if config is None else _train_teacher(work, fold, config, device)

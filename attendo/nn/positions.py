@@ -17,6 +17,7 @@ from attendo.errors import UsageError
 
 Layout = Literal["interleaved", "halves", "fairseq"]
 Start = int | Int[Tensor, " B"]
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,20 @@ class SinusoidalPositions(NoPositions):
         return x + vectors.to(x.dtype)
 
 
+class OrthogonalPositions(NoPositions):
+    """Fixed sines and cosines whose frequencies are spread evenly between 0 and π.
+
+    The vectors of any two positions are almost orthogonal. Those of `SinusoidalPositions` are almost equal for
+    neighbours.
+    """
+
+    def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
+        # Multiples of the golden ratio, modulo 1, are spread evenly for any width.
+        steps = torch.arange(1, x.size(2) // 2 + 1, device=x.device, dtype=torch.float64) * _GOLDEN_RATIO
+        angles = _positions(start, x.size(1), x.device)[..., None] * (math.pi * steps.frac()).float()
+        return x + torch.cat((angles.sin(), angles.cos()), dim=-1).to(x.dtype)
+
+
 class LearnedPositions(NoPositions):
     """One trained vector for each of `max_length` positions."""
 
@@ -126,9 +141,12 @@ class RotaryPositions(NoPositions):
 def _angles(
     start: Start, length: int, width: int, device: torch.device, reaches_end: bool = False
 ) -> Float[Tensor, "*#B T half"]:
+    return _positions(start, length, device)[..., None] * frequencies(width, device, reaches_end)
+
+
+def _positions(start: Start, length: int, device: torch.device) -> Float[Tensor, "*#B T"]:
     position = torch.arange(length, device=device, dtype=torch.float32)
-    position = start[:, None] + position if isinstance(start, Tensor) else start + position
-    return position[..., None] * frequencies(width, device, reaches_end)
+    return start[:, None] + position if isinstance(start, Tensor) else start + position
 
 
 def frequencies(width: int, device: torch.device | None = None, reaches_end: bool = False) -> Float[Tensor, " half"]:

@@ -60,15 +60,18 @@ class Distillation:
     def teacher_folder(self, fold: int) -> Path:
         return self.folder / "teachers" / str(fold)
 
-    def begin(self) -> None:
-        """Write the settings, or check that they are those of an earlier call that has split the text."""
+    def identify(self) -> dict[str, Any]:
+        """Return the settings with the checksums of the files. Raise if one cannot be read."""
         files = {"source": self.source, "target": self.target, "model": self.model_file}
-        settings = {"folds": self.num_folds, "options": dict(self.options), **compute_checksums(files)}
+        return {"folds": self.num_folds, "options": dict(self.options), **compute_checksums(files)}
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Write the settings, or check that they are those of an earlier call that has split the text."""
         path = self.folder / "distill.json"
         before = read_json(path) if (self.folder / "folds").exists() else settings
         if other := [name for name, value in settings.items() if before.get(name) != value]:
             raise UsageError("distillation_settings_differ", folder=self.folder, settings=", ".join(other))
-        write_text_file(path, format_json(settings))
+        write_text_file(path, format_json(dict(settings)))
 
     def split(self) -> int:
         """Write the text of every fold, unless it is there. Return the number of lines."""

@@ -5,9 +5,18 @@ import math
 import pytest
 import torch
 from error_codes import has_code
+from torch import Tensor
+from torch.nn import functional
 
 from attendo.errors import UsageError
-from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, Rotation, SinusoidalPositions
+from attendo.nn.positions import (
+    LearnedPositions,
+    NoPositions,
+    OrthogonalPositions,
+    RotaryPositions,
+    Rotation,
+    SinusoidalPositions,
+)
 
 
 def test_sinusoids_of_the_first_two_positions_interleaved() -> None:
@@ -104,3 +113,22 @@ def test_gradients_of_a_rotation_equal_the_formula(dtype: torch.dtype) -> None:
 def test_rotary_positions_need_an_even_width() -> None:
     with pytest.raises(UsageError, check=has_code("rotary_head_width_odd", head_width=5)):
         RotaryPositions(5)
+
+
+def test_orthogonal_positions_are_far_from_each_other_and_sinusoidal_neighbours_are_not() -> None:
+    def similarities(positions: NoPositions) -> Tensor:
+        vectors = functional.normalize(positions.add(torch.zeros(1, 200, 256), 0)[0], dim=-1)
+        return (vectors @ vectors.T).fill_diagonal_(0)
+
+    assert similarities(OrthogonalPositions()).abs().max() < 0.3
+    assert similarities(SinusoidalPositions()).diagonal(1).min() > 0.9
+
+
+def test_orthogonal_positions_do_not_depend_on_the_length_or_the_first_position() -> None:
+    positions = OrthogonalPositions()
+    together = positions.add(torch.zeros(2, 9, 8), 0)
+    torch.testing.assert_close(positions.add(torch.zeros(2, 5, 8), 4), together[:, 4:])
+    starts = torch.tensor([1, 3])
+    torch.testing.assert_close(
+        positions.add(torch.zeros(2, 4, 8), starts), torch.stack((together[0, 1:5], together[1, 3:7]))
+    )

@@ -25,7 +25,7 @@ def corpus(tmp_path: Path) -> tuple[Path, Path]:
 
 def make_distillation(tmp_path: Path, corpus: tuple[Path, Path], folds: int = 3) -> Distillation:
     work = Distillation(tmp_path / "out", *corpus, corpus[0], folds, SEARCH)
-    work.begin()
+    work.begin(work.identify())
     assert work.split() == len(LINES) + 1
     return work
 
@@ -76,11 +76,13 @@ def test_the_result_is_in_the_order_of_the_corpus(tmp_path: Path, corpus: tuple[
 
 def test_other_settings_or_text_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
     make_distillation(tmp_path, corpus)
+    work = Distillation(tmp_path / "out", *corpus, corpus[0], 4, SEARCH)
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="folds")):
-        Distillation(tmp_path / "out", *corpus, corpus[0], 4, SEARCH).begin()
+        work.begin(work.identify())
     corpus[1].write_text("x\n" * (len(LINES) + 1))
+    work = Distillation(tmp_path / "out", *corpus, corpus[0], 3, SEARCH)
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="target")):
-        Distillation(tmp_path / "out", *corpus, corpus[0], 3, SEARCH).begin()
+        work.begin(work.identify())
 
 
 def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
@@ -114,6 +116,10 @@ def test_one_fold_is_translated_by_the_model(tmp_path: Path, corpus: tuple[Path,
     failed = attendo(*words)
     assert failed.code == 2
     assert fragment("distillation_run_missing", model=tmp_path / "model") in failed.errors
+    missing = attendo(*words[:3], tmp_path / "none.txt", *words[4:], "--folds", "1")
+    assert missing.code == 3
+    assert "none.txt" in missing.error
+    assert not (tmp_path / "new").exists()
     done = attendo(*words, "--folds", "1", "--beam", "2")
     assert done.code == 0, done.errors
     expected = [each.text for each in model.generate([*LINES, LINES[0]], **SEARCH)]
