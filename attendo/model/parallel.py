@@ -18,6 +18,7 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 from attendo.nn.links import Links
 from attendo.nn.masks import padding_mask
+from attendo.nn.positions import NoPositions, OrthogonalPositions
 
 LENGTH_CLASSES = 128  # target length minus source length, from -64 to 63
 MIN_CANVAS = 16
@@ -54,6 +55,9 @@ class ParallelTransformer(Transformer):
         nn.init.normal_(self.mask_vector, std=config.d_model**-0.5, generator=generator)
         self.copy = nn.Linear(config.d_model, config.d_model) if config.canvas == "copy" else None
         self.links = Links(config.d_model, config.num_heads) if config.kind == "graph" else None
+        # Sinusoidal vectors of neighbours are almost equal. Neighbouring vertices would then never learn to belong to
+        # different translations: their tokens and their links would have to change together.
+        self.vertex_positions = OrthogonalPositions() if config.kind == "graph" else NoPositions()
         self.length_head = nn.Linear(config.d_model, LENGTH_CLASSES) if config.kind == "masked" else None
         for part in (self.copy, self.links, self.length_head):
             for module in part.modules() if part is not None else ():
@@ -105,7 +109,7 @@ class ParallelTransformer(Transformer):
             last = count_tokens(copied[..., 0], memory.mask)[:, None] - 1  # of each source: short ones end earlier
             source = torch.minimum(torch.arange(x.size(1), device=x.device) // self.upsample, last)
             x = x + copied.gather(1, source[..., None].expand(-1, -1, copied.size(2)))
-        x = embedding.positions.add(x, 0)
+        x = self.vertex_positions.add(embedding.positions.add(x, 0), 0)
         x = embedding.dropout(x if embedding.norm is None else embedding.norm(x))
         states, _ = self._decode(x, self.start(memory), padding_mask(canvas.mask), tap)
         links = None

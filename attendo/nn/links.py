@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attendo.nn.positions import SinusoidalPositions
+from attendo.nn.positions import OrthogonalPositions, SinusoidalPositions
 
 _HIDDEN = -1e30  # finite: the gradient of a softmax over -inf alone is NaN
 
@@ -16,13 +16,13 @@ class Links(nn.Module):
     """Log-probabilities of the hops from each vertex to the later ones.
 
     Each head has a distribution over the later vertices. A gate mixes the heads. Both see the vertex's state and its
-    position. The computation is in float32: an error here multiplies along a path.
+    position: sinusoids to know the distance, orthogonal vectors to distinguish neighbours. The computation is in float32: an error here multiplies along a path.
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads, self.width = num_heads, d_model // num_heads
-        self.positions = SinusoidalPositions()
+        self.positions, self.vertex_positions = SinusoidalPositions(), OrthogonalPositions()
         self.query = nn.Linear(2 * d_model, num_heads * self.width)
         self.key = nn.Linear(2 * d_model, num_heads * self.width)
         self.gate = nn.Linear(2 * d_model, num_heads)
@@ -32,6 +32,7 @@ class Links(nn.Module):
         with torch.autocast(states.device.type, enabled=False):
             dtype = torch.float64 if states.dtype == torch.float64 else torch.float32
             positions = self.positions.add(torch.zeros_like(states[:1], dtype=dtype), 0)
+            positions = self.vertex_positions.add(positions, 0)
             features = torch.cat((states.to(dtype), positions.expand_as(states)), dim=-1)
             query, key = (self._split_heads(_project(features, each)) for each in (self.query, self.key))
             size = states.size(1)
