@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from attendo import atomic_files
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_files import checksum_file, json_sha256, parse_json, read_bytes, read_json, write_json
 from attendo.text import Tokenizer, load_tokenizer, save_tokenizers
@@ -105,7 +105,9 @@ def load_tokenizers(
     If `config` is given, the vocabulary sizes must match it.
     """
     joint = any(name.startswith("joint.") for name in names)
-    sides = ("joint",) if joint else ("target",) if config is not None and config.decoder_only else ("source", "target")
+    sides = (
+        ("joint",) if joint else ("target",) if config is not None and config.continues_text else ("source", "target")
+    )
     for side in sides:
         require_listed(folder, names, [f"{side}.tokenizer.json", *(path.name for path in folder.glob(f"{side}.*"))])
     found = {side: load_tokenizer(folder, side) for side in sides}

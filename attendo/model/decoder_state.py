@@ -24,6 +24,11 @@ class Memory:
     states: Float[Tensor, "B S D"]
     mask: Bool[Tensor, "B S"] | None
 
+    def select(self, sentences: Int[Tensor, " N"]) -> "Memory":
+        """Keep only these sentences."""
+        mask = None if self.mask is None else self.mask.index_select(0, sentences)
+        return Memory(self.states.index_select(0, sentences), mask)
+
 
 @runtime_checkable
 class CacheState(Protocol):
@@ -33,7 +38,7 @@ class CacheState(Protocol):
     def memory(self) -> tuple[KeysValues, ...]:
         """The memory's keys and values for each layer, projected once per sentence.
 
-        A decoder-only network has an empty tuple, or keys and values without positions.
+        A language model has an empty tuple, or keys and values without positions.
         """
 
     @property

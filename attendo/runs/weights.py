@@ -16,7 +16,8 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.kinds import drop_unsupported
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import MIN_CANVAS, ParallelTransformer, make_network
+from attendo.model.factory import make_network
+from attendo.model.parallel import MIN_CANVAS, ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, load_weights
 from attendo.runs.config import RunConfig, check_kind_settings, derive_generation_settings, load_run_config
@@ -86,9 +87,9 @@ def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData)
 
 
 def _check_data_fits_network(network: ModelConfig, data: PreparedData) -> None:
-    if network.decoder_only and data.window is None:
+    if network.continues_text and data.window is None:
         raise UsageError("pairs_for_decoder_only", folder=data.folder)
-    if data.window is not None and not network.decoder_only:
+    if data.window is not None and not network.continues_text:
         raise UsageError("running_text_for_encoder", folder=data.folder)
 
 

@@ -67,7 +67,7 @@ class TextModel:
         self._stored = stored = _to_stored_model(model, tokenizers, generation)
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
-        if self.decoder_only:  # one tokenizer for both, with line breaks
+        if self.continues_text:  # one tokenizer for both, with line breaks
             self.source_tokenizer = self.target_tokenizer = NewlineTokenizer(stored.target_tokenizer)
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
@@ -80,7 +80,7 @@ class TextModel:
         languages = [self.about[name] for name in ("source_language", "target_language") if name in self.about]
         facts = ["→".join(languages) or self.about.get("task", "")]
         if isinstance(self._stored, StoredModel):
-            kind = "decoder-only" if self.decoder_only else "encoder-decoder"
+            kind = "decoder-only" if self.continues_text else "encoder-decoder"
             if self.kind != "autoregressive":
                 kind = f"{kind} ({self.kind})"
             parameters = sum(each.numel() for network in self.networks for each in network.parameters())
@@ -107,9 +107,9 @@ class TextModel:
         return self.stored_model.network
 
     @property
-    def decoder_only(self) -> bool:
+    def continues_text(self) -> bool:
         """Whether the model has no encoder and continues a text instead of translating it."""
-        return isinstance(self._stored, StoredModel) and self._stored.network.decoder_only
+        return isinstance(self._stored, StoredModel) and self._stored.network.continues_text
 
     @property
     def kind(self) -> str:
@@ -131,7 +131,7 @@ class TextModel:
 
         None if unknown.
         """
-        if self.decoder_only or self.about.get("task") not in (None, "translation"):
+        if self.continues_text or self.about.get("task") not in (None, "translation"):
             return False
         sample = self._stored.sample if isinstance(self._stored, StoredModel) else []
         measured = self.about.get("trained_on") or measure_sources([source for source, _ in sample])
@@ -262,7 +262,7 @@ class TextModel:
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """Return the most probable next words after a prefix, each with the complete output."""
         call_options, config = self._parse_options({**options, "prefix": prefix, "split": False})
-        if call_options.banned_phrases or count < 1 or not (text.strip() or self.decoder_only):
+        if call_options.banned_phrases or count < 1 or not (text.strip() or self.continues_text):
             raise UsageError("alternatives_request_invalid")
         ((line,),) = self._make_source_encoder(call_options, config).encode([text])
         answering, reader = Generation(call_options, config, self.target_tokenizer), self.backend.network(config)
@@ -346,7 +346,7 @@ class TextModel:
         return call.collect_results(results)[0]
 
     def _make_source_encoder(self, options: GenerateOptions, config: GenerationConfig) -> SourceEncoder:
-        maker = PromptEncoder if self.decoder_only else SourceEncoder
+        maker = PromptEncoder if self.continues_text else SourceEncoder
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         return maker(options, config, *tokenizers, self.backend.max_sequence_length, bool(self.reads_single_sentences))
 
@@ -367,14 +367,14 @@ class TextModel:
         given = drop_engine_option(self.backend.name, with_new_option_names(options))
         call_options, config = split_options(self.backend.defaults(self.generation, given), given)
         self.backend.check(call_options, config)
-        if self.decoder_only:
+        if self.continues_text:
             reject_source_options(call_options, config, given)
         return call_options, config
 
     @property
     def _tokenizers(self) -> tuple[Tokenizer | None, Tokenizer]:
         """Source tokenizer (None for a decoder-only model) and target tokenizer."""
-        return None if self.decoder_only else self.source_tokenizer, self.target_tokenizer
+        return None if self.continues_text else self.source_tokenizer, self.target_tokenizer
 
     @property
     def _heads(self) -> HeadScales:

@@ -10,7 +10,7 @@ from small_server import TEXT, SmallServer, random_model
 from tiny import SIZES
 
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.serve.explorer.inspection_routes import compute_head_stats
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings

@@ -1,0 +1,74 @@
+"""A decoder-only network for pairs: a prefix LM over one row of source and target (Raffel et al. 2020, section 3.2.1).
+
+    row        source EOS BOS target
+    source     sees the whole source, in both directions
+    target     sees the whole source, and the target up to itself
+
+The source does not see the target, so its keys and values are computed once per sentence, like the memory of an
+encoder. Every layer then attends to [source ; target so far] with one softmax. Positions restart at the target: they
+do not depend on the length of the source, and learned positions need only the longer side. A trained segment vector
+tells the sides apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attendo.errors import UsageError
+from attendo.model.config import ModelConfig
+from attendo.model.decoder_state import DecoderState, Memory
+from attendo.model.transformer import Transformer, check_mask
+from attendo.nn.attention import KeysValues, Tap
+from attendo.nn.blocks import DecoderBlock
+from attendo.nn.masks import Mask, padding_mask
+from attendo.nn.positions import Start
+
+
+@dataclass(frozen=True)
+class PrefixMemory(Memory):
+    """The keys and values of the source in every layer. `states` are the inputs of the last layer."""
+
+    layers: tuple[KeysValues, ...] = ()
+
+    def select(self, sentences: Int[Tensor, " N"]) -> "PrefixMemory":
+        kept = super().select(sentences)
+        return PrefixMemory(kept.states, kept.mask, tuple(kv.select(sentences) for kv in self.layers))
+
+
+class PrefixTransformer(Transformer):
+    """A prefix LM with the interface of an encoder–decoder. Source and target share one table and all layers."""
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__(config, generator)
+        self.segments = nn.Parameter(torch.empty(2, config.d_model))  # of the source, of the target
+        nn.init.normal_(self.segments, std=config.d_model**-0.5, generator=generator)
+
+    def encode(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None, tap: Tap | None = None
+    ) -> PrefixMemory:
+        """Read the source. A tap gets the attention of the source to itself, [B, H, S, S], at every layer."""
+        check_mask(source_mask, source_ids)
+        x = self.target(source_ids, 0, self.segments[0])
+        mask, rotation = padding_mask(source_mask), self.target.positions.rotation(x, 0)
+        blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
+        layers: list[KeysValues] = []
+        for block in blocks[:-1]:
+            x, kv = block(x, None, mask, None, Mask(), rotation, tap)
+            layers.append(kv)
+        # The target reads only the keys and values of the last layer. A tap also sees its attention.
+        layers.append(blocks[-1].self_keys_values(x, rotation))
+        if tap is not None:
+            blocks[-1](x, None, mask, None, Mask(), rotation, tap)
+        return PrefixMemory(x, source_mask, tuple(layers))
+
+    def start(self, memory: Memory | None = None) -> DecoderState:
+        if not isinstance(memory, PrefixMemory):
+            raise UsageError("encoder_source_missing")
+        return DecoderState(memory.layers, memory.mask)
+
+    def _embed_target(self, ids: Int[Tensor, "B T"], start: Start) -> Float[Tensor, "B T D"]:
+        embedded: Tensor = self.target(ids, start, self.segments[1])
+        return embedded
