@@ -54,7 +54,7 @@ class ModelConfig(Settings):
 
     prefix_lm: bool = Field(
         False,
-        description="decoder-only network for pairs: one row of source and target, in which all see the whole source",
+        description="decoder-only network for pairs, which reads source and target as one row; no encoder layers",
     )
     kind: Literal["autoregressive", "masked", "ctc", "graph"] = Field(
         "autoregressive",
@@ -109,7 +109,8 @@ class ModelConfig(Settings):
             raise UsageError(
                 "unknown_preset", preset=name, suggestion=suggest_name(name, list(PRESETS)), presets=", ".join(PRESETS)
             )
-        return cls(**{**PRESETS[name], **changes})
+        no_encoder = {"num_encoder_layers": 0} if changes.get("prefix_lm") else {}
+        return cls(**{**PRESETS[name], **no_encoder, **changes})
 
     @property
     def decoder_only(self) -> bool:
@@ -128,6 +129,8 @@ class ModelConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _fill_vocabularies(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("prefix_lm"):
+            values = {"num_encoder_layers": 0, **values}
         both = values.get("vocab_size")
         if both is None:
             return values

@@ -38,6 +38,21 @@ class PrefixMemory(Memory):
         return PrefixMemory(kept.states, kept.mask, tuple(kv.select(sentences) for kv in self.layers))
 
 
+def name_source_site(config: ModelConfig) -> str:
+    """Return the last attention site that reads the source."""
+    return f"decoder.{config.num_decoder_layers - 1}.{'self' if config.prefix_lm else 'cross'}"
+
+
+def select_source_weights(
+    weights: Float[Tensor, "B H T P"], source_width: int, config: ModelConfig
+) -> Float[Tensor, "B H T S"]:
+    """Return the attention to the source. That of a prefix LM, which also reads the target, is made to sum to 1."""
+    if not config.prefix_lm:
+        return weights
+    source = weights[..., :source_width]
+    return source / source.sum(-1, keepdim=True).clamp(min=torch.finfo(source.dtype).tiny)
+
+
 class PrefixTransformer(Transformer):
     """A prefix LM with the interface of an encoder–decoder. Source and target share one table and all layers."""
 

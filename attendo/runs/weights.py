@@ -20,7 +20,13 @@ from attendo.model.factory import make_network
 from attendo.model.parallel import MIN_CANVAS, ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, load_weights
-from attendo.runs.config import RunConfig, check_kind_settings, derive_generation_settings, load_run_config
+from attendo.runs.config import (
+    RunConfig,
+    check_kind_settings,
+    check_prefix_lm_settings,
+    derive_generation_settings,
+    load_run_config,
+)
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.sentence_splitting import measure_sources
@@ -53,6 +59,8 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
         generation = {**stored, **derive_generation_settings(None, data.cut_source)}
     generation = {**generation, **config.generation}
     check_kind_settings(network.config.kind, config.train, generation)
+    if network.config.prefix_lm:
+        check_prefix_lm_settings(config.train)
     _check_data_fits_network(network.config, data)
     _check_dropout(config, data)
     _check_max_length(
@@ -91,6 +99,8 @@ def _check_data_fits_network(network: ModelConfig, data: PreparedData) -> None:
         raise UsageError("pairs_for_decoder_only", folder=data.folder)
     if data.window is not None and not network.continues_text:
         raise UsageError("running_text_for_encoder", folder=data.folder)
+    if network.prefix_lm and data.source_tokenizer != data.target_tokenizer:
+        raise UsageError("prefix_lm_tokenizers_differ")
 
 
 def _check_dropout(config: RunConfig, data: PreparedData) -> None:

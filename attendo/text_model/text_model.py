@@ -80,7 +80,8 @@ class TextModel:
         languages = [self.about[name] for name in ("source_language", "target_language") if name in self.about]
         facts = ["→".join(languages) or self.about.get("task", "")]
         if isinstance(self._stored, StoredModel):
-            kind = "decoder-only" if self.continues_text else "encoder-decoder"
+            kind = "decoder-only" if self.decoder_only else "encoder-decoder"
+            kind = "prefix LM" if self.decoder_only and not self.continues_text else kind
             if self.kind != "autoregressive":
                 kind = f"{kind} ({self.kind})"
             parameters = sum(each.numel() for network in self.networks for each in network.parameters())
@@ -107,8 +108,13 @@ class TextModel:
         return self.stored_model.network
 
     @property
+    def decoder_only(self) -> bool:
+        """Whether the network has no encoder: a language model, or a prefix LM for pairs."""
+        return isinstance(self._stored, StoredModel) and self._stored.network.decoder_only
+
+    @property
     def continues_text(self) -> bool:
-        """Whether the model has no encoder and continues a text instead of translating it."""
+        """Whether the model is a language model: it has no source, and continues a text."""
         return isinstance(self._stored, StoredModel) and self._stored.network.continues_text
 
     @property
@@ -141,6 +147,11 @@ class TextModel:
         """Raise a `UsageError` if the model predicts all tokens at once. `feature` is what it would be used for."""
         if self.kind != "autoregressive":
             raise UsageError("parallel_feature_unsupported", feature=feature, kind=self.kind)
+
+    def require_encoder(self, feature: str) -> None:
+        """Raise a `UsageError` for a prefix LM. `feature` is what the encoder would be used for."""
+        if self.decoder_only and not self.continues_text:
+            raise UsageError("prefix_lm_feature_unsupported", feature=feature)
 
     def save(self, folder: str | Path) -> None:
         self._require_single("ensemble_not_saveable")
@@ -279,7 +290,7 @@ class TextModel:
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """Return the log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x).
 
-        A decoder-only model scores each target as the continuation of its source, without eos.
+        A language model scores each target as the continuation of its source, without eos.
         """
         return [each.log_probability for each in self.score_tokens(sources, targets)]
 
@@ -323,6 +334,7 @@ class TextModel:
         """
         self._require_single("ensemble_not_traceable")
         self.require_autoregressive("a trace")
+        self.require_encoder("a trace")
         model = self.with_heads(heads) if heads else self
         output = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
         pair = EncodedPair.encode(text, output, self.generation, *self._tokenizers)
@@ -373,7 +385,7 @@ class TextModel:
 
     @property
     def _tokenizers(self) -> tuple[Tokenizer | None, Tokenizer]:
-        """Source tokenizer (None for a decoder-only model) and target tokenizer."""
+        """Source tokenizer (None for a language model) and target tokenizer."""
         return None if self.continues_text else self.source_tokenizer, self.target_tokenizer
 
     @property
@@ -405,6 +417,8 @@ def _to_stored_model(
         size = getattr(model.config, f"{side}_vocab_size")
         if size is not None and tokenizer.vocab_size != size:
             raise UsageError("tokenizer_vocabulary_size_mismatch", side=side, tokens=tokenizer.vocab_size, size=size)
+    if model.config.prefix_lm and source != target:
+        raise UsageError("prefix_lm_tokenizers_differ")
     return StoredModel(model, source, target, GenerationConfig.with_new_names(generation or {}))
 
 
