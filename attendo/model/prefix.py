@@ -82,7 +82,9 @@ class PrefixTransformer(Transformer):
     def start(self, memory: Memory | None = None) -> DecoderState:
         if not isinstance(memory, PrefixMemory):
             raise UsageError("encoder_source_missing")
-        return DecoderState(memory.layers, memory.mask)
+        # Every step reads them. They are views of wider projections, which are slow to read.
+        layers = memory.layers if torch.is_grad_enabled() else [kv.map(Tensor.contiguous) for kv in memory.layers]
+        return DecoderState(tuple(layers), memory.mask)
 
     def _embed_target(self, ids: Int[Tensor, "B T"], start: Start) -> Float[Tensor, "B T D"]:
         embedded: Tensor = self.target(ids, start, self.segments[1])

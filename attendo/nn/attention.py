@@ -24,6 +24,9 @@ Tap = Callable[[str, Tensor], Tensor | None]
 
 # Up to this number of keys, compiled code is faster than PyTorch's fused kernels (measured on an H200 with 32).
 MAX_EXPLICIT_LENGTH = 64
+# For one query per row, up to this many numbers of keys are copied behind those of a prefix, for one fused kernel. More
+# are read where they are, by two products (measured on one CPU thread with 1 to 64 rows).
+_MAX_COPIED_NUMBERS = 1 << 17
 
 
 @runtime_checkable
@@ -216,17 +219,17 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "R H T Kv"]:
         dropout = self.dropout if self.training else 0.0
         own = kv.own.materialise() if isinstance(kv.own, PendingKeysValues) else kv.own
-        rows, count = queries.size(0), queries.size(2)
-        if tap is None and count > 1 and kv.prefix.keys.size(0) == own.keys.size(0) == rows:
-            lengths = (kv.prefix.length, own.length)
-            joined = join_masks((kv.prefix_mask, mask), count, lengths, queries.device)
-            return fused_attention(queries, kv.prefix.extend(own), joined, dropout)
-        # One query per row, or rows that share a prefix: two products cost less than a copy of all keys and values.
+        is_copied = queries.size(2) > 1 or kv.prefix.keys.numel() + own.keys.numel() <= _MAX_COPIED_NUMBERS
+        if tap is None and is_copied and kv.prefix.keys.size(0) == own.keys.size(0):
+            width, lengths = queries.size(0) // own.keys.size(0), (kv.prefix.length, own.length)
+            folded = _fold_beams(queries, width)
+            joined = join_masks((kv.prefix_mask, mask), folded.size(2), lengths, queries.device)
+            return _unfold_beams(fused_attention(folded, kv.prefix.extend(own), joined, dropout), width)
         parts = ((kv.prefix, kv.prefix_mask), (own, mask))
         weights = joint_attention_weights(queries, parts)
         if tap is not None:
             weights = _check_tapped_weights(weights, tap(self.site, weights), self.site)
-        return joint_weighted_values(F.dropout(weights, dropout), parts)
+        return joint_weighted_values(F.dropout(weights, dropout) if dropout else weights, parts)
 
     def _split_heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (-1, width)).transpose(1, 2)
@@ -317,28 +320,31 @@ AttentionParts = tuple[tuple[KeysValues, Mask], ...]  # keys and values, with th
 
 def joint_attention_weights(queries: Float[Tensor, "R H T K"], parts: AttentionParts) -> Float[Tensor, "R H T S"]:
     """Return one softmax over the keys of all parts. Consecutive query rows may share a row of a part."""
-    return torch.cat([_part_scores(queries, kv, mask) for kv, mask in parts], dim=-1).softmax(-1)
+    queries = queries / math.sqrt(queries.size(-1))
+    scores = torch.cat([_part_scores(queries, kv, mask) for kv, mask in parts], dim=-1)
+    return scores.to(torch.promote_types(scores.dtype, torch.float32)).softmax(-1)
 
 
 def joint_weighted_values(weights: Float[Tensor, "R H T S"], parts: AttentionParts) -> Float[Tensor, "R H T Kv"]:
     """Return the weighted sum of the values of all parts. A query without visible keys gets zeros."""
-    mixed = []
+    total: Tensor | None = None
     for (kv, mask), own in zip(parts, weights.split([kv.length for kv, _ in parts], dim=-1), strict=True):
         width = weights.size(0) // kv.values.size(0)
         folded = _fold_beams(own, width)
         visible = mask.matrix(folded.size(2), kv.length, folded.device)
         if visible is not None:
             folded = folded.masked_fill(~visible, 0.0)
-        mixed.append(_unfold_beams(folded.to(kv.values.dtype) @ kv.values, width))
-    return torch.stack(mixed).sum(dim=0)
+        mixed = _unfold_beams(folded.to(kv.values.dtype) @ kv.values, width)
+        total = mixed if total is None else total + mixed
+    assert total is not None  # there is at least one part
+    return total
 
 
 def _part_scores(queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask) -> Float[Tensor, "R H T S"]:
-    """Return Q Kᵀ / √d_k, with the lowest finite number for hidden keys."""
+    """Return Q Kᵀ, with the lowest finite number for hidden keys."""
     width = queries.size(0) // kv.keys.size(0)
     folded = _fold_beams(queries, width)
-    products = folded @ kv.keys.transpose(-2, -1)
-    scores = products.to(torch.promote_types(products.dtype, torch.float32)) / math.sqrt(queries.size(-1))
+    scores = folded @ kv.keys.transpose(-2, -1)
     visible = mask.matrix(folded.size(2), kv.length, folded.device)
     if visible is not None:
         scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
