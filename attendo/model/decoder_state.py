@@ -125,6 +125,7 @@ class StaticCacheState:
     storage: tuple[KeysValues, ...]  # per layer, all positions
     length: Int[Tensor, " R"]
     order: Int[Tensor, "R C"] | None  # None if rows are never reordered
+    reads_unused: bool = False  # whether attention also reads unused positions, which are then cleared, on every device
 
     @staticmethod
     def empty(start: DecoderState, storage: Sequence[KeysValues], reorderable: bool) -> "StaticCacheState":
@@ -163,9 +164,8 @@ class StaticCacheState:
         self.length.index_fill_(0, rows, start.length)
         if self.order is not None:
             self.order.index_copy_(0, rows, rows[:, None].expand(-1, self.order.size(1)))
-        if not single_query_attention.is_supported(
-            self.storage[0].keys[:, :, :1]
-        ):  # the kernel reads only the tokens of a row
+        # The kernel for one query reads only the tokens of a row.
+        if self.reads_unused or not single_query_attention.is_supported(self.storage[0].keys[:, :, :1]):
             self._clear_rows(rows)
         if start.past:
             self._copy_past(rows, start.reorder(_sentence_indices(sentences.size(0), rows)))

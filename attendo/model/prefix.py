@@ -11,7 +11,7 @@ tells the sides apart.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.decoder_state import DecoderState, Memory
+from attendo.model.decoder_state import DecoderState, Memory, StaticCacheState
 from attendo.model.transformer import Transformer, check_mask
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import DecoderBlock
@@ -68,15 +68,15 @@ class PrefixTransformer(Transformer):
         check_mask(source_mask, source_ids)
         x = self.target(source_ids, 0, self.segments[0])
         mask, rotation = padding_mask(source_mask), self.target.positions.rotation(x, 0)
-        blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
+        *blocks, last = self._blocks()
         layers: list[KeysValues] = []
-        for block in blocks[:-1]:
+        for block in blocks:
             x, kv = block(x, None, mask, None, Mask(), rotation, tap)
             layers.append(kv)
         # The target reads only the keys and values of the last layer. A tap also sees its attention.
-        layers.append(blocks[-1].self_keys_values(x, rotation))
+        layers.append(last.self_keys_values(x, rotation))
         if tap is not None:
-            blocks[-1](x, None, mask, None, Mask(), rotation, tap)
+            last(x, None, mask, None, Mask(), rotation, tap)
         return PrefixMemory(x, source_mask, tuple(layers))
 
     def start(self, memory: Memory | None = None) -> DecoderState:
@@ -85,6 +85,13 @@ class PrefixTransformer(Transformer):
         # Every step reads them. They are views of wider projections, which are slow to read.
         layers = memory.layers if torch.is_grad_enabled() else [kv.map(Tensor.contiguous) for kv in memory.layers]
         return DecoderState(tuple(layers), memory.mask)
+
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
+        """Return an empty state of fixed size. The kernel for one query cannot join a source, so others run."""
+        return replace(super().allocate_state(sentences, source_width, width, capacity), reads_unused=True)
+
+    def _blocks(self) -> Sequence[DecoderBlock]:
+        return tuple(self.decoder)  # type: ignore[arg-type]
 
     def _embed_target(self, ids: Int[Tensor, "B T"], start: Start) -> Float[Tensor, "B T D"]:
         embedded: Tensor = self.target(ids, start, self.segments[1])
