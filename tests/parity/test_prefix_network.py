@@ -109,7 +109,10 @@ def make_batch(padded: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(4)
     source, target = (torch.randint(0, 17, (3, width), generator=generator) for width in (5, 6))
     lengths = (torch.tensor([5, 2, 3]), torch.tensor([4, 6, 1])) if padded else (torch.tensor(5), torch.tensor(6))
-    masks = [torch.arange(each.size(1)).expand_as(each) < n.view(-1, 1) for each, n in zip((source, target), lengths)]
+    masks = [
+        torch.arange(each.size(1)).expand_as(each) < n.view(-1, 1)
+        for each, n in zip((source, target), lengths, strict=True)
+    ]
     return source, target, masks[0], masks[1]
 
 
@@ -136,7 +139,8 @@ def test_outputs_and_gradients_equal_one_pass_over_the_row(
     for logits in (ours, theirs):
         (logits * weight).sum().backward()
     for name, (expected, parameter) in reference.pairs.items():
-        assert parameter.grad is not None and expected.grad is not None, name
+        assert parameter.grad is not None, name
+        assert expected.grad is not None, name
         torch.testing.assert_close(parameter.grad, expected.grad, atol=1e-4, rtol=1e-4, msg=name)
 
 

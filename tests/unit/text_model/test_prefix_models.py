@@ -27,7 +27,8 @@ def model() -> TextModel:
 
 def test_a_prefix_lm_reads_pairs_with_one_table(model: TextModel) -> None:
     assert isinstance(model.network, PrefixTransformer)
-    assert model.decoder_only and not model.continues_text
+    assert model.decoder_only
+    assert not model.continues_text
     assert model.network.source is None
     assert "prefix LM" in repr(model)
 
@@ -162,5 +163,6 @@ def test_two_prefix_lms_form_an_ensemble(model: TextModel) -> None:
 
 def test_an_encoder_decoder_is_no_prefix_lm() -> None:
     model = tiny_model()
-    assert not model.decoder_only and not model.continues_text
+    assert not model.decoder_only
+    assert not model.continues_text
     model.require_encoder("a trace")
