@@ -14,6 +14,8 @@ from attendo.errors import AttendoError, UsageError
 from attendo.explore.head_stats import Sentence, measure_heads
 from attendo.explore.heatmaps import MapSelection
 from attendo.interop.export import export
+from attendo.model.config import ModelConfig
+from attendo.model.factory import make_network
 from attendo.model.prefix import PrefixTransformer
 from attendo.serve.scheduling.batches import BatchFactory
 from attendo.text import BOS, EOS, Words
@@ -113,6 +115,17 @@ def test_a_stored_model_gives_the_same_answers(tmp_path: Path, model: TextModel)
     again = load(tmp_path / "model", "cpu")
     assert isinstance(again.network, PrefixTransformer)
     assert [each.best for each in again.generate(SOURCES)] == [each.best for each in model.generate(SOURCES)]
+
+
+@pytest.mark.parametrize("tie", ["none", "output", "all"])
+def test_a_network_that_is_mostly_its_table_can_be_loaded(tmp_path: Path, tie: str) -> None:
+    words = Words.build([" ".join(f"w{n}" for n in range(400))])
+    config = ModelConfig(
+        prefix_lm=True, vocab_size=words.vocab_size, d_model=4, num_heads=1, d_ff=4, num_decoder_layers=1, tie=tie
+    )
+    model = TextModel(make_network(config), words)
+    model.save(tmp_path / "model")
+    assert torch.equal(load(tmp_path / "model", "cpu").network.output.weight, model.network.output.weight)
 
 
 def test_the_server_batches_requests(model: TextModel) -> None:
