@@ -174,6 +174,13 @@ def test_two_prefix_lms_form_an_ensemble(model: TextModel) -> None:
         model.ensemble([scale_logits(tiny_model())])  # it has two vocabularies
 
 
+@pytest.mark.parametrize("engine", ["cached", "fast"])
+def test_drafted_answers_equal_greedy_ones(model: TextModel, engine: str) -> None:
+    expected = [each.ids for each in model.generate(SOURCES)]
+    for draft in (model, scale_logits(prefix_model(seed=5, tie="none"))):
+        assert [each.ids for each in model.with_draft(draft).generate(SOURCES, engine=engine)] == expected
+
+
 def test_an_encoder_decoder_is_no_prefix_lm() -> None:
     model = tiny_model()
     assert not model.decoder_only
