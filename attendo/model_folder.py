@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from attendo import atomic_files
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_files import checksum_file, json_sha256, parse_json, read_bytes, read_json, write_json
 from attendo.text import Tokenizer, load_tokenizer, save_tokenizers
@@ -105,7 +105,9 @@ def load_tokenizers(
     If `config` is given, the vocabulary sizes must match it.
     """
     joint = any(name.startswith("joint.") for name in names)
-    sides = ("joint",) if joint else ("target",) if config is not None and config.decoder_only else ("source", "target")
+    sides = (
+        ("joint",) if joint else ("target",) if config is not None and config.continues_text else ("source", "target")
+    )
     for side in sides:
         require_listed(folder, names, [f"{side}.tokenizer.json", *(path.name for path in folder.glob(f"{side}.*"))])
     found = {side: load_tokenizer(folder, side) for side in sides}
@@ -221,7 +223,8 @@ def _min_parameters(config: ModelConfig) -> int:
     """Return a lower bound on the parameter count, of the same order, before memory is allocated."""
     heads = config.num_heads * max(config.head_width, config.d_value or 0)
     layers = config.num_encoder_layers + config.num_decoder_layers
-    rows = (config.target_vocab_size or 0) + (config.source_vocab_size or 0 if config.tie != "all" else 0)
+    has_source_table = config.tie != "all" and not config.decoder_only
+    rows = (config.target_vocab_size or 0) + (config.source_vocab_size or 0 if has_source_table else 0)
     positions = config.max_length + config.position_offset if config.positions == "learned" else 0
     return config.d_model * (rows + positions + layers * (config.d_ff + heads))
 

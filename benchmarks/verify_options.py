@@ -18,7 +18,7 @@ import torch
 
 from attendo import ModelConfig
 from attendo.errors import UsageError
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.model_folder import StoredModel
 from attendo.nn.attention import MultiHeadAttention
 from attendo.runs.verify import PathComparison, verify

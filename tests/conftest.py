@@ -24,6 +24,7 @@ from tiny import Command, Outcome  # noqa: E402
 
 from attendo.cli.main import main  # noqa: E402
 from attendo.model.config import ModelConfig  # noqa: E402
+from attendo.model.factory import make_network  # noqa: E402
 from attendo.model.transformer import Transformer  # noqa: E402
 
 # A shell makes background processes ignore SIGINT, and commands that tests start would inherit that.
@@ -105,7 +106,7 @@ def small_network(small_config: Callable[..., ModelConfig]) -> Callable[..., Tra
 
     def make(seed: int = 0, **changes: Any) -> Transformer:
         generator = torch.Generator().manual_seed(seed)
-        network = Transformer(small_config(**changes), generator)
+        network = make_network(small_config(**changes), generator)
         with torch.no_grad():
             for parameter in network.parameters():
                 if parameter.dim() == 1:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from attendo.model.config import ModelConfig
+from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.text import Tokenizer, Words
@@ -65,7 +66,7 @@ def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:
     source: Tokenizer = Words.build(SOURCES + TARGETS if joint else SOURCES)
     target: Tokenizer = source if joint else Words.build(TARGETS)
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
-    network = Transformer(ModelConfig(**{**sizes, **SIZES, **changes}), torch.Generator().manual_seed(seed))
+    network = make_network(ModelConfig(**{**sizes, **SIZES, **changes}), torch.Generator().manual_seed(seed))
     return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {"exact_match": 0.25}))
 
 
@@ -74,6 +75,11 @@ def without_source() -> TextModel:
     words = Words.build(SOURCES)
     config = ModelConfig(vocab_size=words.vocab_size, **{**SIZES, "num_encoder_layers": 0})
     return TextModel(StoredModel(Transformer(config, torch.Generator().manual_seed(0)), words, words, {}, {}))
+
+
+def prefix_model(seed: int = 0, **changes: Any) -> TextModel:
+    """A decoder-only model for pairs, with one vocabulary of words."""
+    return tiny_model(seed, joint=True, **{"num_encoder_layers": 0, "prefix_lm": True, **changes})
 
 
 def write_pairs(folder: Path, times: int = 10) -> tuple[Path, Path]:

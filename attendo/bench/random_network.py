@@ -3,7 +3,7 @@
 import torch
 
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock

@@ -31,7 +31,7 @@ def describe(
 ) -> None:
     """Show every operation of a network with its shapes and parameters."""
     config, about = _load_config(model, vocab_size, change or [])
-    if config.decoder_only and source_length is not None:
+    if config.continues_text and source_length is not None:
         from attendo.errors import UsageError
 
         raise UsageError("source_length_without_encoder")
@@ -44,7 +44,7 @@ def describe(
     description = describe_network(config, source_length, target_length)
     positions = "target tokens" if config.kind in ("autoregressive", "masked") else "decoder positions"
     tokens = f"{source_length} source tokens and {description.target_length} {positions}"
-    if config.decoder_only:
+    if config.continues_text:
         tokens = f"{target_length} tokens"
     shape = f"d_model {config.d_model}, {config.num_heads} heads, {config.norm}-norm, tie {config.tie}"
     print(f"{model}: {description.parameters:,} parameters", f"shapes for {tokens}; {shape}", sep="\n")

@@ -227,7 +227,7 @@ class _EvaluationRequest:
         """Raise `UsageError` for a metric that the model cannot have: translations, or a likelihood."""
         if self.model_metrics and model.kind == "masked":
             raise UsageError("masked_model_has_no_likelihood")
-        if model.decoder_only and (others := [name for name in self.names if name not in self.model_metrics]):
+        if model.continues_text and (others := [name for name in self.names if name not in self.model_metrics]):
             from attendo.metrics import PERPLEXITIES
 
             known = ", ".join(PERPLEXITIES)
@@ -283,7 +283,7 @@ def _run_system(model: "TextModel", data: EvaluationSet, request: _EvaluationReq
     from attendo.metrics import compute_likelihoods
 
     results = _translate(model, data, request.options) if request.translates else []
-    _report_faults(results, name, ends=not model.decoder_only)
+    _report_faults(results, name, ends=not model.continues_text)
     with name_line_in_errors(
         data.source_path, line_indices=[n for n, right in enumerate(data.references) for _ in right]
     ):

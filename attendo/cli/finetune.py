@@ -64,9 +64,9 @@ def _fit_to_network(
     model: Path, network: "ModelConfig", pairs: tuple[list[Path] | None, ...], text: list[Path] | None
 ) -> list[str]:
     """Check that the text suits the model, and return the settings that its network requires."""
-    if network.decoder_only and (not text or any(pairs)):
+    if network.continues_text and (not text or any(pairs)):
         raise UsageError("running_text_required", model=model)
-    if not network.decoder_only and (text or not all(pairs)):
+    if not network.continues_text and (text or not all(pairs)):
         raise UsageError("sentence_pairs_required", model=model)
-    learned = network.decoder_only and network.positions == "learned"
+    learned = network.continues_text and network.positions == "learned"
     return [f"data.window={min(network.max_length, MAX_WINDOW)}"] if learned else []

@@ -98,7 +98,7 @@ def _generate_all(
     for texts in blocks:
         for results in _generate_until_error(model, texts, number, options):
             for result in results:
-                for warning in answers.list_warnings(number, result, ends=not model.decoder_only):
+                for warning in answers.list_warnings(number, result, ends=not model.continues_text):
                     counter.clear()
                     print(warning, file=sys.stderr)
                 for line in format_result(number, result):
@@ -135,6 +135,6 @@ def _generate(model: "TextModel", texts: Sequence[str], options: dict[str, Any])
     results = model.generate(texts, **options)
     return (
         [each if text.strip() else EMPTY_RESULT for text, each in zip(texts, results, strict=True)]
-        if model.decoder_only
+        if model.continues_text
         else results
     )

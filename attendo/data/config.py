@@ -133,7 +133,7 @@ class DataConfig(PairFiles[Files]):
         (), description="instead of source, target and file: several corpora, each with a weight"
     )
     text: Files | None = Field(
-        None, description="instead of pairs: plain text for a decoder-only network (model.num_encoder_layers 0)"
+        None, description="instead of pairs: plain text for a language model (model.num_encoder_layers 0)"
     )
     text_field: str | None = Field(None, description="field with the text in a .jsonl file; default: text")
     prepared: Path | None = Field(None, description="instead of text: a folder written by attendo prepare")

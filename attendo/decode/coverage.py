@@ -20,6 +20,7 @@ from attendo.decode.networks import WrappedNetwork
 from attendo.decode.search import ScoringState
 from attendo.errors import UsageError
 from attendo.model.decoder_state import DecoderState
+from attendo.model.prefix import name_source_site, select_source_weights
 from attendo.model.transformer import Transformer
 
 # Attention can underflow to 0. Its logarithm must stay finite, because -∞ marks a row without a hypothesis.
@@ -73,10 +74,10 @@ class CoverageNetwork(WrappedNetwork):
     """A network that accumulates attention. Its states are `CoverageState`."""
 
     def __init__(self, network: Transformer) -> None:
-        if network.config.decoder_only:
+        if network.continues_text:
             raise UsageError("coverage_penalty_without_source")
         super().__init__(network)
-        self._site = f"decoder.{network.config.num_decoder_layers - 1}.cross"
+        self._site = name_source_site(network.config)
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> CoverageState:
         """Return an empty state of fixed size."""
@@ -88,7 +89,8 @@ class CoverageNetwork(WrappedNetwork):
 
         def tap(site: str, weights: Tensor) -> None:
             if site == self._site:
-                seen.append(weights[:, :, -1].mean(dim=1))  # [R, H, T, S] -> [R, S]
+                to_source = select_source_weights(weights[:, :, -1:], state.mask.size(1), self.network.config)
+                seen.append(to_source[:, :, 0].mean(dim=1))  # [R, H, 1, S] -> [R, S]
 
         logits, inner = self.network.step(ids, state.inner, tap=tap)
         return logits, replace(state, inner=inner, attention=state.attention + seen[0])

@@ -63,7 +63,7 @@ class GraphNetwork:
         return self.network.device
 
     @property
-    def decoder_only(self) -> bool:
+    def continues_text(self) -> bool:
         return False
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> GraphMemory:

@@ -78,7 +78,7 @@ class Ensemble:
         return tuple(each.encode(source_ids, source_mask) for each in self._networks())
 
     def start(self, memory: Sequence[Memory] | None = None) -> EnsembleState:
-        """Return the state before the first step. Decoder-only networks need no memory."""
+        """Return the state before the first step. Language models need no memory."""
         memories: Sequence[Memory | None] = [None] * len(self.members) if memory is None else memory
         return EnsembleState(tuple(each.start(memory) for each, memory in zip(self._networks(), memories, strict=True)))
 
@@ -93,9 +93,9 @@ class Ensemble:
         return self._networks()[0].device
 
     @property
-    def decoder_only(self) -> bool:
-        """Whether the members are decoder-only. All or none are, because their source vocabularies have one size."""
-        return self._networks()[0].decoder_only
+    def continues_text(self) -> bool:
+        """Whether the members have no sources. All or none have, because their source vocabularies have one size."""
+        return self._networks()[0].continues_text
 
     def step(self, ids: Int[Tensor, "R T"], state: EnsembleState) -> tuple[Float[Tensor, "R T V"], EnsembleState]:
         """Return log-probabilities instead of logits. Their softmax is the distribution of the ensemble."""
@@ -152,8 +152,8 @@ class WrappedNetwork:
         return self.network.device
 
     @property
-    def decoder_only(self) -> bool:
-        return self.network.decoder_only
+    def continues_text(self) -> bool:
+        return self.network.continues_text
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
         return self.network.encode(source_ids, source_mask)
@@ -193,11 +193,9 @@ class TextbookState:
         return replace(self, ids=self.ids.index_select(0, parents))
 
     def select(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " R"]) -> "TextbookState":
-        mask = self.memory.mask
-        memory = Memory(
-            self.memory.states.index_select(0, sentences), None if mask is None else mask.index_select(0, sentences)
+        return TextbookState(
+            self.memory.select(sentences), None if self.ids is None else self.ids.index_select(0, rows)
         )
-        return TextbookState(memory, None if self.ids is None else self.ids.index_select(0, rows))
 
 
 class TextbookNetwork:
@@ -207,7 +205,7 @@ class TextbookNetwork:
         self._network = network
 
     def start(self, source_ids: Int[Tensor, "B S"], mask: Tensor | None) -> TextbookState:
-        if self._network.decoder_only:
+        if self._network.continues_text:
             return TextbookState(self._network.encode(source_ids[:, :0]))
         return TextbookState(self._network.encode(source_ids, mask, tap=force_explicit_attention))
 

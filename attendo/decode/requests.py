@@ -124,7 +124,7 @@ def encode_and_start(
     network: Seq2SeqNetwork, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None
 ) -> Any:
     """Encode the sources and return the state before the first token. A decoder-only network ignores the sources."""
-    if network.decoder_only:
+    if network.continues_text:
         source_ids, source_mask = source_ids[:, :0], None
     return network.start(network.encode(source_ids, source_mask))
 

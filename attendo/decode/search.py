@@ -54,7 +54,7 @@ class Seq2SeqNetwork(Stepper, Protocol):
     def device(self) -> torch.device: ...
 
     @property
-    def decoder_only(self) -> bool:
+    def continues_text(self) -> bool:
         """Whether it has no sources."""
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...

@@ -19,7 +19,8 @@ from attendo.data.bucketing import make_batches
 from attendo.data.prepared import PreparedData
 from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
-from attendo.model.parallel import ParallelTransformer, make_network
+from attendo.model.factory import make_network
+from attendo.model.parallel import ParallelTransformer
 from attendo.text import UNK
 from attendo.train.loss import training_loss
 from attendo.train.update import Updater

@@ -8,7 +8,7 @@ import torch
 
 from attendo.doctor.memory import TrainingBatchShape, read_proc_bytes, run_updates
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.train.config import TrainConfig
 from attendo.train.update import Updater
 

@@ -335,7 +335,7 @@ def pick_pairs(batches: Sequence[Batch], network: Transformer) -> list[Example]:
 def make_batch(pairs: Sequence[Example], network: Transformer) -> Batch:
     """Collate the pairs, without sources for a decoder-only network."""
     batch = collate(pairs)
-    if not network.decoder_only:
+    if not network.continues_text:
         return batch
     return replace(batch, source_ids=batch.source_ids[:, :0], source_mask=None, source_tokens=0)
 

@@ -8,7 +8,7 @@ import torch
 from attendo.data.batch import Batch, Example
 from attendo.doctor.finding import Finding
 from attendo.doctor.network import compute_logits, make_batch
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.text import PAD
 from attendo.train.config import TrainConfig

@@ -13,7 +13,9 @@ from torch.overrides import TorchFunctionMode
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import ParallelTransformer, make_network
+from attendo.model.factory import make_network
+from attendo.model.parallel import ParallelTransformer
+from attendo.model.prefix import PrefixTransformer
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
@@ -64,7 +66,7 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
     """Return the parts of the network in the order of computation."""
     with torch.device("meta"), _SkipInitialisation():
         network = make_network(config)
-    for length in (source_length, target_length) if network.source is not None else (target_length,):
+    for length in (target_length,) if config.continues_text else (source_length, target_length):
         if config.positions == "learned" and length > config.max_length:
             raise UsageError("sequence_exceeds_max_length", count=length, max_length=config.max_length)
     parts = []
@@ -79,11 +81,16 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
     if isinstance(network, ParallelTransformer):
         target_length = network.canvas_size(source_length) if network.upsample else target_length
         parts += _length_head(network, source_length)
-    parts.append(NetworkPart("target", tuple(_target(network, source_length, target_length))))
+    row_length = target_length
+    if isinstance(network, PrefixTransformer):  # one row, of which only the target has outputs
+        row_length += source_length
+        parts.append(NetworkPart("source and target", tuple(_row(network, row_length))))
+    else:
+        parts.append(NetworkPart("target", tuple(_target(network, source_length, target_length))))
     decoder_block = network.decoder[0]
     assert isinstance(decoder_block, DecoderBlock)
     causal = config.kind == "autoregressive"
-    rows = tuple(_decoder_block(decoder_block, source_length, target_length, causal))
+    rows = tuple(_decoder_block(decoder_block, source_length, row_length, causal))
     parts.append(NetworkPart("decoder layer", rows, config.num_decoder_layers))
     parts += _final_norm("decoder", network.decoder_norm, target_length, config.d_model)
     parts.append(NetworkPart("output", tuple(_output(network, target_length))))
@@ -121,6 +128,12 @@ def _target(network: Transformer, source_length: int, length: int) -> Iterator[N
     yield NetworkOperation("mask vector", (), (length, width), network.mask_vector.numel())
     if network.copy is not None:
         yield NetworkOperation("copy of encoder states", (source_length, width), (length, width), _count(network.copy))
+
+
+def _row(network: PrefixTransformer, length: int) -> Iterator[NetworkOperation]:
+    width = network.config.d_model
+    yield from _embedding(network.target, length, None)
+    yield NetworkOperation("segment vectors", (length, width), (length, width), network.segments.numel())
 
 
 def _length_head(network: ParallelTransformer, source_length: int) -> list[NetworkPart]:
@@ -203,7 +216,8 @@ def _output(network: Transformer, length: int) -> Iterator[NetworkOperation]:
     linear, tied = network.output, network.config.tie != "none"
     own = _count(linear) - (linear.weight.numel() if tied else 0)
     shapes = (length, linear.in_features), (length, linear.out_features)
-    yield NetworkOperation("linear", *shapes, own, "target" if tied else None)
+    table = "source and target" if isinstance(network, PrefixTransformer) else "target"
+    yield NetworkOperation("linear", *shapes, own, table if tied else None)
     yield NetworkOperation("softmax", shapes[1], shapes[1])
 
 

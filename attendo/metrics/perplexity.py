@@ -51,7 +51,7 @@ class LikelihoodModel(Protocol):
     def generation(self) -> PrefixSettings: ...
 
     @property
-    def decoder_only(self) -> bool:
+    def continues_text(self) -> bool:
         """True if a reference continues its source in one text, without EOS."""
 
     def score_tokens(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[ScoredText]: ...
@@ -77,14 +77,14 @@ def compute_likelihoods(model: LikelihoodModel, sources: Sequence[str], referenc
         raise UsageError("no_sources_to_score")
     repeated = [source for source, line in zip(sources, right, strict=True) for _ in line]
     scores = iter(model.score_tokens(repeated, flatten_references(right)))
-    given = 0 if model.decoder_only else len(model.generation.target_prefix)
+    given = 0 if model.continues_text else len(model.generation.target_prefix)
     lines = [[next(scores).log_probabilities[given:] for _ in line] for line in right]
     return Likelihoods(
         references=right,
         log_probability=[sum(map(sum, line)) for line in lines],
         tokens=[sum(map(len, line)) for line in lines],
         tokenizer=model.target_tokenizer,
-        counts_eos=not model.decoder_only,
+        counts_eos=not model.continues_text,
     )
 
 

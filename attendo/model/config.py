@@ -45,12 +45,17 @@ class ModelConfig(Settings):
     num_heads: Count = Field(8, description="attention heads per sub-layer")
     d_ff: Count = Field(2048, description="inner width of the feed-forward network")
     num_encoder_layers: Annotated[int, Field(ge=0)] = Field(
-        6, description="encoder layers; 0 makes a decoder-only network, for plain text (data.text)"
+        6,
+        description="encoder layers; 0 makes a decoder-only network: a language model, or with prefix_lm a translator",
     )
     num_decoder_layers: Count = Field(6, description="decoder layers")
     d_key: Count | None = Field(None, description="width of a head's queries and keys; default: d_model / num_heads")
     d_value: Count | None = Field(None, description="width of a head's values; default: d_model / num_heads")
 
+    prefix_lm: bool = Field(
+        False,
+        description="decoder-only network for pairs, which reads source and target as one row; no encoder layers",
+    )
     kind: Literal["autoregressive", "masked", "ctc", "graph"] = Field(
         "autoregressive",
         description="autoregressive: one token after the other; masked, ctc and graph predict all tokens at once",
@@ -104,11 +109,18 @@ class ModelConfig(Settings):
             raise UsageError(
                 "unknown_preset", preset=name, suggestion=suggest_name(name, list(PRESETS)), presets=", ".join(PRESETS)
             )
-        return cls(**{**PRESETS[name], **changes})
+        no_encoder = {"num_encoder_layers": 0} if changes.get("prefix_lm") else {}
+        return cls(**{**PRESETS[name], **no_encoder, **changes})
 
     @property
     def decoder_only(self) -> bool:
+        """Whether the network has no encoder and no cross-attention."""
         return self.num_encoder_layers == 0
+
+    @property
+    def continues_text(self) -> bool:
+        """Whether the network is a language model: decoder-only, without a source."""
+        return self.decoder_only and not self.prefix_lm
 
     @property
     def has_final_norm(self) -> bool:
@@ -117,10 +129,13 @@ class ModelConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _fill_vocabularies(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if values.get("prefix_lm"):
+            values = {"num_encoder_layers": 0, **values}
         both = values.get("vocab_size")
         if both is None:
             return values
-        sides = ("target_vocab_size",) if values.get("num_encoder_layers") == 0 else VOCABULARIES
+        one_sided = values.get("num_encoder_layers") == 0 and not values.get("prefix_lm")
+        sides = ("target_vocab_size",) if one_sided else VOCABULARIES
         for side in sides:
             if values.get(side) not in (None, both):
                 raise UsageError(
@@ -132,10 +147,11 @@ class ModelConfig(Settings):
     def _check(self) -> Self:
         if self.vocab_size is not None:  # unset the derived sizes, so that `replace` derives them again
             self.model_fields_set.difference_update(VOCABULARIES)
-        if self.target_vocab_size is None or (self.source_vocab_size is None and not self.decoder_only):
+        if self.target_vocab_size is None or (self.source_vocab_size is None and not self.continues_text):
             raise UsageError("vocabulary_size_missing")
-        if self.decoder_only and self.source_vocab_size is not None:
+        if self.continues_text and self.source_vocab_size is not None:
             raise UsageError("decoder_only_source_vocabulary")
+        self._check_prefix_lm()
         if self.d_model % self.num_heads and (self.d_key is None or self.d_value is None):
             raise UsageError("d_model_not_divisible", d_model=self.d_model, num_heads=self.num_heads)
         if self.positions == "sinusoidal" and self.d_model % 2:
@@ -153,11 +169,21 @@ class ModelConfig(Settings):
         for name in ("upsample", "canvas"):
             if self.kind not in ("ctc", "graph") and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError("canvas_setting_unused", option=name, kind=self.kind)
-        if self.tie == "all" and not self.decoder_only and self.source_vocab_size != self.target_vocab_size:
+        if self.tie == "all" and not self.continues_text and self.source_vocab_size != self.target_vocab_size:
             raise UsageError(
                 "tied_vocabulary_not_joint", source_size=self.source_vocab_size, target_size=self.target_vocab_size
             )
         return self
+
+    def _check_prefix_lm(self) -> None:
+        if not self.prefix_lm:
+            return
+        if not self.decoder_only:
+            raise UsageError("prefix_lm_with_encoder", layers=self.num_encoder_layers)
+        if self.source_vocab_size != self.target_vocab_size:
+            raise UsageError(
+                "prefix_lm_vocabulary_not_joint", source_size=self.source_vocab_size, target_size=self.target_vocab_size
+            )
 
     @property
     def head_width(self) -> int:

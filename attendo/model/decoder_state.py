@@ -24,6 +24,11 @@ class Memory:
     states: Float[Tensor, "B S D"]
     mask: Bool[Tensor, "B S"] | None
 
+    def select(self, sentences: Int[Tensor, " N"]) -> "Memory":
+        """Keep only these sentences."""
+        mask = None if self.mask is None else self.mask.index_select(0, sentences)
+        return Memory(self.states.index_select(0, sentences), mask)
+
 
 @runtime_checkable
 class CacheState(Protocol):
@@ -33,7 +38,7 @@ class CacheState(Protocol):
     def memory(self) -> tuple[KeysValues, ...]:
         """The memory's keys and values for each layer, projected once per sentence.
 
-        A decoder-only network has an empty tuple, or keys and values without positions.
+        A language model has an empty tuple, or keys and values without positions.
         """
 
     @property
@@ -120,6 +125,7 @@ class StaticCacheState:
     storage: tuple[KeysValues, ...]  # per layer, all positions
     length: Int[Tensor, " R"]
     order: Int[Tensor, "R C"] | None  # None if rows are never reordered
+    reads_unused: bool = False  # whether attention also reads unused positions, which are then cleared, on every device
 
     @staticmethod
     def empty(start: DecoderState, storage: Sequence[KeysValues], reorderable: bool) -> "StaticCacheState":
@@ -158,9 +164,8 @@ class StaticCacheState:
         self.length.index_fill_(0, rows, start.length)
         if self.order is not None:
             self.order.index_copy_(0, rows, rows[:, None].expand(-1, self.order.size(1)))
-        if not single_query_attention.is_supported(
-            self.storage[0].keys[:, :, :1]
-        ):  # the kernel reads only the tokens of a row
+        # The kernel for one query reads only the tokens of a row.
+        if self.reads_unused or not single_query_attention.is_supported(self.storage[0].keys[:, :, :1]):
             self._clear_rows(rows)
         if start.past:
             self._copy_past(rows, start.reorder(_sentence_indices(sentences.size(0), rows)))

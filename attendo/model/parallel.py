@@ -127,11 +127,6 @@ class ParallelTransformer(Transformer):
         return self.length_head((states * mask[..., None]).sum(1) / mask.sum(-1, keepdim=True))
 
 
-def make_network(config: ModelConfig, generator: torch.Generator | None = None) -> Transformer:
-    """Return a new network of the config's kind."""
-    return (Transformer if config.kind == "autoregressive" else ParallelTransformer)(config, generator)
-
-
 def count_tokens(ids: Shaped[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None) -> Int[Tensor, " B"]:
     """Return the number of tokens in each row, EOS included."""
     return torch.full((len(ids),), ids.size(1), device=ids.device) if mask is None else mask.sum(-1)

@@ -35,9 +35,13 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, ids: Int[Tensor, "B T"], start: Start) -> Float[Tensor, "B T D"]:
+    def forward(
+        self, ids: Int[Tensor, "B T"], start: Start, segment: Float[Tensor, " D"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Embed ids from position `start` on. `segment` is added to all of them."""
         _check_ids(ids, self.tokens.num_embeddings)
         x = self.positions.add(self.tokens(ids) * self.scale, start)
+        x = x if segment is None else x + segment
         return self.dropout(x if self.norm is None else self.norm(x))
 
 
@@ -53,7 +57,7 @@ class Transformer(nn.Module):
         with_memory = not config.decoder_only
 
         self.source: Embedding | None = None
-        if config.source_vocab_size is not None:
+        if config.source_vocab_size is not None and with_memory:
             self.source = Embedding(config.source_vocab_size, config, norm())
         assert config.target_vocab_size is not None  # ModelConfig guarantees it
         self.target = Embedding(config.target_vocab_size, config, norm())
@@ -79,7 +83,7 @@ class Transformer(nn.Module):
         target_mask: Bool[Tensor, "B T"] | None = None,
         tap: Tap | None = None,
     ) -> Float[Tensor, "B T V"]:
-        """Return the logits of the token after each target token. A decoder-only network requires None as the source.
+        """Return the logits of the token after each target token. A language model requires None as the source.
 
         Masks are True at tokens and False at padding. Targets padded on the right need no mask.
         """
@@ -90,7 +94,7 @@ class Transformer(nn.Module):
     def encode(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None, tap: Tap | None = None
     ) -> Memory:
-        """Encode the source. A decoder-only network accepts only sources without tokens, and returns empty memory."""
+        """Encode the source. A language model accepts only sources without tokens, and returns empty memory."""
         if self.source is None:
             if source_ids.size(1):
                 raise UsageError("decoder_only_source_given")
@@ -106,7 +110,7 @@ class Transformer(nn.Module):
     def start(self, memory: Memory | None = None) -> DecoderState:
         """Return the state before the first step."""
         if memory is None:
-            if not self.config.decoder_only:
+            if not self.continues_text:
                 raise UsageError("encoder_source_missing")
             return DecoderState((), None)
         if self.config.decoder_only:
@@ -119,7 +123,7 @@ class Transformer(nn.Module):
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
         """Return an empty state of fixed size for `sentences` sentences of `width` rows each."""
-        source_width = 0 if self.decoder_only else source_width
+        source_width = 0 if self.continues_text else source_width
         memory = tuple(self._allocate_keys_values(sentences, source_width) for _ in self.decoder)
         is_token = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
         storage = [self._allocate_keys_values(sentences * width, capacity) for _ in self.decoder]
@@ -131,7 +135,13 @@ class Transformer(nn.Module):
 
     @property
     def decoder_only(self) -> bool:
+        """Whether it has no encoder. It may still have a source: see `continues_text`."""
         return self.config.decoder_only
+
+    @property
+    def continues_text(self) -> bool:
+        """Whether it is a language model, which has no source."""
+        return self.config.continues_text
 
     def step(
         self, ids: Int[Tensor, "B T"], state: StateT, mask: Bool[Tensor, "B T"] | None = None, tap: Tap | None = None
@@ -141,10 +151,14 @@ class Transformer(nn.Module):
         If there are more rows than memories, an equal number of adjacent rows shares each memory.
         """
         check_mask(mask, ids)
-        x = self.target(ids, state.length)
+        x = self._embed_target(ids, state.length)
         state, self_mask = state.read(ids, mask)
         x, state = self._decode(x, state, self_mask, tap)
         return self.output(x), state
+
+    def _embed_target(self, ids: Int[Tensor, "B T"], start: Start) -> Float[Tensor, "B T D"]:
+        embedded: Tensor = self.target(ids, start)
+        return embedded
 
     def _decode(
         self, x: Float[Tensor, "B T D"], state: StateT, mask: Mask, tap: Tap | None

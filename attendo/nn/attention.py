@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from attendo.errors import UsageError
 from attendo.nn import single_query_attention
 from attendo.nn.linear import linear
-from attendo.nn.masks import Mask
+from attendo.nn.masks import Mask, join_masks
 from attendo.nn.positions import Rotation
 
 # A hook that receives the name of an attention module ("decoder.3.cross") and its weights, [B, H, T, S]. If it returns
@@ -24,6 +24,9 @@ Tap = Callable[[str, Tensor], Tensor | None]
 
 # Up to this number of keys, compiled code is faster than PyTorch's fused kernels (measured on an H200 with 32).
 MAX_EXPLICIT_LENGTH = 64
+# For one query per row, up to this many numbers of keys are copied behind those of a prefix, for one fused kernel. More
+# are read where they are, by two products (measured on one CPU thread with 1 to 64 rows).
+_MAX_COPIED_NUMBERS = 1 << 17
 
 
 @runtime_checkable
@@ -108,6 +111,18 @@ class PendingKeysValues:
         )
 
 
+@dataclass(frozen=True)
+class PrefixedKeysValues:
+    """Keys and values of a prefix, such as the source, followed by those of the row itself.
+
+    Queries attend to both with one softmax. The rows of a sentence share its prefix, which is never copied for them.
+    """
+
+    prefix: KeysValues
+    prefix_mask: Mask
+    own: KeysValues | PendingKeysValues
+
+
 class MultiHeadAttention(nn.Module):
     """Parallel attention heads, each with a projection of width d_model / num_heads.
 
@@ -161,12 +176,17 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         queries: Float[Tensor, "B H T K"],
-        kv: KeysValues | PendingKeysValues,
+        kv: KeysValues | PendingKeysValues | PrefixedKeysValues,
         mask: Mask,
         tap: Tap | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend and project the result. If `kv` has fewer rows, consecutive query rows share one of its rows."""
-        if tap is None and single_query_attention.is_supported(queries):
+        """Attend and project the result. If `kv` has fewer rows, consecutive query rows share one of its rows.
+
+        `mask` covers the row's own keys, not a prefix.
+        """
+        if isinstance(kv, PrefixedKeysValues):
+            mixed = self._attend_with_prefix(queries, kv, mask, tap)
+        elif tap is None and single_query_attention.is_supported(queries):
             mixed = self._attend_one_query(queries, kv, mask)
         else:
             mixed = self._attend_many_queries(
@@ -193,6 +213,23 @@ class MultiHeadAttention(nn.Module):
         weights = _unfold_beams(attention_weights(queries, kv, mask), width)
         weights = _check_tapped_weights(weights, tap(self.site, weights), self.site)
         return _unfold_beams(weighted_values(_fold_beams(weights, width), kv, dropout), width)
+
+    def _attend_with_prefix(
+        self, queries: Float[Tensor, "R H T K"], kv: PrefixedKeysValues, mask: Mask, tap: Tap | None
+    ) -> Float[Tensor, "R H T Kv"]:
+        dropout = self.dropout if self.training else 0.0
+        own = kv.own.materialise() if isinstance(kv.own, PendingKeysValues) else kv.own
+        is_copied = queries.size(2) > 1 or kv.prefix.keys.numel() + own.keys.numel() <= _MAX_COPIED_NUMBERS
+        if tap is None and is_copied and kv.prefix.keys.size(0) == own.keys.size(0):
+            width, lengths = queries.size(0) // own.keys.size(0), (kv.prefix.length, own.length)
+            folded = _fold_beams(queries, width)
+            joined = join_masks((kv.prefix_mask, mask), folded.size(2), lengths, queries.device)
+            return _unfold_beams(fused_attention(folded, kv.prefix.extend(own), joined, dropout), width)
+        parts = ((kv.prefix, kv.prefix_mask), (own, mask))
+        weights = joint_attention_weights(queries, parts)
+        if tap is not None:
+            weights = _check_tapped_weights(weights, tap(self.site, weights), self.site)
+        return joint_weighted_values(F.dropout(weights, dropout) if dropout else weights, parts)
 
     def _split_heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (-1, width)).transpose(1, 2)
@@ -276,3 +313,39 @@ def weighted_values(
 ) -> Float[Tensor, "B H T Kv"]:
     """Return the weighted sum of the values."""
     return F.dropout(weights, dropout).to(kv.values.dtype) @ kv.values
+
+
+AttentionParts = tuple[tuple[KeysValues, Mask], ...]  # keys and values, with their masks, in the order of their columns
+
+
+def joint_attention_weights(queries: Float[Tensor, "R H T K"], parts: AttentionParts) -> Float[Tensor, "R H T S"]:
+    """Return one softmax over the keys of all parts. Consecutive query rows may share a row of a part."""
+    queries = queries / math.sqrt(queries.size(-1))
+    scores = torch.cat([_part_scores(queries, kv, mask) for kv, mask in parts], dim=-1)
+    return scores.to(torch.promote_types(scores.dtype, torch.float32)).softmax(-1)
+
+
+def joint_weighted_values(weights: Float[Tensor, "R H T S"], parts: AttentionParts) -> Float[Tensor, "R H T Kv"]:
+    """Return the weighted sum of the values of all parts. A query without visible keys gets zeros."""
+    total: Tensor | None = None
+    for (kv, mask), own in zip(parts, weights.split([kv.length for kv, _ in parts], dim=-1), strict=True):
+        width = weights.size(0) // kv.values.size(0)
+        folded = _fold_beams(own, width)
+        visible = mask.matrix(folded.size(2), kv.length, folded.device)
+        if visible is not None:
+            folded = folded.masked_fill(~visible, 0.0)
+        mixed = _unfold_beams(folded.to(kv.values.dtype) @ kv.values, width)
+        total = mixed if total is None else total + mixed
+    assert total is not None  # there is at least one part
+    return total
+
+
+def _part_scores(queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask) -> Float[Tensor, "R H T S"]:
+    """Return Q Kᵀ, with the lowest finite number for hidden keys."""
+    width = queries.size(0) // kv.keys.size(0)
+    folded = _fold_beams(queries, width)
+    scores = folded @ kv.keys.transpose(-2, -1)
+    visible = mask.matrix(folded.size(2), kv.length, folded.device)
+    if visible is not None:
+        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    return _unfold_beams(scores, width)

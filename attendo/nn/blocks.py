@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attendo.nn.attention import KeysValues, KVCache, MultiHeadAttention, PendingKeysValues, Tap
+from attendo.nn.attention import KeysValues, KVCache, MultiHeadAttention, PendingKeysValues, PrefixedKeysValues, Tap
 from attendo.nn.feedforward import Activation, FeedForward
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
@@ -67,7 +67,7 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Masked self-attention over the target so far, attention to the memory, then the feed-forward network.
 
-    A decoder-only network has no memory and therefore no cross-attention.
+    A decoder-only network has no cross-attention. Its self-attention also reads the memory, if there is one.
     """
 
     def __init__(self, shape: BlockShape, site: str, with_memory: bool = True) -> None:
@@ -92,7 +92,10 @@ class DecoderBlock(nn.Module):
         """Return the new vectors, and the keys and values of the whole target so far."""
         queries, new = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
         kv = new if past is None else past.extend(new)
-        x = self.self_residual.leave(x, self.self_attention(queries, kv, mask, tap))
+        row: KeysValues | PendingKeysValues | PrefixedKeysValues = kv
+        if self.cross_attention is None and memory is not None and memory.length:
+            row = PrefixedKeysValues(memory, memory_mask, kv)
+        x = self.self_residual.leave(x, self.self_attention(queries, row, mask, tap))
 
         if self.cross_attention is not None and self.cross_residual is not None and memory is not None:
             queries = self.cross_attention.queries(self.cross_residual.enter(x))
@@ -100,3 +103,7 @@ class DecoderBlock(nn.Module):
 
         y = self.feed_forward(self.feed_forward_residual.enter(x))
         return self.feed_forward_residual.leave(x, y), kv
+
+    def self_keys_values(self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None) -> KeysValues:
+        """Return only the keys and values of self-attention."""
+        return self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)[1]

@@ -1,7 +1,7 @@
 """Attention masks: Boolean tensors, True = the query may attend to the key. All masks are built here.
 
 The network needs three: source padding in the encoder, source padding in cross-attention, and the causal mask with
-target padding in the decoder.
+target padding in the decoder. A prefix LM joins the last two.
 """
 
 from dataclasses import dataclass
@@ -43,6 +43,21 @@ def causal_mask(past: int, queries: int, is_token: Bool[Tensor, "B S"] | None, d
         return padding_mask(is_token)
     visible = _causal_matrix(past, queries, past + queries, device)
     return Mask(visible if is_token is None else visible & is_token[:, None, None, :])
+
+
+def join_masks(masks: tuple[Mask, Mask], queries: int, keys: tuple[int, int], device: torch.device) -> Mask:
+    """Return the mask of the keys of both masks side by side. `keys` are their numbers of keys."""
+    found = [mask.matrix(queries, count, device) for mask, count in zip(masks, keys, strict=True)]
+    if found[0] is None and found[1] is None:
+        return Mask()
+    rows = max(1 if each is None else each.size(0) for each in found)
+    parts = [
+        torch.ones(rows, 1, queries, count, dtype=torch.bool, device=device)
+        if each is None
+        else each.expand(rows, 1, queries, count)
+        for each, count in zip(found, keys, strict=True)
+    ]
+    return Mask(torch.cat(parts, dim=-1))
 
 
 def _causal_matrix(past: int, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "1 1 T S"]:

@@ -120,9 +120,9 @@ def parse_task(name: str) -> PipelineTask:
 
 def check_model(task: PipelineTask, model: TextModel) -> None:
     """Raise `UsageError` if the model is for another task or other languages."""
-    if task.continues and not model.decoder_only:
+    if task.continues and not model.continues_text:
         raise UsageError("task_needs_decoder_only", task=task.name)
-    if model.decoder_only and not task.continues:
+    if model.continues_text and not task.continues:
         raise UsageError("task_needs_encoder", task=task.name)
     own = model.about.get("task")
     if task.model_task is not None and own is not None and own != task.model_task:

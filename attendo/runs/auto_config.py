@@ -103,6 +103,8 @@ def _choose_tokenizer(given: Mapping[str, Any], stats: DataStats) -> Iterable[Se
         reason = "tokenizer.file serves both sides" if joint else "each side has its own file"
     elif _get(given, "model.tie", None) == "all":
         joint, reason = True, "model.tie all needs it"
+    elif _get(given, "model.prefix_lm", False):
+        joint, reason = True, "model.prefix_lm needs it"
     if not prepared:
         yield SettingChoice("tokenizer.joint", joint, reason)
         joint = _get(given, "tokenizer.joint", joint)

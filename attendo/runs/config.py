@@ -64,7 +64,17 @@ class RunConfig(Settings):
         if tie == "all" and separate and self.preset != "auto":
             of_preset = "" if "tie" in self.model else f" (which preset {self.preset} has)"
             raise UsageError("tie_all_without_joint_vocabulary", origin=of_preset)
+        if self._is_prefix_lm and separate:
+            raise UsageError("prefix_lm_without_joint_vocabulary")
         return self
+
+    @property
+    def _is_prefix_lm(self) -> bool:
+        return bool(self.model.get("prefix_lm"))
+
+    @property
+    def _continues_text(self) -> bool:
+        return self.model.get("num_encoder_layers") == 0 and not self._is_prefix_lm
 
     def _check_generation(self) -> None:
         try:
@@ -77,16 +87,20 @@ class RunConfig(Settings):
         kind = self.model.get("kind", "autoregressive")
         if "kind" in self.model or self.start_from is None:
             check_kind_settings(kind, self.train, self.generation)
+        if self._is_prefix_lm:
+            check_prefix_lm_settings(self.train)
 
     def _check_running_text(self) -> None:
-        """Check that decoder-only networks train on plain text, and other networks do not."""
-        decoder_only, text = self.model.get("num_encoder_layers") == 0, self.data.text is not None
+        """Check that language models train on plain text, and other networks do not."""
+        continues_text, text = self._continues_text, self.data.text is not None
         decided = self.preset != "auto" or "num_encoder_layers" in self.model
-        if decoder_only and not (text or self.data.prepared):
+        if continues_text and not (text or self.data.prepared):
             raise UsageError("decoder_only_without_text")
-        if text and decided and not decoder_only and self.start_from is None:
+        if text and self._is_prefix_lm:
+            raise UsageError("running_text_with_prefix_lm")
+        if text and decided and not continues_text and self.start_from is None:
             raise UsageError("running_text_with_encoder")
-        if text or decoder_only:
+        if text or continues_text:
             self._check_source_settings()
         if text and self.start_from is None:
             add_newline_symbol(self.tokenizer)
@@ -123,7 +137,7 @@ class RunConfig(Settings):
         sizes = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
         if decided := sorted({"vocab_size", *sizes} & self.model.keys()):
             raise UsageError("vocabulary_size_in_model", setting=decided[0])
-        if self.model.get("num_encoder_layers") == 0:
+        if self._continues_text:
             del sizes["source_vocab_size"]
         preset = "small" if self.preset == "auto" else self.preset
         try:
@@ -152,6 +166,12 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
     check_kind(kind, CallFields(), GenerationConfig(**generation))
 
 
+def check_prefix_lm_settings(train: TrainConfig) -> None:
+    """Reject training settings that a prefix LM does not have."""
+    if train.sharding != "none":
+        raise UsageError("sharding_with_prefix_lm", sharding=train.sharding)
+
+
 def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values with the new names of decoding settings. A run file of version 0.1.0 has the old ones."""
     generation = values.get("generation")
@@ -161,13 +181,14 @@ def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _apply_preset_vocabulary(values: dict[str, Any]) -> dict[str, Any]:
-    """Make the vocabulary joint if the preset shares one embedding table, unless a setting overrides it."""
+    """Make the vocabulary joint if the network has one embedding table, unless a setting overrides it."""
     tables = {name: values.get(name, {}) for name in ("model", "tokenizer", "data")}
     if not all(isinstance(table, Mapping) for table in tables.values()):
         return values
     shares = isinstance(preset := values.get("preset"), str) and PRESETS.get(preset, {}).get("tie") == "all"
-    one_side = tables["data"].get("prepared") or tables["data"].get("text")
-    if not shares or one_side or "tie" in tables["model"] or "joint" in tables["tokenizer"]:
+    shares = (shares and "tie" not in tables["model"]) or bool(tables["model"].get("prefix_lm"))
+    has_vocabulary = tables["data"].get("prepared") or tables["data"].get("text") or values.get("start_from")
+    if not shares or has_vocabulary or "joint" in tables["tokenizer"]:
         return values
     return {**values, "tokenizer": {**tables["tokenizer"], "joint": True}}
 

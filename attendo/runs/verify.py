@@ -248,7 +248,7 @@ def max_sentence_tokens(model: TextModel) -> int:
 
 def is_too_long(model: TextModel, text: str) -> bool:
     """Return whether a text is skipped as too long. A prompt for a decoder-only model is truncated instead."""
-    return not model.decoder_only and len(model.source_tokenizer.encode(text)) > max_sentence_tokens(model)
+    return not model.continues_text and len(model.source_tokenizer.encode(text)) > max_sentence_tokens(model)
 
 
 def _list_paths(network: Transformer, max_positions: int, count: int) -> Iterator[tuple[str, Engine, int]]:
@@ -269,7 +269,7 @@ def _make_requests(model: TextModel, texts: Sequence[str]) -> list[DecodeRequest
     most = _NO_LIMIT if positions is None else positions
     short = (text for text in texts if text.strip() and not is_too_long(model, text))
     sources = [tuple(model.source_tokenizer.encode(text)) for text in short]
-    if model.decoder_only:
+    if model.continues_text:
         begins = [ids[:_MAX_PROMPT_TOKENS] for ids in sources if ids]
         return [
             DecodeRequest(
@@ -319,7 +319,7 @@ def _compare_scores(
         rows = [row for row in hypotheses[request.request_id] if row.ids]
         if not rows:
             continue
-        if network.decoder_only:
+        if network.continues_text:
             batch = collate_windows(RaggedArray.from_lists([row.ids for row in rows])).to(device)
         else:
             targets = ([each for each in row.ids if each != EOS] for row in rows)
@@ -364,7 +364,7 @@ def _finite_or_zero(largest: Tensor) -> float:
 def _make_batch(network: Transformer, requests: Sequence[DecodeRequest]) -> Batch:
     """Return a batch of some sources, with their own ids as targets, limited to the vocabulary; or prompts alone."""
     top, device = network.output.out_features - 1, network.output.weight.device
-    if network.decoder_only:
+    if network.continues_text:
         return collate_windows(RaggedArray.from_lists([request.prefix for request in requests[: BATCH_SIZES[-1]]])).to(
             device
         )

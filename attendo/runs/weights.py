@@ -16,10 +16,17 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.kinds import drop_unsupported
 from attendo.errors import DataError, ModelError, UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import MIN_CANVAS, ParallelTransformer, make_network
+from attendo.model.factory import make_network
+from attendo.model.parallel import MIN_CANVAS, ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, load_weights
-from attendo.runs.config import RunConfig, check_kind_settings, derive_generation_settings, load_run_config
+from attendo.runs.config import (
+    RunConfig,
+    check_kind_settings,
+    check_prefix_lm_settings,
+    derive_generation_settings,
+    load_run_config,
+)
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.sentence_splitting import measure_sources
@@ -52,6 +59,8 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
         generation = {**stored, **derive_generation_settings(None, data.cut_source)}
     generation = {**generation, **config.generation}
     check_kind_settings(network.config.kind, config.train, generation)
+    if network.config.prefix_lm:
+        check_prefix_lm_settings(config.train)
     _check_data_fits_network(network.config, data)
     _check_dropout(config, data)
     _check_max_length(
@@ -86,10 +95,12 @@ def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData)
 
 
 def _check_data_fits_network(network: ModelConfig, data: PreparedData) -> None:
-    if network.decoder_only and data.window is None:
+    if network.continues_text and data.window is None:
         raise UsageError("pairs_for_decoder_only", folder=data.folder)
-    if data.window is not None and not network.decoder_only:
+    if data.window is not None and not network.continues_text:
         raise UsageError("running_text_for_encoder", folder=data.folder)
+    if network.prefix_lm and data.source_tokenizer != data.target_tokenizer:
+        raise UsageError("prefix_lm_tokenizers_differ")
 
 
 def _check_dropout(config: RunConfig, data: PreparedData) -> None:

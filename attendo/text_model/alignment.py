@@ -14,6 +14,7 @@ from attendo.decode.requests import run_in_length_batches
 from attendo.decode.search import run_step_hook
 from attendo.errors import ModelError
 from attendo.model.config import ModelConfig
+from attendo.model.prefix import name_source_site, select_source_weights
 from attendo.model.transformer import Transformer
 from attendo.text import Tokenizer
 from attendo.text.tokenizer import strip_line_end
@@ -96,14 +97,16 @@ def align(
 def _cross_attention(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Float[Tensor, "B T S"]:
     """Return the attention weights to the source: of `head`, or the mean over the last layer's heads."""
     seen: list[Tensor] = []
-    site = head.site if head else f"decoder.{network.config.num_decoder_layers - 1}.cross"
+    config, size = network.config, batch.source_ids.size(1)
+    site = head.site if head else name_source_site(config)
 
     def tap(here: str, weights: Tensor) -> None:
         if here == site:
-            seen.append(weights[:, head.head].float() if head else weights.float().mean(dim=1))
+            weights = select_source_weights(weights.float(), size, config)
+            seen.append(weights[:, head.head] if head else weights.mean(dim=1))
 
     network(batch.source_ids, batch.target_ids, batch.source_mask, tap=tap)
-    return seen[0]
+    return seen[-1]  # a prefix LM reports the attention of the source first
 
 
 def link_characters(hypothesis: Hypothesis, text: str, source: Tokenizer, target: Tokenizer) -> Links | None:

@@ -75,12 +75,12 @@ def score_targets(
 
     A decoder-only network scores them as continuations of their sources, without eos.
     """
-    ends: tuple[int, ...] = () if network.decoder_only else (EOS,)
-    given = [Example((), (*pair.source, *pair.target)) for pair in pairs] if network.decoder_only else pairs
+    ends: tuple[int, ...] = () if network.continues_text else (EOS,)
+    given = [Example((), (*pair.source, *pair.target)) for pair in pairs] if network.continues_text else pairs
     scores = []
     found = _compute_log_probabilities(given, network, device, _MAX_BATCH_POSITIONS // positions_per_token)
     for pair, log_probabilities in zip(pairs, found, strict=True):
-        ids, first = (*pair.target, *ends), len(pair.source) if network.decoder_only else 0
+        ids, first = (*pair.target, *ends), len(pair.source) if network.continues_text else 0
         scores.append(ScoredTarget(tuple(tokenizer.pieces(ids)), tuple(log_probabilities[first : first + len(ids)])))
     return scores
 

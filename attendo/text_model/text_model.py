@@ -67,7 +67,7 @@ class TextModel:
         self._stored = stored = _to_stored_model(model, tokenizers, generation)
         self.source_tokenizer: Tokenizer = stored.source_tokenizer
         self.target_tokenizer: Tokenizer = stored.target_tokenizer
-        if self.decoder_only:  # one tokenizer for both, with line breaks
+        if self.continues_text:  # one tokenizer for both, with line breaks
             self.source_tokenizer = self.target_tokenizer = NewlineTokenizer(stored.target_tokenizer)
         self.generation = GenerationConfig(**stored.generation)
         self.scores: dict[str, Any] = stored.scores
@@ -81,6 +81,7 @@ class TextModel:
         facts = ["→".join(languages) or self.about.get("task", "")]
         if isinstance(self._stored, StoredModel):
             kind = "decoder-only" if self.decoder_only else "encoder-decoder"
+            kind = "prefix LM" if self.decoder_only and not self.continues_text else kind
             if self.kind != "autoregressive":
                 kind = f"{kind} ({self.kind})"
             parameters = sum(each.numel() for network in self.networks for each in network.parameters())
@@ -108,8 +109,13 @@ class TextModel:
 
     @property
     def decoder_only(self) -> bool:
-        """Whether the model has no encoder and continues a text instead of translating it."""
+        """Whether the network has no encoder: a language model, or a prefix LM for pairs."""
         return isinstance(self._stored, StoredModel) and self._stored.network.decoder_only
+
+    @property
+    def continues_text(self) -> bool:
+        """Whether the model is a language model: it has no source, and continues a text."""
+        return isinstance(self._stored, StoredModel) and self._stored.network.continues_text
 
     @property
     def kind(self) -> str:
@@ -131,7 +137,7 @@ class TextModel:
 
         None if unknown.
         """
-        if self.decoder_only or self.about.get("task") not in (None, "translation"):
+        if self.continues_text or self.about.get("task") not in (None, "translation"):
             return False
         sample = self._stored.sample if isinstance(self._stored, StoredModel) else []
         measured = self.about.get("trained_on") or measure_sources([source for source, _ in sample])
@@ -141,6 +147,11 @@ class TextModel:
         """Raise a `UsageError` if the model predicts all tokens at once. `feature` is what it would be used for."""
         if self.kind != "autoregressive":
             raise UsageError("parallel_feature_unsupported", feature=feature, kind=self.kind)
+
+    def require_encoder(self, feature: str) -> None:
+        """Raise a `UsageError` for a prefix LM. `feature` is what the encoder would be used for."""
+        if self.decoder_only and not self.continues_text:
+            raise UsageError("prefix_lm_feature_unsupported", feature=feature)
 
     def save(self, folder: str | Path) -> None:
         self._require_single("ensemble_not_saveable")
@@ -262,7 +273,7 @@ class TextModel:
     def alternatives(self, text: str, prefix: str = "", count: int = 5, **options: Any) -> list[Alternative]:
         """Return the most probable next words after a prefix, each with the complete output."""
         call_options, config = self._parse_options({**options, "prefix": prefix, "split": False})
-        if call_options.banned_phrases or count < 1 or not (text.strip() or self.decoder_only):
+        if call_options.banned_phrases or count < 1 or not (text.strip() or self.continues_text):
             raise UsageError("alternatives_request_invalid")
         ((line,),) = self._make_source_encoder(call_options, config).encode([text])
         answering, reader = Generation(call_options, config, self.target_tokenizer), self.backend.network(config)
@@ -279,7 +290,7 @@ class TextModel:
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """Return the log-probability of each target given its source, eos included: ∑ log p(yₜ | y₍<ₜ₎, x).
 
-        A decoder-only model scores each target as the continuation of its source, without eos.
+        A language model scores each target as the continuation of its source, without eos.
         """
         return [each.log_probability for each in self.score_tokens(sources, targets)]
 
@@ -323,6 +334,7 @@ class TextModel:
         """
         self._require_single("ensemble_not_traceable")
         self.require_autoregressive("a trace")
+        self.require_encoder("a trace")
         model = self.with_heads(heads) if heads else self
         output = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
         pair = EncodedPair.encode(text, output, self.generation, *self._tokenizers)
@@ -346,7 +358,7 @@ class TextModel:
         return call.collect_results(results)[0]
 
     def _make_source_encoder(self, options: GenerateOptions, config: GenerationConfig) -> SourceEncoder:
-        maker = PromptEncoder if self.decoder_only else SourceEncoder
+        maker = PromptEncoder if self.continues_text else SourceEncoder
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         return maker(options, config, *tokenizers, self.backend.max_sequence_length, bool(self.reads_single_sentences))
 
@@ -367,14 +379,14 @@ class TextModel:
         given = drop_engine_option(self.backend.name, with_new_option_names(options))
         call_options, config = split_options(self.backend.defaults(self.generation, given), given)
         self.backend.check(call_options, config)
-        if self.decoder_only:
+        if self.continues_text:
             reject_source_options(call_options, config, given)
         return call_options, config
 
     @property
     def _tokenizers(self) -> tuple[Tokenizer | None, Tokenizer]:
-        """Source tokenizer (None for a decoder-only model) and target tokenizer."""
-        return None if self.decoder_only else self.source_tokenizer, self.target_tokenizer
+        """Source tokenizer (None for a language model) and target tokenizer."""
+        return None if self.continues_text else self.source_tokenizer, self.target_tokenizer
 
     @property
     def _heads(self) -> HeadScales:
@@ -405,6 +417,8 @@ def _to_stored_model(
         size = getattr(model.config, f"{side}_vocab_size")
         if size is not None and tokenizer.vocab_size != size:
             raise UsageError("tokenizer_vocabulary_size_mismatch", side=side, tokens=tokenizer.vocab_size, size=size)
+    if model.config.prefix_lm and source != target:
+        raise UsageError("prefix_lm_tokenizers_differ")
     return StoredModel(model, source, target, GenerationConfig.with_new_names(generation or {}))
 
 

@@ -82,6 +82,6 @@ def _random_batch(updater: Updater, rows: int) -> Batch:
         return torch.randint(vocabulary or 1, (rows, length), generator=generator).tolist()
 
     sources, targets = draw(config.source_vocab_size), draw(config.target_vocab_size)
-    if config.decoder_only:
+    if config.continues_text:
         return collate_windows(RaggedArray.from_lists(targets))
     return collate([Example(*pair) for pair in zip(sources, targets, strict=True)])

@@ -65,7 +65,7 @@ class Validator:
             old_loss, _, old_scores = self._evaluate(self._old) if self._old else (math.nan, [], [])
         old = {"loss": old_loss, **{each.name: each.value for each in old_scores}} if self._old else {}
         shown = zip(self._new.pairs[: self.config.samples], outputs, strict=False)
-        perplexity = {"perplexity": math.exp(min(loss, _MAX_LOSS))} if self.model.decoder_only else {}
+        perplexity = {"perplexity": math.exp(min(loss, _MAX_LOSS))} if self.model.continues_text else {}
         return Validation(
             step=step,
             loss=loss,
@@ -89,7 +89,7 @@ class Validator:
 
     def _generate_outputs(self, sources: Sequence[str]) -> list[str]:
         # The weights change and passes run under autocast, which captured CUDA graphs would not follow.
-        limit = {"max_length": _MAX_CONTINUATION_TOKENS} if self.model.decoder_only else {}
+        limit = {"max_length": _MAX_CONTINUATION_TOKENS} if self.model.continues_text else {}
         texts = [""] * len(sources)
         for group in self._until_stopped(split_by_length(sources, _DECODE_PAIRS[self.updater.device.type])):
             results = self.model.generate([sources[number] for number in group], engine="cached", **limit)
@@ -105,7 +105,7 @@ class Validator:
             yield part
 
     def _make_batches(self, pairs: Sequence[TextPair]) -> "ValidationSet":
-        if self.model.decoder_only:
+        if self.model.continues_text:
             return self._make_text_batches(pairs)
         source, target = self.model.source_tokenizer, self.model.target_tokenizer
         before, begin = encode_prefixes(self.model.generation, source, target)

@@ -34,7 +34,7 @@ def test_logits_match_the_stored_ones(case: str) -> None:
 def logits(case: str) -> torch.Tensor:
     network = Transformer(ModelConfig(**CASES[case]), torch.Generator().manual_seed(2017)).eval()
     target = torch.tensor([[1, 5, 2, 6], [1, 3, 0, 0]])
-    if network.config.decoder_only:
+    if network.config.continues_text:
         return network(None, target)
     source = torch.tensor([[3, 4, 5], [6, 2, 0]])
     return network(source, target, source != 0)

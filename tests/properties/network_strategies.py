@@ -11,15 +11,17 @@ VOCABULARY = 17  # of the small network
 
 @st.composite
 def network_settings(draw: st.DrawFn, decoder_only: bool | None = None) -> dict[str, Any]:
-    """Any settings of ModelConfig, at a small size."""
+    """Any settings of ModelConfig, at a small size. Half of the decoder-only networks are prefix LMs."""
     if decoder_only is None:
         decoder_only = draw(st.booleans())
+    prefix_lm = decoder_only and draw(st.booleans())
     positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "none"]))
     layouts = ["interleaved", "halves"] if positions == "sinusoidal" else ["interleaved"]
     offsets = [0, 2] if positions in ("sinusoidal", "learned") else [0]
     return {
         "seed": draw(st.integers(0, 3)),
         "num_heads": draw(st.sampled_from([1, 2, 4])),
+        "prefix_lm": prefix_lm,
         "num_encoder_layers": 0 if decoder_only else draw(st.integers(1, 2)),
         "num_decoder_layers": draw(st.integers(1, 2)),
         "d_key": draw(st.sampled_from([None, 6])),

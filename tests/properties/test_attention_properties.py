@@ -24,7 +24,7 @@ def test_a_tap_gets_every_weight_and_changes_nothing(
 ) -> None:
     network = small_network(**choices)
     weights_by_site: dict[str, Tensor] = {}
-    arguments = (None, target, None) if network.config.decoder_only else (source[0], target, source[1])
+    arguments = (None, target, None) if network.config.continues_text else (source[0], target, source[1])
     tapped = network(*arguments, tap=lambda site, weights: _record(weights_by_site, site, weights))
 
     torch.testing.assert_close(tapped, network(*arguments), atol=1e-5, rtol=1e-5)
@@ -43,15 +43,18 @@ def test_weights_sum_to_one_and_are_zero_where_masked(
 ) -> None:
     network = small_network(**choices, dropout=dropout).train()
     weights_by_site: dict[str, Tensor] = {}
-    arguments = (None, target, None) if network.config.decoder_only else (source[0], target, source[1])
+    arguments = (None, target, None) if network.config.continues_text else (source[0], target, source[1])
     network(*arguments, tap=lambda site, weights: _record(weights_by_site, site, weights))
     for site, weights in weights_by_site.items():
         assert (weights >= 0).all(), site
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
         if site.startswith("decoder") and site.endswith("self"):
-            assert not weights.triu(1).any(), site
+            assert not weights[..., -target.size(1) :].triu(1).any(), site
         else:
             assert not weights.masked_select(~source[1][:, None, None, :]).any(), site
+        if network.config.prefix_lm:
+            over_source = weights[..., : source[0].size(1)]
+            assert not over_source.masked_select(~source[1][:, None, None, :]).any(), site
 
 
 @pytest.mark.parametrize("path", [fused_attention, explicit_attention])
@@ -85,9 +88,12 @@ def test_fully_masked_rows_give_zero_outputs_and_gradients(
     assert (q.grad[fully_masked] == 0).all()
 
 
+@pytest.mark.parametrize("settings", [{}, {"num_encoder_layers": 0, "prefix_lm": True}], ids=["encoder", "prefix LM"])
 @pytest.mark.parametrize("tapped", [False, True])
-def test_a_sentence_of_padding_gives_no_nan_gradient(small_network: MakeNetwork, tapped: bool) -> None:
-    network = small_network().train()
+def test_a_sentence_of_padding_gives_no_nan_gradient(
+    small_network: MakeNetwork, settings: dict[str, Any], tapped: bool
+) -> None:
+    network = small_network(**settings).train()
     source_mask = torch.tensor([[True, True, False], [False, False, False]])
     target_mask = torch.tensor([[True, True], [False, False]])
     tap = (lambda site, weights: None) if tapped else None
@@ -102,6 +108,9 @@ def test_a_sentence_of_padding_gives_no_nan_gradient(small_network: MakeNetwork,
 
 
 def _record(weights_by_site: dict[str, Tensor], site: str, weights: Tensor) -> None:
+    """Store the weights. A prefix LM reports its sites twice: for the source, then for the target."""
+    if site in weights_by_site and weights_by_site[site].size(2) == weights_by_site[site].size(3):
+        weights_by_site[f"source.{site}"] = weights_by_site.pop(site)
     assert site not in weights_by_site
     weights_by_site[site] = weights
 
@@ -110,7 +119,9 @@ def _expected_sites(network: Transformer, sizes: dict[str, int]) -> dict[str, tu
     config, source, target = network.config, sizes["source"], sizes["target"]
     sites = {f"encoder.{n}.self": (source, source) for n in range(config.num_encoder_layers)}
     for n in range(config.num_decoder_layers):
-        sites[f"decoder.{n}.self"] = (target, target)
+        sites[f"decoder.{n}.self"] = (target, source + target if config.prefix_lm else target)
+        if config.prefix_lm:
+            sites[f"source.decoder.{n}.self"] = (source, source)
         if not config.decoder_only:
             sites[f"decoder.{n}.cross"] = (target, source)
     return {site: (2, config.num_heads, *shape) for site, shape in sites.items()}

@@ -74,7 +74,7 @@ def test_left_padding_is_inert_without_absolute_positions(
     small_network: MakeNetwork, choices: dict[str, Any], target: Tensor, padding: Tensor
 ) -> None:
     rotary = {"positions": "rotary", "position_layout": "interleaved", "position_offset": 0}
-    network = small_network(**{**choices, **rotary, "num_encoder_layers": 0})
+    network = small_network(**{**choices, **rotary, "num_encoder_layers": 0, "prefix_lm": False})
     mask = torch.cat((torch.zeros_like(padding), torch.ones_like(target)), 1).bool()
     after = network(None, torch.cat((padding, target), 1), None, mask)[:, padding.size(1) :]
     _assert_near(after, network(None, target))
@@ -106,7 +106,7 @@ def test_later_tokens_do_not_change_earlier_logits(
     data: st.DataObject,
 ) -> None:
     network = small_network(**choices)
-    source_ids = None if network.config.decoder_only else source
+    source_ids = None if network.config.continues_text else source
     changed_from = data.draw(st.integers(1, target.size(1) - 1))
     other = target.clone()
     other[:, changed_from:] = (other[:, changed_from:] + 1 + data.draw(st.integers(0, VOCABULARY - 2))) % VOCABULARY
@@ -146,11 +146,11 @@ def test_a_selected_state_keeps_its_rows(
 
 
 def _source(network: Transformer, source: tuple[Tensor, Tensor]) -> tuple[Tensor | None, Tensor | None]:
-    return (None, None) if network.config.decoder_only else source
+    return (None, None) if network.config.continues_text else source
 
 
 def _memory(network: Transformer, source: tuple[Tensor, Tensor]) -> Any:
-    return None if network.config.decoder_only else network.encode(*source)
+    return None if network.config.continues_text else network.encode(*source)
 
 
 def _assert_near(ours: Tensor, theirs: Tensor) -> None:

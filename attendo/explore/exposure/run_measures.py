@@ -59,7 +59,7 @@ def measure_exposure(
     settings: ExposureSettings | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> ExposureReport:
-    """Measure the exposure bias of an autoregressive model with an encoder.
+    """Measure the exposure bias of an autoregressive model with a source.
 
     `oracle` is a better model, or an ensemble, with the same tokenizers. Without it, ExAccErr is not measured.
     `progress` is called with the finished share of the work.
@@ -73,7 +73,7 @@ def check_model(model: TextModel, oracle: TextModel | None = None) -> None:
     """Raise a `UsageError` if exposure bias is not defined for the model, or if the oracle does not fit it."""
     for each in filter(None, (model, oracle)):
         each.require_autoregressive("exposure bias")
-        if each.network.decoder_only:  # an exported folder has no network: it raises
+        if each.network.continues_text:  # an exported folder has no network: it raises
             raise UsageError("exposure_decoder_only")
     for side in ("source", "target"):
         if oracle is not None and getattr(oracle, f"{side}_tokenizer") != getattr(model, f"{side}_tokenizer"):

@@ -209,7 +209,7 @@ class OnnxNetwork:
         return OnnxNetwork(encoder, step, network.config, threads)
 
     device = torch.device("cpu")
-    decoder_only = False
+    continues_text = False
 
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> OnnxMemory:
         check_mask(source_mask, source_ids)

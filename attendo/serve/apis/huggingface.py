@@ -190,7 +190,7 @@ async def _run_task(
     _check_languages(served, inputs)
     if _model_task(served) == "translation":
         texts = [each.text for each in await translate(gateway, served, inputs.texts, **inputs.options)]
-    elif served.model.decoder_only:
+    elif served.model.continues_text:
         texts = await _continue_texts(gateway, served, inputs)
     else:
         texts = [each.text for each in await gateway.generate(served, inputs.texts, **inputs.options)]

@@ -60,9 +60,10 @@ def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
     """Return the model at the requested checkpoint, with scaled heads."""
     model = served.load_checkpoint(request.checkpoint)
     config = model.network.config  # raises for exported models, which have no network
-    if config.decoder_only:
+    if config.continues_text:
         raise ApiError("no_source", model=served.name)
     model.require_autoregressive("the explorer")
+    model.require_encoder("the explorer")
     heads = parse_heads(config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
     return model.with_heads(heads) if heads else model
 

@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 import torch
-from varied_network import Make, random_requests, varied_network
+from varied_network import NETWORKS, Make, random_requests, varied_network
 
 from attendo.decode.beam import Beam
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
@@ -68,8 +68,12 @@ def test_D1_a_continuous_batch_gives_the_answers_of_each_sentence_alone(small_ne
     [("sinusoidal", Greedy()), ("sinusoidal", Beam(3)), ("learned", Beam(2)), ("rotary", Greedy()), ("none", Beam(2))],
     ids=lambda each: each if isinstance(each, str) else f"{each.width} rows",
 )
-def test_D2_sentences_may_join_and_leave_at_any_step(small_network: Make, positions: str, strategy: Strategy) -> None:
-    network, requests = varied_network(small_network, positions=positions), random_requests(12, range(12))
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_D2_sentences_may_join_and_leave_at_any_step(
+    small_network: Make, kind: str, positions: str, strategy: Strategy
+) -> None:
+    network = varied_network(small_network, positions=positions, **NETWORKS[kind])
+    requests = random_requests(12, range(12))
     batch, waiting, arriving, cancelled = (
         ContinuousBatch(ColumnMajorWeights(network), strategy, RULES, 5),
         deque(requests[:4]),

@@ -31,6 +31,7 @@ from attendo.nn.attention import KeysValues
 from attendo.text import BOS, EOS, PAD
 
 Make = Callable[..., Transformer]
+NETWORKS: dict[str, dict[str, Any]] = {"encoder": {}, "prefix LM": {"num_encoder_layers": 0, "prefix_lm": True}}
 BETA = 0.4
 RANKING = Ranking("gnmt", 0.6, coverage_penalty=BETA)
 STRATEGIES: dict[str, Strategy] = {
@@ -49,7 +50,7 @@ def varied_network(make: Make, **changes: Any) -> Transformer:
         network.output.weight.mul_(3.0)
         network.output.weight[EOS].mul_(2.0)
         for name, weight in network.named_parameters():
-            if name.endswith("cross_attention.project.weight"):
+            if name.endswith(f"{'self' if network.config.prefix_lm else 'cross'}_attention.project.weight"):
                 weight.mul_(4.0)
     return network
 
@@ -75,10 +76,16 @@ def search_hypotheses(network: Transformer, strategy: Strategy, requests: list[D
 def coverage_of_answer(
     network: Transformer, request: DecodeRequest, ids: list[int], site: str = "decoder.1.cross"
 ) -> float:
-    """Coverage from one forward pass over the complete answer, without a batch and without padding."""
+    """Coverage from one forward pass over the complete answer, without a batch and without padding.
+
+    The attention of a prefix LM covers source and target. Its part for the source is scaled to sum to 1.
+    """
     attention_maps: dict[str, Tensor] = {}
     target = [BOS, *(token for token in ids if token != EOS)]
     network(torch.tensor([[*request.source, EOS]]), torch.tensor([target]), tap=attention_maps.__setitem__)
+    if network.config.prefix_lm:
+        over_source = attention_maps["decoder.1.self"][..., : len(request.source) + 1]
+        attention_maps[site] = over_source / over_source.sum(dim=-1, keepdim=True)
     attention = attention_maps[site][0].mean(dim=0).sum(dim=0)  # [1, H, T, S] -> [S]
     return sum(math.log(min(each, 1.0)) for each in attention.tolist())
 
@@ -89,8 +96,9 @@ def token_ids(frontier: Frontier) -> list[list[int]]:
 
 @pytest.mark.short(2)
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_coverage_equals_that_of_one_pass_over_the_answer(small_network: Make, name: str) -> None:
-    network, strategy, requests = varied_network(small_network), STRATEGIES[name], make_requests(7)
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_coverage_equals_that_of_one_pass_over_the_answer(small_network: Make, kind: str, name: str) -> None:
+    network, strategy, requests = varied_network(small_network, **NETWORKS[kind]), STRATEGIES[name], make_requests(7)
     last = search_hypotheses(network, strategy, requests)
     width = last.length.size(0) // len(requests)
     for row, ids in enumerate(token_ids(last)):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from varied_network import Make, random_requests, varied_network
+from varied_network import NETWORKS, Make, random_requests, varied_network
 
 from attendo.decode.beam import Beam
 from attendo.decode.diverse_beam import DiverseBeam
@@ -48,8 +48,11 @@ def generate_answers(
 @pytest.mark.short(2)
 @pytest.mark.parametrize("positions", [150, 1000], ids=["small batches", "one batch"])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_D1_the_cached_engine_equals_the_textbook_engine(small_network: Make, name: str, positions: int) -> None:
-    network, requests = varied_network(small_network), make_requests(14)
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_D1_the_cached_engine_equals_the_textbook_engine(
+    small_network: Make, kind: str, name: str, positions: int
+) -> None:
+    network, requests = varied_network(small_network, **NETWORKS[kind]), make_requests(14)
     expected = generate_answers(TextbookEngine(network, 1000), STRATEGIES[name], requests)
     found = generate_answers(CachedEngine(network, positions), STRATEGIES[name], requests)
     assert len({len(ids[0]) for ids, _ in expected}) > 4

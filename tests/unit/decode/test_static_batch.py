@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from varied_network import Make, random_requests, varied_network
+from varied_network import NETWORKS, Make, random_requests, varied_network
 
 from attendo.decode.beam import Beam
 from attendo.decode.coverage import CoverageNetwork, CoverageState
@@ -61,8 +61,11 @@ def hypothesis_rows(frontier: Frontier) -> list[tuple[list[int], bool, bool]]:
 @pytest.mark.short(2)
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("slots", [1, 4, 16])
-def test_D1_a_static_batch_gives_the_answers_of_a_plain_search(small_network: Make, name: str, slots: int) -> None:
-    network, strategy, requests = varied_network(small_network), STRATEGIES[name], make_requests(16)
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_D1_a_static_batch_gives_the_answers_of_a_plain_search(
+    small_network: Make, kind: str, name: str, slots: int
+) -> None:
+    network, strategy, requests = varied_network(small_network, **NETWORKS[kind]), STRATEGIES[name], make_requests(16)
     expected = search_hypotheses(network, strategy, requests)
     answers = run_static_batch(network, strategy, RULES, BatchShape(slots, 10, 14), requests)
     assert sorted(request.request_id for request, _ in answers) == list(range(16))

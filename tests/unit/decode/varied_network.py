@@ -10,6 +10,7 @@ from attendo.model.transformer import Transformer
 from attendo.text import EOS
 
 Make = Callable[..., Transformer]
+NETWORKS: dict[str, dict[str, Any]] = {"encoder": {}, "prefix LM": {"num_encoder_layers": 0, "prefix_lm": True}}
 
 
 def varied_network(make: Make, **changes: Any) -> Transformer:

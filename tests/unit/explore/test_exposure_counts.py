@@ -21,7 +21,7 @@ from attendo.explore.exposure.measures import (
     compute_precision,
 )
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.model_folder import StoredModel
 from attendo.text import EOS, Words
 from attendo.text_model import TextModel

@@ -44,11 +44,11 @@ class UniformModel:
     choices: int
     target_tokenizer: Words = field(default_factory=lambda: Words.build(TARGETS))
     generation: GenerationConfig = field(default_factory=GenerationConfig)
-    decoder_only: bool = False
+    continues_text: bool = False
 
     def score_tokens(self, sources: Any, targets: Any) -> list[ScoredTarget]:
         prefix_tokens = len(self.generation.target_prefix)
-        return [self._scored(len(target.split()) + prefix_tokens + (not self.decoder_only)) for target in targets]
+        return [self._scored(len(target.split()) + prefix_tokens + (not self.continues_text)) for target in targets]
 
     def _scored(self, tokens: int) -> ScoredTarget:
         return ScoredTarget(("x",) * tokens, (-math.log(self.choices),) * tokens)
@@ -116,7 +116,7 @@ def test_target_prefix_symbols_do_not_count() -> None:
 
 
 def test_a_decoder_only_model_scores_continuations_without_eos() -> None:
-    likelihoods = compute_likelihoods(UniformModel(5, decoder_only=True), ["a", "b"], ["one two", ""])
+    likelihoods = compute_likelihoods(UniformModel(5, continues_text=True), ["a", "b"], ["one two", ""])
     assert list(likelihoods.tokens) == [2, 0]
     scored = perplexity("perplexity_per_word", likelihoods)
     assert scored.score.value == pytest.approx(5)

@@ -1,6 +1,7 @@
 """The state with shared storage gives the logits of the growing state, for any parents of its rows."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -30,11 +31,12 @@ def random_parents(sentences: int, width: int, generator: torch.Generator) -> Te
 @pytest.mark.short(2)
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 @pytest.mark.parametrize(("width", "padded"), [(1, False), (1, True), (3, True), (4, False)])
+@pytest.mark.parametrize("kind", [{}, {"num_encoder_layers": 0, "prefix_lm": True}], ids=["encoder", "prefix LM"])
 @torch.no_grad()
 def test_D2_shared_storage_gives_the_logits_of_separate_storage(
-    small_network: Make, width: int, padded: bool, positions: str
+    small_network: Make, kind: dict[str, Any], width: int, padded: bool, positions: str
 ) -> None:
-    network, generator = small_network(positions=positions), torch.Generator().manual_seed(width)
+    network, generator = small_network(positions=positions, **kind), torch.Generator().manual_seed(width)
     growing = start_state(network, padded)
     shared, sentences = SharedCacheState.empty(growing, width), SENTENCES
     for step in range(STEPS):

@@ -10,7 +10,7 @@ from tiny import SIZES, SOURCES, TARGETS, Command, tiny_model
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.runs.verify import verify
 from attendo.text import Words
 from attendo.text_model import TextModel

@@ -15,7 +15,7 @@ from attendo.explore.describe import describe
 from attendo.explore.head_stats import Sentence, measure_heads
 from attendo.interop.export import export
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.serve.scheduling.batches import BatchFactory
 from attendo.text import BOS, EOS, UNK, Words
 from attendo.text_model import TextModel, load

@@ -197,7 +197,7 @@ class CompletionRunner:
         generate = self._make_generate_call(self._gateway.deadline())
         if self._budget is not None:
             found = await self._budget.generate(prompts, generate)
-        elif self._options.max_tokens is not None and self._served.model.decoder_only:
+        elif self._options.max_tokens is not None and self._served.model.continues_text:
             found = await gather_or_cancel(
                 [generate(each.model_inputs, self._max_length(each.text)) for each in prompts]
             )

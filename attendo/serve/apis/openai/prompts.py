@@ -54,7 +54,7 @@ def splits_sentences(served: ServedModel) -> bool:
 
 def make_prompt(text: str, served: ServedModel) -> Prompt:
     """Build the prompt for a model. Decoder-only models accept an empty text."""
-    if served.model.decoder_only:
+    if served.model.continues_text:
         return Prompt(text, (PromptSegment(text),))
     found = (
         _split_segments(text) if splits_sentences(served) else [PromptSegment(text, sent_to_model=bool(text.strip()))]

@@ -10,7 +10,7 @@ from small_server import TEXT, SmallServer, random_model
 from tiny import SIZES
 
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import make_network
+from attendo.model.factory import make_network
 from attendo.serve.explorer.inspection_routes import compute_head_stats
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
@@ -250,9 +250,16 @@ def test_the_rollout_of_two_layers_equals_the_documented_formula(server: SmallSe
     ("path", "fields"),
     [("answer", {}), ("steps", {}), ("trace", {"target": TARGET}), ("mask", {"target": TARGET}), ("tree", {})],
 )
-def test_models_that_predict_all_tokens_at_once_are_rejected(path: str, fields: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [({"kind": "graph"}, "kind graph"), ({"prefix_lm": True, "num_encoder_layers": 0}, "prefix_lm")],
+    ids=["graph", "prefix LM"],
+)
+def test_models_without_steps_or_without_an_encoder_are_rejected(
+    path: str, fields: dict[str, str], settings: dict[str, Any], reason: str
+) -> None:
     words = Words.build([TEXT, TARGET])
-    network = make_network(ModelConfig(kind="graph", vocab_size=words.vocab_size, **SIZES))
-    response = SmallServer(ModelSpec("graph", TextModel(network, words))).raw(path, text=TEXT, **fields)
+    network = make_network(ModelConfig(**{**SIZES, **settings}, vocab_size=words.vocab_size))
+    response = SmallServer(ModelSpec("other", TextModel(network, words))).raw(path, text=TEXT, **fields)
     assert response.status_code == 400, response.text
-    assert "kind graph" in response.json()["error"]["message"]
+    assert reason in response.json()["error"]["message"]
