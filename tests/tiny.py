@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from attendo.model.config import ModelConfig
+from attendo.model.parallel import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.text import Tokenizer, Words
@@ -67,6 +68,16 @@ def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:
     sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
     network = Transformer(ModelConfig(**{**sizes, **SIZES, **changes}), torch.Generator().manual_seed(seed))
     return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {"exact_match": 0.25}))
+
+
+def parallel_model(kind: str, **settings: Any) -> TextModel:
+    """An untrained model of kind masked, ctc or graph, whose distributions are not flat."""
+    source, target = Words.build(SOURCES), Words.build(TARGETS)
+    sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
+    network = make_network(ModelConfig(**{**SIZES, **sizes, **settings}, kind=kind), torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        network.output.weight.mul_(6)
+    return TextModel(network, (source, target))
 
 
 def without_source() -> TextModel:
