@@ -129,7 +129,8 @@ OPTIONS = {
     ],
     "tokenize": ["--help", "--ids", "--side", "MODEL"],
     "trace": [
-        *("--device", "--head", "--help", "--html", "--json", "--lang", "--layer", "--no-mask", "--step", "--target"),
+        *("--beside", "--device", "--graph-search", "--head", "--help", "--html", "--json", "--lang", "--layer"),
+        *("--length-candidates", "--no-mask", "--passes", "--path-length-penalty", "--step", "--target"),
         *("--threads", "MODEL", "TEXT"),
     ],
     "train": [
