@@ -16,6 +16,7 @@ from attendo.explore.parallel_text import (
     parallel_string,
     select_links,
     select_vertices,
+    tile_weight,
 )
 from attendo.explore.trace_html import (
     fill_page,
@@ -75,7 +76,7 @@ def _render_passes(details: MaskPredictTrace) -> Iterator[str]:
     rows = []
     for number, tokens in enumerate(details.passes):
         cells = "".join(
-            f'<td class="q{colour_level(each.probability)}{" again" if each.predicted else ""}">'
+            f'<td class="q{colour_level(tile_weight(each.probability))}{" again" if each.predicted else ""}">'
             f"{render_token(each.piece)}<small>{escape(format_share(each.probability))}</small></td>"
             for each in tokens
         )
@@ -137,7 +138,7 @@ def _render_alignment(details: CtcTrace) -> Iterator[str]:
 
 def _render_run(run: tuple[CtcPosition, ...]) -> str:
     tiles = "".join(
-        f'<span class="tile {"none" if each.blank else f"q{colour_level(each.probability)}"}" '
+        f'<span class="tile {"none" if each.blank else f"q{colour_level(tile_weight(each.probability))}"}" '
         f'title="{escape(_describe_position(each))}">{render_token(label_token(each))}'
         f"<small>{'&nbsp;' if each.blank else escape(format_share(each.probability))}</small></span>"
         for each in run

@@ -22,6 +22,7 @@ from attendo.explore.parallel_text import (
     parallel_string,
     select_links,
     select_vertices,
+    tile_weight,
 )
 from attendo.explore.trace_terminal import render_predictions, render_title
 from attendo.text_model import ParallelTrace, Trace
@@ -157,5 +158,6 @@ def _join_row(label: str, cells: Sequence[Text], widths: Sequence[int], margin: 
 def _tile(piece: str, probability: float, marked: bool = False) -> Text:
     """Return a token with its probability in percent, in square brackets if marked."""
     text = f"{truncate(make_visible(piece), _MAX_PIECE)} {format_share(probability)}"
-    colour, ink = DARK[colour_level(probability)], DARK_INKS[is_strong(probability)]
+    weight = tile_weight(probability)
+    colour, ink = DARK[colour_level(weight)], DARK_INKS[is_strong(weight)]
     return Text(f"[{text}]" if marked else f" {text} ", Style(color=ink, bgcolor=colour))

@@ -66,6 +66,14 @@ def label_token(candidate: TokenCandidate | CtcPosition) -> str:
     return candidate.piece or BLANK
 
 
+def tile_weight(probability: float) -> float:
+    """Return the weight that gives a tile its colour.
+
+    The middle of the scale is left out, because no ink has enough contrast there.
+    """
+    return 0.84 * probability if probability < 0.5 else 0.68 + 0.64 * (probability - 0.5)
+
+
 def format_share(probability: float) -> str:
     """Return a percentage of at most three digits."""
     return "<1" if 0 < probability < 0.005 else f"{100 * probability:.0f}"

@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from attendo.errors import UsageError, shorten
 from attendo.settings import Settings, suggest_name
 
+ModelKind = Literal["autoregressive", "masked", "ctc", "graph"]
+
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -51,7 +53,7 @@ class ModelConfig(Settings):
     d_key: Count | None = Field(None, description="width of a head's queries and keys; default: d_model / num_heads")
     d_value: Count | None = Field(None, description="width of a head's values; default: d_model / num_heads")
 
-    kind: Literal["autoregressive", "masked", "ctc", "graph"] = Field(
+    kind: ModelKind = Field(
         "autoregressive",
         description="autoregressive: one token after the other; masked, ctc and graph predict all tokens at once",
     )

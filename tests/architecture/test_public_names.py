@@ -36,7 +36,7 @@ OPTIONS = {
     "help": ["--help", "[COMMAND]"],
     "average": ["--help", "--last", "--out", "--overwrite", "RUN"],
     "bench": ["--help"],
-    "demo": ["--device", "--help", "--out", "--seed", "--threads"],
+    "demo": ["--device", "--help", "--kind", "--out", "--seed", "--threads"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "detokenize": ["--help", "--side", "MODEL"],
     "distill": ["--beam", "--device", "--folds", "--help", "--out", "--source", "--target", "MODEL"],

@@ -7,11 +7,12 @@ import pytest
 from rich.console import Console
 from tiny import SOURCES, parallel_model, tiny_model
 
+from attendo.explore.attention_map import colour_level
 from attendo.explore.graph_svg import render_graph_svg
 from attendo.explore.i18n import Language, read_strings
 from attendo.explore.parallel_html import render_parallel_html
 from attendo.explore.parallel_terminal import render_parallel_trace
-from attendo.explore.parallel_text import MIN_PASS, format_share, list_runs, select_links, select_vertices
+from attendo.explore.parallel_text import MIN_PASS, format_share, list_runs, select_links, select_vertices, tile_weight
 from attendo.model.config import ModelConfig
 from attendo.model.parallel import make_network
 from attendo.text import Words
@@ -130,10 +131,17 @@ def test_the_page_colours_tokens_by_confidence() -> None:
     assert isinstance(trace.details, MaskPredictTrace)
     cells = re.findall(r'<td class="q(\d+)( again)?">', render_parallel_html(trace))
     assert cells == [
-        (str(round(50 * each.probability)), " again" if each.predicted else "")
+        (str(colour_level(tile_weight(each.probability))), " again" if each.predicted else "")
         for tokens in trace.details.passes
         for each in tokens
     ]
+
+
+def test_tiles_are_darker_if_the_probability_is_higher_and_leave_out_the_middle() -> None:
+    weights = [tile_weight(number / 100) for number in range(101)]
+    assert weights == sorted(weights)
+    assert (weights[0], weights[100]) == (0, 1)
+    assert not [each for each in weights if 0.42 < each < 0.68]
 
 
 def test_runs_are_equal_neighbours() -> None:
