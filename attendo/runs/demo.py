@@ -22,7 +22,7 @@ from attendo.text_model import ParallelTrace, TextModel, Trace, eval_mode
 from attendo.text_model.parallel_trace import GraphTrace
 
 EXAMPLE_SENTENCE = "I love natural language processing"
-_FEWER_STEPS = {"steps": 1500, "validate_every": 500, "save_every": 500, "peak_lr": 3e-3}
+_FEWER_STEPS = {"steps": 1500, "batch_tokens": 768, "validate_every": 500, "save_every": 500, "peak_lr": 3e-3}
 # Settings of the network and of the training, by kind.
 _PARALLEL_SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "masked": ({"norm": "pre"}, _FEWER_STEPS),

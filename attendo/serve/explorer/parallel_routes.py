@@ -84,9 +84,8 @@ def _trace(
         before,
         max_tokens if positions is None else min(max_tokens, positions + 1),
     )
-    if request.decoder.max_length is not None:
-        options["max_length"] = request.decoder.max_length
-    return model.trace_parallel(request.text, target, **options)
+    max_length = request.decoder.to_generate_options().get("max_length")
+    return model.trace_parallel(request.text, target, max_length=max_length, **options)
 
 
 def _token_log_probabilities(trace: ParallelTrace) -> list[float]:
