@@ -11,7 +11,7 @@ ANSWERS = ((A, B), (B, A))
 Probability = Callable[[Sequence[int]], Tensor]
 
 
-def fit(parameters: list[Tensor], loss: Callable[[], Tensor], steps: int = 120) -> float:
+def fit(parameters: list[Tensor], loss: Callable[[], Tensor], steps: int = 140) -> float:
     """Minimise a loss and return its last value."""
     optimizer = torch.optim.Adam(parameters, lr=0.3)
     for _ in range(steps):
