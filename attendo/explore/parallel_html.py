@@ -28,6 +28,7 @@ from attendo.explore.trace_html import (
     render_string,
     render_token,
 )
+from attendo.explore.trace_text import format_number
 from attendo.text_model import ParallelTrace, Trace
 from attendo.text_model.parallel_trace import CtcPosition, CtcTrace, GraphTrace, MaskPredictTrace
 
@@ -91,7 +92,7 @@ def _render_passes(details: MaskPredictTrace) -> Iterator[str]:
     yield render_section(_string("passes"), legend + table, is_open=True)
     lengths = "".join(
         f'<tr class="{"chosen" if each.chosen else ""}"><th scope="row">{each.length}</th>'
-        f"<td>{each.probability:.3f}</td><td>{each.mean_log_probability:.3f}</td>"
+        f"<td>{each.probability:.3f}</td><td>{format_number(each.mean_log_probability)}</td>"
         f'<td class="token"><bdi>{escape(make_visible(each.text))}</bdi></td></tr>'
         for each in details.lengths
     )

@@ -25,6 +25,7 @@ from attendo.explore.parallel_text import (
     tile_weight,
 )
 from attendo.explore.trace_terminal import render_predictions, render_title
+from attendo.explore.trace_text import format_number
 from attendo.text_model import ParallelTrace, Trace
 from attendo.text_model.parallel_trace import CtcTrace, GraphTrace, MaskPredictTrace
 
@@ -73,7 +74,7 @@ def _render_passes(details: MaskPredictTrace, width: int, language: Language) ->
         table.add_column(parallel_string(key, language), justify="right")
     table.add_column(parallel_string("text", language))
     for each in details.lengths:
-        numbers = str(each.length), f"{each.probability:.3f}", f"{each.mean_log_probability:.3f}".replace("-", "−")
+        numbers = str(each.length), f"{each.probability:.3f}", format_number(each.mean_log_probability)
         table.add_row(*numbers, Text(make_visible(each.text)), style="bold" if each.chosen else "")
     yield table
 
