@@ -2,7 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,8 @@ def kinds_address() -> Iterator[str]:
 
 
 @pytest.fixture
-def kinds(browser: Any, kinds_address: str) -> Iterator[Visit]:
-    from conftest import SHARED
-
-    shared = SHARED.visit(kinds_address)
+def kinds(visit_address: Callable[[str], Visit], kinds_address: str) -> Iterator[Visit]:
+    shared = visit_address(kinds_address)
     shared.page.emulate_media(color_scheme="light")
     shared.page.set_viewport_size({"width": 1280, "height": 900})
     yield shared
