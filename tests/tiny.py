@@ -70,6 +70,16 @@ def tiny_model(seed: int = 0, joint: bool = False, **changes: Any) -> TextModel:
     return TextModel(StoredModel(network, source, target, {"max_length_extra": 7}, {"exact_match": 0.25}))
 
 
+def parallel_model(kind: str, **settings: Any) -> TextModel:
+    """An untrained model of kind masked, ctc or graph, whose distributions are not flat."""
+    source, target = Words.build(SOURCES), Words.build(TARGETS)
+    sizes = {"source_vocab_size": source.vocab_size, "target_vocab_size": target.vocab_size}
+    network = make_network(ModelConfig(**{**SIZES, **sizes, **settings}, kind=kind), torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        network.output.weight.mul_(6)
+    return TextModel(network, (source, target))
+
+
 def without_source() -> TextModel:
     """A decoder-only model, which continues texts."""
     words = Words.build(SOURCES)

@@ -2,13 +2,14 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from attendo.cli.options import Device, Threads
 
 if TYPE_CHECKING:
+    from attendo.explore.gold_alignment import HeadScore
     from attendo.runs.demo import DemoScores
     from attendo.runs.run import Run
 
@@ -19,13 +20,20 @@ def demo(
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Seed of the sentences and of the initial weights.")
     ] = 1,
-    out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/demo"),
+    kind: Annotated[
+        Literal["autoregressive", "masked", "ctc", "graph"],
+        typer.Option(help="Kind of the model: token by token, or all tokens at once."),
+    ] = "autoregressive",
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; default: runs/demo, or runs/demo-KIND for another kind.")
+    ] = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
     """Train a small English → Chinese Transformer and show its attention.
 
-    Takes about two minutes on two CPU cores. Ctrl-C stops early and keeps the model.
+    Takes about two minutes on two CPU cores. Ctrl-C stops early and keeps the model. A model of kind masked, ctc or
+    graph predicts all tokens at once: its passes, its alignment or its graph is shown. It takes about five minutes.
     """
     from attendo.cli.progress import train_with_progress
     from attendo.demo_task import BuiltinTask
@@ -33,7 +41,8 @@ def demo(
     from attendo.runs.run import Run
     from attendo.text_model import pick_device
 
-    run = Run.begin(demo_config(seed), out, pick_device(device), overwrite=_is_demo(out))
+    folder = out or Path("runs", "demo" if kind == "autoregressive" else f"demo-{kind}")
+    run = Run.begin(demo_config(seed, kind), folder, pick_device(device), overwrite=_is_demo(folder))
     outcome = train_with_progress(run)
     if outcome.stopped:
         outcome.print_line(f"stopped early; the model as far as it has come: attendo generate {outcome.model_folder}")
@@ -42,7 +51,10 @@ def demo(
     scores = evaluate(run.model, BuiltinTask(seed))
     run.model.scores.update(scores.summary())
     run.model.save(outcome.model_folder)
-    _show(run, scores, _collect_facts(run, scores, outcome.seconds))
+    facts = _collect_facts(run, scores, outcome.seconds)
+    print("\n".join(_list_results(scores, facts)))
+    pictures = _show_attention(run, scores.best_head, facts) if scores.best_head else _show_parallel(run)
+    _print_next_commands(run, pictures)
 
 
 def _is_demo(folder: Path) -> bool:
@@ -65,28 +77,54 @@ def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tup
             "exact match",
             f"{scores.exact_match:.1%} ({scores.num_correct} of {len(scores.translations)} pairs it never saw)",
         ),
-        ("alignment accuracy", f"{head.accuracy:.1%} (decoder layer {head.layer}, head {head.head}, counted from 0)"),
+        *([] if head is None else [("alignment accuracy", _describe_head(head))]),
         ("training time", f"{seconds:.0f} s on {hardware}"),
         ("parameters", f"{sum(weight.numel() for weight in run.model.network.parameters()):,}"),
     ]
 
 
-def _show(run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> None:
+def _describe_head(head: "HeadScore") -> str:
+    return f"{head.accuracy:.1%} (decoder layer {head.layer}, head {head.head}, counted from 0)"
+
+
+def _list_results(scores: "DemoScores", facts: list[tuple[str, str]]) -> list[str]:
+    lines = ["", *(f"{name} {value}" for name, value in facts), ""]
+    for each in scores.select_examples(SHOWN_TRANSLATIONS):
+        expected = "" if each.is_correct else f"   (expected: {each.pair.target})"
+        lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
+    return [*lines, ""]
+
+
+def _show_attention(run: "Run", head: "HeadScore", facts: list[tuple[str, str]]) -> list[Path]:
     from rich.console import Console
 
     from attendo.explore.heatmap_terminal import render_map_terminal
     from attendo.runs.demo import EXAMPLE_SENTENCE, make_attention_map, write_pictures
 
-    trace = run.model.trace(EXAMPLE_SENTENCE)
-    pictures = write_pictures(run.folder, trace, scores.best_head, facts)
-    lines = ["", *(f"{name} {value}" for name, value in facts), ""]
-    for each in scores.select_examples(SHOWN_TRANSLATIONS):
-        expected = "" if each.is_correct else f"   (expected: {each.pair.target})"
-        lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
-    print("\n".join((*lines, "")))
-    console = Console()
-    console.print(render_map_terminal(make_attention_map(trace, scores.best_head), console.width))
+    trace, console = run.model.trace(EXAMPLE_SENTENCE), Console()
+    pictures = write_pictures(run.folder, trace, head, facts)
+    console.print(render_map_terminal(make_attention_map(trace, head), console.width))
+    return pictures
+
+
+def _show_parallel(run: "Run") -> list[Path]:
+    """Show how the model reaches its translation of one sentence: passes, graph or alignment."""
+    from rich.console import Console
+
+    from attendo.explore.parallel_terminal import render_parallel_trace
+    from attendo.runs.demo import EXAMPLE_SENTENCE, write_parallel_pictures
+
+    trace, console = run.model.trace_parallel(EXAMPLE_SENTENCE), Console(highlight=False)
+    for paragraph in render_parallel_trace(trace, console.width):
+        console.print(paragraph)
+    return write_parallel_pictures(run.folder, trace)
+
+
+def _print_next_commands(run: "Run", pictures: list[Path]) -> None:
+    from attendo.runs.demo import EXAMPLE_SENTENCE
+
     folder = run.folder / "model"
+    compare = f"  attendo trace {folder} '{EXAMPLE_SENTENCE}' --beside runs/demo/model     # of attendo demo"
     print(
         "",
         f"pictures  {'  '.join(map(str, pictures))}",
@@ -95,6 +133,7 @@ def _show(run: "Run", scores: "DemoScores", facts: list[tuple[str, str]]) -> Non
         "Next:",
         f"  echo '{EXAMPLE_SENTENCE}' | attendo generate {folder}",
         f"  attendo describe {folder}",
+        *([] if run.model.kind == "autoregressive" else [compare]),
         f"  attendo explore {folder}     # look inside and change things, in the browser",
         f"  attendo serve {folder}       # an API that clients of others already speak",
         "  attendo train --source a.en --target a.de --out runs/mine     # your own sentences, line by line",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.decoding_options import add_decoding_options, take_decoding_options
 from attendo.cli.options import Device, ModelFolder, Threads
 from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
@@ -13,15 +14,23 @@ from attendo.explore.i18n import localise_errors, trace_string
 
 if TYPE_CHECKING:
     from attendo.explore.trace_terminal import TraceView
-    from attendo.text_model import Trace
+    from attendo.text_model import ParallelTrace, TextModel, Trace
 
 MAX_NUMBERS = 20_000_000  # maximum numbers written, about 200 MB of JSON
 
 
+@add_decoding_options("passes", "length_candidates", "graph_search", "path_length_penalty")
 def trace(
     model: ModelFolder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Source sentence, or a text to continue.")],
     target: Annotated[str | None, typer.Option(help="Target text; default: the model's own greedy output.")] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Kinds masked, ctc and graph: also show the steps of this autoregressive model for the same text.",
+        ),
+    ] = None,
     layer: Annotated[int | None, typer.Option(help="Show all numbers of this layer, counted from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="Show scores and weights of this head, counted from 0.")] = None,
     step: Annotated[int | None, typer.Option(help="Show the prediction of this target token, from 0.")] = None,
@@ -31,11 +40,14 @@ def trace(
     html: Annotated[Path | None, typer.Option(help="Write one self-contained HTML page.")] = None,
     device: Device = "auto",
     threads: Threads = None,
+    **given: Any,
 ) -> None:
     """Show one forward pass from tokens to text: each formula, its shapes, its numbers.
 
-    Prints a summary unless --layer, --head or --step selects a part.
+    Prints a summary unless --layer, --head or --step selects a part. A model of kind masked, ctc or graph predicts all
+    tokens at once: its passes, its alignment or its graph is shown.
     """
+    view_options = {"--layer": layer, "--head": head, "--step": step, "--no-mask": no_mask or None}
     with localise_errors(lang):
         if not text.strip():
             raise UsageError("trace_text_empty")
@@ -48,6 +60,13 @@ def trace(
 
         text_model = load(model, device)
         check_text_length(text_model, text)
+        options = take_decoding_options(given)
+        if text_model.kind != "autoregressive":
+            _reject_view_options(text_model.kind, view_options)
+            other = None if beside is None else _trace_beside(beside, text, device)
+            _output_parallel(text_model.trace_parallel(text, target, **options), other, lang, as_json, html)
+            return
+        _reject_parallel_options(text_model, beside, options)
         found = text_model.trace(text, target, masked=not no_mask, layer=layer)
         view = TraceView(lang, layer, head, step)
         view.check(found)
@@ -62,6 +81,61 @@ def trace(
             _print_json(found)
         elif html is None:
             _show(found, view)
+
+
+def _reject_view_options(kind: str, view_options: dict[str, Any]) -> None:
+    for option, value in view_options.items():
+        if value is not None:
+            raise UsageError("view_option_needs_autoregressive", option=option, kind=kind)
+
+
+def _reject_parallel_options(model: "TextModel", beside: Path | None, options: dict[str, Any]) -> None:
+    if beside is not None:
+        raise UsageError("beside_needs_parallel_model", model=beside)
+    model.settings(**options)  # rejects options of other kinds
+
+
+def _trace_beside(folder: Path, text: str, device: str) -> tuple[str, "Trace"]:
+    """Return the name and the trace of an autoregressive model."""
+    from attendo.runs.load import load
+
+    other = load(folder, device)
+    if other.kind != "autoregressive" or other.decoder_only:
+        raise UsageError("beside_not_autoregressive", model=folder, kind=other.kind)
+    return str(folder), other.trace(text, layer=0)
+
+
+def _output_parallel(
+    found: "ParallelTrace",
+    beside: tuple[str, "Trace"] | None,
+    lang: Literal["en", "zh"],
+    as_json: bool,
+    html: Path | None,
+) -> None:
+    if html is not None:
+        from attendo.explore.parallel_html import render_parallel_html
+
+        html.write_text(render_parallel_html(found, lang, beside), "utf-8")
+        print_stderr(trace_string("written", lang, html))
+    if as_json:
+        content = found.as_json()
+        if beside is not None:
+            content["beside"] = {"model": beside[0], **_list_steps(beside[1])}
+        print(json.dumps(content, ensure_ascii=False, allow_nan=False))
+    elif html is None:
+        from rich.console import Console
+
+        from attendo.explore.parallel_terminal import render_parallel_trace
+
+        console = Console(highlight=False)
+        for paragraph in render_parallel_trace(found, console.width, lang, beside):
+            console.print(paragraph)
+
+
+def _list_steps(found: "Trace") -> dict[str, Any]:
+    names = ("text", "log_probability", "predicted", "steps")
+    content = found.as_json()
+    return {name: content[name] for name in names}
 
 
 def _check_size(found: "Trace", option: str, layer: int | None) -> None:

@@ -39,7 +39,7 @@ from attendo.decode.search import Rule, Strategy, run_step_hook
 from attendo.decode.static_batch import CudaGraphRunner, round_up
 from attendo.decode.strategies import Greedy
 from attendo.model.decoder_state import Memory
-from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, count_tokens
+from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction, count_tokens
 from attendo.nn.alignments import decode_joint_viterbi, follow_path
 from attendo.nn.attention import Tap
 from attendo.text import BOS, EOS, PAD
@@ -61,6 +61,11 @@ def decodes_by_token(
     """Whether a graph decodes this request token by token. Other requests of the same call have no influence."""
     others = [rule for rule in rules if not isinstance(rule, _REQUEST_RULES)]
     return bool(request.prefix) or request.min_length > 0 or searches_by_token(config, strategy, others)
+
+
+def find_suppressed(rules: Sequence[Rule]) -> tuple[int, ...]:
+    """Return the tokens that the rules never choose."""
+    return tuple(token for rule in rules if isinstance(rule, SuppressTokens) for token in rule.ids)
 
 
 class ParallelAnswers(NamedTuple):
@@ -116,7 +121,7 @@ class ParallelEngine:
             assert self._token_engine is not None  # other networks reject these options before
             yield from self._token_engine.generate(by_token, strategy, rules)
         forces_eos = any(isinstance(rule, ForceEosAtLimit) for rule in rules)
-        silent = tuple(token for rule in rules if isinstance(rule, SuppressTokens) for token in rule.ids)
+        silent = find_suppressed(rules)
         for group in length_batches(at_once, attrgetter("num_positions"), self._batch_tokens):
             run_step_hook()
             answers = self._decode(group, silent)
@@ -201,29 +206,47 @@ def decode_graph(
 ) -> ParallelAnswers:
     """Decode the tokens of one path: greedy, lookahead or viterbi (joint Viterbi)."""
     prediction = network.predict(memory, canvas, tap)
+    path = choose_path(prediction, canvas.lengths, network.upsample, search, length_penalty, silent)
+    assert prediction.links is not None
+    return _collect(path.ids, path.chosen, score_path(prediction.links, path, canvas.lengths))
+
+
+class BestRow(NamedTuple):
+    """A token for each position with its log-probability, and the positions whose tokens are the answer."""
+
+    ids: Int[Tensor, "B L"]
+    log_probs: Float[Tensor, "B L"]
+    chosen: Bool[Tensor, "B L"]
+
+
+def choose_path(
+    prediction: Prediction,
+    num_vertices: Int[Tensor, " B"],
+    upsample: int,
+    search: str,
+    length_penalty: float = 1.0,
+    silent: tuple[int, ...] = (),
+) -> BestRow:
+    """Choose the vertices of one path, without the first and the last vertex, which have no token."""
     links = prediction.links
     assert links is not None
     log_probs, ids = _best_tokens(prediction.logits, (PAD, BOS, EOS), silent)
-    size, last = links.size(1), (canvas.lengths - 1)[:, None]
+    size, last = links.size(1), (num_vertices - 1)[:, None]
     vertex = torch.arange(size, device=links.device)
     inner = (vertex > 0) & (vertex < last)
     if search == "viterbi":
         # The limit of each sentence depends on its own length, not on the longest of the batch.
-        most, steps = (2 * canvas.lengths // network.upsample).clamp(min=1), max(1, 2 * size // network.upsample)
-        chosen = decode_joint_viterbi(log_probs, links, canvas.lengths, most, steps, length_penalty)
+        most, steps = (2 * num_vertices // upsample).clamp(min=1), max(1, 2 * size // upsample)
+        chosen = decode_joint_viterbi(log_probs, links, num_vertices, most, steps, length_penalty)
     else:
         scores = links if search == "greedy" else links + log_probs.masked_fill(~inner, 0)[:, None]
         chosen = follow_path(torch.where(vertex < last, scores.argmax(-1), vertex)) & inner
-    return _collect(ids, chosen, _path_score(links, log_probs, chosen, last))
+    return BestRow(ids, log_probs, chosen)
 
 
-def _path_score(
-    links: Float[Tensor, "B L L"],
-    log_probs: Float[Tensor, "B L"],
-    chosen: Bool[Tensor, "B L"],
-    last: Int[Tensor, "B 1"],
-) -> Float[Tensor, " B"]:
+def score_path(links: Float[Tensor, "B L L"], path: BestRow, num_vertices: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
     """Return the log-probability of the hops between the chosen vertices, and of their tokens."""
+    chosen, last = path.chosen, (num_vertices - 1)[:, None]
     vertex = torch.arange(chosen.size(1), device=chosen.device)
     on_path = chosen | (vertex == 0) | (vertex == last)
     # The next vertex on the path: the smallest one to the right.
@@ -231,7 +254,7 @@ def _path_score(
     successor = torch.cat((after[:, 1:], after[:, -1:]), 1)
     hops = links.gather(2, successor[..., None])[..., 0]
     leaving = on_path & (vertex < last)
-    return torch.where(leaving, hops, 0).sum(-1) + torch.where(chosen, log_probs, 0).sum(-1)
+    return torch.where(leaving, hops, 0).sum(-1) + torch.where(chosen, path.log_probs, 0).sum(-1)
 
 
 def decode_ctc(
@@ -242,11 +265,24 @@ def decode_ctc(
     tap: Tap | None = None,
 ) -> ParallelAnswers:
     """Take the best token of every position, merge runs and drop blanks. The blank is PAD."""
+    row = choose_ctc_row(network.predict(memory, canvas, tap).logits, canvas.mask, silent)
+    return _collect(row.ids, row.chosen, torch.where(canvas.mask, row.log_probs, 0).sum(-1))
+
+
+def choose_ctc_row(
+    logits: Float[Tensor, "B L V"], inside: Bool[Tensor, "B L"], silent: tuple[int, ...] = ()
+) -> BestRow:
+    """Choose the best token of every position. The first position of each run is the answer, blanks (PAD) are not."""
     banned = tuple(token for token in silent if token != PAD)
-    log_probs, ids = _best_tokens(network.predict(memory, canvas, tap).logits, (BOS, EOS), banned)
+    log_probs, ids = _best_tokens(logits, (BOS, EOS), banned)
+    return BestRow(ids, log_probs, starts_run(ids) & inside)
+
+
+def starts_run(ids: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
+    """Mark the positions with another token than the position before, but not the blanks (PAD)."""
     starts = torch.ones_like(ids, dtype=torch.bool)
     starts[:, 1:] = ids[:, 1:] != ids[:, :-1]
-    return _collect(ids, starts & (ids != PAD) & canvas.mask, torch.where(canvas.mask, log_probs, 0).sum(-1))
+    return starts & (ids != PAD)
 
 
 class MaskedPass(NamedTuple):
@@ -271,8 +307,7 @@ def predict_masked(
 
     Pass 0 predicts all tokens. Pass t predicts the least confident ones again, a share of (passes - t) / passes.
     """
-    classes = network.predict_lengths(memory).topk(length_candidates, -1).indices - LENGTH_CLASSES // 2
-    sizes = (source_lengths[:, None] + classes).clamp(min=1, max=network.max_positions).flatten()
+    sizes = propose_lengths(network, memory, source_lengths, length_candidates)[0].flatten()
     states = memory.states.repeat_interleave(length_candidates, 0)
     mask = None if memory.mask is None else memory.mask.repeat_interleave(length_candidates, 0)
     inside = torch.arange(int(sizes.max()), device=sizes.device) < sizes[:, None]
@@ -292,12 +327,27 @@ def predict_masked(
     return done
 
 
+def propose_lengths(
+    network: ParallelTransformer, memory: Memory, source_lengths: Int[Tensor, " B"], count: int
+) -> tuple[Int[Tensor, "B C"], Float[Tensor, "B C"]]:
+    """Return the most probable target lengths and their log-probabilities by the length head."""
+    best = network.predict_lengths(memory).float().log_softmax(-1).topk(count, -1)
+    lengths = source_lengths[:, None] + best.indices - LENGTH_CLASSES // 2
+    return lengths.clamp(min=1, max=network.max_positions), best.values
+
+
 def select_length(last: MaskedPass, length_candidates: int) -> ParallelAnswers:
     """Select the row of each sentence with the highest mean log-probability."""
-    total = torch.where(last.inside, last.log_probs, 0).sum(-1)
-    mean = (total / last.inside.sum(-1)).view(-1, length_candidates)
+    total, mean = score_candidates(last)
+    mean = mean.view(-1, length_candidates)
     best = mean.argmax(-1) + torch.arange(len(mean), device=mean.device) * length_candidates
     return _collect(last.ids[best], last.inside[best], total[best])
+
+
+def score_candidates(last: MaskedPass) -> tuple[Float[Tensor, " R"], Float[Tensor, " R"]]:
+    """Return the sum and the mean of the log-probabilities in each row."""
+    total = torch.where(last.inside, last.log_probs, 0).sum(-1)
+    return total, total / last.inside.sum(-1)
 
 
 def _best_tokens(

@@ -42,44 +42,50 @@ def render_trace_html(
     trace: Trace, language: Language = "en", facts: Sequence[tuple[str, str]] = (), first: OpenMap | None = None
 ) -> str:
     """Return the page, initially in `language`. Only the maps need JavaScript. It makes no network requests."""
-    script = _read("trace.js")
-    digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
     parts = [_page_header(trace, facts), *_render_layers(trace, first), _sizes(trace), _output(trace), _facts(trace)]
-    return Template(_read("trace.html")).substitute(
+    title, style = trace_string("title", language), read_standalone("trace.css")
+    return fill_page(language, title, style, "\n".join(parts), _maps(trace))
+
+
+def fill_page(language: Language, title: str, style: str, body: str, data: dict[str, Any]) -> str:
+    """Return a page that loads nothing and runs only its own script, which switches the language and draws maps."""
+    script = read_standalone("trace.js")
+    digest = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
+    return Template(read_standalone("trace.html")).substitute(
         language=language,
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
-        title=trace_string("title", language),
-        style=_read("trace.css"),
-        body="\n".join(parts),
-        data=_escape_json(_maps(trace)),
+        title=title,
+        style=style,
+        body=body,
+        data=_escape_json(data),
         script=script,
     )
 
 
-def _read(name: str) -> str:
+def read_standalone(name: str) -> str:
+    """Return a file of the pages that open from disk."""
     return files("attendo.explore").joinpath("standalone", name).read_text("utf-8")
 
 
 def _page_header(trace: Trace, facts: Sequence[tuple[str, str]]) -> str:
     lines = "\n".join(
-        f'<tr><th scope="row">{_render_string(key)}</th><td class="tokens">{_tokens(pieces)}</td></tr>'
+        f'<tr><th scope="row">{render_string(key)}</th><td class="tokens">{join_tokens(pieces)}</td></tr>'
         for key, pieces in heading(trace)
     )
     numbers = "".join(
         f'\n<tr><th scope="row">{escape(name)}</th><td>{escape(make_visible(value))}</td></tr>' for name, value in facts
     )
-    notes = [_render_string(origin(trace)), f"{_render_string('loss')} {trace.loss:.4f}"]
+    notes = [render_string(origin(trace)), f"{render_string('loss')} {trace.loss:.4f}"]
     if trace.unknown:
-        notes.append(f"{_render_string('unknown')}: {_tokens(trace.unknown)}")
+        notes.append(f"{render_string('unknown')}: {join_tokens(trace.unknown)}")
     if not trace.masked:
-        notes.append(_render_string("no_mask"))
+        notes.append(render_string("no_mask"))
     notes += [
-        f"{_render_string('scaled')}: {escape(site)} {escape(str(dict(scales)))}"
-        for site, scales in trace.heads.items()
+        f"{render_string('scaled')}: {escape(site)} {escape(str(dict(scales)))}" for site, scales in trace.heads.items()
     ]
     return f"""<header>
-<h1>{_render_string("title")}</h1>
-<button type="button" id="language" hidden>{_render_string("language")}</button>
+<h1>{render_string("title")}</h1>
+<button type="button" id="language" hidden>{render_string("language")}</button>
 </header>
 <table class="pairs">
 {lines}{numbers}
@@ -94,22 +100,23 @@ def _render_layers(trace: Trace, first: OpenMap | None) -> Iterator[str]:
     ):
         if not layers and stack == "encoder":
             continue
-        yield _section(_render_string(f"from_{side}"), _entries(trace, f"{side}."))
+        yield render_section(render_string(f"from_{side}"), _entries(trace, f"{side}."))
         for layer in layers:
             for site in list_sub_layers(trace, stack, layer):
                 yield _sub_layer(trace, site, first or OpenMap(f"{stack}.0.self", 0))
-        yield _section(_render_string("stack_output"), _entry(trace, trace.entries[f"{stack}.output"]))
+        yield render_section(render_string("stack_output"), _entry(trace, trace.entries[f"{stack}.output"]))
 
 
 def _sub_layer(trace: Trace, sub_layer: str, first: OpenMap) -> str:
-    title = _language_spans(sub_layer_title(sub_layer, language) for language in LANGUAGES)
+    title = render_languages(sub_layer_title(sub_layer, language) for language in LANGUAGES)
     is_open = sub_layer == first.site
     attributes = f'data-site="{sub_layer}" data-first="{first.head if is_open else 0}"'
     maps = "" if sub_layer.endswith(".feed_forward") else f'<div class="maps" {attributes} hidden></div>'
-    return _section(title, maps + _entries(trace, f"{sub_layer}."), is_open)
+    return render_section(title, maps + _entries(trace, f"{sub_layer}."), is_open)
 
 
-def _section(title: str, content: str, is_open: bool = False) -> str:
+def render_section(title: str, content: str, is_open: bool = False) -> str:
+    """Return a part of the page that can be folded."""
     return f"<details{' open' if is_open else ''}>\n<summary><h2>{title}</h2></summary>\n{content}\n</details>"
 
 
@@ -120,8 +127,8 @@ def _entries(trace: Trace, prefix: str) -> str:
 def _entry(trace: Trace, entry: TracedTensor) -> str:
     formula = find_formula(entry)
     text, _, shapes = bind_formula(entry).partition(" : ")
-    explanation = _language_spans(formula.explain(language) for language in LANGUAGES)
-    symbols = _language_spans(
+    explanation = render_languages(formula.explain(language) for language in LANGUAGES)
+    symbols = render_languages(
         "; ".join(f"{symbol}: {meaning}" for symbol, meaning in explain_symbols(formula, language).items())
         for language in LANGUAGES
     )
@@ -135,15 +142,15 @@ def _entry(trace: Trace, entry: TracedTensor) -> str:
 
 def _values(trace: Trace, entry: TracedTensor) -> str:
     table = make_value_table(trace, entry.name, max_size=(_MAX_ROWS, _MAX_COLUMNS))
-    columns = "".join(f'<th scope="col">{_token(each)}</th>' for each in table.columns or ())
+    columns = "".join(f'<th scope="col">{render_token(each)}</th>' for each in table.columns or ())
     head = f"<thead><tr><td></td>{columns}</tr></thead>" if columns else ""
     end = f"<td>{ELLIPSIS}</td>" if table.more_columns else ""
     rows = "\n".join(
-        f'<tr><th scope="row">{_token(label)}</th>{"".join(f"<td>{each}</td>" for each in cells)}{end}</tr>'
+        f'<tr><th scope="row">{render_token(label)}</th>{"".join(f"<td>{each}</td>" for each in cells)}{end}</tr>'
         for label, cells in zip(table.rows, table.cells, strict=True)
     )
-    more = f"<p class='muted'>{_render_string('more_rows', table.more_rows)}</p>" if table.more_rows else ""
-    which = f"<p class='muted'>{_render_string('head', 0)}</p>" if entry.value.dim() == 3 else ""
+    more = f"<p class='muted'>{render_string('more_rows', table.more_rows)}</p>" if table.more_rows else ""
+    which = f"<p class='muted'>{render_string('head', 0)}</p>" if entry.value.dim() == 3 else ""
     return f'{which}<div class="scroll"><table class="values">{head}<tbody>{rows}</tbody></table></div>{more}'
 
 
@@ -152,34 +159,39 @@ def _sizes(trace: Trace) -> str:
         f'<tr><th scope="row">{place}</th>{"".join(f"<td>{number}</td>" for number in numbers)}</tr>'
         for place, *numbers in format_sizes(trace)
     )
-    return _section(_render_string("sizes"), _table(SIZE_COLUMNS, rows))
+    return render_section(render_string("sizes"), _table(SIZE_COLUMNS, rows))
 
 
 def _output(trace: Trace) -> str:
+    return render_section(render_string("output"), _entries(trace, "output.") + render_steps(trace), is_open=True)
+
+
+def render_steps(trace: Trace) -> str:
+    """Return the table of all predictions with their five best tokens."""
     keys = ("step", "token", "probability", "entropy", "eos", "top")
     rows = "\n".join(
-        f'<tr><th scope="row">{t}</th><td class="token">{_token(each.piece)}</td><td>{each.probability:.3f}</td>'
+        f'<tr><th scope="row">{t}</th><td class="token">{render_token(each.piece)}</td><td>{each.probability:.3f}</td>'
         f"<td>{each.entropy:.2f}</td><td>{each.eos_probability:.3f}</td><td class='top'>"
-        + " ".join(f"<span>{_token(one.piece)} {one.probability:.3f}</span>" for one in each.top)
+        + " ".join(f"<span>{render_token(one.piece)} {one.probability:.3f}</span>" for one in each.top)
         + "</td></tr>"
         for t, each in enumerate(trace.steps(5))
     )
-    return _section(_render_string("output"), _entries(trace, "output.") + _table(keys, rows), is_open=True)
+    return _table(keys, rows)
 
 
 def _facts(trace: Trace) -> str:
     articles = "\n".join(
         f'<article><p class="name"><span class="rows">{escape(" ".join(formula.spec_ids))}</span></p>'
         f'<p class="formula">{escape(formula.render())}</p>'
-        f'<p class="numbers">{escape(make_visible(numbers)) if numbers else _render_string("not_here")}</p>'
-        f'<p class="muted">{_language_spans(formula.explain(language) for language in LANGUAGES)}</p></article>'
+        f'<p class="numbers">{escape(make_visible(numbers)) if numbers else render_string("not_here")}</p>'
+        f'<p class="muted">{render_languages(formula.explain(language) for language in LANGUAGES)}</p></article>'
         for formula, numbers in evaluate_facts(trace)
     )
-    return _section(_render_string("facts"), articles)
+    return render_section(render_string("facts"), articles)
 
 
 def _table(keys: Iterable[str], rows: str) -> str:
-    columns = "".join(f'<th scope="col">{_render_string(key)}</th>' for key in keys)
+    columns = "".join(f'<th scope="col">{render_string(key)}</th>' for key in keys)
     head = f"<thead><tr>{columns}</tr></thead>"
     return f'<div class="scroll"><table class="values">{head}<tbody>{rows}</tbody></table></div>'
 
@@ -202,19 +214,23 @@ def _maps(trace: Trace) -> dict[str, Any]:
     return {"sites": sites, "words": words, "scales": {"light": LIGHT, "dark": DARK}}
 
 
-def _tokens(pieces: Iterable[str]) -> str:
-    return " ".join(f"<span class='token'>{_token(piece)}</span>" for piece in pieces)
+def join_tokens(pieces: Iterable[str]) -> str:
+    """Return the tokens in a row."""
+    return " ".join(f"<span class='token'>{render_token(piece)}</span>" for piece in pieces)
 
 
-def _token(piece: str) -> str:
+def render_token(piece: str) -> str:
+    """Return a token whose characters can all be seen."""
     return f"<bdi>{escape(make_visible(piece))}</bdi>" if piece else ""
 
 
-def _render_string(key: str, *values: object) -> str:
-    return _language_spans(trace_string(key, language, *values) for language in LANGUAGES)
+def render_string(key: str, *values: object) -> str:
+    """Return a string of traces in both languages."""
+    return render_languages(trace_string(key, language, *values) for language in LANGUAGES)
 
 
-def _language_spans(texts: Iterable[str]) -> str:
+def render_languages(texts: Iterable[str]) -> str:
+    """Return the texts of all languages. The page shows one of them."""
     pairs = zip(LANGUAGES, texts, strict=True)
     return "".join(f'<span lang="{language}">{escape(text)}</span>' for language, text in pairs)
 

@@ -101,21 +101,21 @@ def _render_overview(trace: Trace, view: TraceView, width: int) -> Iterator[Rend
         layers = trace.encoder_layers if stack == "encoder" else trace.decoder_layers
         if not layers:
             continue
-        yield _title(trace_string(f"from_{side}", language))
+        yield render_title(trace_string(f"from_{side}", language))
         yield from _render_entries(trace, f"{side}.", view, width)
         yield from _layer(trace, stack, layers[0], view, width)
         if len(layers) > 1:
             yield Text(
                 trace_string("same", language, f"{layers[1]}–{layers[-1]}" if len(layers) > 2 else layers[1]), "dim"
             )
-        yield _title(trace_string("stack_output", language))
+        yield render_title(trace_string("stack_output", language))
         yield from _render_entry(trace, trace.entries[f"{stack}.output"], view, width)
-    yield _title(trace_string("sizes", language))
+    yield render_title(trace_string("sizes", language))
     yield _sizes(trace, language)
-    yield _title(trace_string("output", language))
+    yield render_title(trace_string("output", language))
     yield from _render_entries(trace, "output.", view, width)
-    yield _predictions(trace, language)
-    yield _title(trace_string("facts", language))
+    yield render_predictions(trace, language)
+    yield render_title(trace_string("facts", language))
     for formula, numbers in evaluate_facts(trace):
         yield from _fact(formula, numbers, language)
 
@@ -126,16 +126,16 @@ def _render_selection(trace: Trace, view: TraceView, width: int) -> Iterator[Ren
         for layer in layers if view.layer is None else [n for n in layers if n == view.layer]:
             yield from _layer(trace, stack, layer, view, width)
     if view.step is not None:
-        yield _title(
+        yield render_title(
             f"{trace_string('step', view.language)} {view.step}: {make_visible(trace.target_pieces[view.step])}"
         )
         yield from _render_entries(trace, "output.", view, width)
-        yield _predictions(trace, view.language, view.step)
+        yield render_predictions(trace, view.language, view.step)
 
 
 def _layer(trace: Trace, stack: str, layer: int, view: TraceView, width: int) -> Iterator[RenderableType]:
     for site in list_sub_layers(trace, stack, layer):
-        yield _title(sub_layer_title(site, view.language))
+        yield render_title(sub_layer_title(site, view.language))
         yield from _render_entries(trace, f"{site}.", view, width)
         if not site.endswith(".feed_forward"):
             yield from _maps(trace, site, view, width)
@@ -204,7 +204,8 @@ def _sizes(trace: Trace, language: Language) -> RichTable:
     return table
 
 
-def _predictions(trace: Trace, language: Language, only: int | None = None) -> RichTable:
+def render_predictions(trace: Trace, language: Language, only: int | None = None) -> RichTable:
+    """Render every prediction with its three best tokens, or the prediction `only` with its ten best ones."""
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in ("step", "token", "probability", "entropy", "eos"):
         table.add_column(trace_string(key, language), justify="left" if key == "token" else "right")
@@ -226,7 +227,8 @@ def _fact(formula: Formula, numbers: str, language: Language) -> Iterator[Render
     yield _indent(Text(formula.explain(language), "dim"))
 
 
-def _title(text: str) -> RenderableType:
+def render_title(text: str) -> RenderableType:
+    """Render the title of a section."""
     return Text(f"\n{text}", "bold underline")
 
 

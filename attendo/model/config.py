@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from attendo.errors import UsageError, shorten
 from attendo.settings import Settings, suggest_name
 
+ModelKind = Literal["autoregressive", "masked", "ctc", "graph"]
+
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -56,7 +58,7 @@ class ModelConfig(Settings):
         False,
         description="decoder-only network for pairs, which reads source and target as one row; no encoder layers",
     )
-    kind: Literal["autoregressive", "masked", "ctc", "graph"] = Field(
+    kind: ModelKind = Field(
         "autoregressive",
         description="autoregressive: one token after the other; masked, ctc and graph predict all tokens at once",
     )

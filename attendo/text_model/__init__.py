@@ -3,6 +3,7 @@
 from attendo.nn.devices import pick_device
 from attendo.text_model.backends import Backend, ExportedFolder, eval_mode
 from attendo.text_model.options import GenerateOptions, NotANumberError, TooLongError
+from attendo.text_model.parallel_trace import ParallelTrace
 from attendo.text_model.results import Alignment, Alternative, Hypothesis, HypothesisScore, Result, ScoredTarget
 from attendo.text_model.text_model import TextModel, load
 from attendo.text_model.trace import Trace
@@ -16,6 +17,7 @@ __all__ = [
     "Hypothesis",
     "HypothesisScore",
     "NotANumberError",
+    "ParallelTrace",
     "Result",
     "ScoredTarget",
     "TextModel",

@@ -17,6 +17,7 @@ from attendo.decode.search_tree import SearchTree
 from attendo.decode.tree_recorder import TreeRecorder
 from attendo.errors import MessagePart, ModelError, UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
+from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, save_model
 from attendo.nn.cpu_threads import tune_step
@@ -33,10 +34,12 @@ from attendo.text_model.backends import (
     TorchBackend,
     drop_engine_option,
     make_option_error,
+    with_precision,
 )
 from attendo.text_model.generation import Generation, PreparedCall
 from attendo.text_model.inputs import PromptEncoder, SourceEncoder, reject_source_options
 from attendo.text_model.options import GenerateOptions, check_text_list, split_options, with_new_option_names
+from attendo.text_model.parallel_trace import ParallelTrace, trace_call
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
 from attendo.text_model.sentence_splitting import measure_sources
@@ -333,12 +336,33 @@ class TextModel:
         `masked=False` removes the causal mask. `layer` keeps only one layer, for texts that are too long for all.
         """
         self._require_single("ensemble_not_traceable")
-        self.require_autoregressive("a trace")
+        if self.kind != "autoregressive":
+            raise UsageError("trace_needs_autoregressive", kind=self.kind)
         self.require_encoder("a trace")
         model = self.with_heads(heads) if heads else self
         output = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
         pair = EncodedPair.encode(text, output, self.generation, *self._tokenizers)
         return trace_pair(self.network, pair, model._heads, masked, layer)
+
+    def trace_parallel(self, text: str, target: str | None = None, count: int = 5, **options: Any) -> ParallelTrace:
+        """Return how a model of kind masked, ctc or graph reaches its output.
+
+        The passes of mask-predict, the graph with the chosen path, or the CTC alignment. A `target` is aligned with the
+        positions of ctc and graph. `count` is the number of most probable tokens per position. `options` are decoding
+        options, as in `generate`.
+        """
+        network = self.network
+        if not isinstance(network, ParallelTransformer):
+            raise UsageError("parallel_trace_needs_kind", kind=self.kind)
+        if not text.strip():
+            raise UsageError("trace_text_empty")
+        options = {**GREEDY_OPTIONS, **options, "split": False}
+        call = self.prepare_call([text], **options)
+        precise = with_precision(call.config, network)
+        assert isinstance(precise, ParallelTransformer)
+        answer = self.generate([text], **options)[0].best
+        with self.backend.inference_mode():
+            return trace_call(precise, call, answer, target, count)
 
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""

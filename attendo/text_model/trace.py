@@ -191,10 +191,10 @@ class Trace(Mapping[str, Tensor]):
             "read": {"pieces": list(self.read_pieces)},
             "predicted": {"pieces": list(self.target_pieces), "ids": list(self.target_ids)},
             "layers": {"encoder": list(self.encoder_layers), "decoder": list(self.decoder_layers)},
-            "loss": _round_values(self.loss),
-            "log_probability": _round_values(float(self.log_probabilities.sum())),
-            "steps": [_round_values(asdict(each)) for each in self.steps(count)],
-            "sizes": [_round_values(asdict(each)) for each in self.sizes()],
+            "loss": round_values(self.loss),
+            "log_probability": round_values(float(self.log_probabilities.sum())),
+            "steps": [round_values(asdict(each)) for each in self.steps(count)],
+            "sizes": [round_values(asdict(each)) for each in self.sizes()],
             "tensors": [
                 {"name": each.name, "formula": each.formula, "shape": list(each.shape), "values": _to_list(each.value)}
                 for each in self.entries.values()
@@ -234,18 +234,18 @@ class Trace(Mapping[str, Tensor]):
 
 
 def _to_list(tensor: Tensor) -> Any:
-    return tensor.tolist() if not tensor.is_floating_point() else _round_values(tensor.double().tolist())
+    return tensor.tolist() if not tensor.is_floating_point() else round_values(tensor.double().tolist())
 
 
-def _round_values(value: Any) -> Any:
+def round_values(value: Any) -> Any:
     """Round to six significant digits. Infinity becomes None, because JSON has no infinity."""
     match value:
         case float():
             return float(f"{value:.6g}") if math.isfinite(value) else None
         case dict():
-            return {key: _round_values(each) for key, each in value.items()}
+            return {key: round_values(each) for key, each in value.items()}
         case list() | tuple():
-            return [_round_values(each) for each in value]
+            return [round_values(each) for each in value]
     return value
 
 

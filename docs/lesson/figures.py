@@ -6,6 +6,19 @@ from typing import Any
 
 import gallery
 import torch
+from at_once import (
+    MASK,
+    A,
+    B,
+    ctc,
+    fit,
+    graph,
+    independent,
+    masked_loss,
+    mean_loss,
+    start,
+    step_by_step,
+)
 from drawing import Line, Panel, bars, curves, heatmap, picture
 from feed_forward import FeedForwardNet
 from generate import generate
@@ -224,7 +237,31 @@ def blind_row(say: Say) -> list[Panel]:
     return [compared("E31 right", wrong)(say), heatmap(shown, title, names, ["k₁", "k₂", "k₃"], 44)]
 
 
+def at_once(say: Say) -> list[Panel]:
+    """Draw how probable each output is for each model of chapter 13."""
+    logits, first, second, hidden = start(2, 2, seed=0), start(2, seed=1), start(2, 2, seed=2), start(2, 3, 2, seed=3)
+    labels, tokens, links = start(3, 3, seed=0), start(6, 2, seed=0), start(6, 6, seed=100)
+    models = [
+        (say("one pass", "一遍"), [logits], independent(logits)),
+        (say("CTC, 3 positions", "CTC，3 个位置"), [labels], ctc(labels)),
+        (say("graph, 6 vertices", "图，6 个顶点"), [tokens, links], graph(tokens, links)),
+        (say("step by step", "逐步"), [first, second], step_by_step(first, second)),
+    ]
+    pairs, rows = [(A, A), (A, B), (B, A), (B, B)], {}
+    for name, parameters, probability in models:
+        fit(parameters, mean_loss(probability))
+        rows[name] = [probability(pair).item() for pair in pairs]
+    fit([hidden], masked_loss(hidden))
+    known = hidden.softmax(-1)  # the first token of pass 0, the second one of pass 1
+    rows[say("mask-predict, 2 passes", "mask-predict，2 遍")] = [
+        (known[0, MASK, one] * known[1, one, other]).item() for one, other in pairs
+    ]
+    title = say("probability of each output; the answers are A B and B A", "每种输出的概率；正确答案是 A B 和 B A")
+    return [heatmap(list(rows.values()), title, list(rows), ["A A", "A B", "B A", "B B"], 44)]
+
+
 QUICK: dict[str, Callable[[Say], list[Panel]]] = {
+    "at-once": at_once,
     "positions": positions,
     "scale": scale,
     "masks": masks,

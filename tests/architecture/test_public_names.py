@@ -36,7 +36,7 @@ OPTIONS = {
     "help": ["--help", "[COMMAND]"],
     "average": ["--help", "--last", "--out", "--overwrite", "RUN"],
     "bench": ["--help"],
-    "demo": ["--device", "--help", "--out", "--seed", "--threads"],
+    "demo": ["--device", "--help", "--kind", "--out", "--seed", "--threads"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "detokenize": ["--help", "--side", "MODEL"],
     "distill": ["--beam", "--device", "--folds", "--help", "--out", "--source", "--target", "MODEL"],
@@ -129,7 +129,8 @@ OPTIONS = {
     ],
     "tokenize": ["--help", "--ids", "--side", "MODEL"],
     "trace": [
-        *("--device", "--head", "--help", "--html", "--json", "--lang", "--layer", "--no-mask", "--step", "--target"),
+        *("--beside", "--device", "--graph-search", "--head", "--help", "--html", "--json", "--lang", "--layer"),
+        *("--length-candidates", "--no-mask", "--passes", "--path-length-penalty", "--step", "--target"),
         *("--threads", "MODEL", "TEXT"),
     ],
     "train": [

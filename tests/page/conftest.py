@@ -1,7 +1,7 @@
 """A browser for all tests of the page. Without one, the tests are skipped with a reason."""
 
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,6 +104,12 @@ def visit(address: str) -> Iterator[Any]:
     shared.console_errors.clear()
     yield shared
     assert shared.problems() == []
+
+
+@pytest.fixture
+def visit_address() -> Callable[[str], Any]:
+    """Open the shared page of an address."""
+    return SHARED.visit
 
 
 def new_page(browser: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ import { button, select } from "./parts/controls.js";
 import { current, redraw, subscribe, update } from "./store.js";
 import { complaint } from "./view.js";
 import "./views/translate.js";
-import { VIEWS } from "./views/all.js";
+import { shownViews, VIEWS } from "./views/all.js";
 
 const THEMES = ["", "light", "dark"];
 
@@ -30,8 +30,14 @@ class Page extends HTMLElement {
       return;
     }
     if (!current().text) update({ text: chosen().samples?.[0] ?? "" }, { quiet: true });
+    this.settle();
     this.frame();
     this.show();
+  }
+
+  /** A view that the model does not have gives way to the first one that it has. */
+  settle() {
+    if (models().length && !shownViews().includes(current().view)) update({ view: shownViews()[0] }, { quiet: true });
   }
 
   frame() {
@@ -47,7 +53,7 @@ class Page extends HTMLElement {
       h("div", { class: "row end" }, this.settings()));
     this.strange.replaceChildren(...this.strangers());
     this.tabs.setAttribute("aria-label", t("page.views"));
-    this.tabs.replaceChildren(...Object.keys(VIEWS).map((name) => this.tab(name)));
+    this.tabs.replaceChildren(...(models().length ? shownViews() : []).map((name) => this.tab(name)));
     const skip = h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault();
       this.main.focus(); } }, t("page.skip"));
     if (!this.main.isConnected || (this.bar && !this.bar.isConnected)) this.replaceChildren(skip, this.top,
@@ -110,13 +116,13 @@ class Page extends HTMLElement {
   }
 
   follow(changed) {
+    if (changed.has("view") || changed.has("model")) this.settle();
     if (["lang", "theme", "view", "model", "checkpoint"].some((name) => changed.has(name))) this.frame();
     if (changed.has("view")) this.show();
   }
 
   show() {
-    const name = current().view in VIEWS ? current().view : "alignment";
-    if (models().length) this.main.replaceChildren(new VIEWS[name]());
+    if (models().length) this.main.replaceChildren(new VIEWS[current().view]());
     reveal(this.tabs.querySelector("[aria-current]"), this.tabs);
   }
 }

@@ -7,5 +7,14 @@ let found = [];
 export const setModels = (models) => { found = models; };
 export const models = () => found;
 
+const AT_ONCE = ["masked", "ctc", "graph"];
+
+/** Whether the model that is looked at predicts all tokens at once. */
+export const isParallel = () => AT_ONCE.includes(chosen()?.config?.kind);
+
+/** A model that translates the same languages token by token, to stand beside; null if the server has none. */
+export const besideModel = () => found.find((model) => model.config?.kind === "autoregressive"
+  && model.encoder_layers > 0 && model.direction === chosen().direction) ?? null;
+
 /** The one that is looked at: the first unless another is named. */
 export const chosen = () => found.find((model) => model.name === current().model) ?? found[0];

@@ -3,7 +3,7 @@
 import { ask, recordedWhile, stream } from "./api.js";
 import { ofStream } from "./requests.js";
 import { current } from "./store.js";
-import { VIEWS } from "./views/all.js";
+import { shownViews, VIEWS } from "./views/all.js";
 
 const IMPORT = /(from\s*|import\s*\(\s*|import\s*)"(\.{1,2}\/[^"]+)"/g;
 
@@ -31,8 +31,8 @@ async function gather() {
   const state = current(), quietly = (work) => work.catch(() => null);
   await quietly(ask("/models"));
   await quietly(drained(stream("/answer", ofStream(state))));
-  for (const view of Object.values(VIEWS)) {
-    const unseen = new view();
+  for (const name of shownViews()) {
+    const unseen = new VIEWS[name]();
     await quietly(Promise.resolve(unseen.load(state)));
     if (unseen.frames) await quietly(unseen.frames(state));
   }

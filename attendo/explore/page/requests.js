@@ -37,6 +37,11 @@ export const ofLedger = (state) => ({
   ...withTarget(state), heads: headsOf(state.heads), step: state.position < 0 ? null : state.position,
 });
 export const ofAblation = (state) => ({ ...withTarget(state), heads: headsOf(state.heads) });
+export const ofParallel = (state) => ({ ...basics({ ...state, kind: "greedy" }),
+  target: (chosen()?.config?.kind !== "masked" && state.target) || null, passes: state.passes || null,
+  graph_search: state.graph_search || null });
+export const ofBeside = (state, model) => ({ model: model.name, checkpoint: null, text: state.text,
+  decoder: { kind: "greedy" }, heads: {}, prefix: [] });
 export const ofRanking = withTarget;
 export const trainingPath = () => `/training?model=${encodeURIComponent(chosen().name)}`;
 

@@ -12,13 +12,15 @@ const DEFAULTS = {
   part: "all", row: "", position: -1,
   versus: "checkpoints", other: "", same: true,
   curve: "loss", film: 0,
+  passes: 0, graph_search: "",
 };
 
 const CHOICES = {
-  view: ["alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training"],
+  view: ["alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training", "parallel"],
   lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
   show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],
   part: ["all", "encoder", "decoder", "output"], versus: ["checkpoints", "decoders", "sources"],
+  graph_search: ["", "lookahead", "greedy", "viterbi", "tokens"],
 };
 
 const FRACTIONS = ["length_penalty", "temperature", "top_p"]; // all other numbers are whole

@@ -70,6 +70,7 @@ export class View extends HTMLElement {
   }
 
   follow(changed) {
+    if (!this.isConnected) return; // replaced while the change was told
     const { asks, draws } = this.constructor;
     if (asks.some((name) => changed.has(name))) this.refresh();
     else if ([...draws, ...DRAWN_BY_ALL].some((name) => changed.has(name))) this.patch(changed);

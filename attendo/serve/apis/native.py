@@ -17,6 +17,7 @@ from attendo.serve.explorer.ablation import routes as ablation_routes
 from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
 from attendo.serve.explorer.decoding_routes import routes as decoding_routes
 from attendo.serve.explorer.inspection_routes import routes as inspection_routes
+from attendo.serve.explorer.parallel_routes import routes as parallel_routes
 from attendo.serve.explorer.schemas import PAGE_REQUESTS, ExplorerDecodingOptions
 from attendo.serve.http.auth import key_dependency
 from attendo.serve.http.bodies import (
@@ -181,7 +182,14 @@ def score_to_dict(scored: ScoredTarget, normalise: bool, tokens: bool) -> dict[s
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(prefix=API_PREFIX, dependencies=[key_dependency(gateway.settings.keys)])
-    for part in (_program_routes, catalogue_routes, decoding_routes, inspection_routes, ablation_routes):
+    for part in (
+        _program_routes,
+        catalogue_routes,
+        decoding_routes,
+        inspection_routes,
+        ablation_routes,
+        parallel_routes,
+    ):
         router.include_router(part(gateway))
     return router
 

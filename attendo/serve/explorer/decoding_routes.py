@@ -10,10 +10,17 @@ from starlette.responses import Response
 
 from attendo.decode.ranking import Ranking
 from attendo.decode.search_tree import SearchNode, SearchTree
+from attendo.serve.explorer.parallel_routes import answer_at_once
 from attendo.serve.explorer.pieces import describe_predictions
 from attendo.serve.explorer.schemas import AnswerRequest, ScaledHeadsRequest, StepsRequest
 from attendo.serve.explorer.search import ExplorerSearch
-from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, prepare_model, run_and_respond
+from attendo.serve.explorer.tasks import (
+    PAGE_RESPONSES,
+    CooperativeTask,
+    load_seq2seq,
+    prepare_model,
+    run_and_respond,
+)
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import EVENT_STREAM_CONTENT, JSON_OBJECT_CONTENT
@@ -93,6 +100,10 @@ async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Event
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
     """Yield an event per token. Runs in a thread of the model's worker."""
+    model = load_seq2seq(served, request)
+    if model.kind != "autoregressive":
+        yield from answer_at_once(model, request, settings)
+        return
     model = prepare_model(served, request)
     search = ExplorerSearch(model, request, settings.max_source_tokens, settings.max_output_tokens)
     for new in search.stream(search.resolve_prefix(request.prefix or ())):

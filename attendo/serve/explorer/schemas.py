@@ -25,6 +25,7 @@ _OTHER_OPTIONS = (
     *("no_repeat_ngram_size", "repetition_penalty"),
 )
 _MAX_ROWS, _MAX_TOKENS = 12, 512  # the page draws every row of a beam and every token
+_MAX_PASSES = 50
 
 
 if TYPE_CHECKING:
@@ -106,7 +107,15 @@ class LedgerRequest(TargetRequest):
     step: NonNegativeInt | None = None
 
 
-PAGE_REQUESTS = (AnswerRequest, TraceRequest, StepsRequest, MaskRequest, LedgerRequest)
+class ParallelRequest(ModelTextRequest):
+    """Request to a model that predicts all tokens at once. Null uses the model's setting."""
+
+    target: str | None = None
+    passes: Annotated[int, Field(ge=1, le=_MAX_PASSES)] | None = None
+    graph_search: Literal["lookahead", "greedy", "viterbi", "tokens"] | None = None
+
+
+PAGE_REQUESTS = (ParallelRequest, AnswerRequest, TraceRequest, StepsRequest, MaskRequest, LedgerRequest)
 
 
 class ModelDescription(ResponseModel):

@@ -56,15 +56,20 @@ async def run_on_worker(gateway: ModelGateway, served: ServedModel, task: Callab
     return result
 
 
-def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
-    """Return the model at the requested checkpoint, with scaled heads."""
+def load_seq2seq(served: ServedModel, request: ModelTextRequest) -> TextModel:
+    """Return the model at the requested checkpoint. Raise if it reads no source."""
     model = served.load_checkpoint(request.checkpoint)
-    config = model.network.config  # raises for exported models, which have no network
-    if config.continues_text:
+    if model.network.config.continues_text:  # the network raises for exported models, which have none
         raise ApiError("no_source", model=served.name)
+    return model
+
+
+def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
+    """Return an autoregressive model at the requested checkpoint, with scaled heads."""
+    model = load_seq2seq(served, request)
     model.require_autoregressive("the explorer")
     model.require_encoder("the explorer")
-    heads = parse_heads(config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
+    heads = parse_heads(model.network.config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
     return model.with_heads(heads) if heads else model
 
 

@@ -8,6 +8,7 @@ import pytest
 from error_codes import fragment
 from tiny import QUICK_RUN, Command, settings, write_pairs
 
+from attendo.model.config import ModelKind
 from attendo.runs import demo
 from attendo.runs.run import Run
 from attendo.text_model import load
@@ -18,10 +19,11 @@ def short_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few sentences, a narrow network, two steps."""
     full_config, evaluate = demo.demo_config, demo.evaluate
 
-    def config(seed: int) -> object:
-        return full_config(seed).replace(
+    def config(seed: int, kind: ModelKind) -> object:
+        own = {name: value for name, value in full_config(seed, kind).model.items() if name in ("kind", "upsample")}
+        return full_config(seed, kind).replace(
             data={"task": "builtin", "pairs": 500},
-            model={"d_model": 16, "num_heads": 2, "d_ff": 16},
+            model={**own, "d_model": 16, "num_heads": 2, "d_ff": 16},
             train={"steps": 2, "batch_tokens": 256, "warmup": 1},
         )
 
@@ -48,6 +50,33 @@ def test_the_demo_trains_translates_and_prints_next_commands(attendo: Command, t
     again = attendo("demo", "--seed", "4", "--out", tmp_path / "demo")  # a demo run may replace another demo run
     assert again.code == 0
     assert "seed = 4\n" in (tmp_path / "demo" / "run.toml").read_text()
+
+
+@pytest.mark.usefixtures("short_demo")
+@pytest.mark.parametrize(
+    ("kind", "title"), [("masked", "Passes of mask-predict"), ("ctc", "The CTC alignment"), ("graph", "The graph")]
+)
+def test_the_demo_trains_every_kind_and_shows_how_it_predicts(
+    attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, title: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = attendo("demo", "--kind", kind)
+    assert done.code == 0
+    folder = Path("runs", f"demo-{kind}")
+    for text in (
+        "exact match ",
+        "(expected: ",
+        title,
+        f"attendo trace {folder / 'model'} ",
+        "--beside runs/demo/model",
+    ):
+        assert text in done.output
+    assert "alignment accuracy" not in done.output
+    model = load(folder / "model", "cpu")
+    assert (model.kind, set(model.scores) >= {"exact_match"}) == (kind, True)
+    pictures = {f"{kind}.html", *(["graph.svg"] if kind == "graph" else [])}
+    assert {path.name for path in folder.iterdir()} >= pictures
+    assert all(str(folder / name) in done.output for name in pictures)
 
 
 @pytest.mark.usefixtures("short_demo")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from error_codes import fragment, message
-from tiny import Command, tiny_model, without_source
+from tiny import Command, parallel_model, tiny_model, without_source
 
 from attendo.cli import trace as command
+from attendo.text_model import load
 
 
 def test_the_trace_is_printed(attendo: Command, model_folder: Path) -> None:
@@ -143,3 +144,78 @@ def test_heads_needs_an_encoder(attendo: Command, tmp_path: Path) -> None:
     )
     failed = attendo("heads", tmp_path / "model", tmp_path / "text", "--lang", "zh")
     assert failed.error == "这个模型只有解码器，不读源文：请换一个有编码器的模型"
+
+
+@pytest.fixture(scope="module")
+def parallel_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("kinds")
+    for kind in ("masked", "ctc", "graph"):
+        parallel_model(kind).save(folder / kind)
+    return {kind: folder / kind for kind in ("masked", "ctc", "graph")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"), [("masked", "Passes of mask-predict"), ("ctc", "The CTC alignment"), ("graph", "The graph")]
+)
+def test_a_model_that_predicts_all_tokens_at_once_is_traced(
+    attendo: Command, parallel_folders: dict[str, Path], tmp_path: Path, kind: str, title: str
+) -> None:
+    folder, text = parallel_folders[kind], "the cat sat"
+    shown = attendo("trace", folder, text)
+    assert (shown.code, shown.errors) == (0, "")
+    assert title in shown.output
+    report = json.loads(attendo("trace", folder, text, "--json").output)
+    assert report == json.loads(json.dumps(load(folder, "cpu").trace_parallel(text).as_json()))
+    page = attendo("trace", folder, text, "--html", tmp_path / "a.html", "--lang", "zh")
+    assert (page.code, page.output) == (0, "")
+    assert (tmp_path / "a.html").read_text("utf-8").startswith('<!doctype html>\n<html lang="zh"')
+
+
+def test_decoding_options_of_the_kind_apply_to_the_trace(attendo: Command, parallel_folders: dict[str, Path]) -> None:
+    passes = json.loads(attendo("trace", parallel_folders["masked"], "the cat", "--passes", "2", "--json").output)
+    assert len(passes["passes"]) == 2
+    options = ("--graph-search", "viterbi", "--path-length-penalty", "0.5")
+    graph = json.loads(attendo("trace", parallel_folders["graph"], "the cat", *options, "--json").output)
+    assert graph["options"] == {"graph_search": "viterbi", "path_length_penalty": 0.5}
+    given = json.loads(attendo("trace", parallel_folders["graph"], "the cat", "--target", "猫 坐", "--json").output)
+    assert (given["text"], given["given"]) == ("猫 坐", True)
+
+
+def test_an_autoregressive_model_is_shown_beside(
+    attendo: Command, parallel_folders: dict[str, Path], model_folder: Path
+) -> None:
+    arguments = ("trace", parallel_folders["ctc"], "the cat sat", "--beside", model_folder)
+    assert f"token by token: {model_folder}" in attendo(*arguments).output.replace("\n", "")
+    report, trace = json.loads(attendo(*arguments, "--json").output), tiny_model().trace("the cat sat")
+    assert report["beside"]["text"] == trace.text
+    assert report["beside"]["steps"] == trace.as_json()["steps"]
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "expected"),
+    [
+        ("graph", ["--layer", "0"], ("view_option_needs_autoregressive", {"option": "--layer", "kind": "graph"})),
+        ("ctc", ["--no-mask"], ("view_option_needs_autoregressive", {"option": "--no-mask", "kind": "ctc"})),
+        ("masked", ["--target", "猫"], ("masked_target_not_traceable", {})),
+    ],
+)
+def test_options_of_layers_are_rejected_for_other_kinds(
+    attendo: Command,
+    parallel_folders: dict[str, Path],
+    model: str,
+    arguments: list[str],
+    expected: tuple[str, dict[str, str]],
+) -> None:
+    failed = attendo("trace", parallel_folders[model], "cat", *arguments)
+    assert (failed.code, failed.error) == (2, message(expected[0], **expected[1]))
+
+
+def test_beside_needs_one_model_of_each_sort(
+    attendo: Command, parallel_folders: dict[str, Path], model_folder: Path
+) -> None:
+    graph = parallel_folders["graph"]
+    failed = attendo("trace", model_folder, "cat", "--beside", graph)
+    assert (failed.code, failed.error) == (2, message("beside_needs_parallel_model", model=graph))
+    failed = attendo("trace", graph, "cat", "--beside", graph)
+    assert (failed.code, failed.error) == (2, message("beside_not_autoregressive", model=graph, kind="graph"))
+    assert attendo("trace", model_folder, "cat", "--passes", "2").code == 2

@@ -9,6 +9,7 @@ import pytest
 import torch
 from error_codes import has_code
 from tiny import SIZES, SOURCES, TARGETS
+from tiny import parallel_model as make_model
 
 from attendo.errors import UsageError
 from attendo.explore.describe import describe
@@ -17,21 +18,10 @@ from attendo.interop.export import export
 from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.serve.scheduling.batches import BatchFactory
-from attendo.text import BOS, EOS, UNK, Words
+from attendo.text import BOS, EOS, UNK
 from attendo.text_model import TextModel, load
 
 KINDS = ("masked", "ctc", "graph")
-
-
-def make_model(kind: str, **settings: Any) -> TextModel:
-    source, target = Words.build(SOURCES), Words.build(TARGETS)
-    config = ModelConfig(
-        **SIZES, kind=kind, source_vocab_size=source.vocab_size, target_vocab_size=target.vocab_size, **settings
-    )
-    network = make_network(config, torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        network.output.weight.mul_(6)  # so that the distributions are not flat
-    return TextModel(network, (source, target))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,7 +174,6 @@ def test_options_that_a_kind_does_not_have_are_rejected(kind: str, options: dict
 FEATURES: dict[str, Callable[[TextModel], Any]] = {
     "an ensemble": lambda model: model.ensemble([model]),
     "scaling heads": lambda model: model.with_heads({"decoder.0.cross": {0: 0.0}}),
-    "a trace": lambda model: model.trace(SOURCES[0]),
     "an export": lambda model: export(model, "nowhere", "onnx"),
     "a report on heads": lambda model: measure_heads(model, [Sentence(SOURCES[0], TARGETS[0])]),
 }

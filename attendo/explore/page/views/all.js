@@ -1,16 +1,24 @@
 // The views in the order of their tabs.
 
+import { isParallel } from "../models.js";
 import { Ablation } from "./ablation.js";
 import { Alignment } from "./alignment.js";
 import { Compare } from "./compare.js";
 import { Heads } from "./heads.js";
 import { Ledger } from "./ledger.js";
 import { Mask } from "./mask.js";
+import { Parallel } from "./parallel.js";
 import { Steps } from "./steps.js";
 import { Training } from "./training.js";
 import { Tree } from "./tree.js";
 
-export const VIEWS = { alignment: Alignment, heads: Heads, steps: Steps, tree: Tree, mask: Mask, ledger: Ledger,
+export const VIEWS = { parallel: Parallel, alignment: Alignment, heads: Heads, steps: Steps, tree: Tree, mask: Mask, ledger: Ledger,
   ablation: Ablation, compare: Compare, training: Training };
+
+const AT_ONCE = ["parallel", "training"];
+
+/** The views of the chosen model: attention, steps and search are those of autoregressive models. */
+export const shownViews = () => Object.keys(VIEWS).filter((name) => (isParallel() ? AT_ONCE.includes(name)
+  : name !== "parallel"));
 
 for (const [name, view] of Object.entries(VIEWS)) customElements.define(`view-${name}`, view);

@@ -4,7 +4,7 @@ import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, whole } from "../dom.js";
 import { t } from "../i18n.js";
-import { chosen } from "../models.js";
+import { chosen, isParallel } from "../models.js";
 import { chartOf } from "../parts/chart.js";
 import { choice } from "../parts/controls.js";
 import "../parts/heat-map.js";
@@ -37,10 +37,10 @@ export class Training extends View {
     this.series = seriesOf(data, kind);
     this.kind = kind;
     this.canvas = h("canvas", { role: "img", "aria-label": this.description(kind) });
-    const frames = h("section", { class: "card" }, h("h3", {}, t("training.film")),
+    const frames = isParallel() ? null : h("section", { class: "card" }, h("h3", {}, t("training.film")),
       h("p", { class: "note" }, t("training.film.explain")), (this.strip = h("div")));
     requestAnimationFrame(() => this.plot());
-    this.roll(state);
+    if (frames) this.roll(state);
     return [
       h("div", { class: "row controls" }, choice("curve", t("training.curve"), kind,
         kinds.map((each) => [each, curveName(each)]))),
@@ -49,7 +49,7 @@ export class Training extends View {
         kind === "loss" && this.series.length > 1 ? h("p", { class: "note" }, t("training.unlike")) : null,
         this.table()),
       frames,
-    ];
+    ].filter(Boolean);
   }
 
   plot() {
@@ -97,7 +97,7 @@ export class Training extends View {
   /** The same sentence pair at every checkpoint, one after the other. */
   async frames(state, signal, told = () => {}) {
     const names = [...(chosen().checkpoints ?? []), ""], found = [];
-    if (names.length < 2) return found;
+    if (names.length < 2 || isParallel()) return found;
     const asked = (checkpoint, target) => ask("/trace", ofTrace({ ...state, checkpoint, target, heads: "" }), signal);
     const target = state.target || (await asked("", "")).text;
     for (const name of names) {

@@ -3,7 +3,7 @@
 import { stream, wasCancelled } from "../api.js";
 import { h, number, signed, visible } from "../dom.js";
 import { t } from "../i18n.js";
-import { chosen } from "../models.js";
+import { chosen, isParallel } from "../models.js";
 import { button, choice, numeric } from "../parts/controls.js";
 import { ANSWER, ofStream } from "../requests.js";
 import { current, subscribe, update } from "../store.js";
@@ -52,12 +52,12 @@ class TranslateBar extends HTMLElement {
       h("div", { class: "side" }, h("label", { for: "source" }, t("translate.source")), this.source, this.samples()),
       h("div", { class: "side" }, h("div", { class: "label" }, t("translate.output")), this.output, this.below),
       h("div", { class: "row controls" }, this.go, this.stop,
-        choice("kind", t("translate.decoder"), state.kind, ["greedy", "beam", "sample"]
+        isParallel() ? null : choice("kind", t("translate.decoder"), state.kind, ["greedy", "beam", "sample"]
           .map((kind) => [kind, t(`decoder.${kind}`)])),
-        Object.entries(FIELDS[state.kind] ?? {}).map(([name, limits]) => numeric(name, t(`decoder.${name}`),
-          state[name], limits)),
+        isParallel() ? null : Object.entries(FIELDS[state.kind] ?? {}).map(([name, limits]) => numeric(name,
+          t(`decoder.${name}`), state[name], limits)),
         numeric("max_length", t("decoder.max_length"), state.max_length, { min: 0, max: 512 }),
-        this.forcedTarget(state), this.changedHeads(state), this.fewerLayers(state))));
+        chosen()?.config?.kind === "masked" ? null : this.forcedTarget(state), this.changedHeads(state), this.fewerLayers(state))));
     if (this.answer) this.drawAnswer();
     if (focus) document.getElementById(focus)?.focus();
   }

@@ -248,7 +248,7 @@ def test_the_rollout_of_two_layers_equals_the_documented_formula(server: SmallSe
 
 @pytest.mark.parametrize(
     ("path", "fields"),
-    [("answer", {}), ("steps", {}), ("trace", {"target": TARGET}), ("mask", {"target": TARGET}), ("tree", {})],
+    [("steps", {}), ("trace", {"target": TARGET}), ("mask", {"target": TARGET}), ("tree", {})],
 )
 @pytest.mark.parametrize(
     ("settings", "reason"),

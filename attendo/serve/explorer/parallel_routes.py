@@ -1,0 +1,100 @@
+"""Route /parallel: how a model that predicts all tokens at once reaches its output; its output for /answer."""
+
+from collections.abc import Iterator
+from math import log
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from attendo.errors import UsageError
+from attendo.serve.explorer.schemas import AnswerRequest, ModelTextRequest, ParallelRequest
+from attendo.serve.explorer.search import encode_within_limit
+from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, load_seq2seq, run_on_worker
+from attendo.serve.http.bodies import StrictRoute
+from attendo.serve.http.errors import json_response
+from attendo.serve.http.openapi import JSON_OBJECT_CONTENT
+from attendo.serve.http.sse import Event
+from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.settings import ServeSettings
+from attendo.text_model import ParallelTrace, TextModel
+from attendo.text_model.inputs import encode_prefixes
+from attendo.text_model.parallel_trace import CtcTrace, GraphTrace, MaskPredictTrace
+
+
+def routes(gateway: ModelGateway) -> APIRouter:
+    router = APIRouter(route_class=StrictRoute, tags=["page"])
+
+    @router.post("/parallel", response_model=None, responses={**PAGE_RESPONSES, 200: {"content": JSON_OBJECT_CONTENT}})
+    async def parallel(request: ParallelRequest) -> Response:
+        """Return the passes of mask-predict, the graph with the chosen path, or the CTC alignment."""
+        served = gateway.get_model(request.model)
+
+        def respond() -> CooperativeTask[Response]:
+            yield
+            model = load_seq2seq(served, request)
+            options = request.model_dump(include={"passes", "graph_search"}, exclude_none=True)
+            trace = _trace(model, request, gateway.settings.max_inspected_tokens, request.target, **options)
+            return json_response(trace.as_json())
+
+        return await run_on_worker(gateway, served, respond)
+
+    return router
+
+
+def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
+    """Yield the output of a model that predicts all tokens at once, as the events of /answer."""
+    if request.prefix:
+        raise UsageError("parallel_feature_unsupported", feature="a forced prefix", kind=model.kind)
+    if request.heads:
+        model.require_autoregressive("scaling heads")
+    trace = _trace(model, request, settings.max_source_tokens, None)
+    yield "text", trace.text
+    pieces, each = list(trace.target_pieces), zip(trace.target_pieces, trace.target_ids, strict=True)
+    hypothesis = {
+        "text": trace.text,
+        "pieces": pieces,
+        "tokens": [
+            {"piece": piece, "id": token, "log_probability": log_probability}
+            for (piece, token), log_probability in zip(each, _token_log_probabilities(trace), strict=False)
+        ],
+        "log_probability": trace.log_probability,
+        "score": trace.log_probability / max(1, len(pieces)),
+        "parts": {
+            "length_term": max(1, len(pieces)),
+            "reward": 0,
+            "penalties": 0,
+            "coverage": 0,
+            "tokens": len(pieces),
+        },
+        "cut": trace.cut,
+    }
+    source = {"pieces": list(trace.source_pieces)}
+    yield "done", {"source": source, "unknown": list(trace.unknown), "hypotheses": [hypothesis], "alternatives": []}
+
+
+def _trace(
+    model: TextModel, request: ModelTextRequest, max_tokens: int, target: str | None, **options: Any
+) -> ParallelTrace:
+    before, _ = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
+    positions = model.backend.max_sequence_length
+    encode_within_limit(
+        request.text,
+        model.source_tokenizer,
+        before,
+        max_tokens if positions is None else min(max_tokens, positions + 1),
+    )
+    max_length = request.decoder.to_generate_options().get("max_length")
+    return model.trace_parallel(request.text, target, max_length=max_length, **options)
+
+
+def _token_log_probabilities(trace: ParallelTrace) -> list[float]:
+    """Return the log-probability of each token of the output at its position, or its confidence."""
+    match trace.details:
+        case MaskPredictTrace(passes=passes):
+            found = [each.probability for each in passes[-1]]
+        case GraphTrace(vertices=vertices):
+            found = [each.probability for each in vertices[1:-1] if each.chosen]
+        case CtcTrace(positions=positions):
+            found = [each.probability for each in positions if each.chosen]
+    return [log(max(each, 1e-38)) for each in found]
