@@ -146,8 +146,9 @@ class Run:
         self.model = TextModel(stored)
         updater = Updater(self.model.network, self.config.train, self.world)
         prefixes = encode_prefixes(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
-        settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
-        stream = PrefixedStream(self.data, *settings, prefixes, self.config.train.sort_within)
+        train = self.config.train
+        settings = (train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
+        stream = PrefixedStream(self.data, *settings, prefixes, train.sort_within, train.input_noise)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
         validate = Validator(
             self.model,

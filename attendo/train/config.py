@@ -55,6 +55,11 @@ class TrainConfig(Settings):
     r_drop: Annotated[float, Field(ge=0)] = Field(
         0.0, description="weight of the KL divergence between two passes with different dropout (R-Drop); 0 disables it"
     )
+    input_noise: Fraction = Field(
+        0.0,
+        description="probability that a token of the decoder's input is replaced: half of them by a random target "
+        "token, half by a copy of a neighbour; the labels stay; 0 disables it",
+    )
     glancing: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5, description="ctc, graph: share of the wrong tokens that are given at the first step (Qian et al. 2021)"
     )
