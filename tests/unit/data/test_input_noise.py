@@ -98,13 +98,13 @@ def test_noise_depends_on_seed_epoch_and_pair_alone(data: PreparedData) -> None:
     assert len(first) == data.pairs
     assert read_inputs(BatchStream(data, 60, 1, input_noise=RATE), 0, workers=3) == first
     assert read_inputs(BatchStream(data, 200, 1, input_noise=RATE), 0) == first
+    plain = read_inputs(BatchStream(data, 60, 1), 0)
+    places = find_changes(first, plain)
     for other in (
         read_inputs(BatchStream(data, 60, 1, input_noise=RATE), 1),
         read_inputs(BatchStream(data, 60, 2, input_noise=RATE), 0),
-        read_inputs(BatchStream(data, 60, 1), 0),
     ):
-        assert other.keys() == first.keys()
-        assert other != first
+        assert len(places & find_changes(other, plain)) < 0.6 * len(places)
 
 
 def test_a_resumed_stream_has_the_same_noise(data: PreparedData) -> None:
@@ -133,6 +133,16 @@ def test_copies_of_a_pair_have_different_noise(tmp_path: Path) -> None:
             break
     assert {len(rows) for rows in found.values()} == {2}
     assert any(one != other for one, other in found.values())
+
+
+def find_changes(inputs: dict[int, list[int]], plain: dict[int, list[int]]) -> set[tuple[int, int]]:
+    """Return pair and position of every token that was replaced by another one."""
+    return {
+        (number, place)
+        for number, row in plain.items()
+        for place, token in enumerate(row)
+        if inputs[number][place] != token
+    }
 
 
 def is_equal(one: Batch, other: Batch) -> bool:
