@@ -21,6 +21,7 @@ from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
 from attendo.model.parallel import ParallelTransformer, make_network
 from attendo.text import UNK
+from attendo.train.config import TrainConfig
 from attendo.train.loss import training_loss
 from attendo.train.update import Updater
 
@@ -114,7 +115,7 @@ def estimate_memory(updater: Updater, shape: TrainingBatchShape) -> MemoryEstima
     rows = -(-shape.rows // updater.world.size)
     weights = sum(weight.nbytes for weight in network.parameters())
     copies = 5 if config.ema else 4  # weights, gradients, two moments, and the moving average
-    passes = 2 if config.r_drop else 1
+    passes = config.num_passes
     positions = shape.target
     if isinstance(network, ParallelTransformer) and network.upsample:
         positions = network.canvas_size(shape.source)
@@ -158,10 +159,11 @@ def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
 def _forward(updater: Updater, batch: Batch) -> Tensor:
     if isinstance(updater.network, ParallelTransformer):
         return updater.compute_loss(batch)
-    rows = batch.repeat(2) if updater.config.r_drop else batch
+    rows, r_drop = batch.repeat(updater.config.num_passes), updater.config.r_drop
+    labels = rows.labels[: len(rows.labels) // 2] if r_drop else rows.labels
     with updater.autocast():
         logits = updater.network(rows.source_ids, rows.target_ids, rows.source_mask)
-        return training_loss(logits, batch.labels, updater.config.label_smoothing, updater.config.r_drop)
+        return training_loss(logits, labels, updater.config.label_smoothing, r_drop)
 
 
 def _advise(updater: Updater, largest: MemoryEstimate, free: int) -> str:
@@ -198,13 +200,19 @@ def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
     before = torch.cuda.memory_allocated(device)
     try:
         network = make_network(updater.network.config, torch.Generator().manual_seed(0)).to(device)
-        student = Updater(network, updater.config.replace(compile="off", capture="off"))
+        student = Updater(network, _make_probe_config(updater.config).replace(capture="off"))
         run_updates(student, shape)
         return torch.cuda.max_memory_allocated(device) - before
     except torch.OutOfMemoryError:
         return None
     finally:
         torch.cuda.empty_cache()
+
+
+def _make_probe_config(config: TrainConfig) -> TrainConfig:
+    """Return settings whose first update needs as much memory as any: scheduled sampling begins at once."""
+    start = {} if config.scheduled_sampling == "off" else {"sampling_start": 0.0}
+    return config.replace(compile="off", **start)
 
 
 def run_updates(updater: Updater, shape: TrainingBatchShape) -> None:
@@ -217,7 +225,7 @@ def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | No
     """Measure in a new process, because the peak of this process may be higher."""
     request = {
         "model": updater.network.config.model_dump(mode="json", exclude_unset=True),
-        "train": updater.config.replace(compile="off").model_dump(mode="json", exclude_unset=True),
+        "train": _make_probe_config(updater.config).model_dump(mode="json", exclude_unset=True),
         "shape": asdict(shape),
         "threads": torch.get_num_threads(),
     }

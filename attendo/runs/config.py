@@ -149,7 +149,7 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
             raise UsageError("compile_needs_autoregressive", kind=kind)
         if train.sharding != "none":
             raise UsageError("sharding_needs_autoregressive", kind=kind)
-        for name in ("input_noise",):
+        for name in ("input_noise", "scheduled_sampling"):
             if (value := getattr(train, name)) != TrainConfig.model_fields[name].default:
                 raise UsageError("treatment_needs_autoregressive", option=name, value=value, kind=kind)
     check_kind(kind, CallFields(), GenerationConfig(**generation))

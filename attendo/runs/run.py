@@ -144,9 +144,9 @@ class Run:
         stored = initial_model(self.config, self.data)
         stored.network.to(self.device)
         self.model = TextModel(stored)
-        updater = Updater(self.model.network, self.config.train, self.world)
-        prefixes = encode_prefixes(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
         train = self.config.train
+        prefixes = encode_prefixes(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
+        updater = Updater(self.model.network, train, self.world, prefixes[1])
         settings = (train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, prefixes, train.sort_within, train.input_noise)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample

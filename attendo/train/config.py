@@ -11,10 +11,17 @@ Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+Probability = Annotated[float, Field(ge=0, le=1)]
 DEFAULT_PEAK_LR = 1e-3
 MetricName = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 NetworkPart = Literal["embeddings", "encoder", "decoder", "output"]
 BestMetric = Literal["loss", MetricName]
+# Settings that have an effect with each kind of scheduled sampling.
+_SAMPLING_SETTINGS: dict[str, tuple[str, ...]] = {
+    "off": (),
+    "schedule": ("sampling_start", "sampling_decay", "sampling_position_decay"),
+    "confidence": ("sampling_start", "sampling_thresholds"),
+}
 
 
 class TrainConfig(Settings):
@@ -59,6 +66,25 @@ class TrainConfig(Settings):
         0.0,
         description="probability that a token of the decoder's input is replaced: half of them by a random target "
         "token, half by a copy of a neighbour; the labels stay; 0 disables it",
+    )
+    scheduled_sampling: Literal["off", "schedule", "confidence"] = Field(
+        "off",
+        description="the decoder reads some predictions of a first pass instead of the reference: by a schedule, or "
+        "where the first pass is confident (Liu et al. 2021)",
+    )
+    sampling_start: Fraction = Field(2 / 3, description="scheduled sampling: share of the steps after which it begins")
+    sampling_decay: Annotated[float, Field(ge=1)] = Field(
+        300.0,
+        description="schedule: k of k / (k + exp(s / k)), the probability of a reference token s steps after the "
+        "beginning",
+    )
+    sampling_position_decay: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.99, description="schedule: factor of this probability for each position of the target"
+    )
+    sampling_thresholds: tuple[Probability, Probability] = Field(
+        (0.8, 0.9),
+        description="confidence: a token with a probability from the first to the second is replaced by a sample of "
+        "the first pass, a more probable one by a random target token",
     )
     glancing: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5, description="ctc, graph: share of the wrong tokens that are given at the first step (Qian et al. 2021)"
@@ -119,6 +145,17 @@ class TrainConfig(Settings):
         """The metrics to compute, including the one that selects the best model."""
         return tuple(dict.fromkeys((*self.metrics, *((self.best,) if self.best != "loss" else ()))))
 
+    def without_treatments(self) -> Self:
+        """Return the settings without treatments of exposure bias."""
+        sampling = (name for names in _SAMPLING_SETTINGS.values() for name in names)
+        names = ("input_noise", "scheduled_sampling", *sampling)
+        return self.replace(**{name: type(self).model_fields[name].default for name in names})
+
+    @property
+    def num_passes(self) -> int:
+        """Passes over a batch whose activations an update stores."""
+        return (2 if self.r_drop else 1) * (2 if self.scheduled_sampling == "confidence" else 1)
+
     @property
     def num_checkpoints_to_keep(self) -> int:
         return max(self.keep_last, self.average) if self.final == "average" else self.keep_last
@@ -135,4 +172,15 @@ class TrainConfig(Settings):
             raise UsageError("final_lr_unused", schedule=self.schedule)
         if self.sharding == "full" and self.compile in ("on", "blocks"):
             raise UsageError("sharding_with_compile")
+        self._check_sampling()
         return self
+
+    def _check_sampling(self) -> None:
+        kind = self.scheduled_sampling
+        for option in dict.fromkeys(name for names in _SAMPLING_SETTINGS.values() for name in names):
+            is_default = getattr(self, option) == type(self).model_fields[option].default
+            if option not in _SAMPLING_SETTINGS[kind] and not is_default:
+                raise UsageError("sampling_setting_unused", option=option, kind=kind)
+        low, high = self.sampling_thresholds
+        if low > high:
+            raise UsageError("sampling_thresholds_not_sorted", low=low, high=high)

@@ -28,6 +28,7 @@ from attendo.train.distributed import Distributed, ReplicatedWeights
 from attendo.train.loss import training_loss
 from attendo.train.optimizer import EMA, freeze, learning_rate, make_optimizer, set_rate
 from attendo.train.parallel_loss import ParallelLoss, glancing_share
+from attendo.train.scheduled_sampling import ScheduledSampling
 
 _SINGLE_PROCESS = Distributed()
 _INITIAL_SCALE, _GROWTH_INTERVAL = 2.0**16, 2000  # of the fp16 loss scale; successful steps before it doubles
@@ -45,9 +46,19 @@ class Update:
 
 
 class Updater:
-    """Holds the state that training changes: weights, moments, EMA, loss scale and step number."""
+    """Holds the state that training changes: weights, moments, EMA, loss scale and step number.
 
-    def __init__(self, network: Transformer, config: TrainConfig, world: Distributed = _SINGLE_PROCESS) -> None:
+    `target_prefix` are tokens at the start of every target. Generation gives them, so treatments of exposure bias do
+    not change them.
+    """
+
+    def __init__(
+        self,
+        network: Transformer,
+        config: TrainConfig,
+        world: Distributed = _SINGLE_PROCESS,
+        target_prefix: Sequence[int] = (),
+    ) -> None:
         self.network, self.config, self.world = network, config, world
         self.device = next(network.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
@@ -67,15 +78,22 @@ class Updater:
             if isinstance(network, ParallelTransformer)
             else None
         )
+        self._sampling = (
+            ScheduledSampling(config, self.device, len(target_prefix)) if config.scheduled_sampling != "off" else None
+        )
         self.compile_mode = "off" if self.placement.is_sharded else pick_compile(config, network)
         self._batch_loss = compile_dynamic(self._eager_loss) if self.compile_mode == "on" else self._eager_loss
         self._blocks = CompiledBlocks(network) if self.compile_mode == "blocks" else None
         self.uses_cuda_graphs = should_capture(config, self.device, world)
-        self._run_pass: Callable[[Batch], None] = self._forward_backward
+        self._run_pass = self._make_pass()
         if self.uses_cuda_graphs:
-            self._run_pass = CudaGraphedPass(self._forward_backward, CudaGraphRecorder(self.device))
             for weight in network.parameters():  # captured passes add to gradients at fixed addresses
                 weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
+
+    def _make_pass(self) -> Callable[[Batch], None]:
+        if not self.uses_cuda_graphs:
+            return self._forward_backward
+        return CudaGraphedPass(self._forward_backward, CudaGraphRecorder(self.device))
 
     def update(self, batches: Sequence[Batch]) -> Update:
         """Do one update on batches, accumulated as if they were one."""
@@ -86,6 +104,8 @@ class Updater:
         if self._parallel_loss is not None:
             now = (self.step, self.config.steps, self.config.glancing, self.config.glancing_end)
             self._parallel_loss.glancing.fill_(glancing_share(*now, self.config.glancing_until))
+        if self._sampling is not None and self._sampling.set_step(self.step):
+            self._run_pass = self._make_pass()  # captured passes have another form
         tokens = sum(batch.tokens for batch in batches)
         shares = [batch.shard(self.world.rank, self.world.size) for batch in batches]
         # DDP averages gradients over the ranks, but the loss is a sum over them.
@@ -132,12 +152,33 @@ class Updater:
             source_mask = full_mask(source_ids)
         if self._parallel_loss is not None:
             return self._parallel_loss(source_ids, source_mask, labels)
+        if self._sampling is None or not self._sampling.is_active:
+            return self._forced_loss(source_ids, source_mask, target_ids, labels)[0]
+        if self.config.scheduled_sampling == "schedule":
+            with torch.no_grad():
+                logits = self._ddp_network(source_ids, target_ids, source_mask)
+            # Autocast caches the weights that this pass has converted without a gradient. The next pass needs others.
+            torch.clear_autocast_cache()
+            mixed = self._sampling.mix(logits, target_ids, labels)
+            return self._forced_loss(source_ids, source_mask, mixed, labels)[0]
+        first, logits = self._forced_loss(source_ids, source_mask, target_ids, labels)
+        mixed = self._sampling.mix(logits[: len(labels)].detach(), target_ids, labels)
+        return (first + self._forced_loss(source_ids, source_mask, mixed, labels)[0]) / 2
+
+    def _forced_loss(
+        self,
+        source_ids: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"] | None,
+        target_ids: Int[Tensor, "B T"],
+        labels: Int[Tensor, "B T"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "R T V"]]:
+        """Return the loss of a decoder that reads `target_ids`, and the logits: with R-Drop of two passes."""
         if self.config.r_drop:  # every sentence twice, with different dropout
             source_ids, target_ids = source_ids.repeat(2, 1), target_ids.repeat(2, 1)
             source_mask = None if source_mask is None else source_mask.repeat(2, 1)
         logits = self._ddp_network(source_ids, target_ids, source_mask)
         loss = self._blocks.loss if self._blocks else training_loss
-        return loss(logits, labels, self.config.label_smoothing, self.config.r_drop)
+        return loss(logits, labels, self.config.label_smoothing, self.config.r_drop), logits
 
     @torch.no_grad()
     def _optimizer_step(self) -> tuple[Tensor, Tensor]:

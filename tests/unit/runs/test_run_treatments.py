@@ -13,7 +13,11 @@ from attendo.doctor.checks import examine_network
 from attendo.errors import UsageError
 from attendo.runs.run import Run
 
-TREATMENTS: dict[str, dict[str, Any]] = {"input noise": {"input_noise": 0.3}}
+TREATMENTS: dict[str, dict[str, Any]] = {
+    "input noise": {"input_noise": 0.3},
+    "schedule": {"scheduled_sampling": "schedule", "sampling_start": 0.25, "sampling_decay": 1.0},
+    "confidence": {"scheduled_sampling": "confidence", "sampling_start": 0.25, "sampling_thresholds": (0.05, 0.15)},
+}
 
 
 @pytest.fixture(scope="module")
