@@ -190,17 +190,23 @@ def free_memory(device: torch.device) -> int | None:
 
 def measure_memory(updater: Updater, shape: TrainingBatchShape) -> int | None:
     """Return the peak memory of an update with such a batch in bytes, or None if it cannot be measured."""
-    return _measure_on_gpu(updater, shape) if updater.device.type == "cuda" else _measure_in_process(updater, shape)
+    config = updater.config
+    start = {} if config.scheduled_sampling == "off" else {"sampling_start": 0.0}  # two passes from the first step on
+    probed = config.replace(compile="off", **start)
+    if config.objective == "mrt":  # candidates are rows of one pass
+        probed, shape = probed.without_treatments(), replace(shape, rows=shape.rows * config.num_passes)
+    on_gpu = updater.device.type == "cuda"
+    return _measure_on_gpu(updater, probed, shape) if on_gpu else _measure_in_process(updater, probed, shape)
 
 
-def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
+def _measure_on_gpu(updater: Updater, config: TrainConfig, shape: TrainingBatchShape) -> int | None:
     device = updater.device
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     try:
         network = make_network(updater.network.config, torch.Generator().manual_seed(0)).to(device)
-        student = Updater(network, _make_probe_config(updater.config).replace(capture="off"))
+        student = Updater(network, config.replace(capture="off"))
         run_updates(student, shape)
         return torch.cuda.max_memory_allocated(device) - before
     except torch.OutOfMemoryError:
@@ -209,23 +215,17 @@ def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
         torch.cuda.empty_cache()
 
 
-def _make_probe_config(config: TrainConfig) -> TrainConfig:
-    """Return settings whose first update needs as much memory as any: scheduled sampling begins at once."""
-    start = {} if config.scheduled_sampling == "off" else {"sampling_start": 0.0}
-    return config.replace(compile="off", **start)
-
-
 def run_updates(updater: Updater, shape: TrainingBatchShape) -> None:
     """Run two updates: the first, with one row, allocates the moments, the second has the batch to measure."""
     updater.update([replace(shape, rows=1).make_batch()])
     updater.update([shape.make_batch()])
 
 
-def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | None:
+def _measure_in_process(updater: Updater, config: TrainConfig, shape: TrainingBatchShape) -> int | None:
     """Measure in a new process, because the peak of this process may be higher."""
     request = {
         "model": updater.network.config.model_dump(mode="json", exclude_unset=True),
-        "train": _make_probe_config(updater.config).model_dump(mode="json", exclude_unset=True),
+        "train": config.model_dump(mode="json", exclude_unset=True),
         "shape": asdict(shape),
         "threads": torch.get_num_threads(),
     }

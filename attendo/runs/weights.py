@@ -19,7 +19,13 @@ from attendo.model.config import ModelConfig
 from attendo.model.parallel import MIN_CANVAS, ParallelTransformer, make_network
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, load_weights
-from attendo.runs.config import RunConfig, check_kind_settings, derive_generation_settings, load_run_config
+from attendo.runs.config import (
+    RunConfig,
+    check_kind_settings,
+    check_mrt_data,
+    derive_generation_settings,
+    load_run_config,
+)
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.sentence_splitting import measure_sources
@@ -52,6 +58,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
         generation = {**stored, **derive_generation_settings(None, data.cut_source)}
     generation = {**generation, **config.generation}
     check_kind_settings(network.config.kind, config.train, generation)
+    check_mrt_data(config.train, data.window is not None)
     _check_data_fits_network(network.config, data)
     _check_dropout(config, data)
     _check_max_length(

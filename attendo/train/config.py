@@ -12,7 +12,7 @@ Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-DEFAULT_PEAK_LR = 1e-3
+DEFAULT_PEAK_LR, MRT_PEAK_LR = 1e-3, 1e-5
 MetricName = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 NetworkPart = Literal["embeddings", "encoder", "decoder", "output"]
 BestMetric = Literal["loss", MetricName]
@@ -21,6 +21,19 @@ _SAMPLING_SETTINGS: dict[str, tuple[str, ...]] = {
     "off": (),
     "schedule": ("sampling_start", "sampling_decay", "sampling_position_decay"),
     "confidence": ("sampling_start", "sampling_thresholds"),
+}
+
+
+_MRT_SETTINGS = ("mrt_candidates", "mrt_alpha", "mrt_reference", "mrt_cross_entropy", "mrt_utility")
+# Settings that minimum risk training does not use, with the values that it accepts.
+_UNUSED_BY_MRT: dict[str, tuple[object, ...]] = {
+    "label_smoothing": (0.0, 0.1),
+    "r_drop": (0.0,),
+    "input_noise": (0.0,),
+    "scheduled_sampling": ("off",),
+    "compile": ("auto", "off"),
+    "capture": ("auto", "off"),
+    "sharding": ("none",),
 }
 
 
@@ -44,7 +57,9 @@ class TrainConfig(Settings):
         "inverse_square_root", description="learning rate after the warm-up"
     )
     peak_lr: Positive | None = Field(
-        None, description="highest learning rate, at the end of the warm-up; default 1e-3; noam computes its own"
+        None,
+        description="highest learning rate, at the end of the warm-up; default 1e-3, with objective mrt 1e-5; noam "
+        "computes its own",
     )
     warmup: Natural = Field(1000, description="steps of linear warm-up to peak_lr")
     final_lr: Fraction = Field(0.0, description="final learning rate of cosine and linear, as a fraction of peak_lr")
@@ -56,6 +71,22 @@ class TrainConfig(Settings):
     )
     clip_norm: Annotated[float, Field(ge=0)] = Field(1.0, description="maximum gradient norm; 0 disables clipping")
 
+    objective: Literal["likelihood", "mrt"] = Field(
+        "likelihood",
+        description="what training lowers: the cross-entropy of the references, or the expected risk of the model's "
+        "own samples (minimum risk training, Shen et al. 2016), which needs a trained model (start_from)",
+    )
+    mrt_candidates: Annotated[int, Field(ge=2)] = Field(8, description="mrt: samples per source; equal ones count once")
+    mrt_alpha: Positive = Field(
+        0.005, description="mrt: factor of the log-probabilities in the softmax over the candidates; low is flat"
+    )
+    mrt_reference: bool = Field(True, description="mrt: the reference is a candidate too")
+    mrt_cross_entropy: Annotated[float, Field(ge=0)] = Field(
+        0.2, description="mrt: weight of the cross-entropy per token, which is added to the mean risk per sentence"
+    )
+    mrt_utility: Literal["chrf", "bleu"] = Field(
+        "chrf", description="mrt: sentence metric of a candidate; its risk is 1 - metric / 100"
+    )
     label_smoothing: Fraction = Field(
         0.1, description="share of the probability spread uniformly over all tokens; not for kind ctc and graph"
     )
@@ -148,13 +179,19 @@ class TrainConfig(Settings):
     def without_treatments(self) -> Self:
         """Return the settings without treatments of exposure bias."""
         sampling = (name for names in _SAMPLING_SETTINGS.values() for name in names)
-        names = ("input_noise", "scheduled_sampling", *sampling)
+        names = ("objective", *_MRT_SETTINGS, "input_noise", "scheduled_sampling", *sampling)
         return self.replace(**{name: type(self).model_fields[name].default for name in names})
 
     @property
     def num_passes(self) -> int:
         """Passes over a batch whose activations an update stores."""
+        if self.objective == "mrt":
+            return 1 + self.mrt_candidates
         return (2 if self.r_drop else 1) * (2 if self.scheduled_sampling == "confidence" else 1)
+
+    @property
+    def default_peak_lr(self) -> float:
+        return MRT_PEAK_LR if self.objective == "mrt" else DEFAULT_PEAK_LR
 
     @property
     def num_checkpoints_to_keep(self) -> int:
@@ -173,14 +210,27 @@ class TrainConfig(Settings):
         if self.sharding == "full" and self.compile in ("on", "blocks"):
             raise UsageError("sharding_with_compile")
         self._check_sampling()
+        self._check_objective()
         return self
 
     def _check_sampling(self) -> None:
         kind = self.scheduled_sampling
         for option in dict.fromkeys(name for names in _SAMPLING_SETTINGS.values() for name in names):
-            is_default = getattr(self, option) == type(self).model_fields[option].default
-            if option not in _SAMPLING_SETTINGS[kind] and not is_default:
+            if option not in _SAMPLING_SETTINGS[kind] and not self._is_default(option):
                 raise UsageError("sampling_setting_unused", option=option, kind=kind)
         low, high = self.sampling_thresholds
         if low > high:
             raise UsageError("sampling_thresholds_not_sorted", low=low, high=high)
+
+    def _check_objective(self) -> None:
+        if self.objective == "mrt":
+            for option, accepted in _UNUSED_BY_MRT.items():
+                if (value := getattr(self, option)) not in accepted:
+                    raise UsageError("mrt_setting_conflict", option=option, value=value)
+            return
+        for option in _MRT_SETTINGS:
+            if not self._is_default(option):
+                raise UsageError("mrt_setting_unused", option=option)
+
+    def _is_default(self, option: str) -> bool:
+        return bool(getattr(self, option) == type(self).model_fields[option].default)

@@ -8,6 +8,7 @@ Non-finite losses and gradients are detected on the device. Such a step does not
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,6 +27,7 @@ from attendo.train.compilation import CompiledBlocks, CudaGraphedPass, compile_d
 from attendo.train.config import TrainConfig
 from attendo.train.distributed import Distributed, ReplicatedWeights
 from attendo.train.loss import training_loss
+from attendo.train.minimum_risk import MinimumRisk, RiskFunction
 from attendo.train.optimizer import EMA, freeze, learning_rate, make_optimizer, set_rate
 from attendo.train.parallel_loss import ParallelLoss, glancing_share
 from attendo.train.scheduled_sampling import ScheduledSampling
@@ -43,13 +45,16 @@ class Update:
     loss: Tensor  # summed over the update's tokens on this rank
     norm: Tensor
     skipped: Tensor  # 1 if the weights did not change
+    sentences: int = 0
+    # Minimum risk training: reward of the samples and entropy of Q, summed over the update's sentences on this rank.
+    rewards: tuple[Tensor, ...] = ()
 
 
 class Updater:
     """Holds the state that training changes: weights, moments, EMA, loss scale and step number.
 
     `target_prefix` are tokens at the start of every target. Generation gives them, so treatments of exposure bias do
-    not change them.
+    not change them. `risk` is the risk of candidates for objective mrt.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Updater:
         config: TrainConfig,
         world: Distributed = _SINGLE_PROCESS,
         target_prefix: Sequence[int] = (),
+        risk: RiskFunction | None = None,
     ) -> None:
         self.network, self.config, self.world = network, config, world
         self.device = next(network.parameters()).device
@@ -81,6 +87,11 @@ class Updater:
         self._sampling = (
             ScheduledSampling(config, self.device, len(target_prefix)) if config.scheduled_sampling != "off" else None
         )
+        self._minimum_risk = None
+        if config.objective == "mrt":
+            assert risk is not None, "objective mrt needs a risk function"
+            self._minimum_risk = MinimumRisk(network, self._ddp_network, config, risk, target_prefix)
+        self._sentence_weight = 1.0
         self.compile_mode = "off" if self.placement.is_sharded else pick_compile(config, network)
         self._batch_loss = compile_dynamic(self._eager_loss) if self.compile_mode == "on" else self._eager_loss
         self._blocks = CompiledBlocks(network) if self.compile_mode == "blocks" else None
@@ -91,6 +102,8 @@ class Updater:
                 weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
 
     def _make_pass(self) -> Callable[[Batch], None]:
+        if self._minimum_risk is not None:
+            return partial(self._run_minimum_risk, self._minimum_risk)
         if not self.uses_cuda_graphs:
             return self._forward_backward
         return CudaGraphedPass(self._forward_backward, CudaGraphRecorder(self.device))
@@ -107,6 +120,10 @@ class Updater:
         if self._sampling is not None and self._sampling.set_step(self.step):
             self._run_pass = self._make_pass()  # captured passes have another form
         tokens = sum(batch.tokens for batch in batches)
+        sentences = sum(len(batch.labels) for batch in batches)
+        if self._minimum_risk is not None:
+            self._minimum_risk.start_update()
+            self._sentence_weight = tokens / sentences
         shares = [batch.shard(self.world.rank, self.world.size) for batch in batches]
         # DDP averages gradients over the ranks, but the loss is a sum over them.
         self._loss_weight.copy_(self.loss_scale * (self.world.size / tokens))
@@ -116,7 +133,9 @@ class Updater:
             with self._gradient_sync(is_last=number == len(shares)):
                 self._run_pass(batch)
         norm, skipped = self._optimizer_step()
-        return Update(rate, tokens, self._loss.clone(), norm, skipped)
+        risk = self._minimum_risk
+        rewards = () if risk is None else (risk.reward.clone(), risk.entropy.clone())
+        return Update(rate, tokens, self._loss.clone(), norm, skipped, sentences, rewards)
 
     def try_batch(self, batch: Batch) -> None:
         """Run one forward and backward pass to measure time or memory. The gradients are not used."""
@@ -137,6 +156,16 @@ class Updater:
             self._blocks.apply_temporarily() if self._blocks else nullcontext(),
         ):
             loss = self._batch_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
+        (loss * self._loss_weight).backward()
+        self._loss += loss.detach()
+
+    def _run_minimum_risk(self, minimum_risk: MinimumRisk, batch: Batch) -> None:
+        """Sample candidates, run forward and backward on them, and add the gradients to the accumulated ones."""
+        with self.autocast():
+            candidates = minimum_risk.draw_candidates(batch).to(self.device)
+        # A new context: autocast must not keep weights that the samples have converted without a gradient.
+        with self.autocast(), without_cudnn_attention():
+            loss = minimum_risk.compute_loss(batch.to(self.device), candidates, self._sentence_weight)
         (loss * self._loss_weight).backward()
         self._loss += loss.detach()
 
@@ -251,6 +280,8 @@ def pick_compile(config: TrainConfig, network: Transformer) -> str:
     """Resolve auto. Compiling takes minutes. It pays off if the kernels, not the host, are the bottleneck."""
     if config.compile != "auto":
         return config.compile
+    if config.objective == "mrt":  # every batch of candidates has another shape
+        return "off"
     if network.config.kind != "autoregressive":  # the loss has a loop over the target, which takes long to compile
         return "off"
     return "on" if next(network.parameters()).is_cuda and network.config.d_model >= 512 else "off"
@@ -259,6 +290,8 @@ def pick_compile(config: TrainConfig, network: Transformer) -> str:
 def should_capture(config: TrainConfig, device: torch.device, world: Distributed) -> bool:
     if config.capture == "on" and (device.type != "cuda" or world.size > 1):
         raise UsageError("capture_not_supported")
+    if config.objective == "mrt":  # the host decodes samples within an update
+        return False
     return config.capture != "off" and device.type == "cuda" and world.size == 1
 
 
