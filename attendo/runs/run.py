@@ -153,10 +153,10 @@ class Run:
         stored = initial_model(self.config, self.data)
         stored.network.to(self.device)
         self.model = TextModel(stored)
-        train = self.config.train
-        prefixes = encode_prefixes(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
-        risk = make_text_risk(train, self.model.target_tokenizer)
-        updater = Updater(self.model.network, train, self.world, prefixes[1], risk)
+        train, model = self.config.train, self.model
+        prefixes = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
+        risk = make_text_risk(train, model.target_tokenizer)
+        updater = Updater(model.network, train, self.world, prefixes[1], risk)
         settings = (train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, prefixes, train.sort_within, train.input_noise)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
@@ -174,8 +174,7 @@ class Run:
                 f"{unfit:,} of {self.data.pairs:,} pairs have more target tokens than the decoder has positions "
                 "(model.upsample): they do not change the weights"
             )
-        found = self.checkpoints.load_newest()
-        if found is None:
+        if (found := self.checkpoints.load_newest()) is None:
             check_mrt_start(self.config)
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)

@@ -8,6 +8,7 @@ import torch
 from error_codes import has_code
 from learning import BATCH, BOTH, OTHER, config, make_updater
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attendo.data.batch import RaggedArray, collate_windows
 from attendo.errors import UsageError
@@ -230,3 +231,15 @@ def test_settings_without_treatments_keep_the_others() -> None:
     settings = TrainConfig(input_noise=0.1, r_drop=2.0, scheduled_sampling="confidence", sampling_start=0.5)
     assert settings.num_passes == 4
     assert settings.without_treatments() == TrainConfig(r_drop=2.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_mixture_is_made_without_reading_a_tensor_on_the_host(kind: str) -> None:
+    """A captured pass must not wait for the device. A fake tensor has no values, so reading one raises an error."""
+    with FakeTensorMode():
+        sampling = make_sampling(**ALWAYS[kind])
+        sampling.set_step(1)
+        labels = torch.ones(3, 5, dtype=torch.long)
+        assert sampling.mix(torch.zeros(3, 5, 17), torch.ones_like(labels), labels).shape == labels.shape
+        with pytest.raises(RuntimeError):
+            int(labels.sum())
