@@ -174,6 +174,8 @@ def _format_type(facts: dict[str, Any]) -> str:
     match facts["type"]:
         case "boolean":
             return "`true`, `false`"
+        case "array" if "prefixItems" in facts:
+            return f"list of {len(facts['prefixItems'])}, each {_format_type(facts['prefixItems'][0])}"
         case "array":
             return f"list of {_format_type(facts['items'])}"
         case "string":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MAX_WINDOW = 256  # tokens per example of running text with learned positions
 # A trained model needs a small learning rate and few steps.
 FINETUNE_DEFAULTS = ("train.peak_lr=2e-4", "train.schedule=linear")
+MRT_CHANGES = ("train.objective=mrt", 'train.objective="mrt"')
 
 
 def finetune(
@@ -53,7 +54,9 @@ def finetune(
     # Load before creating a run folder: a damaged, missing or unsuitable model raises here.
     fixed = _fit_to_network(model, load_model(require_model_folder(model)).network.config, (source, target), text)
     frozen = [f"train.freeze={toml_literal(freeze)}"] if freeze else []
-    changes = [*FINETUNE_DEFAULTS, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
+    # Minimum risk training has its own defaults (runs/auto_config.py).
+    defaults = () if any(each.replace(" ", "") in MRT_CHANGES for each in change or []) else FINETUNE_DEFAULTS
+    changes = [*defaults, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = make_config(None, {"source": source, "target": target, "text": text}, changes)
     with init_distributed(pick_device(device)) as (world, own_device):
         outcome = train_with_progress(Run.begin(config, out, own_device, overwrite, world))

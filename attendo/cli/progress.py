@@ -337,12 +337,23 @@ class _StepStatistics:
         waiting = self._waiting_share()
         return [
             f"loss {loss:.3f}" if tokens else "loss –",
+            *self._summarise_rewards(),
             f"lr {last.lr:.1e}",
             self._format_speed(),
             f"padding {padding:.1%}",
             f"epoch {last.epoch}",
             *([f"waiting for data {waiting:.0%} (train.workers)"] if waiting >= MIN_WAITING_SHARE else []),
         ]
+
+    def _summarise_rewards(self) -> list[str]:
+        """Return the means of minimum risk training."""
+        known = [(step.reward, step.entropy) for step in self._recent if step.reward is not None]
+        if not known:
+            return []
+        reward, entropy = (
+            math.fsum(each or 0.0 for each in values) / len(known) for values in zip(*known, strict=True)
+        )
+        return [f"reward {reward:.2f}", f"entropy {entropy:.3f}"]
 
     def estimate_seconds(self, steps: int) -> float | None:
         """Return the remaining seconds, or None after too few steps: the first steps of a process are slow."""

@@ -157,15 +157,20 @@ def collate(examples: Sequence[Example]) -> Batch:
     return collate_sequences(RaggedArray.from_lists(sources), RaggedArray.from_lists(targets))
 
 
-def collate_sequences(source: RaggedArray, target: RaggedArray, numbers: tuple[int, ...] = ()) -> Batch:
-    """Pad and batch sources and targets of equal number."""
+def collate_sequences(
+    source: RaggedArray, target: RaggedArray, numbers: tuple[int, ...] = (), inputs: RaggedArray | None = None
+) -> Batch:
+    """Pad and batch sources and targets of equal number.
+
+    `inputs` replaces the target as the decoder's input (`InputNoise`). It has the lengths of the target.
+    """
     source_ids, source_mask = _pad_sources(source)
     inside = _token_mask(target)
     labels = np.full((len(target), inside.shape[1] + 1), PAD, np.int64)
     labels[:, :-1][inside] = target.ids
     target_ids = np.full_like(labels, PAD)
     target_ids[:, 0] = BOS
-    target_ids[:, 1:] = labels[:, :-1]
+    target_ids[:, 1:][inside] = (target if inputs is None else inputs).ids
     labels[np.arange(len(target)), target.lengths] = EOS
     return Batch(
         source_ids=source_ids,
@@ -178,19 +183,27 @@ def collate_sequences(source: RaggedArray, target: RaggedArray, numbers: tuple[i
     )
 
 
-def collate_windows(windows: RaggedArray, numbers: tuple[int, ...] = (), first_is_given: bool = False) -> Batch:
+def collate_windows(
+    windows: RaggedArray,
+    numbers: tuple[int, ...] = (),
+    first_is_given: bool = False,
+    inputs: RaggedArray | None = None,
+) -> Batch:
     """Batch windows of language-model text: no source, and no EOS, because a window does not end the text.
 
         target  <s> T o _ b      labels  T o _ b e
 
-    If `first_is_given`, the first token is not predicted, because it has no context.
+    If `first_is_given`, the first token is not predicted, because it has no context. For `inputs` see
+    `collate_sequences`.
     """
     inside = _token_mask(windows)
     labels = np.full(inside.shape, PAD, np.int64)
     labels[inside] = windows.ids
+    read = np.full_like(labels, PAD)
+    read[inside] = (windows if inputs is None else inputs).ids
     target_ids = np.full_like(labels, PAD)
     target_ids[:, 0] = BOS
-    target_ids[:, 1:] = np.where(inside[:, 1:], labels[:, :-1], PAD)
+    target_ids[:, 1:] = np.where(inside[:, 1:], read[:, :-1], PAD)
     if first_is_given:
         labels[:, 0] = PAD
     return Batch(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from attendo import keyed_random
 from attendo.data.batch import Batch, RaggedArray, collate_sequences, collate_windows
 from attendo.data.bucketing import make_batches
+from attendo.data.input_noise import InputNoise
 from attendo.data.prepared import PreparedCorpus, PreparedData
 from attendo.errors import DataError, UsageError
 from attendo.text import SentencePiece, Tokenizer
@@ -57,12 +58,15 @@ class ShuffleBuffer:
     numbers: NDArray[np.int64]  # indices of the pairs in the training data, over all corpora
     batch_rows: list[NDArray[np.int64]]
     windows: bool = False  # the target holds windows of language-model text
+    noise: InputNoise | None = None  # of the decoder's input
 
     def batch(self, number: int) -> Batch:
         rows = self.batch_rows[number]
+        target, numbers = self.target.take(rows), tuple(self.numbers[rows].tolist())
+        inputs = None if self.noise is None else self.noise.apply(target, rows)
         if self.windows:
-            return collate_windows(self.target.take(rows), tuple(self.numbers[rows].tolist()))
-        return collate_sequences(self.source.take(rows), self.target.take(rows), tuple(self.numbers[rows].tolist()))
+            return collate_windows(target, numbers, inputs=inputs)
+        return collate_sequences(self.source.take(rows), target, numbers, inputs)
 
 
 def epoch_buffers(corpora: Sequence[PreparedCorpus], seed: int, epoch: int) -> list[BufferPosition]:
@@ -89,8 +93,10 @@ class BufferReader:
         seed: int,
         resegmenters: tuple[Resegmenter, Resegmenter] | None = None,
         sort_within: int = BUFFER_PAIRS,
+        input_noise: float = 0.0,
     ) -> None:
         self._prepared, self._batch_tokens, self._seed, self._resegmenters = prepared, batch_tokens, seed, resegmenters
+        self._input_noise = input_noise
         self._sort_within = sort_within if sort_within < BUFFER_PAIRS else None  # a buffer may hold slightly more pairs
         sizes = [len(corpus.shards) for corpus in prepared.corpora]
         self._first_numbers = np.cumsum([0, *sizes])
@@ -98,8 +104,9 @@ class BufferReader:
     def read(self, position: BufferPosition, is_stopped: Callable[[], bool] = lambda: False) -> ShuffleBuffer:
         """Read one buffer. It polls `is_stopped` and raises `CancelledError` if that returns True."""
         source, target, numbers, copies = self._read_pairs(position)
+        pairs = (position.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
         if self._resegmenters is not None:
-            about = (self._seed, "dropout", position.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
+            about = (self._seed, "dropout", *pairs)
             of_round = keyed_random.make_keys(self._seed, "round", position.epoch)
             source = self._resegment(
                 source, self._resegmenters[0], keyed_random.make_keys(*about, "source"), of_round, is_stopped
@@ -111,7 +118,11 @@ class BufferReader:
         control = 0 if windows else 1  # special tokens per side
         groups = make_batches(source.lengths + control, target.lengths + control, self._batch_tokens, self._sort_within)
         order = keyed_random.permutation(len(groups), self._seed, "batches", position.epoch, position.pool)
-        return ShuffleBuffer(source, target, numbers, [groups[number] for number in order], windows)
+        noise = None
+        if self._input_noise:
+            keys = keyed_random.make_keys(self._seed, "input noise", *pairs)
+            noise = InputNoise(self._input_noise, keys, target.ids)
+        return ShuffleBuffer(source, target, numbers, [groups[number] for number in order], windows, noise)
 
     def _read_pairs(
         self, position: BufferPosition
@@ -208,8 +219,12 @@ class BatchStream:
         seed: int,
         dropout: float = 0.0,
         sort_within: int = BUFFER_PAIRS,
+        input_noise: float = 0.0,
     ) -> None:
-        """`dropout` is the rate of BPE-dropout. For `sort_within` see `make_batches`."""
+        """`dropout` is the rate of BPE-dropout, `input_noise` that of `InputNoise`.
+
+        For `sort_within` see `make_batches`.
+        """
         resegmenters = None
         if dropout:
             source = _make_merge_dropout(prepared.source_tokenizer, dropout)
@@ -217,7 +232,7 @@ class BatchStream:
             resegmenters = (source, source if joint else _make_merge_dropout(prepared.target_tokenizer, dropout))
         self._corpora, self._seed = prepared.corpora, seed
         self._folder = prepared.folder
-        self._reader = BufferReader(prepared, batch_tokens, seed, resegmenters, sort_within)
+        self._reader = BufferReader(prepared, batch_tokens, seed, resegmenters, sort_within, input_noise)
 
     def batches(
         self, position: Position = START_POSITION, workers: int = 0, pin: bool = False

@@ -22,6 +22,7 @@ from attendo.doctor.finding import Finding
 from attendo.model.factory import make_network
 from attendo.model.parallel import ParallelTransformer
 from attendo.text import UNK
+from attendo.train.config import TrainConfig
 from attendo.train.loss import training_loss
 from attendo.train.update import Updater
 
@@ -115,7 +116,7 @@ def estimate_memory(updater: Updater, shape: TrainingBatchShape) -> MemoryEstima
     rows = -(-shape.rows // updater.world.size)
     weights = sum(weight.nbytes for weight in network.parameters())
     copies = 5 if config.ema else 4  # weights, gradients, two moments, and the moving average
-    passes = 2 if config.r_drop else 1
+    passes = config.num_passes
     positions = shape.target
     if isinstance(network, ParallelTransformer) and network.upsample:
         positions = network.canvas_size(shape.source)
@@ -159,10 +160,11 @@ def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
 def _forward(updater: Updater, batch: Batch) -> Tensor:
     if isinstance(updater.network, ParallelTransformer):
         return updater.compute_loss(batch)
-    rows = batch.repeat(2) if updater.config.r_drop else batch
+    rows, r_drop = batch.repeat(updater.config.num_passes), updater.config.r_drop
+    labels = rows.labels[: len(rows.labels) // 2] if r_drop else rows.labels
     with updater.autocast():
         logits = updater.network(rows.source_ids, rows.target_ids, rows.source_mask)
-        return training_loss(logits, batch.labels, updater.config.label_smoothing, updater.config.r_drop)
+        return training_loss(logits, labels, updater.config.label_smoothing, r_drop)
 
 
 def _advise(updater: Updater, largest: MemoryEstimate, free: int) -> str:
@@ -189,17 +191,23 @@ def free_memory(device: torch.device) -> int | None:
 
 def measure_memory(updater: Updater, shape: TrainingBatchShape) -> int | None:
     """Return the peak memory of an update with such a batch in bytes, or None if it cannot be measured."""
-    return _measure_on_gpu(updater, shape) if updater.device.type == "cuda" else _measure_in_process(updater, shape)
+    config = updater.config
+    start = {} if config.scheduled_sampling == "off" else {"sampling_start": 0.0}  # two passes from the first step on
+    probed = config.replace(compile="off", **start)
+    if config.objective == "mrt":  # candidates are rows of one pass
+        probed, shape = probed.without_treatments(), replace(shape, rows=shape.rows * config.num_passes)
+    on_gpu = updater.device.type == "cuda"
+    return _measure_on_gpu(updater, probed, shape) if on_gpu else _measure_in_process(updater, probed, shape)
 
 
-def _measure_on_gpu(updater: Updater, shape: TrainingBatchShape) -> int | None:
+def _measure_on_gpu(updater: Updater, config: TrainConfig, shape: TrainingBatchShape) -> int | None:
     device = updater.device
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     try:
         network = make_network(updater.network.config, torch.Generator().manual_seed(0)).to(device)
-        student = Updater(network, updater.config.replace(compile="off", capture="off"))
+        student = Updater(network, config.replace(capture="off"))
         run_updates(student, shape)
         return torch.cuda.max_memory_allocated(device) - before
     except torch.OutOfMemoryError:
@@ -214,11 +222,11 @@ def run_updates(updater: Updater, shape: TrainingBatchShape) -> None:
     updater.update([shape.make_batch()])
 
 
-def _measure_in_process(updater: Updater, shape: TrainingBatchShape) -> int | None:
+def _measure_in_process(updater: Updater, config: TrainConfig, shape: TrainingBatchShape) -> int | None:
     """Measure in a new process, because the peak of this process may be higher."""
     request = {
         "model": updater.network.config.model_dump(mode="json", exclude_unset=True),
-        "train": updater.config.replace(compile="off").model_dump(mode="json", exclude_unset=True),
+        "train": config.model_dump(mode="json", exclude_unset=True),
         "shape": asdict(shape),
         "threads": torch.get_num_threads(),
     }

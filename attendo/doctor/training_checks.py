@@ -94,7 +94,8 @@ def _overfit(updater: Updater, batch: Batch, rate: float, steps: int) -> list[fl
     peak = rate * updater.network.config.d_model**-0.5
     changes = {"schedule": "constant", "peak_lr": peak, "warmup": 10, "final_lr": 0.0, "clip_norm": 1.0}
     plain = {"label_smoothing": 0.0, "r_drop": 0.0, "ema": 0.0, "weight_decay": 0.0, "compile": "off", "capture": "off"}
-    student = Updater(_copy_without_dropout(updater.network), updater.config.replace(**changes, **plain))
+    config = updater.config.replace(**changes, **plain).without_treatments()
+    student = Updater(_copy_without_dropout(updater.network), config)
     losses: list[float] = []
     while len(losses) < steps and (not losses or losses[-1] > OVERFIT_RATIO * losses[0]):
         update = student.update([batch])

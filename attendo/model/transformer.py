@@ -78,14 +78,15 @@ class Transformer(nn.Module):
     def forward(
         self,
         source_ids: Int[Tensor, "B S"] | None,
-        target_ids: Int[Tensor, "B T"],
+        target_ids: Int[Tensor, "R T"],
         source_mask: Bool[Tensor, "B S"] | None = None,
-        target_mask: Bool[Tensor, "B T"] | None = None,
+        target_mask: Bool[Tensor, "R T"] | None = None,
         tap: Tap | None = None,
-    ) -> Float[Tensor, "B T V"]:
+    ) -> Float[Tensor, "R T V"]:
         """Return the logits of the token after each target token. A language model requires None as the source.
 
-        Masks are True at tokens and False at padding. Targets padded on the right need no mask.
+        Masks are True at tokens and False at padding. Targets padded on the right need no mask. If there are more
+        targets than sources, an equal number of adjacent targets shares each source.
         """
         memory = None if source_ids is None else self.encode(source_ids, source_mask, tap)
         logits, _ = self.step(target_ids, self.start(memory), target_mask, tap)

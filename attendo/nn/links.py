@@ -16,7 +16,8 @@ class Links(nn.Module):
     """Log-probabilities of the hops from each vertex to the later ones.
 
     Each head has a distribution over the later vertices. A gate mixes the heads. Both see the vertex's state and its
-    position: sinusoids to know the distance, orthogonal vectors to distinguish neighbours. The computation is in float32: an error here multiplies along a path.
+    position: sinusoids to know the distance, orthogonal vectors to distinguish neighbours. The computation is in
+    float32: an error here multiplies along a path.
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:

@@ -12,10 +12,12 @@ from itertools import islice
 from typing import Any
 
 from attendo.model.config import PRESETS
+from attendo.train.config import MRT_PEAK_LR
 
 # Determined by a preset.
 SIZE_SETTINGS = ("d_model", "num_heads", "d_ff", "num_encoder_layers", "num_decoder_layers")
 _ALPHABET_LINES = 20_000  # lines sampled for the alphabets
+_MRT_SENTENCES, _MRT_STEPS = 64, 2000
 _MAX_EPOCHS = 100  # beyond this, a network mostly memorises the sentences
 
 
@@ -177,6 +179,9 @@ def _choose_network(stats: DataStats) -> Iterable[SettingChoice]:
 
 
 def _choose_training(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
+    if _get(given, "train.objective", None) == "mrt":
+        yield from _choose_minimum_risk(given, stats)
+        return
     tokens = f"about {stats.tokens:,} target tokens"
     at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, _MAX_EPOCHS)
     epochs = min(max(round(at_10_000 * (10_000 / max(stats.pairs, 1)) ** 0.5), 3), most)
@@ -185,6 +190,18 @@ def _choose_training(given: Mapping[str, Any], stats: DataStats) -> Iterable[Set
     warmup = _round_to_two_digits(max(min(steps / 10, 4000), min(30, steps / 3)))
     yield SettingChoice("train.warmup", warmup, "a tenth of the steps, 30 to 4,000 of them")
     yield from _choose_validation(given, steps, 30)
+    yield from _choose_metrics(given)
+
+
+def _choose_minimum_risk(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
+    """Choose short fine-tuning with small steps: candidates are drawn anew for every update."""
+    budget = 2 ** round(math.log2(min(max(_MRT_SENTENCES * stats.tokens / max(stats.pairs, 1), 64), 32_768)))
+    yield SettingChoice("train.batch_tokens", budget, f"about {_MRT_SENTENCES} sentences, each with its candidates")
+    yield SettingChoice("train.steps", _MRT_STEPS, "minimum risk training is short fine-tuning")
+    yield SettingChoice("train.peak_lr", MRT_PEAK_LR, "minimum risk training needs small steps")
+    yield SettingChoice("train.schedule", "constant", "the samples change with the model, not with a schedule")
+    yield SettingChoice("train.warmup", 0, "the learning rate is small enough from the start")
+    yield from _choose_validation(given, int(_get(given, "train.steps", _MRT_STEPS)), 10)
     yield from _choose_metrics(given)
 
 

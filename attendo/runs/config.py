@@ -21,7 +21,7 @@ from attendo.text.config import TokenizerConfig
 from attendo.text.model_card import ModelCard
 from attendo.text.model_card import infer_model_card as infer_from_file_names
 from attendo.text.newlines import add_newline_symbol
-from attendo.train.config import DEFAULT_PEAK_LR, TrainConfig
+from attendo.train.config import TrainConfig
 
 # Model settings that a run with `start_from` may change. Another kind keeps the weights that both kinds have.
 _CHANGEABLE = {"dropout", "attention_dropout", "activation_dropout", "kind", "upsample", "canvas"}
@@ -109,6 +109,7 @@ class RunConfig(Settings):
         """Reject settings about sources and outputs for a run on plain text, which has neither."""
         if scored := self.train.metrics_to_decode:
             raise UsageError("running_text_metric_unscorable", metric=scored[0])
+        check_mrt_data(self.train, is_running_text=True)
         for name, neutral in SOURCE_SETTINGS.items():
             if (value := self.generation.get(name)) and value != neutral:
                 raise UsageError("generation_option_needs_source", option=name)
@@ -163,6 +164,9 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
             raise UsageError("compile_needs_autoregressive", kind=kind)
         if train.sharding != "none":
             raise UsageError("sharding_needs_autoregressive", kind=kind)
+        for name in ("input_noise", "scheduled_sampling", "objective"):
+            if (value := getattr(train, name)) != TrainConfig.model_fields[name].default:
+                raise UsageError("treatment_needs_autoregressive", option=name, value=value, kind=kind)
     check_kind(kind, CallFields(), GenerationConfig(**generation))
 
 
@@ -170,6 +174,18 @@ def check_prefix_lm_settings(train: TrainConfig) -> None:
     """Reject training settings that a prefix LM does not have."""
     if train.sharding != "none":
         raise UsageError("sharding_with_prefix_lm", sharding=train.sharding)
+
+
+def check_mrt_data(train: TrainConfig, is_running_text: bool) -> None:
+    """Reject minimum risk training on running text, which has no references."""
+    if train.objective == "mrt" and is_running_text:
+        raise UsageError("mrt_needs_pairs")
+
+
+def check_mrt_start(config: "RunConfig") -> None:
+    """Reject minimum risk training of new weights: their samples are noise."""
+    if config.train.objective == "mrt" and config.start_from is None:
+        raise UsageError("mrt_needs_trained_model")
 
 
 def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:
@@ -204,6 +220,8 @@ def check_metrics(config: RunConfig) -> None:
     """Raise `UsageError` for a metric whose package is not installed."""
     for name in config.train.metrics_to_decode:
         check_metric(name)
+    if config.train.objective == "mrt" and config.train.mrt_utility == "bleu":
+        check_metric("bleu")
 
 
 def derive_generation_settings(window: int | None, cut_source: int | None) -> dict[str, Any]:
@@ -353,7 +371,8 @@ def resolve_config(config: RunConfig, include_defaults: bool = True) -> dict[str
     how: dict[str, Any] = {"mode": "json", "exclude_none": True, "exclude_defaults": not include_defaults}
     content = config.model_dump(**how, exclude={"reproduce"})
     if config.train.schedule != "noam":
-        content["train"] = config.train.replace(peak_lr=config.train.peak_lr or DEFAULT_PEAK_LR).model_dump(**how)
+        rate = config.train.peak_lr or config.train.default_peak_lr
+        content["train"] = config.train.replace(peak_lr=rate).model_dump(**how)
     if config.train.epochs is not None:  # determines the steps
         content["train"].pop("steps", None)
     if config.start_from is None:

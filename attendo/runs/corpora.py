@@ -122,8 +122,9 @@ class PrefixedStream(BatchStream):
         dropout: float,
         prefixes: tuple[Ids, Ids],
         sort_within: int = BUFFER_PAIRS,
+        input_noise: float = 0.0,
     ) -> None:
-        super().__init__(prepared, batch_tokens, seed, dropout, sort_within)
+        super().__init__(prepared, batch_tokens, seed, dropout, sort_within, input_noise)
         self._prefixes = prefixes
 
     def batches(

@@ -165,8 +165,12 @@ class TensorBoard:
 
 
 def report_to_json(report: Report) -> str:
-    """Format a report as a line of metrics.jsonl, without samples. Non-finite numbers are null, as JSON has no NaN."""
-    values = {each.name: getattr(report, each.name) for each in fields(report) if each.name != "samples"}
+    """Format a report as a line of metrics.jsonl, without samples and missing values.
+
+    Non-finite numbers are null, as JSON has no NaN.
+    """
+    found = {each.name: getattr(report, each.name) for each in fields(report) if each.name != "samples"}
+    values = {name: value for name, value in found.items() if value is not None}
     return json.dumps({"kind": type(report).__name__.lower(), **_replace_non_finite(values)}, allow_nan=False) + "\n"
 
 
@@ -187,6 +191,7 @@ def _parse_step(line: bytes) -> float:
 
 def _step_scalars(step: Step, previous: Step | None) -> dict[str, float]:
     scalars = {"train/loss": step.loss, "train/lr": step.lr}
+    scalars |= {f"train/{n}": v for n, v in (("reward", step.reward), ("entropy", step.entropy)) if v is not None}
     if previous is not None and step.seconds > previous.seconds:
         scalars["train/tokens_per_second"] = step.tokens / (step.seconds - previous.seconds)
     return scalars

@@ -23,7 +23,14 @@ from attendo.errors import AttendoError, DataError, ModelError, UsageError
 from attendo.model_folder import load_model, load_weights
 from attendo.nn.cpu_threads import available_cores, keep_threads, read_thread_setting
 from attendo.nn.devices import is_out_of_memory
-from attendo.runs.config import RunConfig, check_metrics, load_run_config, make_paths_absolute, to_toml
+from attendo.runs.config import (
+    RunConfig,
+    check_metrics,
+    check_mrt_start,
+    load_run_config,
+    make_paths_absolute,
+    to_toml,
+)
 from attendo.runs.corpora import PrefixedStream, prepare_corpora
 from attendo.runs.report_sinks import MetricsFile, SampleFile, Sink, SkippedStepsFile
 from attendo.runs.run_folder import (
@@ -41,6 +48,7 @@ from attendo.train.checkpoint import Checkpoints
 from attendo.train.config import TrainConfig
 from attendo.train.distributed import Distributed
 from attendo.train.loop import Report, Saved, SaveFailed, Trainer, Validation
+from attendo.train.minimum_risk import make_text_risk
 from attendo.train.random_state import seed_everything, use_deterministic
 from attendo.train.threads import choose_threads
 from attendo.train.update import Updater
@@ -75,6 +83,7 @@ class Run:
     ) -> "Run":
         """Create a new run. The folder must not contain another one, unless `overwrite`."""
         check_metrics(config)
+        check_mrt_start(config)
         run = cls(make_paths_absolute(config), folder, device, world)
         if run.world.is_main:
             make_folder(folder)
@@ -144,10 +153,12 @@ class Run:
         stored = initial_model(self.config, self.data)
         stored.network.to(self.device)
         self.model = TextModel(stored)
-        updater = Updater(self.model.network, self.config.train, self.world)
-        prefixes = encode_prefixes(self.model.generation, self.model.source_tokenizer, self.model.target_tokenizer)
-        settings = (self.config.train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
-        stream = PrefixedStream(self.data, *settings, prefixes, self.config.train.sort_within)
+        train, model = self.config.train, self.model
+        prefixes = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
+        risk = make_text_risk(train, model.target_tokenizer)
+        updater = Updater(model.network, train, self.world, prefixes[1], risk)
+        settings = (train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
+        stream = PrefixedStream(self.data, *settings, prefixes, train.sort_within, train.input_noise)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
         validate = Validator(
             self.model,
@@ -163,7 +174,8 @@ class Run:
                 f"{unfit:,} of {self.data.pairs:,} pairs have more target tokens than the decoder has positions "
                 "(model.upsample): they do not change the weights"
             )
-        found = self.checkpoints.load_newest()
+        if (found := self.checkpoints.load_newest()) is None:
+            check_mrt_start(self.config)
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(updater, stream, validate, self.checkpoints, now)

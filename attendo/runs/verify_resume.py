@@ -134,7 +134,7 @@ def _read_metrics(folder: Path) -> dict[str, Any]:
     found = {}
     for line in (folder / METRICS_FILE).read_text("utf-8").splitlines():
         report = json.loads(line)
-        for name in ("loss", "norm", "tokens", "scores"):
+        for name in ("loss", "norm", "tokens", "reward", "entropy", "scores"):
             if report["kind"] in ("step", "validation") and name in report:
                 found[f"{report['kind']} {report['step']} {name}"] = report[name]
     return found

@@ -23,6 +23,7 @@ from attendo.model_folder import StoredModel, load_model, load_weights
 from attendo.runs.config import (
     RunConfig,
     check_kind_settings,
+    check_mrt_data,
     check_prefix_lm_settings,
     derive_generation_settings,
     load_run_config,
@@ -61,6 +62,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
     check_kind_settings(network.config.kind, config.train, generation)
     if network.config.prefix_lm:
         check_prefix_lm_settings(config.train)
+    check_mrt_data(config.train, data.window is not None)
     _check_data_fits_network(network.config, data)
     _check_dropout(config, data)
     _check_max_length(

@@ -11,10 +11,30 @@ Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-DEFAULT_PEAK_LR = 1e-3
+Probability = Annotated[float, Field(ge=0, le=1)]
+DEFAULT_PEAK_LR, MRT_PEAK_LR = 1e-3, 1e-5
 MetricName = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 NetworkPart = Literal["embeddings", "encoder", "decoder", "output"]
 BestMetric = Literal["loss", MetricName]
+# Settings that have an effect with each kind of scheduled sampling.
+_SAMPLING_SETTINGS: dict[str, tuple[str, ...]] = {
+    "off": (),
+    "schedule": ("sampling_start", "sampling_decay", "sampling_position_decay"),
+    "confidence": ("sampling_start", "sampling_thresholds"),
+}
+
+
+_MRT_SETTINGS = ("mrt_candidates", "mrt_alpha", "mrt_reference", "mrt_cross_entropy", "mrt_utility")
+# Settings that minimum risk training does not use, with the values that it accepts.
+_UNUSED_BY_MRT: dict[str, tuple[object, ...]] = {
+    "label_smoothing": (0.0, 0.1),
+    "r_drop": (0.0,),
+    "input_noise": (0.0,),
+    "scheduled_sampling": ("off",),
+    "compile": ("auto", "off"),
+    "capture": ("auto", "off"),
+    "sharding": ("none",),
+}
 
 
 class TrainConfig(Settings):
@@ -37,7 +57,9 @@ class TrainConfig(Settings):
         "inverse_square_root", description="learning rate after the warm-up"
     )
     peak_lr: Positive | None = Field(
-        None, description="highest learning rate, at the end of the warm-up; default 1e-3; noam computes its own"
+        None,
+        description="highest learning rate, at the end of the warm-up; default 1e-3, with objective mrt 1e-5; noam "
+        "computes its own",
     )
     warmup: Natural = Field(1000, description="steps of linear warm-up to peak_lr")
     final_lr: Fraction = Field(0.0, description="final learning rate of cosine and linear, as a fraction of peak_lr")
@@ -49,11 +71,51 @@ class TrainConfig(Settings):
     )
     clip_norm: Annotated[float, Field(ge=0)] = Field(1.0, description="maximum gradient norm; 0 disables clipping")
 
+    objective: Literal["likelihood", "mrt"] = Field(
+        "likelihood",
+        description="what training lowers: the cross-entropy of the references, or the expected risk of the model's "
+        "own samples (minimum risk training, Shen et al. 2016), which needs a trained model (start_from)",
+    )
+    mrt_candidates: Annotated[int, Field(ge=2)] = Field(8, description="mrt: samples per source; equal ones count once")
+    mrt_alpha: Positive = Field(
+        0.005, description="mrt: factor of the log-probabilities in the softmax over the candidates; low is flat"
+    )
+    mrt_reference: bool = Field(True, description="mrt: the reference is a candidate too")
+    mrt_cross_entropy: Annotated[float, Field(ge=0)] = Field(
+        0.2, description="mrt: weight of the cross-entropy per token, which is added to the mean risk per sentence"
+    )
+    mrt_utility: Literal["chrf", "bleu"] = Field(
+        "chrf", description="mrt: sentence metric of a candidate; its risk is 1 - metric / 100"
+    )
     label_smoothing: Fraction = Field(
         0.1, description="share of the probability spread uniformly over all tokens; not for kind ctc and graph"
     )
     r_drop: Annotated[float, Field(ge=0)] = Field(
         0.0, description="weight of the KL divergence between two passes with different dropout (R-Drop); 0 disables it"
+    )
+    input_noise: Fraction = Field(
+        0.0,
+        description="probability that a token of the decoder's input is replaced: half of them by a random target "
+        "token, half by a copy of a neighbour; the labels stay; 0 disables it",
+    )
+    scheduled_sampling: Literal["off", "schedule", "confidence"] = Field(
+        "off",
+        description="the decoder reads some predictions of a first pass instead of the reference: by a schedule, or "
+        "where the first pass is confident (Liu et al. 2021)",
+    )
+    sampling_start: Fraction = Field(2 / 3, description="scheduled sampling: share of the steps after which it begins")
+    sampling_decay: Annotated[float, Field(ge=1)] = Field(
+        300.0,
+        description="schedule: k of k / (k + exp(s / k)), the probability of a reference token s steps after the "
+        "beginning",
+    )
+    sampling_position_decay: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.99, description="schedule: factor of this probability for each position of the target"
+    )
+    sampling_thresholds: tuple[Probability, Probability] = Field(
+        (0.8, 0.9),
+        description="confidence: a token with a probability from the first to the second is replaced by a sample of "
+        "the first pass, a more probable one by a random target token",
     )
     glancing: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5, description="ctc, graph: share of the wrong tokens that are given at the first step (Qian et al. 2021)"
@@ -114,6 +176,23 @@ class TrainConfig(Settings):
         """The metrics to compute, including the one that selects the best model."""
         return tuple(dict.fromkeys((*self.metrics, *((self.best,) if self.best != "loss" else ()))))
 
+    def without_treatments(self) -> Self:
+        """Return the settings without treatments of exposure bias."""
+        sampling = (name for names in _SAMPLING_SETTINGS.values() for name in names)
+        names = ("objective", *_MRT_SETTINGS, "input_noise", "scheduled_sampling", *sampling)
+        return self.replace(**{name: type(self).model_fields[name].default for name in names})
+
+    @property
+    def num_passes(self) -> int:
+        """Passes over a batch whose activations an update stores."""
+        if self.objective == "mrt":
+            return 1 + self.mrt_candidates
+        return (2 if self.r_drop else 1) * (2 if self.scheduled_sampling == "confidence" else 1)
+
+    @property
+    def default_peak_lr(self) -> float:
+        return MRT_PEAK_LR if self.objective == "mrt" else DEFAULT_PEAK_LR
+
     @property
     def num_checkpoints_to_keep(self) -> int:
         return max(self.keep_last, self.average) if self.final == "average" else self.keep_last
@@ -130,4 +209,28 @@ class TrainConfig(Settings):
             raise UsageError("final_lr_unused", schedule=self.schedule)
         if self.sharding == "full" and self.compile in ("on", "blocks"):
             raise UsageError("sharding_with_compile")
+        self._check_sampling()
+        self._check_objective()
         return self
+
+    def _check_sampling(self) -> None:
+        kind = self.scheduled_sampling
+        for option in dict.fromkeys(name for names in _SAMPLING_SETTINGS.values() for name in names):
+            if option not in _SAMPLING_SETTINGS[kind] and not self._is_default(option):
+                raise UsageError("sampling_setting_unused", option=option, kind=kind)
+        low, high = self.sampling_thresholds
+        if low > high:
+            raise UsageError("sampling_thresholds_not_sorted", low=low, high=high)
+
+    def _check_objective(self) -> None:
+        if self.objective == "mrt":
+            for option, accepted in _UNUSED_BY_MRT.items():
+                if (value := getattr(self, option)) not in accepted:
+                    raise UsageError("mrt_setting_conflict", option=option, value=value)
+            return
+        for option in _MRT_SETTINGS:
+            if not self._is_default(option):
+                raise UsageError("mrt_setting_unused", option=option)
+
+    def _is_default(self, option: str) -> bool:
+        return bool(getattr(self, option) == type(self).model_fields[option].default)

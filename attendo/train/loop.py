@@ -35,6 +35,9 @@ class Step:
     seconds: float  # training time since the run began, without validation and saving
     waited: float = 0.0  # seconds of this step spent waiting for a batch
     skipped: bool = False  # the loss or the gradient was NaN or infinite, and the weights did not change
+    # Minimum risk training, means per sentence: utility of the samples (0 to 100), entropy of Q in nats.
+    reward: float | None = None
+    entropy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -208,8 +211,11 @@ class Trainer:
             self.state = replace(self.state, position=placed[-1].next_position)
             if len(completed) == self._report_interval or self.step == stop_at or self._is_pause_due():
                 break
-        values = torch.stack([torch.stack((d.update.loss, d.update.norm, d.update.skipped)) for d in completed])
-        values[:, 0] = self.updater.world.sum(values[:, 0].clone())
+        values = torch.stack(
+            [torch.stack((d.update.loss, d.update.norm, d.update.skipped, *d.update.rewards)) for d in completed]
+        )
+        summed = [0, *range(3, values.size(1))]  # over the ranks: all but the norm and `skipped`
+        values[:, summed] = self.updater.world.sum(values[:, summed])
         rows = values.tolist()
         times = ((time.perf_counter() - begin) / len(completed), waited / len(completed))
         pairs = zip(completed, rows, strict=True)
@@ -223,7 +229,8 @@ class Trainer:
         self, completed: CompletedUpdate, row: Sequence[float], times: tuple[float, float]
     ) -> list[Report]:
         """Update the counters and return the reports of one update."""
-        (loss, norm, _), skipped, (seconds, waited) = row, bool(row[2]), times
+        (loss, norm, _, *rewards), skipped, (seconds, waited) = row, bool(row[2]), times
+        reward, entropy = (each / completed.update.sentences for each in rewards) if rewards else (None, None)
         now = self.state
         self.state = replace(
             now,
@@ -244,6 +251,8 @@ class Trainer:
             seconds=self.state.seconds,
             waited=waited,
             skipped=skipped,
+            reward=reward,
+            entropy=entropy,
         )
         pairs = tuple(number for batch in completed.batches for number in batch.numbers)
         return [step, Skipped(completed.step, pairs)] if skipped else [step]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 from attendo.model_folder import load_weights
-from attendo.train.config import DEFAULT_PEAK_LR, NetworkPart, TrainConfig
+from attendo.train.config import NetworkPart, TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 _MODULES: dict[NetworkPart, tuple[str, ...]] = {
@@ -98,7 +98,7 @@ def peak_rate(config: TrainConfig, d_model: int) -> float:
     """Return the highest learning rate. For noam it is 1/√(d_model · warmup) (section 5.3 of the paper)."""
     if config.schedule == "noam":
         return (d_model * config.warmup) ** -0.5
-    return DEFAULT_PEAK_LR if config.peak_lr is None else config.peak_lr
+    return config.default_peak_lr if config.peak_lr is None else config.peak_lr
 
 
 def _decay_factor(step: int, config: TrainConfig) -> float:

@@ -8,6 +8,7 @@ Non-finite losses and gradients are detected on the device. Such a step does not
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,8 +27,10 @@ from attendo.train.compilation import CompiledBlocks, CudaGraphedPass, compile_d
 from attendo.train.config import TrainConfig
 from attendo.train.distributed import Distributed, ReplicatedWeights
 from attendo.train.loss import training_loss
+from attendo.train.minimum_risk import MinimumRisk, RiskFunction
 from attendo.train.optimizer import EMA, freeze, learning_rate, make_optimizer, set_rate
 from attendo.train.parallel_loss import ParallelLoss, glancing_share
+from attendo.train.scheduled_sampling import ScheduledSampling
 
 _SINGLE_PROCESS = Distributed()
 _INITIAL_SCALE, _GROWTH_INTERVAL = 2.0**16, 2000  # of the fp16 loss scale; successful steps before it doubles
@@ -42,12 +45,26 @@ class Update:
     loss: Tensor  # summed over the update's tokens on this rank
     norm: Tensor
     skipped: Tensor  # 1 if the weights did not change
+    sentences: int = 0
+    # Minimum risk training: reward of the samples and entropy of Q, summed over the update's sentences on this rank.
+    rewards: tuple[Tensor, ...] = ()
 
 
 class Updater:
-    """Holds the state that training changes: weights, moments, EMA, loss scale and step number."""
+    """Holds the state that training changes: weights, moments, EMA, loss scale and step number.
 
-    def __init__(self, network: Transformer, config: TrainConfig, world: Distributed = _SINGLE_PROCESS) -> None:
+    `target_prefix` are tokens at the start of every target. Generation gives them, so treatments of exposure bias do
+    not change them. `risk` is the risk of candidates for objective mrt.
+    """
+
+    def __init__(
+        self,
+        network: Transformer,
+        config: TrainConfig,
+        world: Distributed = _SINGLE_PROCESS,
+        target_prefix: Sequence[int] = (),
+        risk: RiskFunction | None = None,
+    ) -> None:
         self.network, self.config, self.world = network, config, world
         self.device = next(network.parameters()).device
         self.precision = pick_precision(config.precision, self.device)
@@ -67,15 +84,29 @@ class Updater:
             if isinstance(network, ParallelTransformer)
             else None
         )
+        self._sampling = (
+            ScheduledSampling(config, self.device, len(target_prefix)) if config.scheduled_sampling != "off" else None
+        )
+        self._minimum_risk = None
+        if config.objective == "mrt":
+            assert risk is not None, "objective mrt needs a risk function"
+            self._minimum_risk = MinimumRisk(network, self._ddp_network, config, risk, target_prefix)
+        self._sentence_weight = 1.0
         self.compile_mode = "off" if self.placement.is_sharded else pick_compile(config, network)
         self._batch_loss = compile_dynamic(self._eager_loss) if self.compile_mode == "on" else self._eager_loss
         self._blocks = CompiledBlocks(network) if self.compile_mode == "blocks" else None
         self.uses_cuda_graphs = should_capture(config, self.device, world)
-        self._run_pass: Callable[[Batch], None] = self._forward_backward
+        self._run_pass = self._make_pass()
         if self.uses_cuda_graphs:
-            self._run_pass = CudaGraphedPass(self._forward_backward, CudaGraphRecorder(self.device))
             for weight in network.parameters():  # captured passes add to gradients at fixed addresses
                 weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
+
+    def _make_pass(self) -> Callable[[Batch], None]:
+        if self._minimum_risk is not None:
+            return partial(self._run_minimum_risk, self._minimum_risk)
+        if not self.uses_cuda_graphs:
+            return self._forward_backward
+        return CudaGraphedPass(self._forward_backward, CudaGraphRecorder(self.device))
 
     def update(self, batches: Sequence[Batch]) -> Update:
         """Do one update on batches, accumulated as if they were one."""
@@ -86,7 +117,13 @@ class Updater:
         if self._parallel_loss is not None:
             now = (self.step, self.config.steps, self.config.glancing, self.config.glancing_end)
             self._parallel_loss.glancing.fill_(glancing_share(*now, self.config.glancing_until))
+        if self._sampling is not None and self._sampling.set_step(self.step):
+            self._run_pass = self._make_pass()  # captured passes have another form
         tokens = sum(batch.tokens for batch in batches)
+        sentences = sum(len(batch.labels) for batch in batches)
+        if self._minimum_risk is not None:
+            self._minimum_risk.start_update()
+            self._sentence_weight = tokens / sentences
         shares = [batch.shard(self.world.rank, self.world.size) for batch in batches]
         # DDP averages gradients over the ranks, but the loss is a sum over them.
         self._loss_weight.copy_(self.loss_scale * (self.world.size / tokens))
@@ -96,7 +133,9 @@ class Updater:
             with self._gradient_sync(is_last=number == len(shares)):
                 self._run_pass(batch)
         norm, skipped = self._optimizer_step()
-        return Update(rate, tokens, self._loss.clone(), norm, skipped)
+        risk = self._minimum_risk
+        rewards = () if risk is None else (risk.reward.clone(), risk.entropy.clone())
+        return Update(rate, tokens, self._loss.clone(), norm, skipped, sentences, rewards)
 
     def try_batch(self, batch: Batch) -> None:
         """Run one forward and backward pass to measure time or memory. The gradients are not used."""
@@ -120,6 +159,16 @@ class Updater:
         (loss * self._loss_weight).backward()
         self._loss += loss.detach()
 
+    def _run_minimum_risk(self, minimum_risk: MinimumRisk, batch: Batch) -> None:
+        """Sample candidates, run forward and backward on them, and add the gradients to the accumulated ones."""
+        with self.autocast():
+            candidates = minimum_risk.draw_candidates(batch).to(self.device)
+        # A new context: autocast must not keep weights that the samples have converted without a gradient.
+        with self.autocast(), without_cudnn_attention():
+            loss = minimum_risk.compute_loss(batch.to(self.device), candidates, self._sentence_weight)
+        (loss * self._loss_weight).backward()
+        self._loss += loss.detach()
+
     def _eager_loss(
         self,
         source_ids: Int[Tensor, "B S"],
@@ -132,12 +181,33 @@ class Updater:
             source_mask = full_mask(source_ids)
         if self._parallel_loss is not None:
             return self._parallel_loss(source_ids, source_mask, labels)
+        if self._sampling is None or not self._sampling.is_active:
+            return self._forced_loss(source_ids, source_mask, target_ids, labels)[0]
+        if self.config.scheduled_sampling == "schedule":
+            with torch.no_grad():
+                logits = self._ddp_network(source_ids, target_ids, source_mask)
+            # Autocast caches the weights that this pass has converted without a gradient. The next pass needs others.
+            torch.clear_autocast_cache()
+            mixed = self._sampling.mix(logits, target_ids, labels)
+            return self._forced_loss(source_ids, source_mask, mixed, labels)[0]
+        first, logits = self._forced_loss(source_ids, source_mask, target_ids, labels)
+        mixed = self._sampling.mix(logits[: len(labels)].detach(), target_ids, labels)
+        return (first + self._forced_loss(source_ids, source_mask, mixed, labels)[0]) / 2
+
+    def _forced_loss(
+        self,
+        source_ids: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B S"] | None,
+        target_ids: Int[Tensor, "B T"],
+        labels: Int[Tensor, "B T"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "R T V"]]:
+        """Return the loss of a decoder that reads `target_ids`, and the logits: with R-Drop of two passes."""
         if self.config.r_drop:  # every sentence twice, with different dropout
             source_ids, target_ids = source_ids.repeat(2, 1), target_ids.repeat(2, 1)
             source_mask = None if source_mask is None else source_mask.repeat(2, 1)
         logits = self._ddp_network(source_ids, target_ids, source_mask)
         loss = self._blocks.loss if self._blocks else training_loss
-        return loss(logits, labels, self.config.label_smoothing, self.config.r_drop)
+        return loss(logits, labels, self.config.label_smoothing, self.config.r_drop), logits
 
     @torch.no_grad()
     def _optimizer_step(self) -> tuple[Tensor, Tensor]:
@@ -210,6 +280,8 @@ def pick_compile(config: TrainConfig, network: Transformer) -> str:
     """Resolve auto. Compiling takes minutes. It pays off if the kernels, not the host, are the bottleneck."""
     if config.compile != "auto":
         return config.compile
+    if config.objective == "mrt":  # every batch of candidates has another shape
+        return "off"
     if network.config.kind != "autoregressive":  # the loss has a loop over the target, which takes long to compile
         return "off"
     return "on" if next(network.parameters()).is_cuda and network.config.d_model >= 512 else "off"
@@ -218,6 +290,8 @@ def pick_compile(config: TrainConfig, network: Transformer) -> str:
 def should_capture(config: TrainConfig, device: torch.device, world: Distributed) -> bool:
     if config.capture == "on" and (device.type != "cuda" or world.size > 1):
         raise UsageError("capture_not_supported")
+    if config.objective == "mrt":  # the host decodes samples within an update
+        return False
     return config.capture != "off" and device.type == "cuda" and world.size == 1
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from children import Children
@@ -44,6 +45,27 @@ def test_R9_several_ranks_train_on_the_same_pairs_in_order(trained: Trained, ran
 @pytest.mark.slow
 def test_R9_resumed_run_of_two_ranks_is_bitwise_equal(trained: Trained) -> None:
     assert outcome(trained(2) / "run") == outcome(trained(2, 2) / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"scheduled_sampling": "confidence", "sampling_thresholds": (1.0, 1.0)},
+        {"scheduled_sampling": "schedule", "sampling_decay": 1e9, "sampling_position_decay": 1.0},
+    ],
+    ids=["confidence", "schedule"],
+)
+def test_R9_two_passes_give_the_same_network_with_two_ranks(trained: Trained, sampling: dict[str, Any]) -> None:
+    """With these settings the second pass reads the reference, so no draw depends on the rank."""
+    settings = {**sampling, "sampling_start": 0.0}
+    assert_same_network(trained(1, **settings), trained(2, **settings))
+
+
+@pytest.mark.slow
+def test_R9_resumed_scheduled_sampling_of_two_ranks_is_bitwise_equal(trained: Trained) -> None:
+    settings = {"scheduled_sampling": "confidence", "sampling_thresholds": (0.02, 0.05), "sampling_start": 0.25}
+    assert outcome(trained(2, **settings) / "run") == outcome(trained(2, 2, **settings) / "run")
 
 
 def test_R9_checkpoint_has_the_random_state_of_both_ranks(trained: Trained) -> None:

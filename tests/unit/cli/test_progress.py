@@ -91,6 +91,21 @@ def test_loss_and_speed_are_token_weighted_recent_means() -> None:
     )  # 25 x 300 + 24 x 100 tokens in 49 s: the start time of the first step is unknown
 
 
+def test_reward_and_entropy_are_recent_means() -> None:
+    progress = plain_progress(2)
+    for number, (reward, entropy) in enumerate([(50.0, 1.5), (54.0, 1.25)], start=1):
+        progress.show(make_step(number, reward=reward, entropy=entropy))
+    assert "  reward 52.00  entropy 1.375  " in output_lines(progress)[-1]
+    assert "reward" not in output_lines(shown_plain())[-1]
+
+
+def shown_plain() -> TrainingProgress:
+    """The progress of one step without reward."""
+    progress = plain_progress(1)
+    progress.show(make_step(1))
+    return progress
+
+
 def test_skipped_steps_are_counted_and_excluded_from_the_loss() -> None:
     progress = plain_progress(3)
     progress.show(make_step(1, loss=math.nan, skipped=True))

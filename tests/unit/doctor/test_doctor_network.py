@@ -170,8 +170,8 @@ def test_a_wrong_batch_is_found(run: Run, change: Callable[[Batch], Batch], faul
 
 
 def test_the_batches_of_the_stream_are_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def collate_unshifted(source: Any, target: Any, numbers: tuple[int, ...] = ()) -> Batch:
-        return unshifted(collate_sequences(source, target, numbers))
+    def collate_unshifted(*parts: Any) -> Batch:
+        return unshifted(collate_sequences(*parts))
 
     monkeypatch.setattr("attendo.data.sampler.collate_sequences", collate_unshifted)
     found = find_check(quick_findings(run), "shift")

@@ -64,6 +64,7 @@ def test_all_sinks_implement_the_interface() -> None:
     ("report", "kind"),
     [
         (STEP, "step"),
+        (replace(STEP, reward=54.2, entropy=1.9), "step"),
         (Skipped(3, (7, 8)), "skipped"),
         (replace(VALIDATION, old={"bleu": 30.0}), "validation"),
         (Saved(3, "runs/中文/step-3", 10), "saved"),
@@ -78,7 +79,7 @@ def test_a_report_is_one_json_line_with_kind_and_fields(report: Report, kind: st
     content = json.loads(line)
     assert content.pop("kind") == kind
     names = [each.name for each in fields(report) if each.name != "samples"]
-    values = {name: getattr(report, name) for name in names}
+    values = {name: value for name in names if (value := getattr(report, name)) is not None}
     assert content == {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
