@@ -44,6 +44,7 @@ ALONE: tuple[Options, ...] = (
     {"num_encoder_layers": 3, "num_decoder_layers": 1},
     {"num_encoder_layers": 1, "num_decoder_layers": 3},
     {"num_encoder_layers": 0},
+    {"num_encoder_layers": 0, "prefix_lm": True},
     {"d_key": 6},
     {"d_value": 3},
     {"dropout": 0.3},
@@ -118,10 +119,10 @@ def random_model(options: Options, seed: int = 1) -> TextModel:
     are random too, attention is sharper, cross-attention has more weight, and EOS is more frequent.
     """
     source, target = Words.build(WORDS), Words.build(WORDS[:30])
-    decoder_only = options.get("num_encoder_layers") == 0
-    if decoder_only or options.get("tie") == "all":
+    has_encoder, has_source = options.get("num_encoder_layers") != 0, options.get("prefix_lm", False)
+    if not has_encoder or options.get("tie") == "all":
         source = target
-    sizes = {} if decoder_only else {"source_vocab_size": source.vocab_size}
+    sizes = {"source_vocab_size": source.vocab_size} if has_encoder or has_source else {}
     sizes |= {"target_vocab_size": target.vocab_size}
     generator = torch.Generator().manual_seed(seed)
     network = make_network(ModelConfig(**{**SIZES, **sizes, **options}), generator)

@@ -30,6 +30,7 @@ COMBINED: tuple[Options, ...] = (
     {"positions": "none", "scale_embedding": False, "d_ff": 7, "num_heads": 1},
     {"position_layout": "fairseq", "position_offset": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
     {"num_encoder_layers": 0, "positions": "rotary"},
+    {"prefix_lm": True, "num_encoder_layers": 0, "tie": "all"},
     {"kind": "masked", "positions": "learned", "tie": "all"},
     {"kind": "ctc", "canvas": "copy"},
     {"kind": "graph", "upsample": 3, "norm_kind": "rms"},

@@ -244,7 +244,7 @@ def test_the_doctor_detects_windows_with_wrong_labels(tmp_path: Path, monkeypatc
 
     run = begin_run(run_of_text(tmp_path), tmp_path / "run")
 
-    def collate_with_eos(windows: Any, numbers: Any) -> Any:
+    def collate_with_eos(windows: Any, numbers: Any, **_: Any) -> Any:
         return collate_sequences(windows.slice_rows(0, 0).from_lists([()] * len(windows)), windows, numbers)
 
     monkeypatch.setattr(sampler, "collate_windows", collate_with_eos)

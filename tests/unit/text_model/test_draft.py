@@ -70,17 +70,17 @@ def test_models_that_cannot_work_together_are_refused() -> None:
         draft.with_draft(model)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["autoregressive", "graph"])
 def test_verify_compares_drafted_outputs_on_both_engines(kind: str) -> None:
-    found = [each for each in verify(tiny_model(), SOURCES, draft=make_draft(kind)) if "draft" in each.path]
+    found = [each for each in verify(tiny_model(), SOURCES[:2], draft=make_draft(kind)) if "draft" in each.path]
     assert [each.path for each in found] == ["cached, with a draft", "fast, with a draft"]
-    assert all(each.equal and each.count == len(SOURCES) for each in found)
+    assert all(each.equal and each.count == 2 for each in found)
 
 
 def test_verify_finds_other_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verifier chooses the neighbour of the best token."""
     monkeypatch.setattr("attendo.decode.speculative.apply_rules", lambda logits, rows, *_: (logits, logits.roll(1, -1)))
-    found = [each for each in verify(tiny_model(), SOURCES, draft=make_draft("ctc")) if "draft" in each.path]
+    found = [each for each in verify(tiny_model(), SOURCES[:2], draft=make_draft("ctc")) if "draft" in each.path]
     assert not any(each.equal for each in found)
 
 
@@ -93,7 +93,7 @@ def test_the_command_takes_a_draft(attendo: Command, model_folder: Path, tmp_pat
     refused = attendo("generate", model_folder, "--draft", tmp_path / "draft", "--beam", "4", given=given)
     assert refused.code == 2
     assert "leave --beam or the draft out" in refused.error
-    (tmp_path / "texts").write_bytes(given)
+    (tmp_path / "texts").write_text(SOURCES[0])
     checked = attendo("verify", model_folder, "--draft", tmp_path / "draft", "--source", tmp_path / "texts")
     assert checked.code == 0
     assert "fast, with a draft" in checked.output
