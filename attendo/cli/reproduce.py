@@ -67,6 +67,10 @@ def reproduce(
     check_ahead(device)
     chosen.check_files(folder)
     out = out or Path("runs") / "reproduce" / chosen.name
+    if (start := chosen.find_start()) is not None:
+        start.check_files(folder)
+        print_stderr(f"{chosen.name} starts from the models of {start.name}")
+        _train(start, chosen.plan_start(out), folder, device, jobs)
     runs = chosen.plan(out)
     _train(chosen, runs, folder, device, jobs)
     if not _judge(chosen, runs, folder, device, out):

@@ -32,6 +32,7 @@ class PlannedRun:
     seed: int
     variant: str | None
     folder: Path  # run folder
+    start_from: Path | None = None  # model folder of the run of another recipe
 
     @property
     def name(self) -> str:
@@ -41,7 +42,8 @@ class PlannedRun:
     def changes(self) -> list[str]:
         """The --set options for `attendo train`."""
         variant = [] if self.variant is None else [f"variant={toml_literal(self.variant)}"]
-        return [f"seed={self.seed}", *variant]
+        start = [] if self.start_from is None else [f"start_from={toml_literal(str(self.start_from))}"]
+        return [f"seed={self.seed}", *variant, *start]
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,27 @@ class Recipe:
 
     def plan(self, out: Path) -> list[PlannedRun]:
         """Return the training runs, grouped by variant, each with a folder in `out`."""
+        starts = {run.seed: run.folder / "model" for run in self.plan_start(out)}
         return [
-            PlannedRun(seed, variant, (out if variant is None else out / variant) / f"seed-{seed}")
+            PlannedRun(seed, variant, (out if variant is None else out / variant) / f"seed-{seed}", starts.get(seed))
             for variant in self.variants or (None,)
             for seed in self.seeds
         ]
+
+    def find_start(self) -> "Recipe | None":
+        """Return the recipe whose models the runs start from, with the same seeds."""
+        if self.criteria.start_recipe is None:
+            return None
+        path = self.path.with_name(f"{self.criteria.start_recipe}.toml")
+        start = read_recipe(path) if path.is_file() else find_recipe(self.criteria.start_recipe)
+        if start.variants or start.criteria.start_recipe is not None:
+            raise UsageError("start_recipe_unsuitable", recipe=self.name, start=start.name)
+        return start.select(self.seeds)
+
+    def plan_start(self, out: Path) -> list[PlannedRun]:
+        """Return the training runs of the recipe that the runs start from."""
+        start = self.find_start()
+        return [] if start is None else start.plan(out / "start")
 
     def config(self, variant: str | None, folder: Path | None = None) -> RunConfig:
         """Return the settings for a variant, with its training and test files in `folder`."""

@@ -97,6 +97,9 @@ class Reproduce(Settings):
     variants: tuple[Name, ...] = Field(
         (), description="one training run per variant; its name replaces `{variant}` in file names; scores are the mean"
     )
+    start_recipe: Name | None = Field(
+        None, description="another recipe; each run starts from its model of the same seed, which is trained first"
+    )
     ensemble: bool = Field(False, description="evaluate the models of all seeds as an ensemble; needs validation files")
     generate: GenerationConfig = Field(
         GenerationConfig(), description="decoding options of the tests, as in attendo generate"
@@ -116,6 +119,8 @@ class Reproduce(Settings):
         for name, number in (("seeds", len(self.seeds)), ("test", len(self.test))):
             if not number:
                 raise UsageError("reproduce_list_empty", setting=name)
+        if self.start_recipe is not None and self.variants:
+            raise UsageError("start_recipe_with_variants", recipe=self.start_recipe)
         if self.ensemble and len(self.seeds) == 1:
             raise UsageError("ensemble_of_one_seed")
         if self.decoding and all(test.metric in (*PERPLEXITIES, "loss") for test in self.test):

@@ -20,7 +20,7 @@ from attendo.recipes.jobs import TrainingJob
 from attendo.recipes.recipe import read_recipe
 from attendo.recipes.run_state import read_run_state, write_text_checksums
 from attendo.runs import corpora
-from attendo.runs.config import RunConfig, to_toml
+from attendo.runs.config import RunConfig, load_run_config, to_toml
 from attendo.runs.run import Run
 
 NETWORK = """
@@ -410,6 +410,45 @@ def test_a_run_of_another_process_is_a_usage_error(data: Path, out: Path, recipe
     run, config = found.plan(out)[0], found.config(None, data)
     with pytest.raises(UsageError, check=has_code("run_started_by_another_process")):
         command._start_run(run, config, torch.device("cpu"), {})
+
+
+STUDENT = """
+[model]
+kind = "ctc"
+upsample = 8
+[train]
+steps = 2
+batch_tokens = 64
+samples = 0
+""" + PLAIN.replace("seeds = [1, 2]", 'seeds = [1, 2]\nstart_recipe = "mine"').replace("beam = 2\n", "")
+
+
+def test_runs_start_from_the_models_of_another_recipe(
+    attendo: Command, data: Path, trained: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    recipe(PLAIN)
+    student = tmp_path / "student.toml"
+    student.write_text(STUDENT, "utf-8")
+    shutil.copytree(trained, tmp_path / "out" / "start")
+    done = attendo("reproduce", student, "--out", "out", "--seeds", "2", "--device", "cpu")
+    assert done.code == 0, done.errors
+    assert "student starts from the models of mine\nseed 2: complete, in out/start/seed-2\n" in done.errors
+    stored = load_run_config(Path("out/seed-2"))
+    assert stored.start_from == (tmp_path / "out/start/seed-2/model").absolute()
+    assert stored.model["kind"] == "ctc"
+    again = attendo("reproduce", student, "--out", "out", "--seeds", "2", "--device", "cpu")
+    assert "training" not in again.errors
+
+
+def test_a_recipe_with_variants_is_no_start(recipe: Recipe, tmp_path: Path) -> None:
+    recipe(VARIED)
+    student = tmp_path / "student.toml"
+    student.write_text(STUDENT, "utf-8")
+    with pytest.raises(UsageError, check=has_code("start_recipe_unsuitable", recipe="student", start="mine")):
+        read_recipe(student).find_start()
+    path = recipe(VARIED.replace("about =", 'start_recipe = "student"\nabout ='))
+    with pytest.raises(UsageError, check=has_code("run_file_invalid", error=has_code("start_recipe_with_variants"))):
+        read_recipe(path)
 
 
 @pytest.mark.slow
