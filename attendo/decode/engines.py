@@ -18,7 +18,7 @@ import torch
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.networks import TextbookNetwork
 from attendo.decode.requests import DecodeRequest, FinishedBatch, length_batches, limit_tensors, pad_sources, split_runs
-from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, search
+from attendo.decode.search import Rule, Seq2SeqNetwork, StaticNetwork, Strategy, search
 from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.errors import MessagePart
 from attendo.model.transformer import Transformer
@@ -75,7 +75,7 @@ class FastEngine:
     """
 
     def __init__(
-        self, network: Seq2SeqNetwork, batch_tokens: int, compiled: bool = False, max_sentences: int = 1024
+        self, network: StaticNetwork, batch_tokens: int, compiled: bool = False, max_sentences: int = 1024
     ) -> None:
         self._network, self._compiled = network, compiled
         self._batch_tokens, self._max_sentences = batch_tokens, max_sentences

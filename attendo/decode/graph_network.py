@@ -7,7 +7,6 @@ a[w] is r[w] P[w, y], normalised. So beam search, sampling, rules, prefixes and 
 """
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -76,10 +75,6 @@ class GraphNetwork:
 
     def start(self, memory: GraphMemory) -> GraphState:
         return GraphState(memory)
-
-    def allocate_state(self, *_: int) -> NoReturn:
-        """Raise: a graph has no state of fixed size. Its rows are decoded in batches that grow and shrink."""
-        raise NotImplementedError("a graph has no static state")
 
     def step(self, ids: Int[Tensor, "R T"], state: GraphState) -> tuple[Float[Tensor, "R T V"], GraphState]:
         """Read more of the target. Return the log-probabilities after each new token, and the new state.

@@ -48,7 +48,7 @@ class Stepper(Protocol):
 
 @runtime_checkable
 class Seq2SeqNetwork(Stepper, Protocol):
-    """A stepper that encodes sources and supports static states: a Transformer or an ensemble."""
+    """A stepper that encodes sources: a Transformer, an ensemble or a graph."""
 
     @property
     def device(self) -> torch.device: ...
@@ -60,6 +60,11 @@ class Seq2SeqNetwork(Stepper, Protocol):
     def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Any: ...
 
     def start(self, memory: Any) -> Any: ...
+
+
+@runtime_checkable
+class StaticNetwork(Seq2SeqNetwork, Protocol):
+    """A network with states of fixed size, as CUDA graphs need them."""
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
         """Return a state of fixed size, `width` rows per sentence, that supports `reorder`, `insert` and `write`."""

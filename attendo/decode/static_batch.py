@@ -18,7 +18,7 @@ from torch import Tensor
 from attendo.decode.frontier import Frontier, RowLimits, map_tensors, pack, unpack, zip_tensors
 from attendo.decode.prefill import prefill_prefix
 from attendo.decode.requests import DecodeRequest, FinishedBatch, RunningBatch, encode_and_start, limit_tensors
-from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, decode_step
+from attendo.decode.search import Rule, StaticNetwork, Strategy, decode_step
 from attendo.nn.cuda_graph import capture_graph
 from attendo.text import EOS, PAD
 
@@ -52,7 +52,7 @@ class StaticBatch(RunningBatch):
     @torch.no_grad()
     def __init__(
         self,
-        network: Seq2SeqNetwork,
+        network: StaticNetwork,
         strategy: Strategy,
         rules: Sequence[Rule],
         shape: BatchShape,
@@ -148,7 +148,7 @@ class SlotPrefill:
 
     def __init__(
         self,
-        network: Seq2SeqNetwork,
+        network: StaticNetwork,
         strategy: Strategy,
         rules: Sequence[Rule],
         state: Any,

@@ -19,7 +19,7 @@ from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.kinds import check_kind
 from attendo.decode.networks import Ensemble, TappedNetwork
 from attendo.decode.parallel import ParallelEngine, searches_by_token
-from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
+from attendo.decode.search import Rule, Seq2SeqNetwork, StaticNetwork, Strategy
 from attendo.decode.speculative import AutoregressiveDraft, ParallelDraft, SpeculativeEngine
 from attendo.errors import ErrorList, MessagePart, UsageError
 from attendo.model.head_scaling import HeadScales, ScaledHeads
@@ -223,7 +223,10 @@ def make_engine(config: GenerationConfig, base_network: Seq2SeqNetwork, constrai
             raise UsageError("textbook_engine_conflict", feature=feature)
         return TextbookEngine(network, positions)
     network = with_coverage(config, network)
-    return FastEngine(network, positions, config.compile) if kind == "fast" else CachedEngine(network, positions)
+    if kind != "fast":
+        return CachedEngine(network, positions)
+    assert isinstance(network, StaticNetwork)  # a graph has its own engine
+    return FastEngine(network, positions, config.compile)
 
 
 def make_speculative_engine(config: GenerationConfig, network: Transformer, draft: Transformer) -> SpeculativeEngine:

@@ -255,9 +255,6 @@ class OnnxNetwork:
         """Return a stepper for many steps from this state."""
         return OnnxInPlaceStepper(self, state)
 
-    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> Any:
-        raise UsageError("onnx_fixed_size_unsupported")
-
     @property
     def max_positions(self) -> float:
         """Maximum number of positions."""

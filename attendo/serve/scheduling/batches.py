@@ -12,10 +12,9 @@ from attendo.decode.config import GenerationConfig
 from attendo.decode.continuous_batch import ColumnMajorWeights, ContinuousBatch
 from attendo.decode.engines import Engine
 from attendo.decode.frontier import Frontier
-from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.parallel import ParallelBatch, decodes_by_token
 from attendo.decode.requests import DecodeRequest, RunningBatch
-from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy
+from attendo.decode.search import Rule, Seq2SeqNetwork, StaticNetwork, Strategy
 from attendo.decode.static_batch import BatchShape, StaticBatch, round_up
 from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
@@ -109,7 +108,7 @@ class BatchFactory:
         if (config := key.network_key.at_once) is not None:
             return ParallelBatch(self._find_engine(config), key.strategy, key.rules, batch_size)
         network, width = self._networks[key.network_key], key.strategy.width
-        if isinstance(network, GraphNetwork):
+        if not isinstance(network, StaticNetwork):  # a graph
             return ContinuousBatch(network, key.strategy, key.rules, batch_size)
         if not self._static_shapes and isinstance(network, Transformer) and width <= _MAX_CONTINUOUS_ROWS:
             layout = self._cpu_weights.setdefault(key.network_key, ColumnMajorWeights(network))
