@@ -33,7 +33,7 @@ def demo(
     """Train a small English → Chinese Transformer and show its attention.
 
     Takes about two minutes on two CPU cores. Ctrl-C stops early and keeps the model. A model of kind masked, ctc or
-    graph predicts all tokens at once: its passes, its alignment or its graph is shown. It takes about five minutes.
+    graph predicts all tokens at once: its passes, its alignment or its graph is shown. It takes 3 to 7 minutes.
     """
     from attendo.cli.progress import train_with_progress
     from attendo.demo_task import BuiltinTask

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 MAX_WINDOW = 256  # tokens per example of running text with learned positions
 # A trained model needs a small learning rate and few steps.
 FINETUNE_DEFAULTS = ("train.peak_lr=2e-4", "train.schedule=linear")
-MRT_CHANGES = ("train.objective=mrt", 'train.objective="mrt"')
 
 
 def finetune(
@@ -43,7 +42,7 @@ def finetune(
     from attendo.cli.train import check_ahead, make_config
     from attendo.interop.load import require_model_folder
     from attendo.model_folder import load_model
-    from attendo.runs.config import toml_literal
+    from attendo.runs.config import apply_changes, toml_literal
     from attendo.runs.run import Run
     from attendo.runs.run_folder import check_free
     from attendo.text_model import pick_device
@@ -55,7 +54,8 @@ def finetune(
     fixed = _fit_to_network(model, load_model(require_model_folder(model)).network.config, (source, target), text)
     frozen = [f"train.freeze={toml_literal(freeze)}"] if freeze else []
     # Minimum risk training has its own defaults (runs/auto_config.py).
-    defaults = () if any(each.replace(" ", "") in MRT_CHANGES for each in change or []) else FINETUNE_DEFAULTS
+    given = apply_changes({}, change or [])
+    defaults = () if given.get("train", {}).get("objective") == "mrt" else FINETUNE_DEFAULTS
     changes = [*defaults, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = make_config(None, {"source": source, "target": target, "text": text}, changes)
     with init_distributed(pick_device(device)) as (world, own_device):

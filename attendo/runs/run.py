@@ -102,6 +102,7 @@ class Run:
         """Open the run in a folder, to continue from its newest checkpoint. `config` overrides its settings."""
         run = cls(config or load_run_config(folder), folder, device, world)
         check_metrics(run.config)
+        check_mrt_start(run.config)
         run._has_overrides = config is not None
         if run.world.is_main:
             with run._lock_folder():
@@ -174,8 +175,7 @@ class Run:
                 f"{unfit:,} of {self.data.pairs:,} pairs have more target tokens than the decoder has positions "
                 "(model.upsample): they do not change the weights"
             )
-        if (found := self.checkpoints.load_newest()) is None:
-            check_mrt_start(self.config)
+        found = self.checkpoints.load_newest()
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(updater, stream, validate, self.checkpoints, now)

@@ -144,7 +144,8 @@ class MinimumRisk:
             belongs[number, 1 : 1 + len(others)] = True
             rows += [reference, *others, *[()] * (width - 1 - len(others))]
             if drawn:
-                risks = dict(zip((reference, *others), self._risk((reference, *others), reference), strict=True))
+                texts = [each[len(self._prefix) :] for each in (reference, *others)]  # a prefix is no output
+                risks = dict(zip((reference, *others), self._risk(texts, texts[0]), strict=True))
                 risk[number, : 1 + len(others)] = torch.tensor([risks[each] for each in (reference, *others)])
                 reward += 100 * (1 - sum(risks[each] for each in drawn) / len(drawn))
         longest = max(1, *map(len, rows))

@@ -59,9 +59,11 @@ class ScheduledSampling:
             low, high = self._config.sampling_thresholds
             confidence = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").neg().exp()
             confidence = confidence.view(wanted.shape)
-            other = torch.where(confidence > high, draw_target_tokens(labels, wanted.shape), sample_tokens(logits))
+            other = torch.where(
+                confidence > high, draw_target_tokens(labels[:, self._prefix :], wanted.shape), sample_tokens(logits)
+            )
             mixed = torch.where(confidence < low, gold, other)
-        mixed = torch.where(gold == PAD, PAD, mixed)
+        mixed = torch.where((gold == PAD) | (gold == EOS), gold, mixed)  # EOS ends a document of running text
         return torch.cat((target_ids[:, : 1 + self._prefix], mixed[:, self._prefix :]), dim=1)
 
     def _draw_gold(self, gold: Int[Tensor, "B T"]) -> Tensor:

@@ -96,6 +96,8 @@ class Updater:
         self._batch_loss = compile_dynamic(self._eager_loss) if self.compile_mode == "on" else self._eager_loss
         self._blocks = CompiledBlocks(network) if self.compile_mode == "blocks" else None
         self.uses_cuda_graphs = should_capture(config, self.device, world)
+        # One recorder for all passes: autograd accumulates on the stream that first used a weight.
+        self._recorder = CudaGraphRecorder(self.device) if self.uses_cuda_graphs else None
         self._run_pass = self._make_pass()
         if self.uses_cuda_graphs:
             for weight in network.parameters():  # captured passes add to gradients at fixed addresses
@@ -104,9 +106,9 @@ class Updater:
     def _make_pass(self) -> Callable[[Batch], None]:
         if self._minimum_risk is not None:
             return partial(self._run_minimum_risk, self._minimum_risk)
-        if not self.uses_cuda_graphs:
+        if self._recorder is None:
             return self._forward_backward
-        return CudaGraphedPass(self._forward_backward, CudaGraphRecorder(self.device))
+        return CudaGraphedPass(self._forward_backward, self._recorder)
 
     def update(self, batches: Sequence[Batch]) -> Update:
         """Do one update on batches, accumulated as if they were one."""

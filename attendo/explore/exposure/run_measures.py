@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -99,9 +100,15 @@ class _Measurement:
         given = len(self._config.target_prefix)
         self._targets: list[Ids] = [(*pair.target[given:], EOS) for pair in self._pairs]
         self._prefixes = [tuple(pair.target[:given]) for pair in self._pairs]
-        self._passes = ModelPasses(model, self._config, self._advance)
+        if oracle is not None:
+            text.encode(oracle)  # its learned positions may be fewer
         self._progress, self._done = progress, 0
         self._total = len(self._pairs) * (_PASSES + (_ORACLE_PASSES if oracle else 0))
+
+    @cached_property
+    def _passes(self) -> ModelPasses:
+        """Made when dropout is off: another precision makes a copy of the network, with its mode."""
+        return ModelPasses(self._model, self._config, self._advance)
 
     def run(self) -> ExposureReport:
         with ExitStack() as stack:

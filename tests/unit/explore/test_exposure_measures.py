@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from error_codes import has_code
 from tiny import SIZES, SOURCES, TARGETS, tiny_model
 
 from attendo.decode.strategies import Sampling
+from attendo.errors import DataError
 from attendo.explore.exposure import ExposureReport, ExposureSettings, ParallelText, measure_exposure
 from attendo.explore.exposure.corruptions import CORRUPTIONS, draw_distractors, draw_positions, draw_replacements
 from attendo.explore.exposure.measures import MAX_DISTANCE, MAX_STEPS
@@ -279,6 +281,20 @@ def test_half_precision_gives_nearly_the_same_numbers() -> None:
     assert rounded.nll == pytest.approx(exact.nll, rel=0.02)
     found = [rounded.distractor.gap, exact.distractor.gap]
     assert found[0] == pytest.approx(found[1], abs=0.3)
+
+
+def test_dropout_is_off_in_half_precision_too() -> None:
+    model = tiny_model(dropout=0.5)
+    model.network.train()
+    one, again = (measure_exposure(model, LINES, None, ExposureSettings(precision="bf16")) for _ in range(2))
+    assert one.nll == again.nll
+    assert model.network.training
+
+
+def test_lines_that_an_oracle_cannot_read_are_named_first() -> None:
+    oracle = tiny_model(positions="learned", max_length=4)
+    with pytest.raises(DataError, check=has_code("source_exceeds_model_limit")):
+        measure_exposure(tiny_model(), LINES, oracle)
 
 
 def test_other_seeds_give_other_choices() -> None:

@@ -194,6 +194,22 @@ def test_equal_seeds_draw_equal_candidates_and_a_prefix_is_kept() -> None:
     assert {*first.tolist()} == {7}
 
 
+def test_the_risk_of_a_text_is_that_without_its_prefix() -> None:
+    seen: list[tuple[Sequence[Ids], Ids]] = []
+
+    def measure(candidates: Sequence[Ids], reference: Ids) -> list[float]:
+        seen.append((candidates, reference))
+        return measure_length_risk(candidates, reference)
+
+    network = make_network(vocab_size=17)
+    minimum_risk = MinimumRisk(network, network, mrt(), measure, target_prefix=(7,))
+    labels = minimum_risk.draw_candidates(collate([Example([5, 6], [7, 6, 5])])).labels.tolist()
+    ((candidates, reference),) = seen
+    assert reference == (6, 5, EOS)
+    found = [tuple(token for token in row[1:] if token != PAD) for row in labels if row[0] == 7]
+    assert list(candidates) == found
+
+
 def test_learned_positions_limit_the_samples() -> None:
     network = make_network(positions="learned", max_length=6)
     drawn = make_risk(network, mrt_candidates=50)._sample([(4, 5)], [(4, 5, 4, 5, EOS)], seed=1)[0]

@@ -120,6 +120,25 @@ def test_a_prefix_of_the_target_stays() -> None:
     ]
 
 
+def test_random_tokens_are_no_prefixes() -> None:
+    torch.manual_seed(0)
+    sampling = make_sampling(prefix=1, scheduled_sampling="confidence")
+    labels = torch.tensor([[5, 6, 7, EOS]]).expand(200, -1)
+    target = torch.cat((torch.full((200, 1), BOS), labels[:, :-1]), dim=1)
+    mixed = sampling.mix(certain_logits(labels), target, labels)
+    assert mixed[:, :2].tolist() == [[BOS, 5]] * 200
+    assert {*mixed[:, 2:].flatten().tolist()} == {6, 7}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_end_of_a_document_stays(kind: str) -> None:
+    sampling = make_sampling(scheduled_sampling=kind)
+    sampling.gold_share.zero_()
+    labels = torch.tensor([[7, 8, EOS, 9, 6]])
+    target = torch.tensor([[BOS, 7, 8, EOS, 9]])
+    assert sampling.mix(certain_logits(labels), target, labels)[0, 3] == EOS
+
+
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_is_that_of_the_mixed_input(kind: str, r_drop: float, monkeypatch: pytest.MonkeyPatch) -> None:
