@@ -60,7 +60,7 @@ def reproduce(
         return
     if recipe is None:
         raise UsageError("recipe_missing")
-    from attendo.cli.train import check_ahead
+    from attendo.cli.train import check_ahead, make_config
 
     chosen = _choose_recipe(recipe, seeds, variants)
     folder = chosen.data_folder(data)
@@ -68,9 +68,12 @@ def reproduce(
     chosen.check_files(folder)
     out = out or Path("runs") / "reproduce" / chosen.name
     if (start := chosen.find_start()) is not None:
-        start.check_files(folder)
+        start_folder = start.data_folder(data)
+        start.check_files(start_folder)
+        for run in chosen.plan(out):  # settings that a start model fixes are reported before it is trained
+            make_config(chosen.path, {"folder": folder}, run.changes)
         print_stderr(f"{chosen.name} starts from the models of {start.name}")
-        _train(start, chosen.plan_start(out), folder, device, jobs)
+        _train(start, chosen.plan_start(out), start_folder, device, jobs)
     runs = chosen.plan(out)
     _train(chosen, runs, folder, device, jobs)
     if not _judge(chosen, runs, folder, device, out):

@@ -13,6 +13,7 @@ masked network it is the sum of the confidences, which is no likelihood.
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -84,6 +85,9 @@ class ParallelAnswers(NamedTuple):
         return ParallelAnswers(packed[:, :-2], packed[:, -2], packed[:, -1].contiguous().view(torch.double).float())
 
 
+Runner = tuple[Tensor, Tensor, Callable[[], None]]  # input, output and work of a batch shape
+
+
 class ParallelEngine:
     """Decodes requests for a network of kind masked, ctc or graph.
 
@@ -104,7 +108,7 @@ class ParallelEngine:
         self._tap: Tap | None = force_explicit_attention if explicit else None
         self._captured = captured
         self._batch_tokens = max(1, batch_tokens // (network.upsample or config.length_candidates))
-        self._runners: dict[Hashable, tuple[Tensor, Tensor, Callable[[], None]]] = {}
+        self._runners: dict[Hashable, Runner] = {}
         self._token_engine = (
             CachedEngine(GraphNetwork(network, self._tap), self._batch_tokens, padding)
             if network.config.kind == "graph"
@@ -139,31 +143,33 @@ class ParallelEngine:
         ids, mask = pad_sources(group, torch.device("cpu"), width)
         sheet = torch.cat((ids, mask.sum(-1, keepdim=True)), 1)
         sheet = torch.cat((sheet, sheet[-1:].expand(rows - len(group), -1)))  # unused rows repeat the last sentence
-        here, packed, run = self._borrow_runner(rows, width, silent)
-        here.copy_(sheet)
-        run()
-        return ParallelAnswers.unpack(packed.cpu()[: len(group)])
+        with self._borrow_runner(rows, width, silent) as (here, packed, run):
+            here.copy_(sheet)
+            run()
+            return ParallelAnswers.unpack(packed.cpu()[: len(group)].clone())
 
-    def _borrow_runner(
-        self, rows: int, width: int, silent: tuple[int, ...]
-    ) -> tuple[Tensor, Tensor, Callable[[], None]]:
-        """Return input, output and work for a batch shape. The shapes of the last calls are kept."""
+    @contextmanager
+    def _borrow_runner(self, rows: int, width: int, silent: tuple[int, ...]) -> Iterator[Runner]:
+        """Lend the runner of a batch shape to one caller at a time. Those of the last calls are kept."""
         key = (rows, width, silent)
-        found = self._runners.pop(key, None)
-        if found is None:
-            device, columns = self._network.device, self._network.canvas_size(width) + 2
-            here = torch.zeros((rows, width + 1), dtype=torch.long, device=device)
-            answers = torch.zeros((rows, columns), dtype=torch.long, device=device)
+        runner = self._runners.pop(key, None) or self._make_runner(rows, width, silent)
+        try:
+            yield runner
+        finally:
+            self._runners[key] = runner
+            if len(self._runners) > _MAX_GRAPHS:
+                del self._runners[next(iter(self._runners))]
 
-            def work() -> None:
-                mask = torch.arange(width, device=device) < here[:, -1:]
-                answers.copy_(self._predict(here[:, :-1], mask, silent).pack())
+    def _make_runner(self, rows: int, width: int, silent: tuple[int, ...]) -> Runner:
+        device, columns = self._network.device, self._network.canvas_size(width) + 2
+        here = torch.zeros((rows, width + 1), dtype=torch.long, device=device)
+        answers = torch.zeros((rows, columns), dtype=torch.long, device=device)
 
-            found = here, answers, CudaGraphRunner(work, device)
-        self._runners[key] = found
-        if len(self._runners) > _MAX_GRAPHS:
-            del self._runners[next(iter(self._runners))]
-        return found
+        def work() -> None:
+            mask = torch.arange(width, device=device) < here[:, -1:]
+            answers.copy_(self._predict(here[:, :-1], mask, silent).pack())
+
+        return here, answers, CudaGraphRunner(work, device)
 
     def _predict(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, silent: tuple[int, ...]

@@ -32,6 +32,7 @@ from attendo.text import BOS, EOS, PAD
 
 _MAX_GRAPHS = 16  # CUDA graphs that an engine keeps, one per shape
 _MAX_CAPTURED_POSITIONS = 512  # longer targets have a KV cache
+_MAX_PROPOSED = 64  # tokens verified in one pass; a wrong draft costs no more
 _SEARCH_WINDOW = 4  # tokens of a draft in which the network's own token is searched
 
 
@@ -88,7 +89,7 @@ class AutoregressiveDraft(Draft):
 
         def propose(tokens: Sequence[int]) -> list[int]:
             found = list[int]()
-            for _ in range(self._count):
+            for _ in range(min(self._count, request.max_length - len(tokens))):
                 ids = [BOS, *tokens, *found]
                 logits = reader.read(ids, len(ids) - 1)[0, -1]
                 logits[PAD] = logits[BOS] = float("-inf")
@@ -126,16 +127,19 @@ class SpeculativeEngine:
     def __init__(self, network: Transformer, draft: Draft, captured: bool = False) -> None:
         self._network, self._draft, self._captured = network, draft, captured
         self._passes: dict[Hashable, CapturedPasses] = {}
+        config = network.config
+        self._max_positions = config.max_length if config.positions == "learned" else _MAX_CAPTURED_POSITIONS
 
     def generate(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]
     ) -> Iterator[FinishedBatch]:
         for request in requests:
             with torch.no_grad():
-                yield FinishedBatch([request], self._decode(request, strategy, tuple(rules)))
+                frontier = self._decode(request, strategy, tuple(rules))
+            yield FinishedBatch([request], frontier)
 
     def _decode(self, request: DecodeRequest, strategy: Strategy, rules: tuple[Rule, ...]) -> Frontier:
-        if not self._captured or request.max_length + 2 > _MAX_CAPTURED_POSITIONS:
+        if not self._captured or max(len(request.source), request.max_length) + 2 > _MAX_CAPTURED_POSITIONS:
             return self._verify_all(request, _start_cached(self._network, request, strategy, rules))
         with self._borrow_passes(request, strategy, rules) as passes:
             passes.start(request)
@@ -148,7 +152,7 @@ class SpeculativeEngine:
         while frontier is None or bool(frontier.open):
             run_step_hook()
             new = list(request.prefix[len(tokens) :]) or propose(tokens)
-            frontier = verify(tokens, new[: request.max_length - len(tokens)], frontier)
+            frontier = verify(tokens, new[: min(request.max_length - len(tokens), _MAX_PROPOSED)], frontier)
             tokens = frontier.ids[0, 1 : int(frontier.length) + 1].tolist()
         return frontier
 
@@ -158,7 +162,8 @@ class SpeculativeEngine:
     ) -> Iterator["CapturedPasses"]:
         """Lend the passes of a shape to one caller at a time."""
         source_width, capacity = (
-            round_up(size, BUCKET_WIDTHS) for size in (len(request.source) + 1, request.max_length + 2)
+            min(round_up(size, BUCKET_WIDTHS), self._max_positions + extra)
+            for size, extra in ((len(request.source) + 1, 0), (request.max_length + 2, 1))
         )
         prefix_width = round_up(len(request.prefix), BUCKET_WIDTHS) if request.prefix else 0
         shape = BatchShape(1, source_width, capacity, prefix_width)
@@ -221,7 +226,7 @@ class CapturedPasses:
     def verify(self, ids: Sequence[int]) -> Frontier:
         """Return the row after the accepted tokens and one more, on the CPU."""
         self._target.copy_(torch.tensor([[*ids, *[PAD] * (self._shape.capacity - len(ids)), len(ids) - 1]]))
-        width = min(round_up(len(ids), BUCKET_WIDTHS), self._shape.capacity)
+        width = min(round_up(len(ids), BUCKET_WIDTHS), self._shape.capacity - 1)
         if width not in self._decoders:
             self._decoders[width] = CudaGraphRunner(lambda: self._decode_target(width), self._network.device)
         self._decoders[width]()

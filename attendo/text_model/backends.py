@@ -1,6 +1,7 @@
 """The backend interface for computing a network, the PyTorch backend, and exported folders."""
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ EXTERNAL_ENGINES = ("onnx", "ctranslate2")  # engines of exported folders, named
 NATIVE_SEARCH_ENGINES = ("onnx", "cached")  # engines that support every search
 # A draft need not be the best answer of its network. More passes take longer than they save.
 _DRAFT_SETTINGS: dict[str, dict[str, Any]] = {"masked": {"passes": 2, "length_candidates": 1}}
+_MAX_LINKS = 1 << 28  # numbers of one sentence: 1 GB in float32
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -136,8 +138,10 @@ class TorchBackend:
 
     @property
     def max_sequence_length(self) -> int | None:
-        learned = [each.config.max_length - 1 for each in self.networks if each.config.positions == "learned"]
-        return min(learned, default=None)
+        networks = self.networks if self._draft is None else [*self.networks, self._draft]
+        limits = [each.config.max_length - 1 for each in networks if each.config.positions == "learned"]
+        limits += [max_graph_source(each) for each in networks if isinstance(each, ParallelTransformer) and each.links]
+        return min(limits, default=None)
 
     @property
     def heads(self) -> HeadScales:
@@ -229,6 +233,11 @@ def make_engine(config: GenerationConfig, base_network: Seq2SeqNetwork, constrai
     return FastEngine(network, positions, config.compile)
 
 
+def max_graph_source(network: ParallelTransformer) -> int:
+    """Return the longest source of a graph: its links are a number per head and pair of vertices."""
+    return math.isqrt(_MAX_LINKS // network.config.num_heads) // network.upsample - 1
+
+
 def make_speculative_engine(config: GenerationConfig, network: Transformer, draft: Transformer) -> SpeculativeEngine:
     """Build the engine of a network that verifies the tokens of a draft."""
     (drafting,) = member_networks(with_precision(config, draft))
@@ -245,7 +254,7 @@ def check_draft_options(options: GenerateOptions, config: GenerationConfig) -> N
     """Raise a `UsageError` for searches that speculative decoding does not have."""
     several = {
         "mbr": config.mbr != "none",
-        "beam": config.beam > 1,
+        "beam": config.beam > 1 and not config.sample,
         "n_best": options.n_best > 1,
         "constraints": bool(options.constraints),
         "coverage_penalty": config.coverage_penalty > 0,

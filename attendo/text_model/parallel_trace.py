@@ -30,9 +30,7 @@ from attendo.nn.alignments import (
     align_to_ctc,
     align_to_graph,
     ctc_emissions,
-    ctc_log_likelihood,
     emission_scores,
-    graph_log_likelihood,
     visit_probabilities,
 )
 from attendo.text import BOS, EOS, PAD, Tokenizer
@@ -285,11 +283,11 @@ class ParallelTracer:
         """Return the most probable path that says the target."""
         links, device = prediction.links, prediction.logits.device
         assert links is not None
+        if len(target) > int(num_vertices) - 2:
+            raise UsageError("target_exceeds_canvas", tokens=len(target), limit=int(num_vertices) - 2)
         ids = torch.tensor([list(target)], dtype=torch.long, device=device)
         emissions = emission_scores(prediction.logits, ids, (PAD, BOS, EOS))
         shape = (torch.tensor([len(target)], device=device), num_vertices)
-        if not graph_log_likelihood(emissions.mT, links, *shape).isfinite():
-            raise UsageError("target_exceeds_canvas", tokens=len(target), limit=int(num_vertices) - 2)
         path = align_to_graph(emissions.mT, links, *shape)[0]
         row = choose_path(prediction, num_vertices, self.network.upsample, "greedy")
         chosen = torch.zeros_like(row.chosen)
@@ -315,11 +313,12 @@ class ParallelTracer:
 
     def _align_to_ctc(self, logits: Float[Tensor, "1 L V"], target: Sequence[int]) -> BestRow:
         """Return the most probable row that becomes the target when runs are merged."""
+        repeated = sum(one == other for one, other in pairwise(target))  # a blank must separate equal tokens
+        if len(target) + repeated > logits.size(1):
+            raise UsageError("target_exceeds_canvas", tokens=len(target), limit=logits.size(1))
         ids = torch.tensor([list(target)], dtype=torch.long, device=logits.device)
         blanks, emissions = ctc_emissions(logits, ids, PAD, (BOS, EOS))
         sizes = (torch.tensor([logits.size(1)], device=ids.device), torch.tensor([len(target)], device=ids.device))
-        if not ctc_log_likelihood(blanks, emissions, ids, *sizes).isfinite():
-            raise UsageError("target_exceeds_canvas", tokens=len(target), limit=logits.size(1))
         aligned = align_to_ctc(blanks, emissions, ids, *sizes)
         scores = torch.cat((blanks[..., None], emissions), -1).gather(2, aligned[..., None])[..., 0]
         row = torch.cat((ids.new_full((1, 1), PAD), ids), 1).gather(1, aligned)

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.errors import UsageError
+from attendo.model.parallel import ParallelTransformer
 from attendo.serve.explorer.schemas import AnswerRequest, ModelTextRequest, ParallelRequest
 from attendo.serve.explorer.search import encode_within_limit
 from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, load_seq2seq, run_on_worker
@@ -20,6 +21,8 @@ from attendo.serve.settings import ServeSettings
 from attendo.text_model import ParallelTrace, TextModel
 from attendo.text_model.inputs import encode_prefixes
 from attendo.text_model.parallel_trace import CtcTrace, GraphTrace, MaskPredictTrace
+
+_MAX_VERTICES = 1024  # of a graph that is shown: its alignment takes time for each token and pair of vertices
 
 
 def routes(gateway: ModelGateway) -> APIRouter:
@@ -76,14 +79,14 @@ def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSett
 def _trace(
     model: TextModel, request: ModelTextRequest, max_tokens: int, target: str | None, **options: Any
 ) -> ParallelTrace:
-    before, _ = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
-    positions = model.backend.max_sequence_length
-    encode_within_limit(
-        request.text,
-        model.source_tokenizer,
-        before,
-        max_tokens if positions is None else min(max_tokens, positions + 1),
-    )
+    before, after = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
+    if (positions := model.backend.max_sequence_length) is not None:
+        max_tokens = min(max_tokens, positions + 1)
+    if isinstance(model.network, ParallelTransformer) and model.kind == "graph":
+        max_tokens = min(max_tokens, _MAX_VERTICES // model.network.upsample)
+    encode_within_limit(request.text, model.source_tokenizer, before, max_tokens)
+    if target is not None:
+        encode_within_limit(target, model.target_tokenizer, after, max_tokens, "target")
     max_length = request.decoder.to_generate_options().get("max_length")
     return model.trace_parallel(request.text, target, max_length=max_length, **options)
 

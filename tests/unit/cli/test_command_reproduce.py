@@ -440,6 +440,17 @@ def test_runs_start_from_the_models_of_another_recipe(
     assert "training" not in again.errors
 
 
+def test_settings_that_a_start_fixes_are_reported_before_it_is_trained(
+    attendo: Command, data: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    recipe(PLAIN)
+    (tmp_path / "student.toml").write_text(f'preset = "tiny"{STUDENT}', "utf-8")
+    done = attendo("reproduce", tmp_path / "student.toml", "--out", "out", "--device", "cpu")
+    assert done.code == 2
+    assert fragment("start_from_preset_fixed") in done.errors
+    assert not Path("out").exists()
+
+
 def test_a_recipe_with_variants_is_no_start(recipe: Recipe, tmp_path: Path) -> None:
     recipe(VARIED)
     student = tmp_path / "student.toml"

@@ -3,6 +3,7 @@
 import itertools
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -204,3 +205,15 @@ def test_a_parallel_network_has_no_steps(network: ParallelTransformer) -> None:
     with pytest.raises(UsageError) as raised:
         network.step(torch.tensor([[BOS]]), None)
     assert (raised.value.code, raised.value.values["kind"]) == ("parallel_network_has_no_steps", network.config.kind)
+
+
+def test_threads_that_share_an_engine_get_their_own_answers() -> None:
+    engine = ParallelEngine(make_network("graph"), GenerationConfig(), 4096, captured=True)
+    alone = [(request, read_tokens(*generate(engine, [request]).values())) for request in make_requests()]
+    assert len({tuple(tokens) for _, tokens in alone}) > 1
+
+    def decode(case: tuple[DecodeRequest, list[int]]) -> bool:
+        return all(read_tokens(*generate(engine, [case[0]]).values()) == case[1] for _ in range(40))
+
+    with ThreadPoolExecutor(len(alone)) as pool:
+        assert all(pool.map(decode, alone))

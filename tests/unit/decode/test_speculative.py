@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -55,11 +56,11 @@ ALL_RULES: tuple[Rule, ...] = (
 
 
 @cache
-def make_network(seed: int = 0, kind: str = "autoregressive") -> Transformer:
+def make_network(seed: int = 0, kind: str = "autoregressive", **changes: Any) -> Transformer:
     """A tiny random network. Its tables are scaled, so that its answers depend on their tokens."""
     config = ModelConfig(
         kind=kind, vocab_size=VOCABULARY, d_model=16, num_heads=2, d_ff=24, num_encoder_layers=1,
-        num_decoder_layers=2, dropout=0.0, tie="all",
+        num_decoder_layers=2, dropout=0.0, tie="all", **changes,
     )  # fmt: skip
     made = Transformer if kind == "autoregressive" else ParallelTransformer
     network = made(config, torch.Generator().manual_seed(seed)).eval()
@@ -185,3 +186,19 @@ def test_reading_a_changed_target_equals_reading_it_anew() -> None:
         for ids, known in (([BOS], 0), ([BOS, 4, 5, 6], 0), ([BOS, 4, 7, 8, 8], 1), ([BOS, 4, 7], 2), ([BOS, 5], 0)):
             expected = network(source, torch.tensor([ids]))[:, known:]
             torch.testing.assert_close(reader.read(ids, known), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_learned_positions_are_used_to_the_last(captured: bool) -> None:
+    network = make_network(positions="learned", max_length=20)
+    requests = [DecodeRequest(number, (4,) * 19, 19) for number in range(2)]
+    rules = (SuppressTokens((PAD, BOS, EOS)),)
+    expected = generate(CachedEngine(network, 4096), Greedy(), rules, requests)
+    engine = SpeculativeEngine(network, AutoregressiveDraft(network), captured)
+    assert_same(generate(engine, Greedy(), rules, requests), expected)
+
+
+def test_gradients_stay_enabled_between_answers() -> None:
+    answers = SpeculativeEngine(make_network(), make_draft("nothing")).generate(REQUESTS, Greedy(), PLAIN)
+    next(answers)
+    assert torch.is_grad_enabled()

@@ -117,10 +117,10 @@ def test_rotary_positions_need_an_even_width() -> None:
 
 def test_orthogonal_positions_are_far_from_each_other_and_sinusoidal_neighbours_are_not() -> None:
     def similarities(positions: NoPositions) -> Tensor:
-        vectors = functional.normalize(positions.add(torch.zeros(1, 200, 256), 0)[0], dim=-1)
+        vectors = functional.normalize(positions.add(torch.zeros(1, 2000, 256), 0)[0], dim=-1)
         return (vectors @ vectors.T).fill_diagonal_(0)
 
-    assert similarities(OrthogonalPositions()).abs().max() < 0.3
+    assert similarities(OrthogonalPositions()).abs().max() < 0.42
     assert similarities(SinusoidalPositions()).diagonal(1).min() > 0.9
 
 

@@ -1,5 +1,6 @@
 """Models with a draft: outputs of greedy search, refusals, and `verify`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,13 @@ def test_a_draft_does_not_change_outputs(kind: str, engine: str, options: dict[s
 def test_other_searches_are_refused_by_name(options: dict[str, Any], name: str) -> None:
     with pytest.raises(UsageError, check=has_code("draft_option_conflict", option=name)):
         tiny_model().with_draft(make_draft("ctc")).generate(SOURCES, **options)
+
+
+def test_a_beam_of_the_model_does_not_matter_for_samples() -> None:
+    model = tiny_model()
+    wide = TextModel(replace(model.stored_model, generation={**model.stored_model.generation, "beam": 4}))
+    found = wide.with_draft(make_draft("ctc")).generate(SOURCES, sample=True)
+    assert [each.ids for each in found] == [each.ids for each in model.generate(SOURCES, sample=True)]
 
 
 def test_the_textbook_engine_has_no_drafts() -> None:

@@ -19,7 +19,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.serve.scheduling.batches import BatchFactory
 from attendo.text import BOS, EOS, UNK
-from attendo.text_model import TextModel, load
+from attendo.text_model import TextModel, TooLongError, load
 
 KINDS = ("masked", "ctc", "graph")
 
@@ -221,3 +221,12 @@ def test_the_server_runs_token_searches_of_a_graph_in_steps() -> None:
     }
     results = call.collect_results([call.to_result(found[each.request_id]) for each in requests])
     assert [each.ids for each in results] == [each.ids for each in model.generate(SOURCES, beam=2)]
+
+
+def test_a_graph_limits_the_source_by_the_memory_of_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.text_model.backends._MAX_LINKS", 2 * (8 * 6) ** 2)  # 2 heads, 6 x 8 vertices
+    model = make_model("graph")
+    assert model.backend.max_sequence_length == 5
+    with pytest.raises(TooLongError):
+        model.generate(["the cat sat the cat sat"])
+    assert model.generate(["the cat sat"])[0].text
