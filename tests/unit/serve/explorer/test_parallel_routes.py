@@ -78,3 +78,10 @@ def test_a_text_that_is_too_long_is_rejected(kinds: SmallServer) -> None:
     response = kinds.raw("parallel", model="ctc", text="cat " * 300)
     assert response.status_code == 413
     assert response.json()["error"]["choices"]
+
+
+def test_a_target_that_is_too_long_is_rejected_before_it_is_aligned(kinds: SmallServer) -> None:
+    response = kinds.raw("parallel", model="graph", text=TEXT, target="猫 " * 5000)
+    assert response.status_code == 413
+    assert "target" in response.json()["error"]["message"]
+    assert kinds.raw("parallel", model="graph", text="cat " * 140).status_code == 413  # 8 vertices per token
