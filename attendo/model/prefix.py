@@ -7,7 +7,7 @@
 The source does not see the target, so its keys and values are computed once per sentence, like the memory of an
 encoder. Every layer then attends to [source ; target so far] with one softmax. Positions restart at the target: they
 do not depend on the length of the source, and learned positions need only the longer side. A trained segment vector
-tells the sides apart.
+distinguishes the sides.
 """
 
 from collections.abc import Sequence

@@ -46,7 +46,7 @@ def causal_mask(past: int, queries: int, is_token: Bool[Tensor, "B S"] | None, d
 
 
 def join_masks(masks: tuple[Mask, Mask], queries: int, keys: tuple[int, int], device: torch.device) -> Mask:
-    """Return the mask of the keys of both masks side by side. `keys` are their numbers of keys."""
+    """Concatenate two masks along their keys. `keys` are the numbers of keys of both."""
     found = [mask.matrix(queries, count, device) for mask, count in zip(masks, keys, strict=True)]
     if found[0] is None and found[1] is None:
         return Mask()

@@ -33,7 +33,7 @@ def show(trace: ParallelTrace, width: int = 100, language: Language = "en", besi
 
 
 def small_graph() -> GraphTrace:
-    """Vertices 0, 1 and 3 on the path, 2 beside it; nobody visits 4."""
+    """Vertices 0, 1 and 3 on the path, 2 beside it. No path visits 4."""
     top = (TokenCandidate("a", 4, 0.9), TokenCandidate("b", 5, 0.1))
     return GraphTrace(
         (
