@@ -15,15 +15,16 @@ _TOKEN_OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 _ATTENTION_OPTIONS: dict[str, Any] = {"coverage_penalty": 0.0, "alignments": False}  # need the attention of each token
 _KIND_SETTINGS = {
-    "passes": "masked", "length_candidates": "masked", "graph_search": "graph", "path_length_penalty": "graph",
+    "passes": ("masked",), "length_candidates": ("masked",), "graph_search": ("graph",),
+    "path_length_penalty": ("graph",), "merge_repeats": ("masked", "graph"),
 }  # fmt: skip
 
 
 def check_kind(kind: str, options: CallFields, config: GenerationConfig) -> None:
     """Reject options that a network of this kind does not have."""
-    for name, owner in _KIND_SETTINGS.items():
-        if kind != owner and getattr(config, name) != GenerationConfig.model_fields[name].default:
-            raise UsageError("option_needs_kind", option=name, kind=kind, owner=owner)
+    for name, owners in _KIND_SETTINGS.items():
+        if kind not in owners and getattr(config, name) != GenerationConfig.model_fields[name].default:
+            raise UsageError("option_needs_kind", option=name, kind=kind, owner=" or ".join(owners))
     refused = {} if kind == "autoregressive" else {**_ATTENTION_OPTIONS, "compile": False}
     if kind in ("masked", "ctc"):
         refused |= _TOKEN_OPTIONS
@@ -48,7 +49,7 @@ def _find_given(names: Mapping[str, Any], options: CallFields, config: Generatio
 
 def drop_unsupported(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return the settings that a network of this kind has."""
-    others = {name for name, owner in _KIND_SETTINGS.items() if owner != kind}
+    others = {name for name, owners in _KIND_SETTINGS.items() if kind not in owners}
     refused = {} if kind == "autoregressive" else _ATTENTION_OPTIONS
     tokens = _TOKEN_OPTIONS if kind in ("masked", "ctc") else {}
     return {name: value for name, value in settings.items() if name not in {*others, *refused, *tokens}}

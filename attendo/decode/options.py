@@ -152,6 +152,12 @@ class GenerationFields:
     path_length_penalty: float = _option(
         1.0, "Search", "graph_search viterbi: exponent of the length", ge=-_MAX_EXPONENT, le=_MAX_EXPONENT
     )
+    merge_repeats: bool = _option(
+        False,
+        "Content",
+        "kinds masked and graph: leave out a token that equals the token before it, the most frequent error of a "
+        "network that predicts all tokens at once; not for text with double tokens, such as letters",
+    )
 
     mbr: Literal["none", "chrf", "bleu"] = _option("none", "Search", "minimum Bayes risk decoding with this metric")
     mbr_candidates: int = _option(

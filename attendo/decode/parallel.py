@@ -27,6 +27,7 @@ from attendo.decode.engines import BUCKET_WIDTHS, CachedEngine, Engine
 from attendo.decode.frontier import Frontier
 from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.networks import force_explicit_attention
+from attendo.decode.options import MAX_TOKENS
 from attendo.decode.requests import (
     DecodeRequest,
     FinishedBatch,
@@ -85,7 +86,12 @@ class ParallelAnswers(NamedTuple):
         return ParallelAnswers(packed[:, :-2], packed[:, -2], packed[:, -1].contiguous().view(torch.double).float())
 
 
-Runner = tuple[Tensor, Tensor, Callable[[], None]]  # input, output and work of a batch shape
+def merge_repeats(answers: ParallelAnswers) -> ParallelAnswers:
+    """Leave out the tokens that equal the token before. The log-probability stays that of the alignment."""
+    return _collect(answers.ids, starts_run(answers.ids), answers.log_probability)
+
+
+Runner = Callable[[Tensor], Tensor]  # packed answers to a batch of one shape: source ids and lengths
 
 
 class ParallelEngine:
@@ -134,19 +140,21 @@ class ParallelEngine:
     @torch.no_grad()
     def _decode(self, group: Sequence[DecodeRequest], silent: tuple[int, ...]) -> ParallelAnswers:
         longest = max(len(each.source) for each in group) + 1
-        if not self._captured or self._network.config.kind == "masked":
+        if not self._captured:
             ids, mask = pad_sources(group, self._network.device, longest + self._padding)
             is_padded = self._padding > 0 or any(len(each.source) + 1 < longest for each in group)
             answers = self._predict(ids, mask if is_padded else None, silent)
             return ParallelAnswers.unpack(answers.pack().cpu())
-        rows, width = 1 << (len(group) - 1).bit_length(), round_up(longest, BUCKET_WIDTHS)
+        rows, width = 1 << (len(group) - 1).bit_length(), self._round_width(longest)
         ids, mask = pad_sources(group, torch.device("cpu"), width)
         sheet = torch.cat((ids, mask.sum(-1, keepdim=True)), 1)
         sheet = torch.cat((sheet, sheet[-1:].expand(rows - len(group), -1)))  # unused rows repeat the last sentence
-        with self._borrow_runner(rows, width, silent) as (here, packed, run):
-            here.copy_(sheet)
-            run()
-            return ParallelAnswers.unpack(packed.cpu()[: len(group)].clone())
+        with self._borrow_runner(rows, width, silent) as run:
+            return ParallelAnswers.unpack(run(sheet).cpu()[: len(group)].clone())
+
+    def _round_width(self, width: int) -> int:
+        """Round up to a width that other batches share, within the learned positions."""
+        return min(round_up(width, BUCKET_WIDTHS), self._network.max_positions or MAX_TOKENS)
 
     @contextmanager
     def _borrow_runner(self, rows: int, width: int, silent: tuple[int, ...]) -> Iterator[Runner]:
@@ -161,6 +169,8 @@ class ParallelEngine:
                 del self._runners[next(iter(self._runners))]
 
     def _make_runner(self, rows: int, width: int, silent: tuple[int, ...]) -> Runner:
+        if self._network.config.kind == "masked":
+            return _MaskedRunner(self._network, self._config, (rows, width), silent, self._round_width)
         device, columns = self._network.device, self._network.canvas_size(width) + 2
         here = torch.zeros((rows, width + 1), dtype=torch.long, device=device)
         answers = torch.zeros((rows, columns), dtype=torch.long, device=device)
@@ -169,23 +179,91 @@ class ParallelEngine:
             mask = torch.arange(width, device=device) < here[:, -1:]
             answers.copy_(self._predict(here[:, :-1], mask, silent).pack())
 
-        return here, answers, CudaGraphRunner(work, device)
+        capture = CudaGraphRunner(work, device)
+
+        def run(sheet: Tensor) -> Tensor:
+            here.copy_(sheet)
+            capture()
+            return answers
+
+        return run
 
     def _predict(
+        self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, silent: tuple[int, ...]
+    ) -> ParallelAnswers:
+        answers = self._choose(source_ids, source_mask, silent)
+        return merge_repeats(answers) if self._config.merge_repeats else answers
+
+    def _choose(
         self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None, silent: tuple[int, ...]
     ) -> ParallelAnswers:
         network, config = self._network, self._config
         memory = network.encode(source_ids, source_mask, self._tap)
         if network.config.kind == "masked":
-            lengths = count_tokens(source_ids, source_mask)
-            passes = predict_masked(
-                network, memory, lengths, config.passes, config.length_candidates, silent, self._tap
-            )
+            source_lengths = count_tokens(source_ids, source_mask)
+            sizes, _ = propose_lengths(network, memory, source_lengths, config.length_candidates)
+            passes = predict_masked(network, memory, sizes, int(sizes.max()), config.passes, silent, self._tap)
             return select_length(passes[-1], config.length_candidates)
         canvas = network.empty_canvas(source_ids, source_mask)
         if network.config.kind == "ctc":
             return decode_ctc(network, memory, canvas, silent, self._tap)
         return decode_graph(network, memory, canvas, config.graph_search, config.path_length_penalty, silent, self._tap)
+
+
+class _MaskedRunner:
+    """Mask-predict of one batch shape: a CUDA graph of the encoder, and one of all passes for each target width.
+
+    Between the two it waits for the device, because the width depends on the predicted lengths.
+    """
+
+    def __init__(
+        self,
+        network: ParallelTransformer,
+        config: GenerationConfig,
+        shape: tuple[int, int],
+        silent: tuple[int, ...],
+        round_width: Callable[[int], int],
+    ) -> None:
+        self._network, self._config, self._silent, self._round_width = network, config, silent, round_width
+        (rows, self._width), device = shape, network.device
+        self._sheet = torch.zeros((rows, self._width + 1), dtype=torch.long, device=device)
+        self._sizes = torch.zeros((rows, config.length_candidates), dtype=torch.long, device=device)
+        self._states: Tensor | None = None  # of the encoder, in the precision of the network
+        self._encode = CudaGraphRunner(self._run_encoder, device)
+        self._passes: dict[int, tuple[Tensor, CudaGraphRunner]] = {}  # answers and passes by target width
+
+    def __call__(self, sheet: Tensor) -> Tensor:
+        self._sheet.copy_(sheet)
+        self._encode()
+        width = self._round_width(int(self._sizes.max()))
+        if width not in self._passes:
+            self._passes[width] = self._make_passes(width)
+        answers, run = self._passes[width]
+        run()
+        return answers
+
+    def _run_encoder(self) -> None:
+        memory = self._network.encode(self._sheet[:, :-1], self._source_mask())
+        if self._states is None:
+            self._states = torch.empty_like(memory.states)
+        self._states.copy_(memory.states)
+        source_lengths = self._sheet[:, -1]
+        self._sizes.copy_(propose_lengths(self._network, memory, source_lengths, self._sizes.size(1))[0])
+
+    def _make_passes(self, width: int) -> tuple[Tensor, CudaGraphRunner]:
+        answers = torch.zeros((len(self._sheet), width + 2), dtype=torch.long, device=self._sheet.device)
+
+        def work() -> None:
+            assert self._states is not None  # the encoder has run
+            memory = Memory(self._states, self._source_mask())
+            passes = predict_masked(self._network, memory, self._sizes, width, self._config.passes, self._silent)
+            found = select_length(passes[-1], self._sizes.size(1))
+            answers.copy_((merge_repeats(found) if self._config.merge_repeats else found).pack())
+
+        return answers, CudaGraphRunner(work, self._sheet.device)
+
+    def _source_mask(self) -> Bool[Tensor, "B S"]:
+        return torch.arange(self._width, device=self._sheet.device) < self._sheet[:, -1:]
 
 
 class ParallelBatch(RunningBatch):
@@ -303,20 +381,21 @@ class MaskedPass(NamedTuple):
 def predict_masked(
     network: ParallelTransformer,
     memory: Memory,
-    source_lengths: Int[Tensor, " B"],
+    lengths: Int[Tensor, "B C"],
+    width: int,
     passes: int = 10,
-    length_candidates: int = 5,
     silent: tuple[int, ...] = (),
     tap: Tap | None = None,
 ) -> list[MaskedPass]:
-    """Return the passes of mask-predict (Ghazvininejad et al., 2019).
+    """Return the passes of mask-predict (Ghazvininejad et al., 2019), for all target lengths of each sentence.
 
-    Pass 0 predicts all tokens. Pass t predicts the least confident ones again, a share of (passes - t) / passes.
+    Pass 0 predicts all tokens. Pass t predicts the least confident ones again, a share of (passes - t) / passes. No
+    length is above `width`, which is given because nothing here may wait for the device.
     """
-    sizes = propose_lengths(network, memory, source_lengths, length_candidates)[0].flatten()
-    states = memory.states.repeat_interleave(length_candidates, 0)
-    mask = None if memory.mask is None else memory.mask.repeat_interleave(length_candidates, 0)
-    inside = torch.arange(int(sizes.max()), device=sizes.device) < sizes[:, None]
+    sizes, candidates = lengths.flatten(), lengths.size(1)
+    states = memory.states.repeat_interleave(candidates, 0)
+    mask = None if memory.mask is None else memory.mask.repeat_interleave(candidates, 0)
+    inside = torch.arange(width, device=sizes.device) < sizes[:, None]
     ids = torch.zeros_like(inside, dtype=torch.long)
     log_probs = torch.zeros(inside.shape, device=inside.device)
     done: list[MaskedPass] = []

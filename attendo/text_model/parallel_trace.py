@@ -232,8 +232,8 @@ class ParallelTracer:
     def _trace_passes(self, memory: Memory, source_ids: Int[Tensor, "1 S"]) -> tuple[float, MaskPredictTrace]:
         config, lengths = self.config, count_tokens(source_ids, None)
         tried = config.length_candidates
-        done = predict_masked(self.network, memory, lengths, config.passes, tried, self.suppressed)
         sizes, scores = propose_lengths(self.network, memory, lengths, tried)
+        done = predict_masked(self.network, memory, sizes, int(sizes.max()), config.passes, self.suppressed)
         totals, means = score_candidates(done[-1])
         best = int(means.argmax())
         candidates = [

@@ -391,7 +391,7 @@ class TextModel:
         covered = config.coverage_penalty > 0
         machine = (config.engine, config.precision, config.batch_tokens, config.compile)
         passes = (config.passes, config.length_candidates, config.graph_search, config.path_length_penalty)
-        key = (*machine, *passes, self.device, covered, constrained)
+        key = (*machine, *passes, config.merge_repeats, self.device, covered, constrained)
         if key not in self._engines:
             while len(self._engines) >= _MAX_CACHED_ENGINES:
                 del self._engines[next(iter(self._engines))]

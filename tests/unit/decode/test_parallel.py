@@ -4,6 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from attendo.decode.parallel import (
     decode_ctc,
     decode_graph,
     predict_masked,
+    propose_lengths,
     select_length,
 )
 from attendo.decode.requests import DecodeRequest
@@ -33,11 +35,11 @@ RULES = (SuppressTokens(),)
 NO_MEMORY = Memory(torch.zeros(1, 1, 8), None)  # of networks whose prediction is fixed
 
 
-def make_network(kind: str) -> ParallelTransformer:
+def make_network(kind: str, **changes: Any) -> ParallelTransformer:
     """A tiny random network. Its tables are scaled, so that its distributions are not flat."""
     config = ModelConfig(
         kind=kind, vocab_size=VOCABULARY, d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1,
-        upsample=None if kind == "masked" else 2, dropout=0.0, tie="all",
+        upsample=None if kind == "masked" else 2, dropout=0.0, tie="all", **changes,
     )  # fmt: skip
     network = ParallelTransformer(config, torch.Generator().manual_seed(3)).eval()
     with torch.no_grad():
@@ -163,7 +165,7 @@ def test_mask_predict_hides_the_least_confident_tokens() -> None:
     network, passes = make_network("masked"), 4
     source = torch.tensor([[4, 5, 6, 7, 4, EOS]])
     with torch.no_grad():
-        done = predict_masked(network, network.encode(source), torch.tensor([6]), passes, length_candidates=3)
+        done = predict_masked(network, network.encode(source), torch.tensor([[4, 6, 5]]), 8, passes)
     assert bool((done[0].hidden == done[0].inside).all())
     for number, (before, after) in enumerate(itertools.pairwise(done), start=1):
         for row in range(3):
@@ -181,7 +183,8 @@ def test_the_most_probable_length_is_selected() -> None:
     network, source = make_network("masked"), torch.tensor([[4, 5, 6, EOS]])
     with torch.no_grad():
         memory = network.encode(source)
-        last = predict_masked(network, memory, torch.tensor([4]), 2, length_candidates=4)[-1]
+        lengths, _ = propose_lengths(network, memory, torch.tensor([4]), 4)
+        last = predict_masked(network, memory, lengths, int(lengths.max()), 2)[-1]
         classes = network.predict_lengths(memory)[0].topk(4).indices
     sizes = (4 + classes - LENGTH_CLASSES // 2).clamp(min=1).tolist()
     assert last.inside.sum(-1).tolist() == sizes
@@ -205,6 +208,32 @@ def test_a_parallel_network_has_no_steps(network: ParallelTransformer) -> None:
     with pytest.raises(UsageError) as raised:
         network.step(torch.tensor([[BOS]]), None)
     assert (raised.value.code, raised.value.values["kind"]) == ("parallel_network_has_no_steps", network.config.kind)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("kind", ["masked", "graph"])
+def test_repeated_tokens_are_merged(kind: str, captured: bool) -> None:
+    network = make_network(kind)
+    plain, merged = (
+        generate(
+            ParallelEngine(network, GenerationConfig(merge_repeats=each), 4096, captured=captured), make_requests()
+        )
+        for each in (False, True)
+    )
+    expected = {
+        number: [token for token, _ in itertools.groupby(read_tokens(frontier))] for number, frontier in plain.items()
+    }
+    assert any(read_tokens(frontier) != expected[number] for number, frontier in plain.items())
+    assert {number: read_tokens(frontier) for number, frontier in merged.items()} == expected
+
+
+def test_learned_positions_limit_the_width_of_a_fixed_shape() -> None:
+    network = make_network("masked", positions="learned", max_length=20)
+    request = DecodeRequest(0, (4, 5) * 9, 200)  # a batch of fixed shape would have 32 columns
+    plain, static = (
+        generate(ParallelEngine(network, GenerationConfig(), 4096, captured=each), [request]) for each in (False, True)
+    )
+    assert read_tokens(static[0]) == read_tokens(plain[0])
 
 
 def test_threads_that_share_an_engine_get_their_own_answers() -> None:

@@ -44,7 +44,7 @@ def test_every_option_but_server_options_is_a_field() -> None:
     known = {*(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields}
     assert set(DecodingOptions.model_fields) == known - SERVER_OPTIONS
     used = {name for options in OPTIONS for name in options}
-    of_other_kinds = {"passes", "length_candidates", "graph_search", "path_length_penalty"}
+    of_other_kinds = {"passes", "length_candidates", "graph_search", "path_length_penalty", "merge_repeats"}
     assert known - SERVER_OPTIONS - used - of_other_kinds == {"split", "long_source", "source_prefix", "target_prefix"}
 
 
