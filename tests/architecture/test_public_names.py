@@ -20,6 +20,7 @@ GENERATE = [
     *("--device", "--distinct", "--diversity-penalty", "--draft", "--engine", "--ensemble", "--errors"),
     *("--graph-search", "--help", "--json", "--length-candidates", "--length-penalty", "--long-source"),
     *("--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr", "--mbr-candidates"),
+    "--merge-repeats",
     *("--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
     *("--normalise", "--output", "--passes", "--path-length-penalty", "--patience", "--precision"),
     *("--prefix", "--preset", "--renormalise", "--repetition-of", "--repetition-penalty", "--sample"),
