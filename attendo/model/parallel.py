@@ -36,6 +36,9 @@ class Canvas:
     def lengths(self) -> Int[Tensor, " B"]:
         return self.mask.sum(-1)
 
+    def repeat(self, count: int) -> "Canvas":
+        return Canvas(self.ids.repeat(count, 1), self.given.repeat(count, 1), self.mask.repeat(count, 1))
+
 
 @dataclass(frozen=True)
 class Prediction:

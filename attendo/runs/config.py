@@ -158,8 +158,6 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
     elif train.label_smoothing not in (0, TrainConfig.model_fields["label_smoothing"].default):
         raise UsageError("label_smoothing_unused", value=train.label_smoothing, kind=kind)
     if kind != "autoregressive":
-        if train.r_drop:
-            raise UsageError("r_drop_needs_autoregressive", r_drop=train.r_drop, kind=kind)
         if train.compile == "on":
             raise UsageError("compile_needs_autoregressive", kind=kind)
         if train.sharding != "none":

@@ -5,7 +5,15 @@
 
 Glancing makes the target easier to learn: a first pass finds the most probable alignment, and the second pass is given
 some tokens of the target at their aligned positions. The share of given tokens falls with training and with the
-number of tokens that the first pass predicts. Nothing here waits for the device, so that a pass can be captured.
+number of tokens that the first pass predicts.
+
+R-Drop (Liang et al., 2021) predicts every sentence twice, with the same given tokens and different dropout. The loss is
+the mean of both losses and half of the weighted divergence between both predictions:
+
+    masked       at the masked tokens
+    ctc, graph   at all positions, divided by `upsample`: a source token counts once; a graph adds that of the hops
+
+Nothing here waits for the device, so that a pass can be captured.
 """
 
 from dataclasses import dataclass
@@ -24,6 +32,7 @@ from attendo.nn.alignments import (
     emission_scores,
     graph_log_likelihood,
 )
+from attendo.nn.divergence import divergence, divergence_of_hops
 from attendo.text import BOS, EOS, PAD
 
 _LENGTH_WEIGHT = 0.1  # of the length's cross-entropy, as in the paper's code
@@ -45,6 +54,9 @@ class Targets:
     def mask(self) -> Bool[Tensor, "B T"]:
         return self.ids != PAD
 
+    def repeat(self, count: int) -> "Targets":
+        return Targets(self.ids.repeat(count, 1), self.lengths.repeat(count))
+
 
 class ParallelLoss:
     """The training loss of one network, summed over target tokens.
@@ -53,8 +65,12 @@ class ParallelLoss:
     a tensor, so that a captured pass reads its new value.
     """
 
-    def __init__(self, network: ParallelTransformer, wrapped: nn.Module, label_smoothing: float) -> None:
-        self._network, self._wrapped, self._label_smoothing = network, wrapped, label_smoothing
+    def __init__(
+        self, network: ParallelTransformer, wrapped: nn.Module, label_smoothing: float, r_drop: float = 0.0
+    ) -> None:
+        self._network, self._wrapped = network, wrapped
+        self._label_smoothing, self._r_drop = label_smoothing, r_drop
+        self._num_passes = 2 if r_drop else 1
         self.glancing = torch.zeros((), device=network.device)
 
     def __call__(
@@ -65,10 +81,20 @@ class ParallelLoss:
             return self._masked_loss(source_ids, source_mask, targets, has_labels)
         canvas = self._network.empty_canvas(source_ids, source_mask)
         canvas = self._glance(source_ids, source_mask, canvas, targets)
-        losses = negative_log_likelihood(self._wrapped(source_ids, canvas, source_mask), canvas, targets)
+        prediction = self._predict(source_ids, canvas, source_mask)
+        losses = negative_log_likelihood(
+            prediction, canvas.repeat(self._num_passes), targets.repeat(self._num_passes)
+        ).view(self._num_passes, -1)
         # A target that does not fit has no loss. A row without labels is that of a process without sentences.
-        counts = (losses != float("inf")) & has_labels
-        return torch.where(counts, losses, 0).sum()
+        counts = (losses[0] != float("inf")) & has_labels
+        loss = torch.where(counts, losses.mean(0), 0).sum()
+        if not self._r_drop:
+            return loss
+        apart = divergence(prediction.logits, (BOS, EOS) if prediction.links is None else (PAD, BOS, EOS))
+        if prediction.links is not None:
+            apart = apart + divergence_of_hops(prediction.links)
+        apart = torch.where(canvas.mask & counts[:, None], apart, 0)
+        return loss + self._r_drop / 2 * apart.sum() / self._network.upsample
 
     def _masked_loss(
         self,
@@ -81,10 +107,24 @@ class ParallelLoss:
         count = (torch.rand(len(targets.ids), device=targets.ids.device) * targets.lengths).long() + 1
         hidden = choose_at_random(targets.mask, count)
         canvas = Canvas(targets.ids, targets.mask & ~hidden, targets.mask | ~has_labels[:, None])
-        prediction = self._wrapped(source_ids, canvas, source_mask)
-        losses = masked_cross_entropy(prediction, targets, hidden, self._label_smoothing)
-        lengths = length_cross_entropy(prediction, targets, count_tokens(source_ids, source_mask))
-        return 2 * losses.sum() + _LENGTH_WEIGHT * torch.where(has_labels, lengths, 0).sum()
+        prediction = self._predict(source_ids, canvas, source_mask)
+        n = self._num_passes
+        losses = masked_cross_entropy(prediction, targets.repeat(n), hidden.repeat(n, 1), self._label_smoothing)
+        source_lengths = count_tokens(source_ids, source_mask)
+        lengths = length_cross_entropy(prediction, targets.repeat(n), source_lengths.repeat(n))
+        loss = 2 * losses.sum() / n + _LENGTH_WEIGHT * torch.where(has_labels.repeat(n), lengths, 0).sum() / n
+        if not self._r_drop:
+            return loss
+        return loss + self._r_drop * torch.where(hidden, divergence(prediction.logits), 0).sum()
+
+    def _predict(
+        self, source_ids: Int[Tensor, "B S"], canvas: Canvas, source_mask: Bool[Tensor, "B S"] | None
+    ) -> Prediction:
+        """Run the network on as many copies of each sentence as there are passes, with different dropout."""
+        n = self._num_passes
+        mask = None if source_mask is None else source_mask.repeat(n, 1)
+        prediction: Prediction = self._wrapped(source_ids.repeat(n, 1), canvas.repeat(n), mask)
+        return prediction
 
     @torch.no_grad()
     def _glance(

@@ -87,7 +87,6 @@ def test_weights_of_another_parallel_kind_are_rejected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "changes", "code"),
     [
-        ("graph", {"train": {"r_drop": 1.0}}, "r_drop_needs_autoregressive"),
         ("ctc", {"train": {"compile": "on"}}, "compile_needs_autoregressive"),
         ("masked", {"train": {"glancing": 0.3}}, "glancing_needs_alignments"),
         (
@@ -115,8 +114,8 @@ def test_settings_that_a_kind_does_not_have_are_rejected(
 
 def test_settings_are_checked_for_the_kind_of_the_first_model(tmp_path: Path) -> None:
     old = train_run(make_kind(tmp_path, "ctc"), tmp_path / "old")
-    config = RunConfig(start_from=old.folder / "model", data=old.config.data, train={"steps": 2, "r_drop": 1.0})
-    with pytest.raises(UsageError, check=has_code("r_drop_needs_autoregressive", kind="ctc")):
+    config = RunConfig(start_from=old.folder / "model", data=old.config.data, train={"steps": 2, "compile": "on"})
+    with pytest.raises(UsageError, check=has_code("compile_needs_autoregressive", kind="ctc")):
         begin_run(config, tmp_path / "new")
 
 

@@ -16,7 +16,7 @@ from attendo.decode.requests import DecodeRequest
 from attendo.decode.rules import SuppressTokens
 from attendo.decode.strategies import Greedy
 from attendo.model.config import ModelConfig
-from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer
+from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction
 from attendo.text import BOS, EOS, PAD
 from attendo.train.config import TrainConfig
 from attendo.train.parallel_loss import ParallelLoss, Targets, align, choose_at_random, glancing_share, sentence_losses
@@ -123,6 +123,52 @@ def test_a_process_without_sentences_adds_nothing(kind: str) -> None:
     loss.backward()
     assert float(loss.detach()) == 0
     assert not any(weight.grad is not None and weight.grad.any() for weight in network.parameters())
+
+
+@pytest.mark.parametrize("kind", ["masked", "ctc", "graph"])
+def test_r_drop_of_equal_passes_equals_the_plain_loss(kind: str) -> None:
+    """Without dropout, both passes are equal: the loss is their mean, and there is no divergence."""
+    found = []
+    for rate in (0.0, 3.0):
+        network = make_network(kind)
+        loss = ParallelLoss(network, network, label_smoothing=0.1, r_drop=rate)
+        loss.glancing.fill_(0.5)
+        torch.manual_seed(4)
+        value = loss(*INPUTS)
+        value.backward()
+        found.append((value.detach(), network.mask_vector.grad))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("kind", ["masked", "ctc", "graph"])
+def test_r_drop_adds_the_divergence_of_both_passes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference of two weights is half of the divergence at the masked tokens, or at all positions / upsample."""
+    network, read = make_network(kind, dropout=0.4).train(), list[tuple[Canvas, Prediction]]()
+    forward = network.forward
+
+    def record(ids: Tensor, canvas: Canvas, mask: Tensor | None) -> Prediction:
+        read.append((canvas, forward(ids, canvas, mask)))
+        return read[-1][1]
+
+    monkeypatch.setattr(network, "forward", record)
+    losses = []
+    for rate in (1.0, 3.0):
+        torch.manual_seed(4)
+        losses.append(float(ParallelLoss(network, network, 0.1, rate)(*INPUTS).detach()))
+    canvas, prediction = read[-1]
+    if kind == "masked":
+        inside, weight, silent = ~canvas.given & canvas.mask, 2.0, ()
+    else:
+        inside, weight, silent = canvas.mask, 1 / network.upsample, (BOS, EOS) if kind == "ctc" else (PAD, BOS, EOS)
+    said = [token for token in range(prediction.logits.size(-1)) if token not in silent]
+    pairs = [prediction.logits[..., said].log_softmax(-1)]
+    pairs += [] if prediction.links is None else [prediction.links]
+    expected = 0.0
+    for first, second in (each.detach().chunk(2) for each in pairs):
+        terms = torch.where(first > float("-inf"), (first.exp() - second.exp()) * (first - second), 0)
+        expected += weight * float(terms.sum(-1)[inside.chunk(2)[0]].sum()) / 2
+    assert expected > 0.01
+    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-4)  # (3 - 1) / 2 times the divergence
 
 
 @pytest.mark.parametrize("kind", ["ctc", "graph"])

@@ -1,0 +1,93 @@
+"""Divergence between two passes over the same positions, for R-Drop (Liang et al., 2021).
+
+D = (KL(p ‖ q) + KL(q ‖ p)) / 2 = sum over tokens of (p - q)(log p - log q) / 2
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_CHUNK_NUMBERS = 1 << 23  # logits widened at once: 32 MB in float32
+
+
+def divergence(logits: Float[Tensor, "R L V"], silent: tuple[int, ...] = ()) -> Float[Tensor, "B L"]:
+    """Return the divergence between the distributions of row b and row B + b at each position.
+
+    Tokens in `silent` have probability 0. Only the logits are kept for the backward pass, in their own precision:
+    float32 probabilities of [2B, L, V] would be the largest tensors of a training step.
+    """
+    result: Tensor = _Divergence.apply(logits, silent)
+    return result
+
+
+class _Divergence(torch.autograd.Function):
+    """Widens a few positions at a time, so that they stay in the processor's cache."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, silent: tuple[int, ...]) -> Tensor:
+        ctx.save_for_backward(logits)
+        ctx.silent = silent
+        first, second = logits.chunk(2)
+        parts = [
+            ((p - q) * difference).sum(-1) / 2
+            for p, q, difference in (_compare(first[part], second[part], silent) for part in _split(first))
+        ]
+        return torch.cat(parts) if parts else logits.new_zeros(first.shape[:2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (logits,) = ctx.saved_tensors
+        first, second = logits.chunk(2)
+        result = torch.empty_like(logits)
+        into_first, into_second = result.chunk(2)
+        for part in _split(first):
+            p, q, difference = _compare(first[part], second[part], ctx.silent)
+            # d KL(p ‖ q) / d logits of p = p (log p - log q - KL(p ‖ q)); d KL(q ‖ p) / d logits of p = p - q.
+            half, apart = grad[part, :, None] / 2, p - q
+            towards_second = (p * difference).sum(-1, keepdim=True)  # KL(p ‖ q)
+            towards_first = -(q * difference).sum(-1, keepdim=True)
+            into_first[part] = half * (p * (difference - towards_second) + apart)
+            into_second[part] = half * (q * (-difference - towards_first) - apart)
+        return result, None
+
+
+def divergence_of_hops(links: Float[Tensor, "R L L"]) -> Float[Tensor, "B L"]:
+    """Return the divergence between the hops from each vertex, given as log-probabilities. -inf is probability 0.
+
+    A hop is impossible in both passes or in neither. The last vertex has no hops, so its divergence is 0.
+    """
+    possible: Bool[Tensor, "R L L"] = links > float("-inf")
+    first, second = links.masked_fill(~possible, 0).chunk(2)
+    apart = (first.exp() - second.exp()) * (first - second)
+    return apart.sum(-1) / 2
+
+
+def _split(rows: Float[Tensor, "B L V"]) -> list[slice]:
+    """Return slices of sentences, of a limited size."""
+    size = max(1, _CHUNK_NUMBERS // max(1, rows[0].numel())) if len(rows) else 1
+    return [slice(start, start + size) for start in range(0, len(rows), size)]
+
+
+def _compare(first: Tensor, second: Tensor, silent: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return p, q and log p - log q of every token."""
+    log_p, log_q = (_exclude(_widen(each), silent).log_softmax(-1) for each in (first, second))
+    difference = log_p - log_q
+    for token in silent:  # -inf minus -inf
+        difference[..., token].fill_(0)
+    return log_p.exp(), log_q.exp(), difference
+
+
+def _exclude(scores: Tensor, silent: tuple[int, ...]) -> Tensor:
+    if silent:
+        scores = scores.clone()
+        for token in silent:
+            scores[..., token].fill_(float("-inf"))
+    return scores
+
+
+def _widen(scores: Tensor) -> Tensor:
+    return scores if scores.dtype == torch.float64 else scores.float()
