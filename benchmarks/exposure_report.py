@@ -166,17 +166,19 @@ def _detector_key(each: Content) -> tuple[str, str]:
 
 
 def _count_stars(comparisons: Sequence[Content]) -> Iterator[str]:
-    tests = [each for each in comparisons if each["treatment"] not in ABSOLUTE and each["control"] != "base"]
+    chosen = [each for each in comparisons if each["treatment"] not in ABSOLUTE and each["control"] != "base"]
+    tests = [test for each in chosen for names in each["parts"].values() for test in names.values()]
     stars = sum(each["significant"] for each in tests)
     yield from ("", f"{stars} of {len(tests)} tests of a treatment against its control have a star.")
 
 
 def find_comparison(content: Content, task: str, treatment: str, text: str, part: str, measure: str) -> Content | None:
     """Return the comparison of a treatment with its control."""
-    wanted = {"task": task, "treatment": treatment, "text": text, "part": part, "measure": measure}
+    wanted = {"task": task, "treatment": treatment, "text": text}
     for each in content["comparisons"]:
         if each["control"] != "base" and all(each[name] == value for name, value in wanted.items()):
-            return each
+            found: Content = each["parts"][part][measure]
+            return found
     return None
 
 

@@ -4,11 +4,19 @@
     python benchmarks/exposure_study.py collect --data data --out runs/exposure --json docs/images/exposure-study.json
     python benchmarks/exposure_study.py report docs/images/exposure-study.json --figure docs/images/exposure-study.svg
 
-`run` trains and evaluates. It keeps finished work: the same command goes on. After `--minutes`, trainings get SIGTERM,
-save and end. `collect` computes scores and tests on the CPU from OUT/results, and needs no model: OUT/results and
-OUT/plan.json may be moved. `report` prints tables and draws the picture. It needs only the JSON file.
+`run` trains and evaluates, several processes at once. It keeps finished work: the same command goes on. After
+`--minutes`, trainings get SIGTERM, save and end, which takes some seconds more. Processes share a GPU better with
+NVIDIA's MPS (start `nvidia-cuda-mps-control -d` before). `collect` computes scores and tests on the CPU from
+OUT/results and OUT/plan.json. It needs DATA but no model, so it may run on another machine. `report` prints tables and
+draws the picture. It needs only the JSON file, which has no sentences.
 
-DATA has the folders multi30k, tatoeba_en_de and msctd_en_de, each with the files of docs/data.md.
+A pilot has its own folder and shorter trainings:
+
+    python benchmarks/exposure_study.py run --out runs/pilot --seeds 1 --steps 100 --mrt-steps 50 \\
+        --set base:train.steps=500 --set mrt:train.mrt_alpha=0.5 --set mrt_shuffled:train.mrt_alpha=0.5
+
+DATA has the folders multi30k and tatoeba_en_de with the files of the recipes, and msctd_en_de with dev and test, each
+as .en.gz and .de.gz.
 
 Protocol
 
@@ -84,7 +92,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 BEAMS = {"greedy": 1, "beam": 5}
 CONTINUATION_LR = 2e-4
 R_DROP = 5.0
-CORRUPTIONS = ("random", "wrong", "dropped", "doubled")
+TESTED_CORRUPTIONS = ("random", "wrong")
 GAP_POSITIONS = (1, 5, 10)
 # Settings of a recipe's [train] that a continuation replaces.
 _REPLACED = ("steps", "epochs", "schedule", "peak_lr", "final_lr", "warmup", "validate_every", "save_every", "patience")
@@ -229,9 +237,8 @@ class Study:
     def _continue(self, recipe: Mapping[str, Any], model: Model) -> dict[str, Any]:
         is_mrt = model.treatment.startswith("mrt")
         steps = self.plan.mrt_steps if is_mrt else self.plan.steps
-        every = max(1, steps // 4)
         train = {name: value for name, value in recipe["train"].items() if name not in _REPLACED}
-        train |= {"steps": steps, "validate_every": every, "save_every": every, "patience": 0}
+        train |= {"steps": steps, "validate_every": steps, "save_every": max(1, steps // 4), "patience": 0}
         train |= {"metrics": ["bleu", "chrf"], "best": "chrf", "final": "last"}
         if is_mrt:
             train = {name: value for name, value in train.items() if name not in _NOT_FOR_MRT}
@@ -516,7 +523,7 @@ def evaluate_model(study: Study, name: Model, text: str) -> dict[str, Any]:
         "outputs": outputs,
         "contrasts": {search: _round(compute_contrasts(judge, sources, texts)) for search, texts in outputs.items()},
         "log_probs": [[round(each.log_probability, 4), len(each.log_probabilities)] for each in scored],
-        "recovery": {each: _round_rows(report.recovery[each].differences.tolist()) for each in CORRUPTIONS},
+        "recovery": {each: _round_rows(report.recovery[each].differences.tolist()) for each in TESTED_CORRUPTIONS},
         "exposure": summarise_exposure(report.as_json()),
     }
 
@@ -634,7 +641,10 @@ def _measure(
         search: measure_outputs(sources, references, raw["outputs"][search], _to_array(raw["contrasts"][search]), limit)
         for search in BEAMS
     }
-    return {**found, "prefix": measure_recovery(raw["log_probs"], raw["recovery"])}
+    return {
+        **found,
+        "prefix": measure_recovery(raw["log_probs"], {name: raw["recovery"][name] for name in TESTED_CORRUPTIONS}),
+    }
 
 
 def _values(measures: "Mapping[str, Measure]") -> dict[str, float]:
@@ -652,11 +662,14 @@ def _compare_all(
     for treatment, control in [*CONTROLS.items(), ("mrt", "base")]:
         pairs = [(Model(task, seed, treatment), Model(task, seed, control)) for seed in plan.seeds]
         pairs = [(one, other) for one, other in pairs if one in measures and other in measures]
-        for part, names in measures[pairs[0][0]].items() if pairs else ():
+        if not pairs:
+            continue
+        parts: dict[str, dict[str, Any]] = {}
+        for part, names in measures[pairs[0][0]].items():
             for name in names:
                 sides = ([measures[pair[side]][part][name] for pair in pairs] for side in (0, 1))
-                identity = {"task": task, "text": text, "treatment": treatment, "control": control}
-                yield {**identity, "part": part, "measure": name, **compare(*sides)}
+                parts.setdefault(part, {})[name] = compare(*sides)
+        yield {"task": task, "text": text, "treatment": treatment, "control": control, "parts": parts}
 
 
 def judge_detectors(study: Study, text: str) -> Iterator[dict[str, Any]]:
