@@ -154,7 +154,8 @@ def _format_detectors(found: Sequence[Content]) -> Iterator[str]:
     """Yield what the rules find in right and in faulty outputs: means of the judges."""
     yield from ("", "## Detectors: % of outputs with a flag", "")
     rows = []
-    for (text, outputs), group in groupby(sorted(found, key=_detector_key), key=_detector_key):
+    found = sorted((each for each in found if each["lines"]), key=_detector_key)
+    for (text, outputs), group in groupby(found, key=_detector_key):
         several = list(group)
         shares = [f"{mean(each[rule] for each in several):.1f}" for rule in RULES]
         rows.append([TEXTS.get(text, text), outputs, str(several[0]["lines"]), *shares])
