@@ -66,6 +66,7 @@ class Run:
         self.warnings: list[str] = []  # shown to the user before the first step
         self.stop_requested: Callable[[], bool] = lambda: False  # polled during validations, which may be long
         self.user_metrics: dict[str, MetricFunction] = {}  # on decoded validation text, in addition to train.metrics
+        self.make_risk = make_text_risk  # of objective mrt; a control experiment replaces it
         self.sinks: list[Sink] = [MetricsFile(), SampleFile(), SkippedStepsFile()]
         self._model_fault: str | None = None
         self.trainer: Trainer
@@ -156,7 +157,7 @@ class Run:
         self.model = TextModel(stored)
         train, model = self.config.train, self.model
         prefixes = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
-        risk = make_text_risk(train, model.target_tokenizer)
+        risk = self.make_risk(train, model.target_tokenizer)
         updater = Updater(model.network, train, self.world, prefixes[1], risk)
         settings = (train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, prefixes, train.sort_within, train.input_noise)

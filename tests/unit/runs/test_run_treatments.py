@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
+from exposure_study import make_shuffled_risk
 from test_run import CPU, begin_run, build_run, flat_weights, make_config, train_run
 
 from attendo.doctor.checks import examine_network
@@ -60,6 +61,22 @@ def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path: Path, name: str, p
     assert not torch.equal(flat_weights(complete), flat_weights(plain))
     lines = [read_steps(each) for each in (complete, again)]
     assert lines[0] == lines[1]
+
+
+def test_a_control_with_shuffled_risks_resumes_bit_for_bit(tmp_path: Path, plain: Run) -> None:
+    def open_run(run: Run) -> Run:
+        run.make_risk = make_shuffled_risk
+        return build_run(run)
+
+    complete = open_run(Run.begin(fine_tune(plain), tmp_path / "whole", CPU))
+    list(complete.train())
+    stopped = open_run(Run.begin(fine_tune(plain), tmp_path / "stopped", CPU))
+    list(islice(stopped.train(stop_at=3), 5))
+    stopped.save()
+    again = open_run(Run.resume(stopped.folder, CPU))
+    list(again.train())
+    assert torch.equal(flat_weights(again), flat_weights(complete))
+    assert not torch.equal(flat_weights(complete), flat_weights(train_run(fine_tune(plain), tmp_path / "mrt")))
 
 
 def read_steps(run: Run) -> list[dict[str, Any]]:
