@@ -20,7 +20,7 @@ GENERATE = [
     *("--device", "--distinct", "--diversity-penalty", "--draft", "--engine", "--ensemble", "--errors"),
     *("--graph-search", "--help", "--json", "--length-candidates", "--length-penalty", "--long-source"),
     *("--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr", "--mbr-candidates"),
-    *("--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
+    *("--merge-repeats", "--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
     *("--normalise", "--output", "--passes", "--path-length-penalty", "--patience", "--precision"),
     *("--prefix", "--preset", "--renormalise", "--repetition-of", "--repetition-penalty", "--sample"),
     *("--seed", "--source-prefix", "--split", "--stop", "--target-prefix", "--temperature"),
@@ -130,8 +130,8 @@ OPTIONS = {
     "tokenize": ["--help", "--ids", "--side", "MODEL"],
     "trace": [
         *("--beside", "--device", "--graph-search", "--head", "--help", "--html", "--json", "--lang", "--layer"),
-        *("--length-candidates", "--no-mask", "--passes", "--path-length-penalty", "--step", "--target"),
-        *("--threads", "MODEL", "TEXT"),
+        *("--length-candidates", "--merge-repeats", "--no-mask", "--passes", "--path-length-penalty", "--step"),
+        *("--target", "--threads", "MODEL", "TEXT"),
     ],
     "train": [
         *("--data", "--device", "--epochs", "--field", "--file", "--help", "--max-bad-ratio", "--out", "--override"),
