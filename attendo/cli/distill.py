@@ -52,12 +52,18 @@ def distill(
     options = {"beam": beam, "split": False, "long_source": "truncate"}
     work = Distillation(out, source, target, file, folds, options)
     settings = work.identify()
+    only_teacher = load(folder, device) if config is None else None
+    if only_teacher is not None:
+        if only_teacher.continues_text:
+            raise UsageError("distillation_model_without_source", model=model)
+        only_teacher.settings(**options)  # raises if its kind has no beam
     make_folder(out)
     with atomic_files.folder_lock(out):
         work.begin(settings)
         print_stderr(f"{work.split():,} lines in {folds} {'fold' if folds == 1 else 'folds'}")
         for fold in range(folds):
-            teacher = load(folder, device) if config is None else _train_teacher(work, fold, config, device)
+            teacher = only_teacher if config is None else _train_teacher(work, fold, config, device)
+            assert teacher is not None
             _translate(work, fold, teacher)
         lines = work.merge()
         value = work.score()

@@ -45,19 +45,22 @@ def finetune(
     from attendo.runs.config import apply_changes, toml_literal
     from attendo.runs.run import Run
     from attendo.runs.run_folder import check_free
+    from attendo.runs.weights import check_start_network
     from attendo.text_model import pick_device
     from attendo.train.distributed import init_distributed
 
     check_ahead(device)
     check_free(out, overwrite)
     # Load before creating a run folder: a damaged, missing or unsuitable model raises here.
-    fixed = _fit_to_network(model, load_model(require_model_folder(model)).network.config, (source, target), text)
+    network = load_model(require_model_folder(model)).network.config
+    fixed = _fit_to_network(model, network, (source, target), text)
     frozen = [f"train.freeze={toml_literal(freeze)}"] if freeze else []
     # Minimum risk training has its own defaults (runs/auto_config.py).
     given = apply_changes({}, change or [])
     defaults = () if given.get("train", {}).get("objective") == "mrt" else FINETUNE_DEFAULTS
     changes = [*defaults, *fixed, *frozen, f"start_from={toml_literal(str(model))}", *(change or [])]
     config = make_config(None, {"source": source, "target": target, "text": text}, changes)
+    check_start_network(config, network)
     with init_distributed(pick_device(device)) as (world, own_device):
         outcome = train_with_progress(Run.begin(config, out, own_device, overwrite, world))
     report_end(outcome)

@@ -1,6 +1,7 @@
 """The `attendo score` command: log-probabilities of given targets."""
 
 import json
+import math
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -69,8 +70,9 @@ def _report_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", li
 def _format_score(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:
     tokens = len(scored.pieces)
     value = scored.log_probability / (tokens if normalise else 1)
-    if as_json:
-        content = {"score": value, "tokens": tokens, "pieces": scored.pieces}
-        return json.dumps({**content, "log_probabilities": scored.log_probabilities}, ensure_ascii=False)
+    if as_json:  # JSON has no infinity
+        numbers = [each if math.isfinite(each) else None for each in (value, *scored.log_probabilities)]
+        content = {"score": numbers[0], "tokens": tokens, "pieces": scored.pieces, "log_probabilities": numbers[1:]}
+        return json.dumps(content, ensure_ascii=False, allow_nan=False)
     each = " ".join(f"{number:.6f}" for number in scored.log_probabilities)
     return f"{value:.6f} ||| WordScores= {each}" if words else f"{value:.6f}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_NUMBERS = 20_000_000  # maximum numbers written, about 200 MB of JSON
 
 
-@add_decoding_options("passes", "length_candidates", "graph_search", "path_length_penalty")
+@add_decoding_options("passes", "length_candidates", "graph_search", "path_length_penalty", "merge_repeats")
 def trace(
     model: ModelFolder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Source sentence, or a text to continue.")],

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from attendo.runs.verify_resume import ResumeComparison
     from attendo.text_model import TextModel
 
+_MAX_COLUMNS = 3  # of a table: a graph is compared in more searches than fit side by side
+
 
 def verify(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder or exported folder.")],
@@ -99,14 +101,18 @@ def _to_json(each: "PathComparison") -> dict[str, Any]:
 def _print_comparisons(found: list["PathComparison"]) -> None:
     from rich.console import Console
 
-    from attendo.runs.verify import STRATEGIES, SUB_LAYERS
+    from attendo.runs.verify import SUB_LAYERS
 
     layers, others = ([each for each in found if (each.what == SUB_LAYERS) == wanted] for wanted in (True, False))
     console = Console()
     if layers:
         console.print(_build_table("sub-layer", layers, [SUB_LAYERS], "kernels beside the formula written out"))
     beside = "the textbook" if layers else "all sentences together"
-    console.print(_build_table("path", others, [*STRATEGIES], f"answers beside those of {beside}"))
+    searches = list(dict.fromkeys(each.what for each in others))
+    for first in range(0, len(searches), _MAX_COLUMNS):
+        columns = searches[first : first + _MAX_COLUMNS]
+        shown = [each for each in others if each.what in columns]
+        console.print(_build_table("path", shown, columns, f"answers beside those of {beside}"))
     for each in found:
         if not each.equal and each.example:
             print(f"{each.path}, {each.what}: {each.example}")

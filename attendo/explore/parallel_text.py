@@ -47,6 +47,8 @@ def describe_trace(trace: ParallelTrace, language: Language) -> str:
     shown = dict(trace.options)
     if shown.get("graph_search") != "viterbi":
         shown.pop("path_length_penalty", None)  # has no effect
+    if not shown.get("merge_repeats"):
+        shown.pop("merge_repeats", None)
     settings = ", ".join(f"{name} {value}" for name, value in shown.items())
     kind = f"{trace.kind} ({settings})" if settings else trace.kind
     origin = parallel_string("given" if trace.given else "answered", language)

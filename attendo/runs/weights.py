@@ -84,13 +84,21 @@ def measure_training_sources(data: PreparedData) -> dict[str, Any] | None:
     return measure_sources([data.source_tokenizer.decode(each) for each in ids], [len(each) for each in ids])
 
 
-def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData) -> Transformer:
-    if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
-        raise UsageError("start_from_tokenizer_mismatch", folder=data.folder, model=config.start_from)
-    before = old.network.config
+def check_start_network(config: RunConfig, before: ModelConfig) -> ModelConfig:
+    """Return the network's settings of a run that starts from a model. Raise if its weights or settings do not fit."""
     after = before.replace(**config.model)
     if before.kind not in (after.kind, "autoregressive"):
         raise UsageError("start_from_kind_mismatch", before=before.kind, after=after.kind)
+    check_kind_settings(after.kind, config.train, config.generation)
+    if after.prefix_lm:
+        check_prefix_lm_settings(config.train)
+    return after
+
+
+def _load_start_network(old: StoredModel, config: RunConfig, data: PreparedData) -> Transformer:
+    if (data.source_tokenizer, data.target_tokenizer) != (old.source_tokenizer, old.target_tokenizer):
+        raise UsageError("start_from_tokenizer_mismatch", folder=data.folder, model=config.start_from)
+    before, after = old.network.config, check_start_network(config, old.network.config)
     network = make_network(after, torch.Generator().manual_seed(config.seed))
     network.load_state_dict(old.network.state_dict(), strict=(before.kind, before.canvas) == (after.kind, after.canvas))
     return network

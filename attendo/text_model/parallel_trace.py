@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
@@ -40,8 +40,8 @@ from attendo.text_model.results import Hypothesis
 from attendo.text_model.trace import TokenCandidate, round_values
 
 _KIND_OPTIONS = {
-    "masked": ("passes", "length_candidates"),
-    "graph": ("graph_search", "path_length_penalty"),
+    "masked": ("passes", "length_candidates", "merge_repeats"),
+    "graph": ("graph_search", "path_length_penalty", "merge_repeats"),
     "ctc": (),
 }
 MIN_LINK = 0.05  # probability of the links that a trace lists; those of the path are always listed
@@ -185,6 +185,9 @@ def trace_call(
     aligned = ids if network.config.kind == "graph" and decodes_by_token(request, config, strategy, rules) else given
     tracer = ParallelTracer(network, tokenizer, config, find_suppressed(rules), count)
     log_probability, details = tracer.trace(request.source, aligned)
+    options = {name: getattr(config, name) for name in _KIND_OPTIONS[network.config.kind]}
+    if aligned is not None and "merge_repeats" in options:
+        options["merge_repeats"] = False  # it has no effect on given tokens and on a search token by token
     return ParallelTrace(
         config=network.config,
         source_pieces=tuple(source_tokenizer.pieces([*request.source, EOS])),
@@ -197,7 +200,7 @@ def trace_call(
         given=given is not None,
         cut=given is None and answer.cut,
         unknown=tuple(source_tokenizer.unknown(strip_line_end(call.texts[0]))),
-        options={name: getattr(config, name) for name in _KIND_OPTIONS[network.config.kind]},
+        options=options,
     )
 
 
@@ -237,7 +240,7 @@ class ParallelTracer:
         totals, means = score_candidates(done[-1])
         best = int(means.argmax())
         candidates = [
-            LengthCandidate(size, probability, mean, self.tokenizer.decode(row[:size]), number == best)
+            LengthCandidate(size, probability, mean, self._decode(row[:size]), number == best)
             for number, (size, probability, mean, row) in enumerate(
                 zip(sizes[0].tolist(), scores[0].exp().tolist(), means.tolist(), done[-1].ids.tolist(), strict=True)
             )
@@ -245,6 +248,9 @@ class ParallelTracer:
         passes = [self._list_tokens(each.ids[best], each.log_probs[best], each.hidden[best]) for each in done]
         length = candidates[best].length
         return float(totals[best]), MaskPredictTrace(tuple(candidates), tuple(each[:length] for each in passes))
+
+    def _decode(self, ids: list[int]) -> str:
+        return self.tokenizer.decode([token for token, _ in groupby(ids)] if self.config.merge_repeats else ids)
 
     def _list_tokens(
         self, ids: Int[Tensor, " T"], log_probs: Float[Tensor, " T"], predicted: Bool[Tensor, " T"]

@@ -3,11 +3,14 @@
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from string import Formatter
 
 from source_files import NAMES, dotted, parsed
 
+import attendo
 from attendo.cli.main import COMMANDS, _Commands
+from attendo.decode.kinds import _KIND_SETTINGS
 from attendo.errors import AttendoError, DataError, ErrorList, MessagePart, UsageError
 from attendo.messages import AREAS, MESSAGES, read_area
 
@@ -88,6 +91,20 @@ def test_both_languages_have_the_same_placeholders() -> None:
         assert re.search("[\u4e00-\u9fff]", message.zh) or not re.search(r"[a-z]{2} [a-z]{2}", words), code
         assert message.phrases.keys() <= placeholders(message.en), code
         assert (message.status >= 400) == (code in of_server and code != "body_not_an_object"), code
+
+
+def test_all_features_that_a_kind_lacks_have_a_chinese_name() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in Path(attendo.__file__).parent.rglob("*.py"))
+    calls = {
+        "parallel_feature_unsupported": "require_autoregressive",
+        "prefix_lm_feature_unsupported": "require_encoder",
+    }
+    for message, call in calls.items():
+        features = set(re.findall(rf'{call}\("(.*?)"\)', code))
+        assert features
+        assert features <= MESSAGES[message].phrases["feature"].keys()
+    owners = {" or ".join(kinds) for kinds in _KIND_SETTINGS.values() if len(kinds) > 1}
+    assert owners <= MESSAGES["option_needs_kind"].phrases["owner"].keys()
 
 
 def test_all_reasons_of_bad_lines_are_translated_in_both_messages() -> None:

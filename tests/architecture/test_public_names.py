@@ -131,8 +131,8 @@ OPTIONS = {
     "tokenize": ["--help", "--ids", "--side", "MODEL"],
     "trace": [
         *("--beside", "--device", "--graph-search", "--head", "--help", "--html", "--json", "--lang", "--layer"),
-        *("--length-candidates", "--no-mask", "--passes", "--path-length-penalty", "--step", "--target"),
-        *("--threads", "MODEL", "TEXT"),
+        *("--length-candidates", "--merge-repeats", "--no-mask", "--passes", "--path-length-penalty", "--step"),
+        *("--target", "--threads", "MODEL", "TEXT"),
     ],
     "train": [
         *("--data", "--device", "--epochs", "--field", "--file", "--help", "--max-bad-ratio", "--out", "--override"),

@@ -1,6 +1,7 @@
 """Route /parallel: how a model that predicts all tokens at once reaches its output; its output for /answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from math import log
 from typing import Any
 
@@ -20,7 +21,14 @@ from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import ParallelTrace, TextModel
 from attendo.text_model.inputs import encode_prefixes
-from attendo.text_model.parallel_trace import CtcTrace, GraphTrace, MaskPredictTrace
+from attendo.text_model.parallel_trace import (
+    CtcPosition,
+    CtcTrace,
+    GraphTrace,
+    GraphVertex,
+    MaskedToken,
+    MaskPredictTrace,
+)
 
 _MAX_VERTICES = 1024  # of a graph that is shown: its alignment takes time for each token and pair of vertices
 
@@ -92,12 +100,15 @@ def _trace(
 
 
 def _token_log_probabilities(trace: ParallelTrace) -> list[float]:
-    """Return the log-probability of each token of the output at its position, or its confidence."""
+    """Return the log-probability of each token of the output at its first position, or its confidence."""
+    found: Sequence[MaskedToken | GraphVertex | CtcPosition]
     match trace.details:
         case MaskPredictTrace(passes=passes):
-            found = [each.probability for each in passes[-1]]
+            found = passes[-1]
         case GraphTrace(vertices=vertices):
-            found = [each.probability for each in vertices[1:-1] if each.chosen]
+            found = [each for each in vertices[1:-1] if each.chosen]
         case CtcTrace(positions=positions):
-            found = [each.probability for each in positions if each.chosen]
-    return [log(max(each, 1e-38)) for each in found]
+            found = [each for each in positions if each.chosen]
+    if trace.options.get("merge_repeats"):
+        found = [next(run) for _, run in groupby(found, key=lambda each: each.id)]
+    return [log(max(each.probability, 1e-38)) for each in found]

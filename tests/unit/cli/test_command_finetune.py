@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from error_codes import fragment
-from tiny import SOURCES, Command, settings, tiny_model, write_pairs
+from tiny import SOURCES, Command, parallel_model, settings, tiny_model, write_pairs
 
 from attendo.model_folder import load_model, save_model
 from attendo.text_model import load
@@ -119,6 +119,27 @@ def test_a_missing_model_leaves_no_run_folder(attendo: Command, files: list[str 
     assert failed.code == 4
     assert str(tmp_path / "missing") in failed.error
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("train.objective=mrt", fragment("treatment_needs_autoregressive", option="objective", value="mrt")),
+        ("train.input_noise=0.1", fragment("treatment_needs_autoregressive", option="input_noise", value=0.1)),
+        ("model.kind=ctc", fragment("start_from_kind_mismatch", before="graph", after="ctc")),
+        ("generation.passes=2", fragment("option_needs_kind", option="passes", kind="graph", owner="masked")),
+    ],
+)
+def test_settings_that_the_kind_of_the_model_lacks_leave_an_existing_run(
+    attendo: Command, files: list[str | Path], tmp_path: Path, change: str, message: str
+) -> None:
+    run = tmp_path / "run"
+    parallel_model("graph").save(tmp_path / "graph")
+    run.mkdir()
+    (run / "run.toml").write_text("seed = 7\n")
+    failed = attendo("finetune", tmp_path / "graph", *files, "--out", run, "--overwrite", *QUICK, *settings(change))
+    assert (failed.code, message in failed.errors) == (2, True)
+    assert (run / "run.toml").read_text() == "seed = 7\n"
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from error_codes import fragment
-from tiny import SOURCES, TARGETS, Command, tiny_model, write_pairs
+from tiny import SOURCES, TARGETS, Command, parallel_model, tiny_model, write_pairs
 
 
 def test_each_line_is_the_log_probability_of_its_pair(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
@@ -74,3 +74,14 @@ def test_bad_files_and_options_are_errors(attendo: Command, model_folder: Path, 
     both = attendo("score", model_folder, "--source", source, "--target", target, "--words", "--json")
     assert both.code == 2
     assert fragment("words_with_json") in both.error
+
+
+@pytest.mark.parametrize("kind", ["ctc", "graph"])
+def test_a_target_that_does_not_fit_has_probability_0(attendo: Command, tmp_path: Path, kind: str) -> None:
+    parallel_model(kind).save(tmp_path / "model")
+    (tmp_path / "a").write_text("the cat\n", "utf-8")
+    (tmp_path / "b").write_text(" ".join(["猫 坐"] * 20) + "\n", "utf-8")
+    words = ["score", tmp_path / "model", "--source", tmp_path / "a", "--target", tmp_path / "b"]
+    assert attendo(*words).output == "-inf\n"
+    found = json.loads(attendo(*words, "--json").output, parse_constant=pytest.fail)
+    assert (found["score"], found["tokens"]) == (None, 41)

@@ -176,7 +176,7 @@ def test_decoding_options_of_the_kind_apply_to_the_trace(attendo: Command, paral
     assert len(passes["passes"]) == 2
     options = ("--graph-search", "viterbi", "--path-length-penalty", "0.5")
     graph = json.loads(attendo("trace", parallel_folders["graph"], "the cat", *options, "--json").output)
-    assert graph["options"] == {"graph_search": "viterbi", "path_length_penalty": 0.5}
+    assert graph["options"] == {"graph_search": "viterbi", "path_length_penalty": 0.5, "merge_repeats": False}
     given = json.loads(attendo("trace", parallel_folders["graph"], "the cat", "--target", "猫 坐", "--json").output)
     assert (given["text"], given["given"]) == ("猫 坐", True)
 

@@ -14,6 +14,7 @@ from attendo.decode.frontier import Frontier
 from attendo.decode.parallel import (
     ParallelBatch,
     ParallelEngine,
+    _MaskedRunner,
     decode_ctc,
     decode_graph,
     predict_masked,
@@ -225,6 +226,20 @@ def test_repeated_tokens_are_merged(kind: str, captured: bool) -> None:
     }
     assert any(read_tokens(frontier) != expected[number] for number, frontier in plain.items())
     assert {number: read_tokens(frontier) for number, frontier in merged.items()} == expected
+
+
+def test_a_fixed_shape_has_room_for_other_target_lengths() -> None:
+    network, config = make_network("masked"), GenerationConfig()
+    generator = torch.Generator().manual_seed(1)
+    sources = [torch.randint(4, VOCABULARY, (size,), generator=generator).tolist() for size in (8, 3, 12, 5)]
+    requests = [DecodeRequest(number, tuple(source), 200) for number, source in enumerate(sources)]
+    static, plain = (ParallelEngine(network, config, 4096, captured=each) for each in (True, False))
+    for request in requests:
+        found, expected = generate(static, [request]), generate(plain, [request])
+        assert read_tokens(found[request.request_id]) == read_tokens(expected[request.request_id])
+    (runner,) = static._runners.values()
+    assert isinstance(runner, _MaskedRunner)
+    assert len(runner._passes) > 1
 
 
 def test_learned_positions_limit_the_width_of_a_fixed_shape() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from error_codes import fragment, has_code
-from tiny import QUICK_RUN, SOURCES, Command, tiny_model
+from tiny import QUICK_RUN, SOURCES, Command, parallel_model, tiny_model, without_source
 
 from attendo.errors import DataError, UsageError
 from attendo.recipes.distill import Distillation, choose_fold
@@ -119,6 +119,17 @@ def test_one_fold_is_translated_by_the_model(tmp_path: Path, corpus: tuple[Path,
     missing = attendo(*words[:3], tmp_path / "none.txt", *words[4:], "--folds", "1")
     assert missing.code == 3
     assert "none.txt" in missing.error
+    assert not (tmp_path / "new").exists()
+    for name, other, code in (
+        ("masked", parallel_model("masked"), "option_unsupported_by_kind"),
+        ("text", without_source(), "distillation_model_without_source"),
+    ):
+        other.save(tmp_path / name)
+        refused = attendo("distill", tmp_path / name, *words[2:], "--folds", "1", "--beam", "2")
+        assert (refused.code, fragment(code, option="--beam", kind=name, model=tmp_path / name) in refused.errors) == (
+            2,
+            True,
+        )
     assert not (tmp_path / "new").exists()
     done = attendo(*words, "--folds", "1", "--beam", "2")
     assert done.code == 0, done.errors

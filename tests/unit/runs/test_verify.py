@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import SOURCES, tiny_model
+from tiny import SOURCES, parallel_model, tiny_model
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -17,7 +17,14 @@ from attendo.cli.main import app
 from attendo.decode.frontier import Frontier, RowLimits
 from attendo.model.decoder_state import StaticCacheState
 from attendo.runs import verify as recipe
-from attendo.runs.verify import ComparedHypothesis, PathComparison, ScoredHypothesis, compare_hypotheses, verify
+from attendo.runs.verify import (
+    PARALLEL_SEARCHES,
+    ComparedHypothesis,
+    PathComparison,
+    ScoredHypothesis,
+    compare_hypotheses,
+    verify,
+)
 from attendo.text import EOS
 from attendo.text_model import TextModel
 
@@ -159,6 +166,17 @@ def test_too_long_sentences_are_skipped_with_a_message(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert done.stderr == "1 of 2 sentences have more than 256 tokens and are left out\n"
     assert {json.loads(line)["count"] for line in done.stdout.splitlines() if '"cached"' in line} == {1}
+
+
+@pytest.mark.parametrize("kind", PARALLEL_SEARCHES)
+def test_the_tables_have_every_comparison_of_a_parallel_model(tmp_path: Path, kind: str) -> None:
+    parallel_model(kind).save(tmp_path / "model")
+    (tmp_path / "some.txt").write_text("\n".join(SOURCES[:2]), "utf-8")
+    command = ["verify", str(tmp_path / "model"), "--source", str(tmp_path / "some.txt"), "--device", "cpu"]
+    shown = CliRunner().invoke(app, command)
+    comparisons = CliRunner().invoke(app, [*command, "--json"]).stdout.splitlines()
+    assert (shown.exit_code, shown.stdout.count("same ")) == (0, len(comparisons))
+    assert all(search.split()[0] in shown.stdout for search in PARALLEL_SEARCHES[kind])
 
 
 @pytest.mark.slow

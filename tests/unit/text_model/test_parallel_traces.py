@@ -52,6 +52,22 @@ def enumerate_paths(links: torch.Tensor) -> list[tuple[float, tuple[int, ...]]]:
     return found
 
 
+@pytest.mark.parametrize("kind", ["masked", "graph"])
+def test_a_trace_with_merged_repeats_says_so_and_shows_all_positions(kind: str) -> None:
+    model, text = parallel_model(kind), "a dog ran home"
+    answer = model.generate([text], merge_repeats=True)[0].best
+    trace, plain = (model.trace_parallel(text, merge_repeats=each) for each in (True, False))
+    assert trace.target_ids == answer.ids == tuple(token for token, _ in itertools.groupby(plain.target_ids))
+    assert len(answer.ids) < len(plain.target_ids)
+    assert (trace.options["merge_repeats"], plain.options["merge_repeats"]) == (True, False)
+    if isinstance(trace.details, MaskPredictTrace) and isinstance(plain.details, MaskPredictTrace):
+        assert trace.details.passes == plain.details.passes
+        assert [each.text for each in trace.details.lengths if each.chosen] == [answer.text]
+    else:
+        assert trace.details == plain.details
+        assert not model.trace_parallel(text, merge_repeats=True, graph_search="tokens").options["merge_repeats"]
+
+
 @pytest.mark.parametrize(("kind", "options"), SEARCHES)
 def test_the_trace_has_the_answer_of_generate(kind: str, options: dict[str, Any]) -> None:
     model = parallel_model(kind)
@@ -228,5 +244,7 @@ def test_the_json_of_a_trace_has_its_values(kind: str) -> None:
     names = {"graph": ["links", "min_link", "vertices"], "ctc": ["positions"], "masked": ["lengths", "passes"]}[kind]
     assert set(names) <= set(report)
     assert set(report["options"]) == {
-        "graph": {"graph_search", "path_length_penalty"}, "ctc": set(), "masked": {"passes", "length_candidates"}
+        "graph": {"graph_search", "path_length_penalty", "merge_repeats"},
+        "ctc": set(),
+        "masked": {"passes", "length_candidates", "merge_repeats"},
     }[kind]  # fmt: skip

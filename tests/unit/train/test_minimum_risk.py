@@ -165,6 +165,24 @@ def test_candidates_are_different_samples_and_the_reference() -> None:
     assert rewards < found.reward < 200  # the mean reward lies between those of the worst and the best sample
 
 
+def test_a_sample_that_equals_the_reference_counts_without_the_reference() -> None:
+    torch.manual_seed(0)
+    reference = (4, EOS)
+    found = make_risk(make_network(), mrt_reference=False)._assemble([reference], [[reference, (5, EOS), reference]])
+    assert found.labels[:3].tolist() == [[4, EOS], [4, EOS], [5, EOS]]
+    assert found.belongs[0].tolist() == [False, True, True, False, False]
+    assert found.risk[0, 1:3].tolist() == measure_length_risk([reference, (5, EOS)], reference)
+
+
+def test_samples_have_no_dropout() -> None:
+    batch = collate([Example([4, 5], [5, 4]), Example([5], [4])])
+    drawn = []
+    for dropout in (0.0, 0.5):
+        torch.manual_seed(0)
+        drawn.append(make_risk(make_network(dropout=dropout).train()).draw_candidates(batch).labels.tolist())
+    assert drawn[0] == drawn[1]
+
+
 def test_samples_follow_the_model() -> None:
     """Ancestral samples at temperature 1: the share of each first token is its probability."""
     torch.manual_seed(1)

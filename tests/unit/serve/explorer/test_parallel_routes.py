@@ -1,7 +1,9 @@
 """The explorer's endpoints for models that predict all tokens at once."""
 
+import itertools
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from small_server import TEXT, SmallServer
 from tiny import parallel_model, tiny_model
 
 from attendo.serve.scheduling.registry import ModelSpec
+from attendo.text_model import TextModel
 
 KINDS = ("masked", "ctc", "graph")
 
@@ -37,6 +40,17 @@ def test_the_answer_is_that_of_generate(kinds: SmallServer, kind: str) -> None:
     if kind == "masked":  # the sum of the confidences
         total = sum(each["log_probability"] for each in found["tokens"])
         assert math.isclose(total, found["log_probability"], abs_tol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["masked", "graph"])
+def test_merged_tokens_keep_their_own_probabilities(kind: str) -> None:
+    plain, text = parallel_model(kind), "a dog ran home"
+    merging = TextModel(replace(plain.stored_model, generation={"merge_repeats": True}))
+    server = SmallServer(ModelSpec("merging", merging), ModelSpec("plain", plain))
+    tokens = server.post("answer", model="plain", text=text)["hypotheses"][0]["tokens"]
+    runs = [list(run) for _, run in itertools.groupby(tokens, key=lambda each: each["id"])]
+    assert len(runs) < len(tokens)  # it repeats itself
+    assert server.post("answer", model="merging", text=text)["hypotheses"][0]["tokens"] == [each[0] for each in runs]
 
 
 def test_a_streamed_answer_is_one_text_and_the_end(kinds: SmallServer) -> None:
