@@ -13,7 +13,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attendo.nn import triton_launch
 from attendo.nn.token_scores import NEVER, emission_scores, widen
+from attendo.nn.triton_launch import next_power_of_2
+
+_MAX_STATES_PER_THREAD = 8  # of the kernels; one warp if possible, because more warps would wait for each other
 
 
 def ctc_emissions(
@@ -37,7 +41,12 @@ def ctc_log_likelihood(
     result is -inf, with gradient 0, if the target does not fit: it needs T positions and one more for each token that
     equals the token before it.
     """
-    states = _interleave(widen(blanks), widen(emissions))
+    blanks, emissions = widen(blanks), widen(emissions)
+    if triton_launch.runs_kernels(blanks):
+        given = (blanks, emissions, labels, num_positions, num_tokens)
+        by_kernel: Tensor = _KernelCtcLogLikelihood.apply(*given)
+        return by_kernel
+    states = _interleave(blanks, emissions)
     result: Tensor = _CtcLogLikelihood.apply(states, _may_skip(labels), num_positions, num_tokens)
     return result
 
@@ -83,7 +92,10 @@ def align_to_ctc(
     num_tokens: Int[Tensor, " B"],
 ) -> Int[Tensor, "B L"]:
     """Return the target token (counted from 1) of each position in the most probable row; 0 is the blank."""
-    states, may_skip = _interleave(widen(blanks), widen(emissions)), _may_skip(labels)
+    blanks, emissions = widen(blanks), widen(emissions)
+    if triton_launch.runs_kernels(blanks):
+        return _align_by_kernel(blanks, emissions, labels, num_positions, num_tokens)
+    states, may_skip = _interleave(blanks, emissions), _may_skip(labels)
     scores, best_steps = _first_ctc_scores(states), []
     for j in range(1, states.shape[1]):
         best, steps = torch.stack(_arrivals(scores, may_skip)).max(0)  # steps: 0, 1 or 2 states back
@@ -128,6 +140,67 @@ class _CtcLogLikelihood(torch.autograd.Function):
             earlier = torch.stack([here, _shift(here, -1), jumps]).logsumexp(0)
             backward = torch.where((j < num_positions)[:, None], earlier, backward)
         return grad * grad_total[:, None, None], None, None, None
+
+
+class _KernelCtcLogLikelihood(torch.autograd.Function):
+    """The same on a GPU, with one kernel forward and one backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, blanks: Tensor, emissions: Tensor, labels: Tensor, num_positions: Tensor, num_tokens: Tensor
+    ) -> Tensor:
+        from attendo.nn.ctc_triton import sum_kernel
+
+        batch, positions, tokens = emissions.shape
+        scores, totals = blanks.new_empty((batch, positions, 2, tokens + 1)), blanks.new_empty(batch)
+        given = (blanks, emissions, labels.contiguous(), num_positions, num_tokens)
+        sum_kernel[(batch,)](*given, scores, totals, *_kernel_shape(blanks, emissions), **_kernel_sizes(tokens))
+        ctx.save_for_backward(*given, scores, totals)
+        return totals
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_totals: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        from attendo.nn.ctc_triton import posterior_kernel
+
+        blanks, emissions, *others = ctx.saved_tensors
+        batch, _, tokens = emissions.shape
+        grad_blanks, grad_emissions = blanks.new_zeros(blanks.shape), blanks.new_zeros(emissions.shape)
+        posterior_kernel[(batch,)](
+            *(blanks, emissions, *others, grad_totals.contiguous(), grad_blanks, grad_emissions),
+            *_kernel_shape(blanks, emissions),
+            **_kernel_sizes(tokens),
+        )
+        return grad_blanks, grad_emissions, None, None, None
+
+
+def _align_by_kernel(
+    blanks: Float[Tensor, "B L"],
+    emissions: Float[Tensor, "B L T"],
+    labels: Int[Tensor, "B T"],
+    num_positions: Int[Tensor, " B"],
+    num_tokens: Int[Tensor, " B"],
+) -> Int[Tensor, "B L"]:
+    from attendo.nn.ctc_triton import align_kernel
+
+    batch, positions, tokens = emissions.shape
+    best_steps = torch.empty((batch, positions, 2 * (tokens + 1)), dtype=torch.int8, device=blanks.device)
+    row = torch.zeros((batch, positions), dtype=torch.long, device=blanks.device)
+    align_kernel[(batch,)](
+        *(blanks, emissions, labels.contiguous(), num_positions, num_tokens, best_steps, row),
+        *_kernel_shape(blanks, emissions),
+        **_kernel_sizes(tokens),
+    )
+    return row
+
+
+def _kernel_shape(blanks: Float[Tensor, "B L"], emissions: Float[Tensor, "B L T"]) -> tuple[int, ...]:
+    return (*emissions.shape[1:], *blanks.stride(), *emissions.stride())
+
+
+def _kernel_sizes(tokens: int) -> dict[str, int]:
+    size = next_power_of_2(tokens + 1)
+    return {"size": size, "num_warps": max(1, min(8, size // (32 * _MAX_STATES_PER_THREAD)))}
 
 
 def _interleave(blanks: Float[Tensor, "B L"], emissions: Float[Tensor, "B L T"]) -> Float[Tensor, "B L M"]:

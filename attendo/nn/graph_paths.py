@@ -14,7 +14,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attendo.nn import triton_launch
 from attendo.nn.token_scores import NEVER, widen
+from attendo.nn.triton_launch import next_power_of_2
+
+# Hops that a program of the kernels has in registers at a time: 32 per thread of 8 warps. A graph of up to 64
+# vertices has no more. More would need too many registers. With fewer, the warps would wait for each other more often.
+_HOPS_AT_ONCE, _HOPS_PER_WARP = 8192, 1024
+# Vertices on each side of a block of the hops' gradient: 8 hops and 56 registers per thread. With 2 warps
+# a thread needs 115 registers (Triton 3.6, sm_90), so a processor has half as many threads.
+_LINK_BLOCK, _LINK_WARPS = 32, 4
 
 
 def graph_log_likelihood(
@@ -29,9 +38,12 @@ def graph_log_likelihood(
     `links[b, u, v]` is the log-probability of the hop from u to v, -inf unless u < v. The result is -inf, with gradient
     0, if the target has more tokens than the graph has inner vertices.
     """
-    result: Tensor = _GraphLogLikelihood.apply(
-        _mask_emissions(widen(emissions), num_vertices), widen(links), num_tokens, num_vertices
-    )
+    emissions, links = widen(emissions), widen(links)
+    if triton_launch.runs_kernels(links):
+        by_kernel: Tensor = _KernelGraphLogLikelihood.apply(emissions, links, num_tokens, num_vertices)
+        return by_kernel
+    emissions = _mask_emissions(emissions, num_vertices)
+    result: Tensor = _GraphLogLikelihood.apply(emissions, links, num_tokens, num_vertices)
     return result
 
 
@@ -42,7 +54,10 @@ def align_to_graph(
     num_vertices: Int[Tensor, " B"],
 ) -> Int[Tensor, "B T"]:
     """Return the vertex of each token on the most probable path; 0 after the last token."""
-    emissions, links = _mask_emissions(widen(emissions), num_vertices), widen(links)
+    emissions, links = widen(emissions), widen(links)
+    if triton_launch.runs_kernels(links):
+        return _align_by_kernel(emissions, links, num_tokens, num_vertices)
+    emissions = _mask_emissions(emissions, num_vertices)
     scores, best_previous = _start_scores(links), []
     for i in range(emissions.shape[1]):
         best, previous = (scores[:, :, None] + links).max(1)
@@ -155,6 +170,71 @@ class _GraphLogLikelihood(torch.autograd.Function):
             backward = torch.where((i < num_tokens)[:, None], earlier, backward)
         scale = grad_total[:, None, None]
         return grad_emissions * scale, grad_links * scale, None, None
+
+
+class _KernelGraphLogLikelihood(torch.autograd.Function):
+    """The same on a GPU, with one kernel forward and two backward. The kernels mask the emissions."""
+
+    @staticmethod
+    def forward(ctx: Any, emissions: Tensor, links: Tensor, num_tokens: Tensor, num_vertices: Tensor) -> Tensor:
+        from attendo.nn.graph_paths_triton import sum_kernel
+
+        batch, tokens, vertices = emissions.shape
+        links = links.contiguous()
+        scores, totals = links.new_empty((batch, tokens + 1, vertices)), links.new_empty(batch)
+        given = (emissions, links, num_tokens, num_vertices)
+        sum_kernel[(batch,)](*given, scores, totals, tokens, vertices, *emissions.stride(), **_kernel_sizes(vertices))
+        ctx.save_for_backward(*given, scores, totals)
+        return totals
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_totals: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        from attendo.nn.graph_paths_triton import link_kernel, posterior_kernel
+
+        emissions, links, num_tokens, num_vertices, scores, totals = ctx.saved_tensors
+        batch, tokens, vertices = emissions.shape
+        grad_totals = grad_totals.contiguous()
+        following, grad_links = links.new_empty(emissions.shape), torch.empty_like(links)
+        grad_emissions = links.new_zeros(emissions.shape)
+        lengths, known = (num_tokens, num_vertices), (scores, totals, grad_totals)
+        posterior_kernel[(batch,)](
+            *(emissions, links.transpose(1, 2).contiguous(), *lengths, *known, following, grad_emissions),
+            *(tokens, vertices, *emissions.stride()),
+            **_kernel_sizes(vertices),
+        )
+        blocks = -(-vertices // _LINK_BLOCK)
+        link_kernel[(blocks, blocks, batch)](
+            *(links, *lengths, *known, following, grad_links, tokens, vertices),
+            block=_LINK_BLOCK,
+            num_warps=_LINK_WARPS,
+        )
+        return grad_emissions, grad_links, None, None
+
+
+def _align_by_kernel(
+    emissions: Float[Tensor, "B T L"],
+    links: Float[Tensor, "B L L"],
+    num_tokens: Int[Tensor, " B"],
+    num_vertices: Int[Tensor, " B"],
+) -> Int[Tensor, "B T"]:
+    from attendo.nn.graph_paths_triton import align_kernel
+
+    batch, tokens, vertices = emissions.shape
+    best_previous = torch.empty((batch, tokens, vertices), dtype=torch.int32, device=links.device)
+    path = torch.zeros((batch, tokens), dtype=torch.long, device=links.device)
+    align_kernel[(batch,)](
+        *(emissions, links.contiguous(), num_tokens, num_vertices, best_previous, path),
+        *(tokens, vertices, *emissions.stride()),
+        **_kernel_sizes(vertices),
+    )
+    return path
+
+
+def _kernel_sizes(vertices: int) -> dict[str, int]:
+    size = next_power_of_2(vertices)
+    block = max(1, min(size, _HOPS_AT_ONCE // size))
+    return {"size": size, "block": block, "num_warps": max(1, min(8, size * block // _HOPS_PER_WARP))}
 
 
 def _start_scores(links: Float[Tensor, "B L L"]) -> Float[Tensor, "B L"]:

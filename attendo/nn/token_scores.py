@@ -10,8 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attendo.nn import triton_launch
+from attendo.nn.triton_launch import next_power_of_2
+
 NEVER = float("-inf")  # the log-probability of what is impossible
-_CHUNK_NUMBERS = 1 << 23  # logits widened at once: 32 MB in float32
+_CHUNK_NUMBERS = 1 << 23  # logits widened at once without a kernel: 32 MB in float32
+# Of the kernels: logits read at a time, 32 per thread of 8 warps. A vocabulary of 8,000 is read in one piece, and a
+# processor has registers for several programs, so that enough reads are under way.
+_MAX_VOCAB_BLOCK, _LOGITS_PER_WARP = 8192, 1024
+_MAX_TOKEN_BLOCK = 32  # tokens of the target at a time: their ids are compared with each other, 32 x 32
 
 
 def emission_scores(
@@ -21,7 +28,8 @@ def emission_scores(
 
     They may be in `ids` only as padding, whose log-probabilities mean nothing.
     """
-    result: Tensor = _EmissionScores.apply(logits, ids, silent)
+    scores = _KernelEmissionScores if triton_launch.runs_kernels(logits) else _EmissionScores
+    result: Tensor = scores.apply(logits, ids, silent)
     return result
 
 
@@ -52,6 +60,51 @@ class _EmissionScores(torch.autograd.Function):
             wide.scatter_add_(2, ids[part, None].expand(-1, logits.shape[1], -1), grad[part])
             grad_logits[part] = wide
         return grad_logits, None, None
+
+
+class _KernelEmissionScores(torch.autograd.Function):
+    """The same on a GPU: the logits are read once forward, and once backward, where the gradient is written once."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, ids: Tensor, silent: tuple[int, ...]) -> Tensor:
+        from attendo.nn.token_scores_triton import score_kernel
+
+        logits, ids = logits.contiguous(), ids.contiguous()
+        batch, positions, _ = logits.shape
+        scores = logits.new_empty((batch, positions, ids.shape[1]), dtype=torch.float32)
+        totals = logits.new_empty((batch, positions), dtype=torch.float32)
+        sizes = _kernel_sizes(logits, ids, silent)
+        score_kernel[(positions, batch)](logits, ids, scores, totals, positions, ids.shape[1], **sizes)
+        ctx.save_for_backward(logits, ids, totals)
+        ctx.silent = silent
+        return scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        from attendo.nn.token_scores_triton import grad_kernel
+
+        logits, ids, totals = ctx.saved_tensors
+        batch, positions, _ = logits.shape
+        grad_logits = torch.empty_like(logits)
+        sizes = _kernel_sizes(logits, ids, ctx.silent)
+        grad_kernel[(positions, batch)](
+            *(logits, ids, totals, grad, grad_logits, positions, ids.shape[1], *grad.stride()), **sizes
+        )
+        return grad_logits, None, None
+
+
+def _kernel_sizes(
+    logits: Float[Tensor, "B L V"], ids: Int[Tensor, "B T"], silent: tuple[int, ...]
+) -> dict[str, int | tuple[int, ...]]:
+    block = min(_MAX_VOCAB_BLOCK, next_power_of_2(logits.shape[2]))
+    return {
+        "vocab_size": logits.shape[2],
+        "silent": silent,
+        "vocab_block": block,
+        "token_block": min(_MAX_TOKEN_BLOCK, next_power_of_2(ids.shape[1])),
+        "num_warps": max(1, block // _LOGITS_PER_WARP),
+    }
 
 
 def _split(logits: Float[Tensor, "B L V"]) -> tuple[Tensor, ...]:
