@@ -28,6 +28,7 @@ if not ON_GPU:
 
 from attendo.nn import triton_launch  # noqa: E402
 from attendo.nn.ctc import align_to_ctc, ctc_log_likelihood  # noqa: E402
+from attendo.nn.divergence import divergence  # noqa: E402
 from attendo.nn.graph_paths import align_to_graph, graph_log_likelihood  # noqa: E402
 from attendo.nn.token_scores import emission_scores  # noqa: E402
 
@@ -52,6 +53,8 @@ class Shape:
 
 SMALL_SCORES = [Shape(3, 4, 5), Shape(2, 3, 3, 9001), Shape(2, 2, 70, 37), Shape(2, 3, 0)]
 LARGE_SCORES = [Shape(64, 60, 14, 8000), Shape(5, 20, 48, 32000), Shape(301, 900, 3, 8001)]  # the last one: over 2^31
+SMALL_PASSES = [Shape(2, 4, 0), Shape(2, 2, 0, 9001), Shape(1, 1, 0, 7)]  # sentences, each in two passes
+LARGE_PASSES = [Shape(64, 60, 0, 8000), Shape(5, 20, 0, 32000), Shape(150, 900, 0, 8001)]
 SMALL_GRAPHS = [Shape(6, 8, 3), Shape(3, 20, 7), Shape(3, 70, 4), Shape(1, 140, 2), Shape(2, 5, 0), Shape(3, 2, 1)]
 LARGE_GRAPHS = [Shape(64, 60, 14), Shape(65, 64, 40), Shape(33, 200, 48), Shape(9, 257, 70), Shape(3, 1024, 90)]
 SMALL_ROWS = [Shape(6, 8, 3), Shape(4, 12, 16), Shape(2, 24, 17), Shape(2, 5, 0), Shape(3, 1, 1)]
@@ -71,12 +74,14 @@ def main() -> None:
     torch.manual_seed(1)
     passed = [
         *(compare_scores(shape, dtype) for shape in SMALL_SCORES + LARGE_SCORES * ON_GPU for dtype in TOLERANCES),
+        *(compare_passes(shape, dtype) for shape in SMALL_PASSES + LARGE_PASSES * ON_GPU for dtype in TOLERANCES),
         *(compare_graphs(shape, holes) for shape in SMALL_GRAPHS + LARGE_GRAPHS * ON_GPU for holes in (False, True)),
         *(compare_rows(shape, holes) for shape in SMALL_ROWS + LARGE_ROWS * ON_GPU for holes in (False, True)),
     ]
     if ON_GPU and not compare_only:
         for shape in TIMED_GRAPHS:
             time_scores(shape)
+            time_passes(shape)
             time_graphs(shape)
         for shape in TIMED_ROWS:
             time_scores(shape)
@@ -100,6 +105,22 @@ def compare_scores(shape: Shape, dtype: torch.dtype) -> bool:
     found = [each[rows] for each in run_twice(lambda: work(logits, ids, weights))]
     plain, expected = work(*few), work(few[0].double(), ids[rows], few[2].double())
     return report(f"scores {dtype}", shape, found, plain, expected)
+
+
+def compare_passes(shape: Shape, dtype: torch.dtype) -> bool:
+    logits, weights = random_passes(shape, dtype), torch.randn(shape.batch, shape.positions, device=DEVICE)
+    too_large = logits.numel() > 1 << 31
+    rows = torch.arange(shape.batch, device=DEVICE)[slice(-2, None) if too_large else slice(None)]
+    both = torch.cat((rows, rows + shape.batch))
+
+    def work(logits: Tensor, weights: Tensor) -> list[Tensor]:
+        logits = logits.detach().requires_grad_()
+        found = divergence(logits, SILENT)
+        return [found.detach(), *gradients(found, weights, [logits])]
+
+    found, gradient = run_twice(lambda: work(logits, weights))
+    plain, expected = work(logits[both], weights[rows]), work(logits[both].double(), weights[rows].double())
+    return report(f"divergence {dtype}", shape, [found[rows], gradient[both]], plain, expected)
 
 
 def compare_graphs(shape: Shape, holes: bool) -> bool:
@@ -148,6 +169,12 @@ def random_logits(shape: Shape, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     ids[ids % 11 == 3] += 1
     ids[:, shape.tokens // 2 + 1 :: 3] = 0
     return logits, ids
+
+
+def random_passes(shape: Shape, dtype: torch.dtype) -> Tensor:
+    """Logits of two passes that are close to each other, as with dropout."""
+    logits = torch.randn(shape.batch, shape.positions, shape.vocab, device=DEVICE) * 3
+    return torch.cat([logits + torch.randn_like(logits) / 2 for _ in range(2)]).to(dtype)
 
 
 def random_graphs(shape: Shape, holes: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -285,6 +312,11 @@ def time_scores(shape: Shape) -> None:
     logits, ids = random_logits(shape, torch.bfloat16)
     logits.requires_grad_()
     time_work("scores bf16", shape, lambda: emission_scores(logits, ids, SILENT), [logits])
+
+
+def time_passes(shape: Shape) -> None:
+    logits = random_passes(shape, torch.bfloat16).requires_grad_()
+    time_work("divergence bf16", shape, lambda: divergence(logits, SILENT), [logits])
 
 
 def time_work(name: str, shape: Shape, work: Callable[[], Tensor], inputs: list[Tensor]) -> None:
