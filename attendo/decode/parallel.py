@@ -42,8 +42,8 @@ from attendo.decode.static_batch import CudaGraphRunner, round_up
 from attendo.decode.strategies import Greedy
 from attendo.model.decoder_state import Memory
 from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction, count_tokens
-from attendo.nn.alignments import decode_joint_viterbi, follow_path
 from attendo.nn.attention import Tap
+from attendo.nn.graph_paths import decode_joint_viterbi, follow_path
 from attendo.text import BOS, EOS, PAD
 
 _MAX_GRAPHS = 16  # CUDA graphs that an engine keeps, one per batch shape

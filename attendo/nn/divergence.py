@@ -10,7 +10,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_CHUNK_NUMBERS = 1 << 23  # logits widened at once: 32 MB in float32
+from attendo.nn import triton_launch
+from attendo.nn.token_scores import widen
+from attendo.nn.triton_launch import next_power_of_2
+
+_CHUNK_NUMBERS = 1 << 23  # logits widened at once without a kernel: 32 MB in float32
+# Of the kernels: as for the scores of tokens, but the logits of two passes are in registers at once.
+_MAX_VOCAB_BLOCK, _LOGITS_PER_WARP = 4096, 512
 
 
 def divergence(logits: Float[Tensor, "R L V"], silent: tuple[int, ...] = ()) -> Float[Tensor, "B L"]:
@@ -19,7 +25,8 @@ def divergence(logits: Float[Tensor, "R L V"], silent: tuple[int, ...] = ()) -> 
     Tokens in `silent` have probability 0. Only the logits are kept for the backward pass, in their own precision:
     float32 probabilities of [2B, L, V] would be the largest tensors of a training step.
     """
-    result: Tensor = _Divergence.apply(logits, silent)
+    compute = _KernelDivergence if triton_launch.runs_kernels(logits) else _Divergence
+    result: Tensor = compute.apply(logits, silent)
     return result
 
 
@@ -55,6 +62,48 @@ class _Divergence(torch.autograd.Function):
         return result, None
 
 
+class _KernelDivergence(torch.autograd.Function):
+    """The same on a GPU: the logits are read once forward, and once backward, where the gradient is written once."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, silent: tuple[int, ...]) -> Tensor:
+        from attendo.nn.divergence_triton import divergence_kernel
+
+        logits = logits.contiguous()
+        sentences, positions = len(logits) // 2, logits.shape[1]
+        divergences = logits.new_empty((sentences, positions), dtype=torch.float32)
+        moments = logits.new_empty((sentences, positions, 4), dtype=torch.float32)
+        sizes = _kernel_sizes(logits, silent)
+        divergence_kernel[(positions, sentences)](logits, divergences, moments, sentences, positions, **sizes)
+        ctx.save_for_backward(logits, moments)
+        ctx.silent = silent
+        return divergences
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        from attendo.nn.divergence_triton import divergence_grad_kernel
+
+        logits, moments = ctx.saved_tensors
+        sentences, positions = grad.shape
+        grad_logits = torch.empty_like(logits)
+        divergence_grad_kernel[(positions, sentences)](
+            *(logits, moments, grad, grad_logits, sentences, positions, *grad.stride()),
+            **_kernel_sizes(logits, ctx.silent),
+        )
+        return grad_logits, None
+
+
+def _kernel_sizes(logits: Float[Tensor, "R L V"], silent: tuple[int, ...]) -> dict[str, int | tuple[int, ...]]:
+    block = min(_MAX_VOCAB_BLOCK, next_power_of_2(logits.shape[2]))
+    return {
+        "vocab_size": logits.shape[2],
+        "silent": silent,
+        "vocab_block": block,
+        "num_warps": max(1, block // _LOGITS_PER_WARP),
+    }
+
+
 def divergence_of_hops(links: Float[Tensor, "R L L"]) -> Float[Tensor, "B L"]:
     """Return the divergence between the hops from each vertex, given as log-probabilities. -inf is probability 0.
 
@@ -74,7 +123,7 @@ def _split(rows: Float[Tensor, "B L V"]) -> list[slice]:
 
 def _compare(first: Tensor, second: Tensor, silent: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Return p, q and log p - log q of every token."""
-    log_p, log_q = (_exclude(_widen(each), silent).log_softmax(-1) for each in (first, second))
+    log_p, log_q = (_exclude(widen(each), silent).log_softmax(-1) for each in (first, second))
     difference = log_p - log_q
     for token in silent:  # -inf minus -inf
         difference[..., token].fill_(0)
@@ -87,7 +136,3 @@ def _exclude(scores: Tensor, silent: tuple[int, ...]) -> Tensor:
         for token in silent:
             scores[..., token].fill_(float("-inf"))
     return scores
-
-
-def _widen(scores: Tensor) -> Tensor:
-    return scores if scores.dtype == torch.float64 else scores.float()

@@ -5,13 +5,13 @@ kernel needs one launch, and it also writes the new key and value to the cache.
 """
 
 import math
-from importlib.util import find_spec
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-_HAS_KERNEL = find_spec("triton") is not None  # installed with torch for GPUs
+from attendo.nn.triton_launch import HAS_TRITON, next_power_of_2
+
 # Positions read at a time. Each program uses one warp of 32 threads, because more warps would wait for each other
 # (measured on an H200 with 1 to 1,024 rows).
 _BLOCK, _LONG_BLOCK, _MAX_SHORT_LENGTH = 16, 32, 64
@@ -19,7 +19,7 @@ _BLOCK, _LONG_BLOCK, _MAX_SHORT_LENGTH = 16, 32, 64
 
 def is_supported(queries: Float[Tensor, "R H T K"]) -> bool:
     """Return whether the functions below support these queries."""
-    return queries.is_cuda and queries.size(2) == 1 and not torch.is_grad_enabled() and _HAS_KERNEL
+    return queries.is_cuda and queries.size(2) == 1 and not torch.is_grad_enabled() and HAS_TRITON
 
 
 def attend(
@@ -74,8 +74,8 @@ def _launch_kernel(
         heads=heads,
         d_key=d_key,
         d_value=d_value,
-        key_block=_next_power_of_2(d_key),
-        value_block=_next_power_of_2(d_value),
+        key_block=next_power_of_2(d_key),
+        value_block=next_power_of_2(d_value),
         block=_BLOCK if keys.size(2) <= _MAX_SHORT_LENGTH else _LONG_BLOCK,
         width=rows // keys.size(0),
         appends=new is not None,
@@ -84,8 +84,3 @@ def _launch_kernel(
         num_warps=1,
     )
     return mixed
-
-
-def _next_power_of_2(number: int) -> int:
-    """Return the next power of 2, at least 16. Smaller blocks are not faster."""
-    return max(16, 1 << (number - 1).bit_length())

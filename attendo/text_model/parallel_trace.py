@@ -26,13 +26,9 @@ from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.decoder_state import Memory
 from attendo.model.parallel import ParallelTransformer, Prediction, count_tokens
-from attendo.nn.alignments import (
-    align_to_ctc,
-    align_to_graph,
-    ctc_emissions,
-    emission_scores,
-    visit_probabilities,
-)
+from attendo.nn.ctc import align_to_ctc, ctc_emissions
+from attendo.nn.graph_paths import align_to_graph, visit_probabilities
+from attendo.nn.token_scores import emission_scores
 from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.generation import PreparedCall

@@ -11,7 +11,7 @@ from attendo.decode.requests import DecodeRequest, encode_and_start, pad_sources
 from attendo.decode.search import Seq2SeqNetwork, run_step_hook
 from attendo.errors import UsageError
 from attendo.model.parallel import ParallelTransformer
-from attendo.nn.alignments import ctc_emissions, ctc_token_log_probs
+from attendo.nn.ctc import ctc_emissions, ctc_token_log_probs
 from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.inputs import SourceLine, encode_prefixes, truncate

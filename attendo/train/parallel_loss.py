@@ -24,15 +24,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction, count_tokens
-from attendo.nn.alignments import (
-    align_to_ctc,
-    align_to_graph,
-    ctc_emissions,
-    ctc_log_likelihood,
-    emission_scores,
-    graph_log_likelihood,
-)
+from attendo.nn.ctc import align_to_ctc, ctc_emissions, ctc_log_likelihood
 from attendo.nn.divergence import divergence, divergence_of_hops
+from attendo.nn.graph_paths import align_to_graph, graph_log_likelihood
+from attendo.nn.token_scores import emission_scores
 from attendo.text import BOS, EOS, PAD
 
 _LENGTH_WEIGHT = 0.1  # of the length's cross-entropy, as in the paper's code

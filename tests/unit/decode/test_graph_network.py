@@ -13,7 +13,7 @@ from attendo.decode.rules import SuppressTokens
 from attendo.decode.search import search
 from attendo.model.config import ModelConfig
 from attendo.model.parallel import ParallelTransformer
-from attendo.nn.alignments import graph_log_likelihood
+from attendo.nn.graph_paths import graph_log_likelihood
 from attendo.text import BOS, EOS
 
 VOCABULARY = 7  # four control tokens and three words
