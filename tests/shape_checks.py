@@ -50,6 +50,8 @@ def add_checks_at_first_call(*, typechecker: Any) -> Callable[[Any], Any]:
 
 
 def _decorate(target: Any, typechecker: Any) -> Any:
+    if target.__module__.endswith("_triton"):
+        return target  # Triton compiles the function itself, with the names of its module
     if isinstance(target, classmethod | staticmethod):
         return type(target)(_decorate(target.__func__, typechecker))
     if isinstance(target, property):

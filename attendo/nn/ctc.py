@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from attendo.nn import triton_launch
 from attendo.nn.token_scores import NEVER, emission_scores, widen
-from attendo.nn.triton_launch import next_power_of_2
+from attendo.nn.triton_launch import launch, next_power_of_2
 
 _MAX_STATES_PER_THREAD = 8  # of the kernels; one warp if possible, because more warps would wait for each other
 
@@ -154,7 +154,7 @@ class _KernelCtcLogLikelihood(torch.autograd.Function):
         batch, positions, tokens = emissions.shape
         scores, totals = blanks.new_empty((batch, positions, 2, tokens + 1)), blanks.new_empty(batch)
         given = (blanks, emissions, labels.contiguous(), num_positions, num_tokens)
-        sum_kernel[(batch,)](*given, scores, totals, *_kernel_shape(blanks, emissions), **_kernel_sizes(tokens))
+        launch(sum_kernel, (batch,), *given, scores, totals, *_kernel_shape(blanks, emissions), **_kernel_sizes(tokens))
         ctx.save_for_backward(*given, scores, totals)
         return totals
 
@@ -166,7 +166,9 @@ class _KernelCtcLogLikelihood(torch.autograd.Function):
         blanks, emissions, *others = ctx.saved_tensors
         batch, _, tokens = emissions.shape
         grad_blanks, grad_emissions = blanks.new_zeros(blanks.shape), blanks.new_zeros(emissions.shape)
-        posterior_kernel[(batch,)](
+        launch(
+            posterior_kernel,
+            (batch,),
             *(blanks, emissions, *others, grad_totals.contiguous(), grad_blanks, grad_emissions),
             *_kernel_shape(blanks, emissions),
             **_kernel_sizes(tokens),
@@ -186,7 +188,9 @@ def _align_by_kernel(
     batch, positions, tokens = emissions.shape
     best_steps = torch.empty((batch, positions, 2 * (tokens + 1)), dtype=torch.int8, device=blanks.device)
     row = torch.zeros((batch, positions), dtype=torch.long, device=blanks.device)
-    align_kernel[(batch,)](
+    launch(
+        align_kernel,
+        (batch,),
         *(blanks, emissions, labels.contiguous(), num_positions, num_tokens, best_steps, row),
         *_kernel_shape(blanks, emissions),
         **_kernel_sizes(tokens),

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from attendo.nn import triton_launch
 from attendo.nn.token_scores import NEVER, widen
-from attendo.nn.triton_launch import next_power_of_2
+from attendo.nn.triton_launch import launch, next_power_of_2
 
 # Hops that a program of the kernels has in registers at a time: 32 per thread of 8 warps. A graph of up to 64
 # vertices has no more. More would need too many registers. With fewer, the warps would wait for each other more often.
@@ -183,7 +183,17 @@ class _KernelGraphLogLikelihood(torch.autograd.Function):
         links = links.contiguous()
         scores, totals = links.new_empty((batch, tokens + 1, vertices)), links.new_empty(batch)
         given = (emissions, links, num_tokens, num_vertices)
-        sum_kernel[(batch,)](*given, scores, totals, tokens, vertices, *emissions.stride(), **_kernel_sizes(vertices))
+        launch(
+            sum_kernel,
+            (batch,),
+            *given,
+            scores,
+            totals,
+            tokens,
+            vertices,
+            *emissions.stride(),
+            **_kernel_sizes(vertices),
+        )
         ctx.save_for_backward(*given, scores, totals)
         return totals
 
@@ -198,13 +208,17 @@ class _KernelGraphLogLikelihood(torch.autograd.Function):
         following, grad_links = links.new_empty(emissions.shape), torch.empty_like(links)
         grad_emissions = links.new_zeros(emissions.shape)
         lengths, known = (num_tokens, num_vertices), (scores, totals, grad_totals)
-        posterior_kernel[(batch,)](
+        launch(
+            posterior_kernel,
+            (batch,),
             *(emissions, links.transpose(1, 2).contiguous(), *lengths, *known, following, grad_emissions),
             *(tokens, vertices, *emissions.stride()),
             **_kernel_sizes(vertices),
         )
         blocks = -(-vertices // _LINK_BLOCK)
-        link_kernel[(blocks, blocks, batch)](
+        launch(
+            link_kernel,
+            (blocks, blocks, batch),
             *(links, *lengths, *known, following, grad_links, tokens, vertices),
             block=_LINK_BLOCK,
             num_warps=_LINK_WARPS,
@@ -223,7 +237,9 @@ def _align_by_kernel(
     batch, tokens, vertices = emissions.shape
     best_previous = torch.empty((batch, tokens, vertices), dtype=torch.int32, device=links.device)
     path = torch.zeros((batch, tokens), dtype=torch.long, device=links.device)
-    align_kernel[(batch,)](
+    launch(
+        align_kernel,
+        (batch,),
         *(emissions, links.contiguous(), num_tokens, num_vertices, best_previous, path),
         *(tokens, vertices, *emissions.stride()),
         **_kernel_sizes(vertices),

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attendo.nn import triton_launch
-from attendo.nn.triton_launch import next_power_of_2
+from attendo.nn.triton_launch import launch, next_power_of_2
 
 NEVER = float("-inf")  # the log-probability of what is impossible
 _CHUNK_NUMBERS = 1 << 23  # logits widened at once without a kernel: 32 MB in float32
@@ -74,7 +74,7 @@ class _KernelEmissionScores(torch.autograd.Function):
         scores = logits.new_empty((batch, positions, ids.shape[1]), dtype=torch.float32)
         totals = logits.new_empty((batch, positions), dtype=torch.float32)
         sizes = _kernel_sizes(logits, ids, silent)
-        score_kernel[(positions, batch)](logits, ids, scores, totals, positions, ids.shape[1], **sizes)
+        launch(score_kernel, (positions, batch), logits, ids, scores, totals, positions, ids.shape[1], **sizes)
         ctx.save_for_backward(logits, ids, totals)
         ctx.silent = silent
         return scores
@@ -88,8 +88,11 @@ class _KernelEmissionScores(torch.autograd.Function):
         batch, positions, _ = logits.shape
         grad_logits = torch.empty_like(logits)
         sizes = _kernel_sizes(logits, ids, ctx.silent)
-        grad_kernel[(positions, batch)](
-            *(logits, ids, totals, grad, grad_logits, positions, ids.shape[1], *grad.stride()), **sizes
+        launch(
+            grad_kernel,
+            (positions, batch),
+            *(logits, ids, totals, grad, grad_logits, positions, ids.shape[1], *grad.stride()),
+            **sizes,
         )
         return grad_logits, None, None
 
