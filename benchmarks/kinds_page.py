@@ -2,19 +2,21 @@
 
     python benchmarks/kinds_page.py kinds.json [kinds-seed-2.json ...] [--picture kinds.svg] [--language zh]
 
-Several files are seeds of the same systems: their numbers are averaged. The table goes to standard output. Its ratios
-are relative to the systems of --compare. The picture, which needs the `plot` extra, shows quality against latency.
+Several files are seeds of the same systems: their numbers are averaged. The table goes to standard output. The picture,
+which needs the `plot` extra, shows quality against latency. `--ratios-only` is for a busy machine, where systems that
+took turns can be compared, but their times mean nothing.
 """
 
 import argparse
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from attendo.explore.curves_figure import COLOURS
-from attendo.explore.figure_style import FAINT, INK, plot_style, save_figure
+from attendo.explore.figure_style import plot_style, save_figure
 
 SIZE = (7.4, 4.2)  # inches
 # Names of systems that have a description. Others are shown as they are.
@@ -40,12 +42,16 @@ HEADINGS = {
     "repeated_percent": ("repeated words, %", "重复的词，%"),
     "length_ratio": ("length", "长度"),
     "ms_p50": ("ms at batch 1: p50 (p95)", "批大小 1 的毫秒数：p50（p95）"),
-    "times_faster_alone": ("× {}", "× {}"),
-    "tokens_per_second": ("tokens/s at batch {}", "批大小 {} 的词元/秒"),
+    "times_faster_alone": ("speed relative to {name}", "速度之比（对{name}）"),
+    "tokens_per_second": ("tokens/s at batch {batch}", "批大小 {batch} 的词元/秒"),
+    "times_faster_in_batches": ("at batch {batch}, relative to {name}", "批大小 {batch} 时的速度之比（对{name}）"),
     "parameters": ("parameters", "参数"),
     "target_tokens": ("target tokens seen, millions", "见过的目标词元，百万"),
     "training_seconds": ("training, s", "训练，秒"),
 }
+METRICS = ("bleu", "chrf", "exact_match")
+RATIOS = ("times_faster_alone", "times_faster_in_batches")
+TIMES = ("ms_p50", "tokens_per_second", "training_seconds")
 
 
 def main() -> None:
@@ -55,9 +61,10 @@ def main() -> None:
     vocabularies = {each["reference_tokens"] for each in systems} - {None}
     if len(vocabularies) > 1:
         raise SystemExit(f"the models have other vocabularies: {sorted(vocabularies)} tokens in the same references")
-    print("\n".join(make_table(systems, metrics, files[0]["batch"], arguments.language == "zh")))
+    is_chinese, ratios_only = arguments.language == "zh", arguments.ratios_only
+    print("\n".join(make_table(systems, metrics, files[0]["batch"], is_chinese, ratios_only)))
     if arguments.picture is not None:
-        arguments.picture.write_bytes(draw(systems, metrics[0]))
+        arguments.picture.write_bytes(draw(systems, metrics[0], ratios_only))
 
 
 def average(files: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -73,26 +80,23 @@ def _mean(values: Sequence[Any]) -> Any:
     return fmean(values) if is_number else values[0]
 
 
-def make_table(systems: Sequence[dict[str, Any]], metrics: Sequence[str], batch: int, is_chinese: bool) -> list[str]:
+def make_table(
+    systems: Sequence[dict[str, Any]], metrics: Sequence[str], batch: int, is_chinese: bool, ratios_only: bool
+) -> list[str]:
     """Return the lines of a Markdown table, with one row for each system."""
-    compared = list(systems[0]["times_faster_alone"])
-    columns = [*metrics, *(name for name in HEADINGS if name not in (*METRICS, "times_faster_alone"))]
+    columns = [*metrics, *(name for name in HEADINGS if name not in METRICS)]
+    if ratios_only:
+        columns = [name for name in columns if name not in TIMES]
     heads, rows = [""], [[_label(each, is_chinese)] for each in systems]
     for column in columns:
-        heads.append(HEADINGS[column][is_chinese].format(batch))
-        for row, each in zip(rows, systems, strict=True):
-            row.append(_format(column, each))
-        if column != "ms_p50":
-            continue
+        compared = list(systems[0][column]) if column in RATIOS else [None]
         for other in compared:
-            heads.append(HEADINGS["times_faster_alone"][is_chinese].format(_label({"system": other}, is_chinese)))
+            name = "" if other is None else _label({"system": other}, is_chinese)
+            heads.append(HEADINGS[column][is_chinese].format(batch=batch, name=name))
             for row, each in zip(rows, systems, strict=True):
-                row.append(f"{each['times_faster_alone'][other]:.2f}")
+                row.append(_format(column, each) if other is None else f"{each[column][other]:.2f}")
     lines = [heads, ["---"] * len(heads), *rows]
     return [f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines]
-
-
-METRICS = ("bleu", "chrf", "exact_match")
 
 
 def _label(system: dict[str, Any], is_chinese: bool) -> str:
@@ -112,64 +116,76 @@ def _format(column: str, system: dict[str, Any]) -> str:
     return f"{value:,.{digits.get(column, 0)}f}"
 
 
-def draw(systems: Sequence[dict[str, Any]], metric: str) -> bytes:
+def draw(systems: Sequence[dict[str, Any]], metric: str, ratios_only: bool) -> bytes:
     """Return an SVG: one point for each system, the lines join the ways of decoding of one model."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+    first = next(iter(systems[0]["times_faster_alone"]))
+    unit = f"relative to {_label({'system': first}, is_chinese=False)}" if ratios_only else "milliseconds (median)"
+    points = [
+        (1 / each["times_faster_alone"][first] if ratios_only else each["ms_p50"], each[metric]) for each in systems
+    ]
     models = list(dict.fromkeys(each["model"] for each in systems))
+    colours = [COLOURS[models.index(each["model"])] for each in systems]
     with plot_style(["DejaVu Sans"]):
         figure = Figure(figsize=SIZE, layout="constrained", facecolor="white")
         panel = figure.add_subplot()
         panel.set_xscale("log")
-        panel.set_xlabel("milliseconds for one sentence at batch 1 (median)")
-        panel.set_ylabel(HEADINGS[metric][0])
+        panel.set(xlabel=f"time for one sentence at batch 1, {unit}", ylabel=HEADINGS[metric][0])
         for number, model in enumerate(models):
-            own = [each for each in systems if each["model"] == model]
-            places = [each["ms_p50"] for each in own], [each[metric] for each in own]
-            panel.plot(*places, "o-", color=COLOURS[number], markersize=5, linewidth=0.8, alpha=0.9)
-        times = [each["ms_p50"] for each in systems]
+            own = [point for point, each in zip(points, systems, strict=True) if each["model"] == model]
+            panel.plot(*zip(*own, strict=True), "o-", color=COLOURS[number], markersize=5, linewidth=0.8)
+        times = [time for time, _ in points]
         panel.set_xlim(min(times) / 1.5, max(times) * 1.9)
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.margins(y=0.12)
-        _label_points(figure, panel, systems, metric, models)
+        _label_points(figure, panel, [_label(each, is_chinese=False) for each in systems], points, colours)
         return save_figure(figure, "svg")
 
 
-def _label_points(figure: Any, panel: Any, systems: Sequence[dict[str, Any]], metric: str, models: list[str]) -> None:
+def _label_points(
+    figure: Any, panel: Any, names: Sequence[str], points: Sequence[tuple[float, float]], colours: Sequence[str]
+) -> None:
     """Write the name beside each point, at the first place that is free."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()  # the layout determines where the points are
-    renderer = figure.canvas.get_renderer()
-    points = [panel.transData.transform((each["ms_p50"], each[metric])) for each in systems]
+    drawn = [line.get_xydata() for line in panel.lines]
+    places = [place for line in drawn for place in _sample(panel.transData.transform(line))]
     taken: list[Any] = []
-    for each, point in zip(systems, points, strict=True):
+    for name, point, colour in zip(names, points, colours, strict=True):
         for offset, align in _PLACES:
-            text = panel.annotate(
-                _label(each, is_chinese=False),
-                (each["ms_p50"], each[metric]),
-                xytext=offset,
-                textcoords="offset points",
-                ha=align,
-                va="center",
-                fontsize=8,
-                color=COLOURS[models.index(each["model"])],
-            )
+            style = {"ha": align, "va": "center", "fontsize": 8, "color": colour}
+            text = panel.annotate(name, point, xytext=offset, textcoords="offset points", **style)
             box = text.get_window_extent(renderer)
             is_inside = panel.bbox.x0 <= box.x0 and box.x1 <= panel.bbox.x1
-            hits = any(box.overlaps(other) for other in taken) or any(box.contains(*other) for other in points)
-            if (is_inside and not hits) or (offset, align) == _PLACES[-1]:
+            hits = any(map(box.overlaps, taken)) or any(box.contains(*place) for place in places)
+            if (is_inside and not hits) or offset == _PLACES[-1][0]:
                 taken.append(box)
                 break
             text.remove()
+
+
+def _sample(line: Any) -> list[tuple[float, float]]:
+    """Return points along a line, close enough that a name on the line covers one of them."""
+    if len(line) == 1:
+        return [tuple(line[0])]
+    return [
+        (x + step / 40 * (to_x - x), y + step / 40 * (to_y - y))
+        for (x, y), (to_x, to_y) in pairwise(line)
+        for step in range(41)
+    ]
 
 
 # Offsets of a name from its point, in points, and its alignment.
 _PLACES = (
     *(((7, 0), "left"), ((-7, 0), "right"), ((0, 10), "center"), ((0, -10), "center")),
     *(((7, 9), "left"), ((7, -9), "left"), ((-7, 9), "right"), ((-7, -9), "right")),
-    *(((0, 20), "center"), ((0, -20), "center"), ((7, 0), "left")),
+    *(((0, 20), "center"), ((0, -20), "center")),
 )
 
 
@@ -178,6 +194,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--metrics", default="bleu,chrf", help="the first one is in the picture")
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--ratios-only", action="store_true")
     parser.add_argument("--language", choices=("en", "zh"), default="en")
     return parser.parse_args()
 
