@@ -178,7 +178,7 @@ def _describe_training(model: Path) -> dict[str, Any]:
         "training_seconds": round(sum(each["training_seconds"] for each in facts), 1),
         "trainings": [
             {
-                "run": str(run),
+                "run": "/".join(run.parts[-2:]),
                 **{name: each[name] for name in ("steps", "best_step", "target_tokens", "training_seconds")},
                 "device": each["trained_with"].get("device"),
                 "threads": each["trained_with"].get("threads"),

@@ -70,9 +70,13 @@ def main() -> None:
     for name in (*NETWORKS, *KINDS):
         _train(make_config(name, arguments.seed, out / BASE / "model"), out / name)
     files = _write_test(out, arguments.seed)
-    systems = [system.replace("=", f"={out}/", 1).replace(":", "/model:", 1) for system in SYSTEMS]
-    systems = [system if "/model:" in system else f"{system}/model" for system in systems]
-    print("python benchmarks/generation_kinds.py", *files, "--json", out / "kinds.json", *systems, sep=" \\\n    ")
+    systems = []
+    for system in SYSTEMS:
+        name, _, options = system.partition(":")
+        folder = f"{name.replace('=', f'={out}/')}/model"
+        systems.append(f"{folder}:{options}" if options else folder)
+    options = ("--compare greedy,beam5", f"--json {out}/kinds.json")
+    print("python benchmarks/generation_kinds.py", *files, *options, *systems, sep=" \\\n    ")
 
 
 def make_config(name: str, seed: int, start: Path) -> RunConfig:
