@@ -39,12 +39,13 @@ def write_text_checksums(folder: Path, checksums: Checksums) -> None:
 
 
 def read_run_facts(folder: Path) -> dict[str, Any]:
-    """Return steps, training time, training files and environment of a finished run."""
+    """Return steps, target tokens, training time, training files and environment of a finished run."""
     (history,) = read_histories([folder])
     texts = _read_text_checksums(folder)
     return {
         "steps": int(history.steps[-1]),
         "best_step": _read_scores(folder).get("best_step"),
+        "target_tokens": int(history.tokens[-1]),
         "training_seconds": round(float(history.seconds[-1]), 1),
         **({} if texts is None else {"learned_from": texts}),
         "trained_with": _read_json_object(folder / "run.json"),

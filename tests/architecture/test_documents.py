@@ -27,6 +27,7 @@ GUIDES = [str(path.relative_to(ROOT)) for path in DOCUMENTS if commands(document
 LONG_GUIDES = (
     *("docs/guides/your-data.md", "docs/guides/language-model.md", "docs/scores.md"),
     *("docs/exposure-bias.md", "docs/exposure-bias.zh-CN.md"),
+    *("docs/three-kinds.md", "docs/three-kinds.zh-CN.md"),
 )
 
 SAMPLE = """# Title
@@ -197,9 +198,10 @@ def test_both_readmes_have_the_same_code_and_headings() -> None:
     ]
 
 
-def test_both_pages_on_exposure_bias_have_the_same_code_and_headings() -> None:
+@pytest.mark.parametrize("name", ["exposure-bias", "three-kinds"])
+def test_both_languages_of_a_page_have_the_same_code_and_headings(name: str) -> None:
     """Blocks without a language are formulas, with words."""
-    english, chinese = (ROOT / f"docs/exposure-bias{end}.md" for end in ("", ".zh-CN"))
+    english, chinese = (ROOT / f"docs/{name}{end}.md" for end in ("", ".zh-CN"))
     assert headings(english.read_text("utf-8")) == headings(chinese.read_text("utf-8"))
     assert [(block.kind, block.text) for block in document(english) if block.kind] == [
         (block.kind, block.text) for block in document(chinese) if block.kind

@@ -196,7 +196,9 @@ def test_all_measurements_are_written_to_results(attendo: Command, data: Path, o
         (1, "seed-1", 3),
         (2, "seed-2", 3),
     ]
-    last = max(each["seconds"] for each in reports if each["kind"] == "step")
+    steps = [each for each in reports if each["kind"] == "step"]
+    last = max(each["seconds"] for each in steps)
+    assert report["runs"][0]["target_tokens"] == sum(each["tokens"] for each in steps)
     assert report["runs"][0]["training_seconds"] == round(last, 1)
     assert report["training_seconds"] == pytest.approx(sum(run["training_seconds"] for run in report["runs"]), abs=0.06)
     assert (out / "seed-1" / "tests" / "held-out.txt").read_text("utf-8").count("\n") == len(SOURCES)

@@ -5,12 +5,15 @@ import hashlib
 from pathlib import Path
 
 import pytest
+import torch
 from error_codes import ErrorCheck, fragment, has_code
 
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.errors import DataError, UsageError
+from attendo.model.factory import make_network
 from attendo.recipes.files import compute_checksums, list_test_files, list_training_files
 from attendo.recipes.recipe import find_recipe, list_recipes, read_recipe
+from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import Expectation, make_test_corpus
 
 PLAIN = """
@@ -60,6 +63,34 @@ def test_every_built_in_recipe_is_valid() -> None:
         recipe = find_recipe(name)
         assert recipe.criteria.about, name
         assert [recipe.config(variant) for variant in recipe.variants or (None,)], name
+
+
+@pytest.mark.parametrize(("base", "vocab_size"), [("multi30k_en_de", 8000), ("tatoeba_en_de", 16_000)])
+def test_the_kinds_of_generation_are_compared_on_equal_terms(base: str, vocab_size: int) -> None:
+    """They see the same target tokens and are scored on the same tests, and the rivals have as many parameters."""
+    first = find_recipe(base)
+    expected = _count_parameters(first.config(None), vocab_size)
+    for suffix in ("masked", "ctc", "graph", "decoder_only", "deep_encoder"):
+        recipe = find_recipe(f"{base}_{suffix}")
+        assert _update_budget(recipe.config(None)) == _update_budget(first.config(None)), recipe.name
+        assert recipe.seeds == first.seeds, recipe.name
+        texts = {(test.name, test.source, test.target) for test in recipe.criteria.test}
+        assert texts == {(test.name, test.source, test.target) for test in first.criteria.test}, recipe.name
+        if (start := recipe.find_start()) is not None:
+            assert start.name == base
+            assert recipe.config(None).train.patience == 0, "without a preset it would be chosen from the data"
+        else:
+            found = _count_parameters(recipe.config(None), vocab_size)
+            assert found == pytest.approx(expected, rel=0.02), recipe.name
+
+
+def _update_budget(config: RunConfig) -> int:
+    return config.train.steps * config.train.batch_tokens * config.train.accumulate
+
+
+def _count_parameters(config: RunConfig, vocab_size: int) -> int:
+    network = make_network(config.make_model_config(vocab_size, vocab_size), torch.Generator().manual_seed(1))
+    return sum(weight.numel() for weight in network.parameters())
 
 
 def test_a_recipe_is_found_by_path_or_name(tmp_path: Path) -> None:
