@@ -30,7 +30,8 @@ from attendo.nn.graph_paths import align_to_graph, graph_log_likelihood
 from attendo.nn.token_scores import emission_scores
 from attendo.text import BOS, EOS, PAD
 
-_LENGTH_WEIGHT = 0.1  # of the length's cross-entropy, as in the paper's code
+# Of the length's cross-entropy per sentence, relative to that of the tokens per token, as in the paper's code.
+_LENGTH_WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,9 @@ class ParallelLoss:
         losses = masked_cross_entropy(prediction, targets.repeat(n), hidden.repeat(n, 1), self._label_smoothing)
         source_lengths = count_tokens(source_ids, source_mask)
         lengths = length_cross_entropy(prediction, targets.repeat(n), source_lengths.repeat(n))
-        loss = 2 * losses.sum() / n + _LENGTH_WEIGHT * torch.where(has_labels.repeat(n), lengths, 0).sum() / n
+        # Updates divide the loss by the number of tokens, so each sentence counts as often as it has tokens.
+        lengths = lengths * (has_labels * (targets.lengths + 1)).repeat(n)
+        loss = (2 * losses.sum() + _LENGTH_WEIGHT * lengths.sum()) / n
         if not self._r_drop:
             return loss
         return loss + self._r_drop * torch.where(hidden, divergence(prediction.logits), 0).sum()
