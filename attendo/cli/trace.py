@@ -101,7 +101,8 @@ def _trace_beside(folder: Path, text: str, device: str) -> tuple[str, "Trace"]:
 
     other = load(folder, device)
     if other.kind != "autoregressive" or other.decoder_only:
-        raise UsageError("beside_not_autoregressive", model=folder, kind=other.kind)
+        kind = "decoder-only" if other.decoder_only else other.kind
+        raise UsageError("beside_not_autoregressive", model=folder, kind=kind)
     return str(folder), other.trace(text, layer=0)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from attendo import keyed_random
 from attendo.data.batch import RaggedArray
 from attendo.keyed_random import Keys
+from attendo.text import EOS
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,10 @@ class InputNoise:
         copied, nearby = self._copy_neighbours(target, position, _draw(keys, "side") < 0.5)
         copied &= _draw(keys, "copy") < 0.5
         drawn = self.unigrams[(_draw(keys, "token") * len(self.unigrams)).astype(np.int64)]
-        return RaggedArray(np.where(replaced, np.where(copied, nearby, drawn), target.ids), target.offsets)
+        noise = np.where(copied, nearby, drawn)
+        # EOS ends a document of running text. It neither disappears nor appears.
+        replaced &= (target.ids != EOS) & (noise != EOS)
+        return RaggedArray(np.where(replaced, noise, target.ids), target.offsets)
 
     def _copy_neighbours(
         self, target: RaggedArray, position: NDArray[np.int64], before: NDArray[np.bool_]

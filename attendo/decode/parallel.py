@@ -415,10 +415,15 @@ def predict_masked(
 def propose_lengths(
     network: ParallelTransformer, memory: Memory, source_lengths: Int[Tensor, " B"], count: int
 ) -> tuple[Int[Tensor, "B C"], Float[Tensor, "B C"]]:
-    """Return the most probable target lengths and their log-probabilities by the length head."""
-    best = network.predict_lengths(memory).float().log_softmax(-1).topk(count, -1)
-    lengths = source_lengths[:, None] + best.indices - LENGTH_CLASSES // 2
-    return lengths.clamp(min=1, max=network.max_positions), best.values
+    """Return the most probable target lengths and their log-probabilities by the length head.
+
+    A length below 1 or above the learned positions comes last, and is clamped.
+    """
+    scores = network.predict_lengths(memory).float().log_softmax(-1)
+    lengths = source_lengths[:, None] + torch.arange(LENGTH_CLASSES, device=scores.device) - LENGTH_CLASSES // 2
+    possible = lengths.clamp(min=1, max=network.max_positions)
+    best = scores.masked_fill(possible != lengths, float("-inf")).topk(count, -1)
+    return possible.gather(1, best.indices), scores.gather(1, best.indices)
 
 
 def select_length(last: MaskedPass, length_candidates: int) -> ParallelAnswers:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from attendo.errors import UsageError
+from attendo.errors import DataError, UsageError
 from attendo.metrics.measure import (
     VERSION_SIGNATURE,
     MetricFormula,
@@ -23,6 +23,7 @@ from attendo.text import Tokenizer
 from attendo.text.scripts import SCRIPTS_WITHOUT_SPACES, main_script
 
 PERPLEXITIES = ("perplexity", "perplexity_per_word", "perplexity_per_character")
+_MAX_NAMED_LINES = 5
 _MAX_EXPONENT = 700.0  # keeps math.exp below the float64 overflow
 
 
@@ -99,6 +100,9 @@ def prepare_perplexity(name: str, likelihoods: Likelihoods) -> tuple[MetricFormu
         raise UsageError(
             "unknown_perplexity", name=name, suggestion=suggest_name(name, list(PERPLEXITIES)), known=known
         )
+    if lines := [n for n, each in enumerate(likelihoods.log_probability, start=1) if each == -math.inf]:
+        named = ", ".join(map(str, lines[:_MAX_NAMED_LINES])) + ", ..." * (len(lines) > _MAX_NAMED_LINES)
+        raise DataError("perplexity_infinite", name=name, count=len(lines), lines=named)
     unit, counts = _count_units(name, likelihoods)
     signature = (
         f"{name}|{reference_count_signature(likelihoods.references)}{unit}|eos:"

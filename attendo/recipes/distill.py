@@ -69,7 +69,7 @@ class Distillation:
         """Write the settings, or check that they are those of an earlier call that has split the text."""
         path = self.folder / "distill.json"
         before = read_json(path) if (self.folder / "folds").exists() else settings
-        if other := [name for name, value in settings.items() if before.get(name) != value]:
+        if other := _list_differences(before, settings):
             raise UsageError("distillation_settings_differ", folder=self.folder, settings=", ".join(other))
         write_text_file(path, format_json(dict(settings)))
 
@@ -89,6 +89,8 @@ class Distillation:
                 counts[fold] += 1
                 for file, line in zip(files[fold], pair, strict=True):
                     file.write(f"{line}\n")
+            if not any(counts):
+                raise DataError("file_is_empty", path=self.source)
             if 0 in counts:
                 raise DataError("distillation_fold_empty", path=self.source, lines=sum(counts), folds=self.num_folds)
         return sum(counts)
@@ -142,6 +144,12 @@ class Distillation:
 def choose_fold(source: str, num_folds: int) -> int:
     """Return the fold of a source, which depends only on its text."""
     return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest()) % num_folds
+
+
+def _list_differences(before: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that differ, among them the options of the teachers' search."""
+    old, new = ({**each, **each.get("options", {})} for each in (before, settings))
+    return [name for name in {**new, **old} if name != "options" and old.get(name) != new.get(name)]
 
 
 def _to_line(text: str) -> str:

@@ -182,8 +182,10 @@ def trace_call(
     tracer = ParallelTracer(network, tokenizer, config, find_suppressed(rules), count)
     log_probability, details = tracer.trace(request.source, aligned)
     options = {name: getattr(config, name) for name in _KIND_OPTIONS[network.config.kind]}
-    if aligned is not None and "merge_repeats" in options:
-        options["merge_repeats"] = False  # it has no effect on given tokens and on a search token by token
+    if given is not None:
+        options = {}  # nothing is searched
+    elif aligned is not None and "merge_repeats" in options:
+        options["merge_repeats"] = False  # it has no effect on a search token by token
     return ParallelTrace(
         config=network.config,
         source_pieces=tuple(source_tokenizer.pieces([*request.source, EOS])),

@@ -86,7 +86,7 @@ class ParallelLoss:
         loss = torch.where(counts, losses.mean(0), 0).sum()
         if not self._r_drop:
             return loss
-        apart = divergence(prediction.logits, (BOS, EOS) if prediction.links is None else (PAD, BOS, EOS))
+        apart = divergence(prediction.logits, _silent_tokens(prediction))
         if prediction.links is not None:
             apart = apart + divergence_of_hops(prediction.links)
         apart = torch.where(canvas.mask & counts[:, None], apart, 0)
@@ -135,6 +135,8 @@ class ParallelLoss:
         aligned = align(first, canvas, targets)
         is_aligned = aligned > 0
         wanted = targets.ids.gather(1, (aligned - 1).clamp(min=0)).masked_fill(~is_aligned, PAD)
+        for token in _silent_tokens(first):
+            first.logits[..., token].fill_(float("-inf"))
         num_wrong = (is_aligned & (first.logits.argmax(-1) != wanted)).sum(-1)
         given = choose_at_random(is_aligned, (self.glancing * num_wrong).round().long())
         return Canvas(wanted, given, canvas.mask)
@@ -194,18 +196,23 @@ def choose_at_random(among: Bool[Tensor, "B T"], count: Int[Tensor, " B"]) -> Bo
 def negative_log_likelihood(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, " B"]:
     """Return -log P(target | source) of ctc and graph, infinite for a target that does not fit on the canvas."""
     if prediction.links is not None:
-        emissions = emission_scores(prediction.logits, targets.ids, (PAD, BOS, EOS)).transpose(1, 2)
+        emissions = emission_scores(prediction.logits, targets.ids, _silent_tokens(prediction)).transpose(1, 2)
         return -graph_log_likelihood(emissions, prediction.links, targets.lengths, canvas.lengths)
-    blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, (BOS, EOS))
+    blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, _silent_tokens(prediction))
     return -ctc_log_likelihood(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
 
 
 def align(prediction: Prediction, canvas: Canvas, targets: Targets) -> Int[Tensor, "B L"]:
     """Return the target token (counted from 1) of each position on the most probable alignment; 0 is none."""
     if prediction.links is None:
-        blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, (BOS, EOS))
+        blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, _silent_tokens(prediction))
         return align_to_ctc(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
-    emissions = emission_scores(prediction.logits, targets.ids, (PAD, BOS, EOS)).transpose(1, 2)
+    emissions = emission_scores(prediction.logits, targets.ids, _silent_tokens(prediction)).transpose(1, 2)
     vertices = align_to_graph(emissions, prediction.links, targets.lengths, canvas.lengths)
     order = torch.arange(1, targets.ids.size(1) + 1, device=vertices.device).expand_as(vertices)
     return torch.zeros_like(canvas.ids).scatter_reduce(1, vertices, torch.where(vertices > 0, order, 0), "amax")
+
+
+def _silent_tokens(prediction: Prediction) -> tuple[int, ...]:
+    """Return the tokens without probability. PAD is the blank of CTC."""
+    return (BOS, EOS) if prediction.links is None else (PAD, BOS, EOS)

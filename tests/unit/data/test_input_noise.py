@@ -147,3 +147,14 @@ def find_changes(inputs: dict[int, list[int]], plain: dict[int, list[int]]) -> s
 
 def is_equal(one: Batch, other: Batch) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one.tensors().values(), other.tensors().values(), strict=True))
+
+
+def test_the_ends_of_documents_stay_and_no_other_appears() -> None:
+    target = RaggedArray.from_lists([[5, EOS, 6, 7, EOS, EOS, 8] for _ in range(200)])
+    noisy = apply_noise(target, rate=0.9)
+    assert [[token == EOS for token in row] for row in noisy] == [[token == EOS for token in row] for row in target]
+    assert any(
+        after != before
+        for one, other in zip(noisy, target, strict=True)
+        for after, before in zip(one, other, strict=True)
+    )

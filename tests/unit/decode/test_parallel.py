@@ -185,9 +185,9 @@ def test_the_most_probable_length_is_selected() -> None:
     with torch.no_grad():
         memory = network.encode(source)
         lengths, _ = propose_lengths(network, memory, torch.tensor([4]), 4)
+        first = LENGTH_CLASSES // 2 - 3  # the class of length 1
         last = predict_masked(network, memory, lengths, int(lengths.max()), 2)[-1]
-        classes = network.predict_lengths(memory)[0].topk(4).indices
-    sizes = (4 + classes - LENGTH_CLASSES // 2).clamp(min=1).tolist()
+        sizes = (network.predict_lengths(memory)[0, first:].topk(4).indices + 1).tolist()
     assert last.inside.sum(-1).tolist() == sizes
     means = [float(last.log_probs[row, :size].mean()) for row, size in enumerate(sizes)]
     answers = select_length(last, 4)
@@ -261,3 +261,22 @@ def test_threads_that_share_an_engine_get_their_own_answers() -> None:
 
     with ThreadPoolExecutor(len(alone)) as pool:
         assert all(pool.map(decode, alone))
+
+
+def test_proposed_lengths_are_possible_and_different() -> None:
+    """The length head prefers lengths below 1, which are not possible, and 3."""
+    network = make_network("masked")
+    assert network.length_head is not None
+    with torch.no_grad():
+        network.length_head.weight.zero_()
+        network.length_head.bias.zero_()
+        network.length_head.bias[:60] = 9.0
+        network.length_head.bias[LENGTH_CLASSES // 2 - 1] = 5.0
+    with torch.no_grad():
+        memory = network.encode(torch.tensor([[5, 6, 7, EOS]]))
+        lengths, log_probs = propose_lengths(network, memory, torch.tensor([4]), 50)
+        expected = network.predict_lengths(memory).log_softmax(-1)[0, LENGTH_CLASSES // 2 - 1]
+    assert lengths[0, 0] == 3
+    assert len({*lengths[0].tolist()}) == 50
+    assert int(lengths.min()) >= 1
+    assert float(log_probs[0, 0]) == pytest.approx(float(expected))

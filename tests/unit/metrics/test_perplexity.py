@@ -1,7 +1,7 @@
 """The perplexity of references under a model, compared with the formula on its logits."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from tiny import SOURCES, TARGETS, tiny_model
 from attendo import __version__
 from attendo.data.batch import Example, collate
 from attendo.decode.config import GenerationConfig
-from attendo.errors import UsageError
+from attendo.errors import DataError, UsageError
 from attendo.metrics import (
     PERPLEXITIES,
     Likelihoods,
@@ -98,6 +98,12 @@ def test_words_are_separated_by_spaces() -> None:
 
 def test_a_uniform_model_has_its_number_of_choices_as_perplexity() -> None:
     assert compute_perplexity("perplexity", UniformModel(7)) == pytest.approx(7)
+
+
+def test_a_reference_of_probability_0_is_an_error(likelihoods: Likelihoods) -> None:
+    scores = [float("-inf"), *likelihoods.log_probability[1:]]
+    with pytest.raises(DataError, check=has_code("perplexity_infinite", count=1, lines="1")):
+        perplexity("perplexity", replace(likelihoods, log_probability=scores))
 
 
 def test_all_references_of_a_line_are_scored() -> None:

@@ -79,6 +79,9 @@ def test_other_settings_or_text_are_rejected(tmp_path: Path, corpus: tuple[Path,
     work = Distillation(tmp_path / "out", *corpus, corpus[0], 4, SEARCH)
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="folds")):
         work.begin(work.identify())
+    work = Distillation(tmp_path / "out", *corpus, corpus[0], 3, {**SEARCH, "length_penalty": 0.3})
+    with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="length_penalty")):
+        work.begin(work.identify())
     corpus[1].write_text("x\n" * (len(LINES) + 1))
     work = Distillation(tmp_path / "out", *corpus, corpus[0], 3, SEARCH)
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="target")):
@@ -90,6 +93,14 @@ def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) 
     with pytest.raises(DataError, check=has_code("distillation_fold_empty", lines=len(LINES) + 1, folds=100)):
         work.split()
     assert not list(tmp_path.glob("out/*"))
+
+
+def test_an_empty_file_is_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
+    for path in corpus:
+        path.write_text("")
+    work = Distillation(tmp_path / "out", *corpus, corpus[0], 1, SEARCH)
+    with pytest.raises(DataError, check=has_code("file_is_empty", path=corpus[0])):
+        work.split()
 
 
 def test_the_command_trains_teachers_and_continues(tmp_path: Path, corpus: tuple[Path, Path], attendo: Command) -> None:

@@ -78,6 +78,25 @@ def test_glancing_gives_a_share_of_the_wrong_tokens(kind: str, share: float) -> 
         assert seen.ids[row, given].tolist() == targets.ids[row, aligned[row, given] - 1].tolist()
 
 
+@pytest.mark.parametrize("kind", ["ctc", "graph"])
+def test_tokens_that_no_position_says_do_not_make_it_wrong(kind: str) -> None:
+    """Nothing trains their logits, which may be the largest. Without them, some aligned positions are right."""
+    targets, given = Targets.from_labels(BOTH.labels), []
+    for bias in (-99.0, 99.0):
+        network = make_network(kind, output_bias=True)
+        loss = make_loss(network)
+        loss.glancing.fill_(1.0)
+        with torch.no_grad():
+            network.output.bias[[BOS, EOS]] += bias
+            network.output.bias[int(targets.ids[0, 0])] += 9.0
+        canvas = network.empty_canvas(BOTH.source_ids, BOTH.source_mask)
+        given.append(loss._glance(BOTH.source_ids, BOTH.source_mask, canvas, targets).given.sum(-1))
+    prediction = network(BOTH.source_ids, canvas, BOTH.source_mask)
+    aligned = (align(prediction, canvas, targets) > 0).sum(-1)
+    assert torch.equal(*given)
+    assert int(given[0].sum()) < int(aligned.sum())
+
+
 def test_glancing_falls_linearly() -> None:
     shares = [glancing_share(step, 300, 0.5, 0.1, 2 / 3) for step in (0, 100, 200, 300)]
     assert shares == pytest.approx([0.5, 0.3, 0.1, 0.1])
