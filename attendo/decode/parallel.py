@@ -201,9 +201,9 @@ class ParallelEngine:
         memory = network.encode(source_ids, source_mask, self._tap)
         if network.config.kind == "masked":
             source_lengths = count_tokens(source_ids, source_mask)
-            sizes, _ = propose_lengths(network, memory, source_lengths, config.length_candidates)
+            sizes, scores = propose_lengths(network, memory, source_lengths, config.length_candidates)
             passes = predict_masked(network, memory, sizes, int(sizes.max()), config.passes, silent, self._tap)
-            return select_length(passes[-1], config.length_candidates)
+            return select_length(passes[-1], scores)
         canvas = network.empty_canvas(source_ids, source_mask)
         if network.config.kind == "ctc":
             return decode_ctc(network, memory, canvas, silent, self._tap)
@@ -228,6 +228,7 @@ class _MaskedRunner:
         (rows, self._width), device = shape, network.device
         self._sheet = torch.zeros((rows, self._width + 1), dtype=torch.long, device=device)
         self._sizes = torch.zeros((rows, config.length_candidates), dtype=torch.long, device=device)
+        self._length_scores = torch.zeros(self._sizes.shape, device=device)
         self._states: Tensor | None = None  # of the encoder, in the precision of the network
         self._encode = CudaGraphRunner(self._run_encoder, device)
         self._passes: dict[int, tuple[Tensor, CudaGraphRunner]] = {}  # answers and passes by target width
@@ -248,7 +249,9 @@ class _MaskedRunner:
             self._states = torch.empty_like(memory.states)
         self._states.copy_(memory.states)
         source_lengths = self._sheet[:, -1]
-        self._sizes.copy_(propose_lengths(self._network, memory, source_lengths, self._sizes.size(1))[0])
+        sizes, scores = propose_lengths(self._network, memory, source_lengths, self._sizes.size(1))
+        self._sizes.copy_(sizes)
+        self._length_scores.copy_(scores)
 
     def _make_passes(self, width: int) -> tuple[Tensor, CudaGraphRunner]:
         answers = torch.zeros((len(self._sheet), width + 2), dtype=torch.long, device=self._sheet.device)
@@ -257,7 +260,7 @@ class _MaskedRunner:
             assert self._states is not None  # the encoder has run
             memory = Memory(self._states, self._source_mask())
             passes = predict_masked(self._network, memory, self._sizes, width, self._config.passes, self._silent)
-            found = select_length(passes[-1], self._sizes.size(1))
+            found = select_length(passes[-1], self._length_scores)
             answers.copy_((merge_repeats(found) if self._config.merge_repeats else found).pack())
 
         return answers, CudaGraphRunner(work, self._sheet.device)
@@ -426,18 +429,23 @@ def propose_lengths(
     return possible.gather(1, best.indices), scores.gather(1, best.indices)
 
 
-def select_length(last: MaskedPass, length_candidates: int) -> ParallelAnswers:
-    """Select the row of each sentence with the highest mean log-probability."""
-    total, mean = score_candidates(last)
-    mean = mean.view(-1, length_candidates)
-    best = mean.argmax(-1) + torch.arange(len(mean), device=mean.device) * length_candidates
+def select_length(last: MaskedPass, length_scores: Float[Tensor, "B C"]) -> ParallelAnswers:
+    """Select the best row of each sentence. `length_scores` are the log-probabilities of the lengths."""
+    total, mean = score_candidates(last, length_scores)
+    candidates = length_scores.size(1)
+    best = mean.view(-1, candidates).argmax(-1) + torch.arange(len(length_scores), device=mean.device) * candidates
     return _collect(last.ids[best], last.inside[best], total[best])
 
 
-def score_candidates(last: MaskedPass) -> tuple[Float[Tensor, " R"], Float[Tensor, " R"]]:
-    """Return the sum and the mean of the log-probabilities in each row."""
+def score_candidates(
+    last: MaskedPass, length_scores: Float[Tensor, "B C"]
+) -> tuple[Float[Tensor, " R"], Float[Tensor, " R"]]:
+    """Return the sum of the tokens' log-probabilities in each row, and the mean over the tokens and the length.
+
+    The length counts as EOS does in an autoregressive model. Without it, lengths that leave out words are preferred.
+    """
     total = torch.where(last.inside, last.log_probs, 0).sum(-1)
-    return total, total / last.inside.sum(-1)
+    return total, (total + length_scores.flatten()) / (last.inside.sum(-1) + 1)
 
 
 def _best_tokens(

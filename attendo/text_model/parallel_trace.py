@@ -59,7 +59,7 @@ class LengthCandidate:
 
     length: int  # tokens
     probability: float  # by the length head
-    mean_log_probability: float  # of the tokens after the last pass
+    mean_log_probability: float  # of the tokens after the last pass, and of the length
     text: str
     chosen: bool  # the highest mean log-probability
 
@@ -235,7 +235,7 @@ class ParallelTracer:
         tried = config.length_candidates
         sizes, scores = propose_lengths(self.network, memory, lengths, tried)
         done = predict_masked(self.network, memory, sizes, int(sizes.max()), config.passes, self.suppressed)
-        totals, means = score_candidates(done[-1])
+        totals, means = score_candidates(done[-1], scores)
         best = int(means.argmax())
         candidates = [
             LengthCandidate(size, probability, mean, self._decode(row[:size]), number == best)

@@ -184,13 +184,13 @@ def test_the_most_probable_length_is_selected() -> None:
     network, source = make_network("masked"), torch.tensor([[4, 5, 6, EOS]])
     with torch.no_grad():
         memory = network.encode(source)
-        lengths, _ = propose_lengths(network, memory, torch.tensor([4]), 4)
+        lengths, scores = propose_lengths(network, memory, torch.tensor([4]), 4)
         first = LENGTH_CLASSES // 2 - 3  # the class of length 1
         last = predict_masked(network, memory, lengths, int(lengths.max()), 2)[-1]
         sizes = (network.predict_lengths(memory)[0, first:].topk(4).indices + 1).tolist()
     assert last.inside.sum(-1).tolist() == sizes
-    means = [float(last.log_probs[row, :size].mean()) for row, size in enumerate(sizes)]
-    answers = select_length(last, 4)
+    means = [float((last.log_probs[row, :size].sum() + scores[0, row]) / (size + 1)) for row, size in enumerate(sizes)]
+    answers = select_length(last, scores)
     assert int(answers.lengths) == sizes[means.index(max(means))]
 
 

@@ -164,9 +164,8 @@ def test_length_candidates_are_those_of_the_length_head() -> None:
     with torch.no_grad():
         expected = network.predict_lengths(network.encode(ids, None))[0].softmax(-1)
     for each in trace.details.lengths:
-        if each.length > 1:  # a length below 1 becomes 1
-            number = each.length - len(trace.source_ids) + LENGTH_CLASSES // 2
-            assert each.probability == pytest.approx(float(expected[number]))
+        number = each.length - len(trace.source_ids) + LENGTH_CLASSES // 2
+        assert each.probability == pytest.approx(float(expected[number]))
     assert [each.probability for each in trace.details.lengths] == pytest.approx(expected.topk(4).values.tolist())
     (chosen,) = (each for each in trace.details.lengths if each.chosen)
     assert chosen.mean_log_probability == max(each.mean_log_probability for each in trace.details.lengths)

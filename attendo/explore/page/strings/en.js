@@ -178,7 +178,7 @@ export default {
   "parallel.kept": "given to this pass",
   "parallel.confidence": "A number is the confidence in percent: the probability in the pass that predicted the token.",
   "parallel.lengths": "Lengths that were tried", "parallel.length": "Tokens",
-  "parallel.lengthProbability": "P(length)", "parallel.mean": "Mean log P", "parallel.text": "Text",
+  "parallel.lengthProbability": "P(length)", "parallel.mean": "Mean log P of tokens and length", "parallel.text": "Text",
   "parallel.alignment": "Alignment",
   "parallel.beside": "Token by token: {model}", "parallel.besideNote": "The same sentence, greedy, {count} steps.",
   "parallel.same": "The same answer.", "parallel.different": "Another answer.",

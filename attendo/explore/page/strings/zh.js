@@ -148,7 +148,7 @@ export default {
   "parallel.kept": "给定",
   "parallel.confidence": "数字是置信度（百分比）：词元在预测它的那一遍中的概率。",
   "parallel.lengths": "尝试过的长度", "parallel.length": "词元数",
-  "parallel.lengthProbability": "长度概率", "parallel.mean": "平均 log P", "parallel.text": "译文",
+  "parallel.lengthProbability": "长度概率", "parallel.mean": "词元和长度的平均 log P", "parallel.text": "译文",
   "parallel.alignment": "对齐",
   "parallel.beside": "逐词元：{model}", "parallel.besideNote": "同一句话，贪心解码，共 {count} 步。",
   "parallel.same": "译文相同。", "parallel.different": "译文不同。",
