@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exposure_faults import (
+from sacrebleu import sentence_chrf
+
+from attendo.keyed_random import permutation
+from benchmarks.exposure_study.faults import (
     FAULTS,
     SIMILAR_SHARE,
     compute_contrasts,
@@ -20,9 +23,6 @@ from exposure_faults import (
     score_per_token,
     share_of_similar,
 )
-from sacrebleu import sentence_chrf
-
-from attendo.keyed_random import permutation
 
 NOUNS = ["dog", "cat", "bird", "horse", "lamp", "garden", "river", "bridge", "town", "house"]
 VERBS = ["sees", "finds", "draws", "knows", "follows", "carries"]

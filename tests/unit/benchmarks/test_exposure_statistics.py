@@ -2,9 +2,16 @@
 
 import numpy as np
 import pytest
-from exposure_statistics import Measure, average, compare, measure_outputs, measure_recovery, share
 
 from attendo.metrics.significance import compare as compare_texts
+from benchmarks.exposure_study.paired_statistics import (
+    Measure,
+    average,
+    compare,
+    measure_outputs,
+    measure_recovery,
+    share,
+)
 
 SOURCES = [f"the {letter} is here" for letter in "abcdefghij"]
 REFERENCES = [f"{word} ist hier und {word} bleibt hier" for word in "abcdefghij"]

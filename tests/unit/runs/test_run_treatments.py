@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code
-from exposure_study import make_shuffled_risk
 from test_run import CPU, begin_run, build_run, flat_weights, make_config, train_run
 
 from attendo.doctor.checks import examine_network
@@ -19,6 +18,7 @@ from attendo.errors import UsageError
 from attendo.runs.auto_config import DataStats, choose_settings
 from attendo.runs.config import RunConfig, to_toml
 from attendo.runs.run import Run
+from benchmarks.exposure_study.shuffled_risk import make_shuffled_risk
 
 TREATMENTS: dict[str, dict[str, Any]] = {
     "input noise": {"input_noise": 0.3},

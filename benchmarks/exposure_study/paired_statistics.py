@@ -11,11 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from exposure_faults import find_detached, find_loops, share_of_similar
 from numpy.typing import NDArray
 
 from attendo.metrics.scores import make_metric
 from attendo.metrics.significance import SIGNIFICANCE_LEVEL, bootstrap_differences, confidence_interval, p_value
+
+from .faults import find_detached, find_loops, share_of_similar
 
 SAMPLES, SEED = 1000, 12345
 DIGITS = 4

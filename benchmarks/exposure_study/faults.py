@@ -159,6 +159,13 @@ def inject_fault(name: str, sources: Sequence[str], references: Sequence[str]) -
     return found
 
 
+def make_test_outputs(sources: Sequence[str], references: Sequence[str]) -> dict[str, list[str]]:
+    """Return outputs with each fault, and right ones: paraphrases, and the references of lines that have none."""
+    right = find_paraphrases(sources, references)
+    paraphrases = [right.get(line, reference) for line, reference in enumerate(references)]
+    return {**{name: inject_fault(name, sources, references) for name in FAULTS}, "paraphrases": paraphrases}
+
+
 def find_paraphrases(sources: Sequence[str], references: Sequence[str]) -> dict[int, str]:
     """Return another reference of the same source for each line that has one: right, but different outputs."""
     by_source: dict[str, list[int]] = {}
