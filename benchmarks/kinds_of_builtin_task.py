@@ -44,16 +44,17 @@ KINDS: dict[str, dict[str, Any]] = {
     "graph": {"kind": "graph", "upsample": 3},
 }
 SYSTEMS = (
-    f"greedy={BASE}",
-    f"beam5={BASE}:beam=5",
-    "deep_encoder=deep_encoder",
-    "decoder_only=decoder_only",
-    "masked4=masked:passes=4:length_candidates=1:merge_repeats=true",
-    "masked10=masked:passes=10:length_candidates=5:merge_repeats=true",
-    "ctc=ctc",
-    "graph=graph:merge_repeats=true",
-    "graph_viterbi=graph:graph_search=viterbi:merge_repeats=true",
-    "graph_beam5=graph:beam=5:merge_repeats=true",
+    "greedy={out}/autoregressive/model",
+    "beam5={out}/autoregressive/model:beam=5",
+    "drafted_ctc={out}/autoregressive/model:draft={out}/ctc/model",
+    "deep_encoder={out}/deep_encoder/model",
+    "decoder_only={out}/decoder_only/model",
+    "masked4={out}/masked/model:passes=4:length_candidates=1:merge_repeats=true",
+    "masked10={out}/masked/model:passes=10:length_candidates=5:merge_repeats=true",
+    "ctc={out}/ctc/model",
+    "graph={out}/graph/model:merge_repeats=true",
+    "graph_viterbi={out}/graph/model:graph_search=viterbi:merge_repeats=true",
+    "graph_beam5={out}/graph/model:beam=5:merge_repeats=true",
 )
 
 
@@ -70,11 +71,7 @@ def main() -> None:
     for name in (*NETWORKS, *KINDS):
         _train(make_config(name, arguments.seed, out / BASE / "model"), out / name)
     files = _write_test(out, arguments.seed)
-    systems = []
-    for system in SYSTEMS:
-        name, _, options = system.partition(":")
-        folder = f"{name.replace('=', f'={out}/')}/model"
-        systems.append(f"{folder}:{options}" if options else folder)
+    systems = [each.format(out=out) for each in SYSTEMS]
     options = ("--compare greedy,beam5", f"--json {out}/kinds.json")
     print("python benchmarks/generation_kinds.py", *files, *options, *systems, sep=" \\\n    ")
 

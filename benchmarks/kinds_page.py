@@ -23,6 +23,7 @@ SIZE = (7.4, 4.2)  # inches
 LABELS = {
     "greedy": ("encoder–decoder, greedy", "编码器–解码器，贪心"),
     "beam5": ("encoder–decoder, beam 5", "编码器–解码器，束宽 5"),
+    "drafted_ctc": ("encoder–decoder, ctc draft", "编码器–解码器，ctc 草稿"),
     "deep_encoder": ("12 + 1 layers, greedy", "12 + 1 层，贪心"),
     "deep_encoder_beam5": ("12 + 1 layers, beam 5", "12 + 1 层，束宽 5"),
     "decoder_only": ("decoder-only, greedy", "只有解码器，贪心"),
