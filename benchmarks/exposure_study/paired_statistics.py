@@ -89,7 +89,7 @@ def measure_recovery(log_probs: Sequence[Sequence[float]], recovery: Mapping[str
     return found
 
 
-def compare(one: Sequence[Measure], other: Sequence[Measure], samples: int = SAMPLES) -> dict[str, Any]:
+def compare(one: Sequence[Measure], other: Sequence[Measure]) -> dict[str, Any]:
     """Compare a measure of two systems, each with one measure per seed, by paired bootstrap over lines.
 
     The difference is one - other. `significant` asks for p < 0.05, an interval without 0, and one sign for all seeds.
@@ -101,7 +101,7 @@ def compare(one: Sequence[Measure], other: Sequence[Measure], samples: int = SAM
 
     differences = [left.value - right.value for left, right in zip(one, other, strict=True)]
     rows = (np.hstack([each.rows for each in side]) for side in (one, other))
-    sampled = bootstrap_differences(value, *rows, samples, SEED)  # type: ignore[arg-type]
+    sampled = bootstrap_differences(value, *rows, SAMPLES, SEED)  # type: ignore[arg-type]
     difference = sum(differences) / seeds
     low, high = confidence_interval(sampled)
     p = p_value(sampled, difference)

@@ -4,6 +4,7 @@ import gzip
 import json
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from attendo.text import Words
 from attendo.train.config import TrainConfig
 from attendo.train.minimum_risk import make_text_risk
 from attendo.train.scheduled_sampling import inverse_sigmoid
+from benchmarks.exposure_study import paired_statistics
 from benchmarks.exposure_study.collection import collect
 from benchmarks.exposure_study.faults import FAULTS
 from benchmarks.exposure_study.jobs import Job, make_jobs, run_jobs
@@ -249,6 +251,14 @@ def make_result(model: Model, outputs: list[str]) -> dict[str, Any]:
 
 def write_result(study: Study, name: str, text: str, content: dict[str, Any]) -> None:
     study.results_file(name, text).write_bytes(gzip.compress(json.dumps(content).encode()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_samples() -> Iterator[None]:
+    """The bootstrap has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paired_statistics, "SAMPLES", 50)
+        yield
 
 
 @pytest.fixture(scope="module")
