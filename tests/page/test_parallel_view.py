@@ -37,7 +37,7 @@ def kinds(visit_address: Callable[[str], Visit], kinds_address: str) -> Iterator
     assert shared.problems() == []
 
 
-def open_kind(visit: Visit, kind: str, **state: Any) -> Any:
+def open_kind(visit: Visit, kind: str, /, **state: Any) -> Any:
     """Open the page with a model, and wait until its view has its data."""
     fields = {"lang": "en", "text": TEXT, "model": kind, **state}
     visit.page.evaluate("fields => { location.hash = new URLSearchParams(fields).toString(); }", fields)
@@ -45,6 +45,14 @@ def open_kind(visit: Visit, kind: str, **state: Any) -> Any:
     view = visit.wait_drawn("parallel")
     view.locator(".card").first.wait_for(timeout=PATIENCE_MS)
     return view
+
+
+def test_a_beam_chosen_for_another_model_is_not_requested(kinds: Visit) -> None:
+    open_kind(kinds, "masked")
+    with kinds.page.expect_request("**/answer") as asked:
+        open_kind(kinds, "ctc", kind="beam")
+    assert asked.value.post_data_json["decoder"] == {"kind": "greedy"}
+    kinds.page.locator(".output .whole").first.wait_for(timeout=PATIENCE_MS)
 
 
 def test_a_graph_is_drawn_with_its_chosen_path(kinds: Visit) -> None:

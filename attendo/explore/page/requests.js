@@ -1,7 +1,7 @@
 // What is asked of the server, made from the state.
 
 import { ask } from "./api.js";
-import { chosen } from "./models.js";
+import { chosen, isParallel } from "./models.js";
 import { headsOf } from "./store.js";
 import { traceOf } from "./tensors.js";
 
@@ -27,7 +27,8 @@ export const basics = (state) => ({
 
 export const withTarget = (state) => ({ ...basics(state), target: state.target || null });
 
-export const ofStream = (state) => ({ ...basics(state), heads: headsOf(state.heads), prefix: null, stream: true });
+/** A model that predicts all tokens at once has no beam and no samples; its controls are hidden. */
+export const ofStream = (state) => ({ ...basics(isParallel() ? { ...state, kind: "greedy" } : state), heads: headsOf(state.heads), prefix: null, stream: true });
 export const ofTrace = (state) => ({ ...withTarget(state), heads: headsOf(state.heads), masked: true,
   layers: layersOf(state) });
 export const ofSteps = (state) => ({ ...basics(state), heads: headsOf(state.heads), prefix: prefixOf(state) });

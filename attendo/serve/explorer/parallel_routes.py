@@ -59,6 +59,8 @@ def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSett
         raise UsageError("parallel_feature_unsupported", feature="a forced prefix", kind=model.kind)
     if request.heads:
         model.require_autoregressive("scaling heads")
+    if request.decoder.kind != "greedy":
+        model.require_autoregressive("a beam or samples on the page")
     trace = _trace(model, request, settings.max_source_tokens, None)
     yield "text", trace.text
     pieces, each = list(trace.target_pieces), zip(trace.target_pieces, trace.target_ids, strict=True)
