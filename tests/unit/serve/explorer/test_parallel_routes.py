@@ -85,7 +85,9 @@ def test_what_does_not_fit_is_rejected(kinds: SmallServer, fields: dict[str, Any
     "fields",
     [{"prefix": ["猫"]}, {"heads": {"decoder.0.cross": {"0": 0.0}}}, {"decoder": {"kind": "beam", "beam": 2}}],
 )
-def test_an_answer_without_steps_has_no_prefix_no_scaled_heads_and_no_beam(kinds: SmallServer, fields: dict[str, Any]) -> None:
+def test_an_answer_without_steps_has_no_prefix_no_scaled_heads_and_no_beam(
+    kinds: SmallServer, fields: dict[str, Any]
+) -> None:
     response = kinds.raw("answer", model="graph", text=TEXT, **fields)
     assert response.status_code == 400, response.text
     assert "kind graph" in response.json()["error"]["message"]
