@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from attendo.nn import triton_launch
 from attendo.nn.token_scores import widen
-from attendo.nn.triton_launch import next_power_of_2
+from attendo.nn.triton_launch import launch, next_power_of_2
 
 _CHUNK_NUMBERS = 1 << 23  # logits widened at once without a kernel: 32 MB in float32
 # Of the kernels: as for the scores of tokens, but the logits of two passes are in registers at once.
@@ -74,7 +74,7 @@ class _KernelDivergence(torch.autograd.Function):
         divergences = logits.new_empty((sentences, positions), dtype=torch.float32)
         moments = logits.new_empty((sentences, positions, 4), dtype=torch.float32)
         sizes = _kernel_sizes(logits, silent)
-        divergence_kernel[(positions, sentences)](logits, divergences, moments, sentences, positions, **sizes)
+        launch(divergence_kernel, (positions, sentences), logits, divergences, moments, sentences, positions, **sizes)
         ctx.save_for_backward(logits, moments)
         ctx.silent = silent
         return divergences
@@ -87,7 +87,9 @@ class _KernelDivergence(torch.autograd.Function):
         logits, moments = ctx.saved_tensors
         sentences, positions = grad.shape
         grad_logits = torch.empty_like(logits)
-        divergence_grad_kernel[(positions, sentences)](
+        launch(
+            divergence_grad_kernel,
+            (positions, sentences),
             *(logits, moments, grad, grad_logits, sentences, positions, *grad.stride()),
             **_kernel_sizes(logits, ctx.silent),
         )

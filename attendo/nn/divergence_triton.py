@@ -7,14 +7,7 @@ computes in float32. With d = x - y, the divergence is (E_p[d] - E_q[d]) / 2: th
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def _load_logits(logits, tokens, inside, silent: tl.constexpr):
-    """Load the logits of these tokens in float32: -inf for silent ones and outside."""
-    found = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
-    for i in tl.static_range(len(silent)):
-        found = tl.where(tokens == silent[i], float("-inf"), found)
-    return found
+from attendo.nn.token_scores_triton import load_logits
 
 
 @triton.jit
@@ -47,8 +40,8 @@ def divergence_kernel(
     top_q, total_q, sum_q = float("-inf"), 0.0, 0.0
     for begin in range(0, vocab_size, vocab_block):
         tokens = begin + tl.arange(0, vocab_block)
-        x = _load_logits(first, tokens, tokens < vocab_size, silent)
-        y = _load_logits(second, tokens, tokens < vocab_size, silent)
+        x = load_logits(first, tokens, tokens < vocab_size, silent)
+        y = load_logits(second, tokens, tokens < vocab_size, silent)
         d = tl.where((x == float("-inf")) & (y == float("-inf")), 0.0, x - y)
         top_p, total_p, sum_p = _add(x, d, top_p, total_p, sum_p)
         top_q, total_q, sum_q = _add(y, d, top_q, total_q, sum_q)
@@ -86,8 +79,8 @@ def divergence_grad_kernel(
     for begin in range(0, vocab_size, vocab_block):
         tokens = begin + tl.arange(0, vocab_block)
         inside = tokens < vocab_size
-        x = _load_logits(logits, tokens, inside, silent)
-        y = _load_logits(logits + apart, tokens, inside, silent)
+        x = load_logits(logits, tokens, inside, silent)
+        y = load_logits(logits + apart, tokens, inside, silent)
         d = tl.where((x == float("-inf")) & (y == float("-inf")), 0.0, x - y)
         p, q = tl.exp(x - log_p), tl.exp(y - log_q)
         tl.store(grad_logits + tokens, half * (p * (d - mean_p) + p - q), mask=inside)

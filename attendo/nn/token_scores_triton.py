@@ -8,7 +8,7 @@ import triton.language as tl
 
 
 @triton.jit
-def _load_logits(logits, tokens, inside, silent: tl.constexpr):
+def load_logits(logits, tokens, inside, silent: tl.constexpr):
     """Load the logits of these tokens in float32: -inf for silent ones and outside."""
     found = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
     for i in tl.static_range(len(silent)):
@@ -35,7 +35,7 @@ def score_kernel(
     top, total = float("-inf"), 0.0
     for first in range(0, vocab_size, vocab_block):
         column = first + tl.arange(0, vocab_block)
-        here = _load_logits(logits, column, column < vocab_size, silent)
+        here = load_logits(logits, column, column < vocab_size, silent)
         highest = tl.maximum(top, tl.max(here, axis=0))
         level = tl.where(tl.abs(highest) == float("inf"), 0.0, highest)  # inf - inf is NaN
         total = total * tl.exp(top - level) + tl.sum(tl.exp(here - level), axis=0)
@@ -77,7 +77,7 @@ def grad_kernel(
         received += tl.sum(tl.load(grad + token * grad_token, mask=token < num_tokens, other=0.0), axis=0)
     for first in range(0, vocab_size, vocab_block):
         column = first + tl.arange(0, vocab_block)
-        share = tl.exp(_load_logits(logits, column, column < vocab_size, silent) - log_total)
+        share = tl.exp(load_logits(logits, column, column < vocab_size, silent) - log_total)
         tl.store(grad_logits + column, -received * share, mask=column < vocab_size)
     tl.debug_barrier()  # the threads below overwrite numbers that other threads have stored above
     for first in range(0, num_tokens, token_block):
@@ -90,5 +90,5 @@ def grad_kernel(
             other_column = tl.load(ids + other, mask=other < num_tokens, other=0)
             other_grad = tl.load(grad + other * grad_token, mask=other < num_tokens, other=0.0)
             own += tl.sum(tl.where(column[:, None] == other_column[None, :], other_grad[None, :], 0.0), axis=1)
-        share = tl.exp(_load_logits(logits, column, inside, silent) - log_total)
+        share = tl.exp(load_logits(logits, column, inside, silent) - log_total)
         tl.store(grad_logits + column, own - received * share, mask=inside)
