@@ -84,7 +84,7 @@ def main() -> None:
     if arguments.json:
         facts = {
             "date": datetime.now(UTC).date().isoformat(),
-            "command": shlex.join(["python", *sys.argv]),
+            "command": shlex.join(["python", "benchmarks/generation_kinds.py", *sys.argv[1:]]),
             "environment": collect_environment(systems[0].model.device),
             "lines": len(texts),
             "single": min(arguments.single, len(texts)),

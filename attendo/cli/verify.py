@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attendo.runs.verify_resume import ResumeComparison
     from attendo.text_model import TextModel
 
-_MAX_COLUMNS = 3  # of a table: a graph is compared in more searches than fit side by side
+_MAX_COLUMNS = 3  # searches in one table; a graph has more, so it gets several tables
 
 
 def verify(

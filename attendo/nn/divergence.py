@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attendo.nn import triton_launch
-from attendo.nn.token_scores import widen
+from attendo.nn.token_scores import NEVER, impossible_tokens, split_sentences, widen
 from attendo.nn.triton_launch import launch, next_power_of_2
 
-_CHUNK_NUMBERS = 1 << 23  # logits widened at once without a kernel: 32 MB in float32
 # Of the kernels: as for the scores of tokens, but the logits of two passes are in registers at once.
 _MAX_VOCAB_BLOCK, _LOGITS_PER_WARP = 4096, 512
 
@@ -35,24 +34,21 @@ class _Divergence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, silent: tuple[int, ...]) -> Tensor:
-        ctx.save_for_backward(logits)
-        ctx.silent = silent
+        impossible = impossible_tokens(logits, silent)
+        ctx.save_for_backward(logits, impossible)
         first, second = logits.chunk(2)
-        parts = [
-            ((p - q) * difference).sum(-1) / 2
-            for p, q, difference in (_compare(first[part], second[part], silent) for part in _split(first))
-        ]
-        return torch.cat(parts) if parts else logits.new_zeros(first.shape[:2])
+        compared = (_compare(first[part], second[part], impossible) for part in split_sentences(first))
+        return torch.cat([((p - q) * difference).sum(-1) / 2 for p, q, difference in compared])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (logits,) = ctx.saved_tensors
+        logits, impossible = ctx.saved_tensors
         first, second = logits.chunk(2)
         result = torch.empty_like(logits)
         into_first, into_second = result.chunk(2)
-        for part in _split(first):
-            p, q, difference = _compare(first[part], second[part], ctx.silent)
+        for part in split_sentences(first):
+            p, q, difference = _compare(first[part], second[part], impossible)
             # d KL(p ‖ q) / d logits of p = p (log p - log q - KL(p ‖ q)); d KL(q ‖ p) / d logits of p = p - q.
             half, apart = grad[part, :, None] / 2, p - q
             towards_second = (p * difference).sum(-1, keepdim=True)  # KL(p ‖ q)
@@ -111,30 +107,15 @@ def divergence_of_hops(links: Float[Tensor, "R L L"]) -> Float[Tensor, "B L"]:
 
     A hop is impossible in both passes or in neither. The last vertex has no hops, so its divergence is 0.
     """
-    possible: Bool[Tensor, "R L L"] = links > float("-inf")
+    possible: Bool[Tensor, "R L L"] = links > NEVER
     first, second = links.masked_fill(~possible, 0).chunk(2)
     apart = (first.exp() - second.exp()) * (first - second)
     return apart.sum(-1) / 2
 
 
-def _split(rows: Float[Tensor, "B L V"]) -> list[slice]:
-    """Return slices of sentences, of a limited size."""
-    size = max(1, _CHUNK_NUMBERS // max(1, rows[0].numel())) if len(rows) else 1
-    return [slice(start, start + size) for start in range(0, len(rows), size)]
-
-
-def _compare(first: Tensor, second: Tensor, silent: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return p, q and log p - log q of every token."""
-    log_p, log_q = (_exclude(widen(each), silent).log_softmax(-1) for each in (first, second))
-    difference = log_p - log_q
-    for token in silent:  # -inf minus -inf
-        difference[..., token].fill_(0)
-    return log_p.exp(), log_q.exp(), difference
-
-
-def _exclude(scores: Tensor, silent: tuple[int, ...]) -> Tensor:
-    if silent:
-        scores = scores.clone()
-        for token in silent:
-            scores[..., token].fill_(float("-inf"))
-    return scores
+def _compare(
+    first: Float[Tensor, "B L V"], second: Float[Tensor, "B L V"], impossible: Float[Tensor, " V"]
+) -> tuple[Float[Tensor, "B L V"], Float[Tensor, "B L V"], Float[Tensor, "B L V"]]:
+    """Return p, q and log p - log q of every token, which is 0 for impossible ones."""
+    log_p, log_q = ((widen(each) + impossible).log_softmax(-1) for each in (first, second))
+    return log_p.exp(), log_q.exp(), (log_p - log_q).masked_fill(impossible == NEVER, 0)

@@ -42,8 +42,10 @@ class _EmissionScores(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, ids: Tensor, silent: tuple[int, ...]) -> Tensor:
-        impossible = _impossible_tokens(logits, silent)
-        totals = torch.cat([(widen(part) + impossible).logsumexp(-1, keepdim=True) for part in _split(logits)])
+        impossible = impossible_tokens(logits, silent)
+        totals = torch.cat(
+            [(widen(logits[part]) + impossible).logsumexp(-1, keepdim=True) for part in split_sentences(logits)]
+        )
         ctx.save_for_backward(logits, ids, impossible, totals)
         return widen(logits.gather(2, ids[:, None].expand(-1, logits.shape[1], -1))) - totals
 
@@ -52,9 +54,7 @@ class _EmissionScores(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         logits, ids, impossible, totals = ctx.saved_tensors
         grad_logits = torch.empty_like(logits)
-        size = len(_split(logits)[0]) if len(logits) else 1
-        for start in range(0, len(logits), size):
-            part = slice(start, start + size)
+        for part in split_sentences(logits):
             wide = (widen(logits[part]) + (impossible - totals[part])).exp_()
             wide *= -grad[part].sum(-1, keepdim=True)
             wide.scatter_add_(2, ids[part, None].expand(-1, logits.shape[1], -1), grad[part])
@@ -110,12 +110,13 @@ def _kernel_sizes(
     }
 
 
-def _split(logits: Float[Tensor, "B L V"]) -> tuple[Tensor, ...]:
-    sentence = max(1, logits[0].numel()) if len(logits) else 1
-    return logits.split(max(1, _CHUNK_NUMBERS // sentence))
+def split_sentences(logits: Float[Tensor, "B L V"]) -> list[slice]:
+    """Return slices of sentences, of a limited size; one slice if there are no sentences."""
+    size = max(1, _CHUNK_NUMBERS // max(1, logits[0].numel())) if len(logits) else 1
+    return [slice(start, start + size) for start in range(0, max(1, len(logits)), size)]
 
 
-def _impossible_tokens(logits: Float[Tensor, "B L V"], silent: tuple[int, ...]) -> Float[Tensor, " V"]:
+def impossible_tokens(logits: Float[Tensor, "B L V"], silent: tuple[int, ...]) -> Float[Tensor, " V"]:
     """Return -inf for the tokens in `silent`, 0 for the others."""
     impossible = widen(logits.new_zeros(logits.shape[-1]))
     for token in silent:

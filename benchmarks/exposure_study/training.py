@@ -90,7 +90,7 @@ def treat(treatment: str, steps: int) -> dict[str, Any]:
 
 
 def find_decay(updates: float) -> float:
-    """Return k with k · ln k = updates, at least e: the inverse sigmoid is 1/2 after so many updates."""
+    """Return the k, at least e, with k · ln k = updates: the inverse sigmoid is then 1/2 after these updates."""
     low, high = 2.72, max(10.0, updates)
     for _ in range(60):
         middle = (low + high) / 2

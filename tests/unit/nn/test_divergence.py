@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attendo.nn import divergence as module
+from attendo.nn import token_scores as module
 from attendo.nn.divergence import divergence, divergence_of_hops
 
 
