@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from attendo.errors import AttendoError
 from attendo.recipes.recipe import find_recipe
 
 _NOT_AS_EXPECTED = 1  # exit code of `attendo reproduce` if a score is worse than expected: the run is complete
@@ -120,7 +121,10 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     jobs = [Job.parse(each) for each in arguments.jobs]
-    link_starts(jobs)
+    try:
+        link_starts(jobs)
+    except AttendoError as error:
+        sys.exit(str(error))
     failed, unfinished = run(jobs, arguments.data, arguments.out, arguments.at_once, 60 * arguments.minutes)
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}; the same command goes on from here", flush=True)
