@@ -29,6 +29,7 @@ def distill(
         ),
     ] = 4,
     beam: Annotated[int, typer.Option(min=1, max=1000, help="Beam size of the teachers.")] = 5,
+    jobs: Annotated[int, typer.Option(min=1, help="Parallel trainings, each in a process with a log file.")] = 1,
     device: Device = "auto",
 ) -> None:
     """Replace the targets of parallel text by translations of a teacher, for a student to learn from.
@@ -61,6 +62,8 @@ def distill(
     with atomic_files.folder_lock(out):
         work.begin(settings)
         print_stderr(f"{work.split():,} lines in {folds} {'fold' if folds == 1 else 'folds'}")
+        if config is not None and jobs > 1:
+            _train_teachers_in_parallel(work, config, device, jobs)
         for fold in range(folds):
             teacher = only_teacher if config is None else _train_teacher(work, fold, config, device)
             assert teacher is not None
@@ -87,6 +90,32 @@ def _read_suitable_run(run: Path | None, model: Path) -> "RunConfig":
     if any((data.prepared, data.text, data.tag, config.start_from)) or config.model.get("kind") in ("masked", "ctc"):
         raise UsageError("distillation_run_unsuitable", folder=run)
     return config
+
+
+def _train_teachers_in_parallel(work: "Distillation", config: "RunConfig", device: str, max_jobs: int) -> None:
+    """Train the teachers that are not complete, each in a process of its own."""
+    from attendo.cli.progress import train_in_parallel
+    from attendo.recipes.files import compute_checksums, list_training_files, write_text_file
+    from attendo.recipes.jobs import TrainingJob
+    from attendo.recipes.run_state import read_run_state, write_text_checksums
+    from attendo.runs.config import to_toml
+
+    jobs = []
+    for fold in range(work.num_folds):
+        folder, own = work.teacher_folder(fold), work.teacher_config(config, fold)
+        texts = compute_checksums(list_training_files(own.data))
+        state = read_run_state(folder, own, texts)
+        if state == "complete":
+            continue
+        words = ["train", "--resume", str(folder)]
+        if state == "new":
+            run_file = folder.with_suffix(".toml")
+            write_text_file(run_file, to_toml(own))
+            write_text_checksums(folder, texts)
+            words = ["train", str(run_file), "--out", str(folder)]
+        name = f"teacher {fold + 1} of {work.num_folds}"
+        jobs.append(TrainingJob(name, [*words, "--device", device], folder.with_suffix(".log")))
+    train_in_parallel(jobs, max_jobs)
 
 
 def _train_teacher(work: "Distillation", fold: int, config: "RunConfig", device: str) -> "TextModel":

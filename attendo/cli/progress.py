@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +16,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from attendo.cli.output import make_stderr_console
+from attendo.cli.output import make_stderr_console, print_stderr
 from attendo.cli.signals import defer_signals
 from attendo.data.prepared import PreparedData
 from attendo.errors import AttendoError
+from attendo.recipes.jobs import TrainingJob, TrainingJobFinished, TrainingJobStarted, run_jobs
 from attendo.runs.run import Run
 from attendo.train.config import TrainConfig
 from attendo.train.loop import DivergedError, Report, Saved, SaveFailed, Step, Stopped, Validation
@@ -89,6 +90,23 @@ def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
         if stopped:
             _save_early(run, print_line)
         return RunOutcome(run.folder / "model", run.trainer.state.seconds, stopped, interrupt.exit_code, print_line)
+
+
+def train_in_parallel(jobs: Sequence[TrainingJob], max_jobs: int) -> None:
+    """Run training jobs, at most `max_jobs` at once. Print when one starts or ends. Exit if Ctrl-C or SIGTERM comes."""
+    num_finished = 0
+    with defer_signals() as interrupt, closing(run_jobs(jobs, max_jobs)) as reports:
+        for report in reports:
+            if isinstance(report, TrainingJobStarted):
+                print_stderr(f"{report.job.name}: training, log in {report.job.log}")
+            elif isinstance(report, TrainingJobFinished):
+                num_finished += 1
+                print_stderr(f"{report.job.name}: done after {report.seconds:,.0f} s, {num_finished} of {len(jobs)}")
+            elif interrupt:
+                print_stderr("stopping: the trainings save, and the same command goes on from there")
+                break
+    if interrupt:
+        raise typer.Exit(interrupt.exit_code)
 
 
 def _find_best(run: Run) -> tuple[float, int] | None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from textwrap import wrap
@@ -12,7 +11,6 @@ import typer
 
 from attendo.cli.options import Device
 from attendo.cli.output import align_columns, print_stderr
-from attendo.cli.signals import defer_signals
 from attendo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,7 +121,9 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     if max_jobs > 1:
         for run in [run for run, _, is_started in remaining if not is_started]:
             write_text_checksums(run.folder, texts[run.variant])
-        _train_in_parallel(
+        from attendo.cli.progress import train_in_parallel
+
+        train_in_parallel(
             [_make_job(recipe, run, folder, device, is_started) for run, _, is_started in remaining], max_jobs
         )
         return
@@ -170,24 +170,6 @@ def _make_job(recipe: "Recipe", run: "PlannedRun", folder: Path | None, device: 
         words += [word for change in run.changes for word in ("--set", change)]
     log = run.folder.with_name(f"{run.folder.name}.log")
     return TrainingJob(run.name, [*words, "--device", device], log)
-
-
-def _train_in_parallel(jobs: "Sequence[TrainingJob]", max_jobs: int) -> None:
-    from attendo.recipes.jobs import TrainingJobFinished, TrainingJobStarted, run_jobs
-
-    num_finished = 0
-    with defer_signals() as interrupt, closing(run_jobs(jobs, max_jobs)) as reports:
-        for report in reports:
-            if isinstance(report, TrainingJobStarted):
-                print_stderr(f"{report.job.name}: training, log in {report.job.log}")
-            elif isinstance(report, TrainingJobFinished):
-                num_finished += 1
-                print_stderr(f"{report.job.name}: done after {report.seconds:,.0f} s, {num_finished} of {len(jobs)}")
-            elif interrupt:
-                print_stderr("stopping: the trainings save, and the same command goes on from there")
-                break
-    if interrupt:
-        raise typer.Exit(interrupt.exit_code)
 
 
 def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, device: str, out: Path) -> bool:

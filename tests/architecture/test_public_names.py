@@ -40,7 +40,7 @@ OPTIONS = {
     "demo": ["--device", "--help", "--kind", "--out", "--seed", "--threads"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
     "detokenize": ["--help", "--side", "MODEL"],
-    "distill": ["--beam", "--device", "--folds", "--help", "--out", "--source", "--target", "MODEL"],
+    "distill": ["--beam", "--device", "--folds", "--help", "--jobs", "--out", "--source", "--target", "MODEL"],
     "doctor": [
         *("--data", "--device", "--help", "--json", "--quick", "--set", "--show", "--source", "--target"),
         *("--test-source", "--test-target", "RUN.toml"),

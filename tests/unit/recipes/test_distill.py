@@ -120,6 +120,24 @@ def test_the_command_trains_teachers_and_continues(tmp_path: Path, corpus: tuple
     assert [(tmp_path / "new" / name).read_bytes() for name in ("source.txt", "target.txt")] == outputs
 
 
+def test_teachers_trained_in_parallel_give_the_same_text(
+    tmp_path: Path, corpus: tuple[Path, Path], attendo: Command
+) -> None:
+    settings = [word for change in QUICK_RUN for word in ("--set", change)]
+    made = attendo("train", "--source", corpus[0], "--target", corpus[1], "--out", tmp_path / "run", *settings)
+    assert made.code == 0, made.errors
+    words = ["distill", tmp_path / "run", "--source", corpus[0], "--target", corpus[1], "--folds", "2", "--beam", "2"]
+    one = attendo(*words, "--out", tmp_path / "one")
+    assert one.code == 0, one.errors
+    several = attendo(*words, "--out", tmp_path / "several", "--jobs", "2")
+    assert several.code == 0, several.errors
+    assert "teacher 2 of 2: done" in several.errors
+    assert (tmp_path / "several" / "target.txt").read_bytes() == (tmp_path / "one" / "target.txt").read_bytes()
+    again = attendo(*words, "--out", tmp_path / "several")  # the number of jobs is no part of the settings
+    assert again.code == 0
+    assert "training" not in again.errors
+
+
 def test_one_fold_is_translated_by_the_model(tmp_path: Path, corpus: tuple[Path, Path], attendo: Command) -> None:
     model = tiny_model()
     model.save(tmp_path / "model")
