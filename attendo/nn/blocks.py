@@ -57,11 +57,12 @@ class EncoderBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "B S D"], mask: Mask, rotation: Rotation | None = None, tap: Tap | None = None
     ) -> Float[Tensor, "B S D"]:
-        queries, kv = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
+        x, y = self.self_residual.enter(x)
+        queries, kv = self.self_attention.queries_keys_values(y, rotation)
         x = self.self_residual.leave(x, self.self_attention(queries, kv, mask, tap))
 
-        y = self.feed_forward(self.feed_forward_residual.enter(x))
-        return self.feed_forward_residual.leave(x, y)
+        x, y = self.feed_forward_residual.enter(x)
+        return self.feed_forward_residual.leave(x, self.feed_forward(y))
 
 
 class DecoderBlock(nn.Module):
@@ -90,7 +91,8 @@ class DecoderBlock(nn.Module):
         tap: Tap | None = None,
     ) -> tuple[Float[Tensor, "B T D"], KeysValues | PendingKeysValues]:
         """Return the new vectors, and the keys and values of the whole target so far."""
-        queries, new = self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)
+        x, y = self.self_residual.enter(x)
+        queries, new = self.self_attention.queries_keys_values(y, rotation)
         kv = new if past is None else past.extend(new)
         row: KeysValues | PendingKeysValues | PrefixedKeysValues = kv
         if self.cross_attention is None and memory is not None and memory.length:
@@ -98,12 +100,13 @@ class DecoderBlock(nn.Module):
         x = self.self_residual.leave(x, self.self_attention(queries, row, mask, tap))
 
         if self.cross_attention is not None and self.cross_residual is not None and memory is not None:
-            queries = self.cross_attention.queries(self.cross_residual.enter(x))
+            x, y = self.cross_residual.enter(x)
+            queries = self.cross_attention.queries(y)
             x = self.cross_residual.leave(x, self.cross_attention(queries, memory, memory_mask, tap))
 
-        y = self.feed_forward(self.feed_forward_residual.enter(x))
-        return self.feed_forward_residual.leave(x, y), kv
+        x, y = self.feed_forward_residual.enter(x)
+        return self.feed_forward_residual.leave(x, self.feed_forward(y)), kv
 
     def self_keys_values(self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None) -> KeysValues:
         """Return only the keys and values of self-attention."""
-        return self.self_attention.queries_keys_values(self.self_residual.enter(x), rotation)[1]
+        return self.self_attention.queries_keys_values(self.self_residual.enter(x)[1], rotation)[1]

@@ -251,7 +251,7 @@ class Updater:
 
     @contextmanager
     def _allow_tf32(self) -> Iterator[None]:
-        """Compute products of float32 in TF32, if the run has half precision anyway. A graph's links have such products.
+        """Compute products of float32 in TF32, if the run has half precision anyway: those of a graph's links.
 
         TF32 has 3 bits more than bf16. Float32 without it does not use the tensor cores of a GPU.
         """
