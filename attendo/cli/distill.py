@@ -62,12 +62,10 @@ def distill(
     with atomic_files.folder_lock(out):
         work.begin(settings)
         print_stderr(f"{work.split():,} lines in {folds} {'fold' if folds == 1 else 'folds'}")
-        if config is not None and jobs > 1:
-            _train_teachers_in_parallel(work, config, device, jobs)
-        for fold in range(folds):
-            teacher = only_teacher if config is None else _train_teacher(work, fold, config, device)
-            assert teacher is not None
-            _translate(work, fold, teacher)
+        if only_teacher is not None:
+            _translate(work, 0, only_teacher)
+        elif config is not None:
+            _train_and_translate(work, config, device, jobs)
         lines = work.merge()
         value = work.score()
     print_stderr(f"{lines:,} lines written to {work.outputs[0]} and {work.outputs[1]}")
@@ -90,6 +88,14 @@ def _read_suitable_run(run: Path | None, model: Path) -> "RunConfig":
     if any((data.prepared, data.text, data.tag, config.start_from)) or config.model.get("kind") in ("masked", "ctc"):
         raise UsageError("distillation_run_unsuitable", folder=run)
     return config
+
+
+def _train_and_translate(work: "Distillation", config: "RunConfig", device: str, jobs: int) -> None:
+    """Train the teachers, and translate each fold with its teacher."""
+    if jobs > 1:
+        _train_teachers_in_parallel(work, config, device, jobs)
+    for fold in range(work.num_folds):
+        _translate(work, fold, _train_teacher(work, fold, config, device))
 
 
 def _train_teachers_in_parallel(work: "Distillation", config: "RunConfig", device: str, max_jobs: int) -> None:

@@ -1,7 +1,7 @@
 """The graph of a DA-Transformer as a network for the search: exact next-token probabilities, without more passes.
 
 A path through the graph emits one token per vertex. Let a[v] be the probability that the last token of the prefix was
-emitted at vertex v, given the prefix. Then the next token is emitted at w with probability r[w] = sum over v of
+emitted at vertex v, given the prefix. BOS is emitted at vertex 0. Then the next token is emitted at w with probability r[w] = sum over v of
 a[v] links[v, w], and it is the token y with probability sum over w of r[w] P[w, y]. The last vertex emits EOS. After y,
 a[w] is r[w] P[w, y], normalised. So beam search, sampling, rules, prefixes and scores work as with any other network.
 """
@@ -50,6 +50,19 @@ class GraphState:
         reached = None if self.reached is None else self.reached.index_select(0, rows)
         return GraphState(self.memory.select(sentences), reached)
 
+    def insert(self, sentences: Int[Tensor, " N"], rows: Int[Tensor, " M"], start: "GraphState") -> None:
+        """Put the graphs of new sentences into these slots of a state of fixed size."""
+        for name, here in vars(self.memory).items():
+            here.index_copy_(0, sentences, getattr(start.memory, name))
+        assert self.reached is not None  # a state of fixed size has rows
+        self.reached.index_copy_(0, rows, _first_vertex(start.memory, len(rows)))
+
+    def write(self, after: "GraphState", rows: Bool[Tensor, " R"]) -> None:
+        """Copy the state after a step into this one in place. Only `rows` advance."""
+        assert self.reached is not None
+        assert after.reached is not None
+        self.reached.copy_(torch.where(rows[:, None], after.reached, self.reached))
+
 
 class GraphNetwork:
     """A graph network with the interface of the search. Adjacent rows share the graph of their sentence."""
@@ -84,24 +97,45 @@ class GraphNetwork:
         memory, reached, logits = state.memory, state.reached, []
         with torch.autocast(ids.device.type, enabled=False):
             for column in ids.unbind(1):
-                reached = self._begin(memory, len(ids)) if reached is None else _advance(memory, reached, column)
+                reached = _advance(memory, _first_vertex(memory, len(ids)) if reached is None else reached, column)
                 logits.append(_next_tokens(memory, reached))
         return torch.stack(logits, 1), GraphState(memory, reached)
 
-    @staticmethod
-    def _begin(memory: GraphMemory, rows: int) -> Float[Tensor, "R L"]:
-        """Return the vertices of the first token: the hops from vertex 0. The token read is BOS."""
-        return memory.links[:, 0].repeat_interleave(rows // len(memory.links), 0)
+    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> GraphState:
+        """Return a state of fixed size, `width` rows per sentence. Its length does not depend on that of the target."""
+        weight = self.network.output.weight
+        size, vocabulary = self.network.canvas_size(source_width), weight.size(0)
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        links, log_emissions, emissions, reached = (
+            torch.zeros(shape, dtype=dtype, device=self.device)
+            for shape in (
+                (sentences, size, size),
+                (sentences, size, vocabulary),
+                (sentences, size, vocabulary),
+                (sentences * width, size),
+            )
+        )
+        last = torch.zeros(sentences, dtype=torch.long, device=self.device)
+        return GraphState(GraphMemory(links, log_emissions, emissions, last), reached)
+
+
+def _first_vertex(memory: GraphMemory, rows: int) -> Float[Tensor, "R L"]:
+    """Return the state before the first step: vertex 0 emits BOS."""
+    first = memory.links.new_zeros(rows, memory.links.size(1))
+    first[:, 0] = 1
+    return first
 
 
 def _log_emissions(logits: Float[Tensor, "B L V"], canvas: Canvas) -> Float[Tensor, "B L V"]:
-    """Return the log-probabilities of the tokens of the vertices. The first and the last emit none."""
+    """Return the log-probabilities of the tokens of the vertices. The first one emits BOS, the last one none of them."""
     scores = logits.clone() if logits.dtype == torch.float64 else logits.float()
     for token in (PAD, BOS, EOS):
         scores[..., token] = float("-inf")
     vertex = torch.arange(logits.size(1), device=logits.device)
     inner = (vertex > 0) & (vertex < canvas.lengths[:, None] - 1)
-    return scores.log_softmax(-1).masked_fill(~inner[..., None], float("-inf"))
+    scores = scores.log_softmax(-1).masked_fill(~inner[..., None], float("-inf"))
+    scores[:, 0, BOS] = 0
+    return scores
 
 
 def _advance(memory: GraphMemory, reached: Float[Tensor, "R L"], ids: Int[Tensor, " R"]) -> Float[Tensor, "R L"]:

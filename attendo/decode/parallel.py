@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attendo.decode.config import GenerationConfig
-from attendo.decode.engines import BUCKET_WIDTHS, CachedEngine, Engine
+from attendo.decode.engines import BUCKET_WIDTHS, CachedEngine, Engine, FastEngine
 from attendo.decode.frontier import Frontier
 from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.networks import force_explicit_attention
@@ -46,6 +46,7 @@ from attendo.nn.attention import Tap
 from attendo.nn.graph_paths import decode_joint_viterbi, follow_path
 from attendo.text import BOS, EOS, PAD
 
+_MAX_STATIC_NUMBERS = 1 << 29  # of the graphs of a batch that is decoded token by token: 2 GB in float32
 _MAX_GRAPHS = 16  # CUDA graphs that an engine keeps, one per batch shape
 _INDEPENDENT_RULES = (SuppressTokens, ForceEosAtLimit)  # do not depend on earlier tokens
 _REQUEST_RULES = (ForcedPrefix, UnscoredPrefix, MinLength)  # without effect on requests that have no prefix or minimum
@@ -115,11 +116,16 @@ class ParallelEngine:
         self._captured = captured
         self._batch_tokens = max(1, batch_tokens // (network.upsample or config.length_candidates))
         self._runners: dict[Hashable, Runner] = {}
-        self._token_engine = (
-            CachedEngine(GraphNetwork(network, self._tap), self._batch_tokens, padding)
-            if network.config.kind == "graph"
-            else None
-        )
+        self._token_engine = self._make_token_engine() if network.config.kind == "graph" else None
+
+    def _make_token_engine(self) -> Engine:
+        graph = GraphNetwork(self._network, self._tap)
+        # Sources of a batch of fixed shape are padded, which may exceed the number of learned positions.
+        if not self._captured or self._network.max_positions is not None:
+            return CachedEngine(graph, self._batch_tokens, self._padding)
+        # A batch of fixed shape keeps two numbers for each token of the vocabulary at each vertex.
+        vertices = _MAX_STATIC_NUMBERS // (2 * self._network.output.out_features)
+        return FastEngine(graph, max(1, min(self._batch_tokens, vertices // self._network.upsample)))
 
     def generate(
         self, requests: Sequence[DecodeRequest], strategy: Strategy, rules: Sequence[Rule]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
 from attendo.decode.frontier import Frontier
 from attendo.decode.parallel import (
@@ -21,8 +22,9 @@ from attendo.decode.parallel import (
     propose_lengths,
     select_length,
 )
+from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
-from attendo.decode.rules import SuppressTokens
+from attendo.decode.rules import ForcedPrefix, SuppressTokens
 from attendo.decode.strategies import Greedy
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
@@ -99,6 +101,34 @@ def test_batches_of_fixed_shape_give_the_same_answers(network: ParallelTransform
         for number, frontier in expected.items():
             assert read_tokens(found[number]) == read_tokens(frontier)
             torch.testing.assert_close(found[number].log_probability, frontier.log_probability)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("prefix", [(), (5, 6)])
+def test_a_graph_decodes_by_token_in_batches_of_fixed_shape(width: int, prefix: tuple[int, ...]) -> None:
+    """Small batches, so that sentences are inserted into slots that others have left."""
+    network = make_network("graph")
+    config = GenerationConfig(graph_search="tokens")
+    strategy = Beam(width, Ranking("none")) if width > 1 else Greedy()
+    requests = [DecodeRequest(number, source, 9, prefix=prefix) for number, source in enumerate(SOURCES * 3)]
+    rules = (*RULES, ForcedPrefix()) if prefix else RULES
+    plain, static = (
+        {
+            request.request_id: frontier
+            for batch in ParallelEngine(network, config, 32 * 2 * width, captured=captured).generate(
+                requests, strategy, rules
+            )
+            for request, frontier in batch.split()
+        }
+        for captured in (False, True)
+    )
+    assert len(plain) == len(static) == len(requests)
+    for number, frontier in plain.items():
+        found, expected = (
+            [*zip(each.ids.tolist(), each.length.tolist(), strict=True)] for each in (static[number], frontier)
+        )
+        assert [ids[:length] for ids, length in found] == [ids[:length] for ids, length in expected]
+        torch.testing.assert_close(static[number].log_probability, frontier.log_probability)
 
 
 def test_answers_end_with_eos_or_are_cut(network: ParallelTransformer) -> None:
