@@ -1,9 +1,10 @@
 """The graph of a DA-Transformer as a network for the search: exact next-token probabilities, without more passes.
 
 A path through the graph emits one token per vertex. Let a[v] be the probability that the last token of the prefix was
-emitted at vertex v, given the prefix. BOS is emitted at vertex 0. Then the next token is emitted at w with probability r[w] = sum over v of
-a[v] links[v, w], and it is the token y with probability sum over w of r[w] P[w, y]. The last vertex emits EOS. After y,
-a[w] is r[w] P[w, y], normalised. So beam search, sampling, rules, prefixes and scores work as with any other network.
+emitted at vertex v, given the prefix. BOS is emitted at vertex 0. Then the next token is emitted at w with probability
+r[w] = sum over v of a[v] links[v, w], and it is the token y with probability sum over w of r[w] P[w, y]. The last
+vertex emits EOS. After y, a[w] is r[w] P[w, y], normalised. So beam search, sampling, rules, prefixes and scores work as
+with any other network.
 """
 
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def _first_vertex(memory: GraphMemory, rows: int) -> Float[Tensor, "R L"]:
 
 
 def _log_emissions(logits: Float[Tensor, "B L V"], canvas: Canvas) -> Float[Tensor, "B L V"]:
-    """Return the log-probabilities of the tokens of the vertices. The first one emits BOS, the last one none of them."""
+    """Return the log-probabilities of the tokens of the vertices. The first one emits BOS, the last one nothing."""
     scores = logits.clone() if logits.dtype == torch.float64 else logits.float()
     for token in (PAD, BOS, EOS):
         scores[..., token] = float("-inf")
