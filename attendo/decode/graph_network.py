@@ -3,7 +3,7 @@
 A path through the graph emits one token per vertex. Let a[v] be the probability that the last token of the prefix was
 emitted at vertex v, given the prefix. BOS is emitted at vertex 0. Then the next token is emitted at w with probability
 r[w] = sum over v of a[v] links[v, w], and it is the token y with probability sum over w of r[w] P[w, y]. The last
-vertex emits EOS. After y, a[w] is r[w] P[w, y], normalised. So beam search, sampling, rules, prefixes and scores work as
+vertex emits EOS. After y, a[w] is r[w] P[w, y], normalised. So beams, samples, rules, prefixes and scores work as
 with any other network.
 """
 
