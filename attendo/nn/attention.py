@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attendo.errors import UsageError
-from attendo.nn import single_query_attention
+from attendo.nn import short_attention, single_query_attention
 from attendo.nn.linear import linear
 from attendo.nn.masks import Mask, join_masks
 from attendo.nn.positions import Rotation
@@ -263,6 +263,8 @@ def fused_attention(
     """Attend with the fastest available kernel. A query without visible keys gets zeros."""
     if queries.is_cuda and torch.compiler.is_compiling() and kv.length <= MAX_EXPLICIT_LENGTH:
         return explicit_attention(queries, kv, mask, dropout)[0]
+    if torch.is_grad_enabled() and short_attention.is_supported(queries, kv.keys, kv.values):
+        return short_attention.attend(queries, kv.keys, kv.values, mask.visible, mask.causal, dropout)
     mixed = F.scaled_dot_product_attention(
         queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal
     )
