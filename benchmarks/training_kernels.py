@@ -5,8 +5,8 @@
 Every kernel runs on random numbers of several shapes. A line of JSON has the largest difference of each output and
 gradient from the formula in float64, relative to the largest number, and the same difference of the formula in the
 kernel's precision. On a GPU, a second run must give the same bits. Then both are timed as CUDA graphs: the median of
-the replays. Without a GPU, only the comparison runs, on small shapes and with Triton's interpreter. The exit status is 1 if
-a difference exceeds the tolerance and is several times as large as PyTorch's.
+the replays. Without a GPU, only the comparison runs, on small shapes and with Triton's interpreter. The exit status is
+1 if a difference exceeds the tolerance and is several times as large as PyTorch's.
 """
 
 import argparse
