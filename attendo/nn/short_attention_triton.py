@@ -44,35 +44,36 @@ def store_rows(
 
 
 @triton.jit
-def compute_weights(
-    q,
-    k,
+def select_visible(
     visible,
     mask_sentence,
     mask_query,
     num_queries,
     num_keys,
-    scale: tl.constexpr,
     num_heads: tl.constexpr,
     causal: tl.constexpr,
     mask_kind: tl.constexpr,
     query_block: tl.constexpr,
     key_block: tl.constexpr,
 ):
-    """Return softmax(Q Kᵀ · scale) over the visible keys, and zeros if there are none."""
+    """Return which keys each query may attend to: none outside."""
     query, key = tl.arange(0, query_block), tl.arange(0, key_block)
-    is_query, is_key = (query < num_queries)[:, None], (key < num_keys)[None, :]
+    shown = (query < num_queries)[:, None] & (key < num_keys)[None, :]
+    if mask_kind != "none":
+        visible += (tl.program_id(0) // num_heads).to(tl.int64) * mask_sentence
     if mask_kind == "keys":
-        visible += (tl.program_id(0) // num_heads).to(tl.int64) * mask_sentence
-        shown = is_query & (tl.load(visible + key, mask=key < num_keys, other=0) != 0)[None, :]
-    elif mask_kind == "matrix":
-        visible += (tl.program_id(0) // num_heads).to(tl.int64) * mask_sentence
+        shown = shown & (tl.load(visible + key, mask=key < num_keys, other=0) != 0)[None, :]
+    if mask_kind == "matrix":
         at = query[:, None] * mask_query + key[None, :]
-        shown = tl.load(visible + at, mask=is_query & is_key, other=0) != 0
-    else:
-        shown = is_query & is_key
+        shown = tl.load(visible + at, mask=shown, other=0) != 0
     if causal:
         shown = shown & (key[None, :] <= query[:, None])
+    return shown
+
+
+@triton.jit
+def compute_weights(q, k, shown, scale: tl.constexpr):
+    """Return softmax(Q Kᵀ · scale) over the visible keys, and zeros if there are none."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (scale * _LOG2_E)
     scores = tl.where(shown, scores, float("-inf"))
     top = tl.max(scores, axis=1)
@@ -137,21 +138,10 @@ def attend_kernel(
     q = load_rows(queries, at_queries, num_queries, d_key, query_block, d_key_block)
     k = load_rows(keys, at_keys, num_keys, d_key, key_block, d_key_block)
     v = load_rows(values, at_values, num_keys, d_value, key_block, d_value_block)
-    weights = compute_weights(
-        q,
-        k,
-        visible,
-        mask_sentence,
-        mask_query,
-        num_queries,
-        num_keys,
-        scale,
-        num_heads,
-        causal,
-        mask_kind,
-        query_block,
-        key_block,
+    shown = select_visible(
+        visible, mask_sentence, mask_query, num_queries, num_keys, num_heads, causal, mask_kind, query_block, key_block
     )
+    weights = compute_weights(q, k, shown, scale)
     if drops:
         kept = draw_kept(seed, dropout, query_block, key_block)
         weights = tl.where(kept, weights * (1.0 / (1.0 - dropout)), 0.0)
@@ -217,21 +207,10 @@ def grad_kernel(
     k = load_rows(keys, at_keys, num_keys, d_key, key_block, d_key_block)
     v = load_rows(values, at_values, num_keys, d_value, key_block, d_value_block)
     g = load_rows(grad, at_grad, num_queries, d_value, query_block, d_value_block)
-    weights = compute_weights(
-        q,
-        k,
-        visible,
-        mask_sentence,
-        mask_query,
-        num_queries,
-        num_keys,
-        scale,
-        num_heads,
-        causal,
-        mask_kind,
-        query_block,
-        key_block,
+    shown = select_visible(
+        visible, mask_sentence, mask_query, num_queries, num_keys, num_heads, causal, mask_kind, query_block, key_block
     )
+    weights = compute_weights(q, k, shown, scale)
     grad_weights = tl.dot(g, tl.trans(v), input_precision="ieee")
     used = weights
     if drops:
