@@ -10,6 +10,7 @@ the replays. Without a GPU, only the comparison runs, on small shapes and with T
 """
 
 import argparse
+import copy
 import json
 import math
 import sys
@@ -28,12 +29,14 @@ from attendo.nn.attention import (
     fused_attention,
     without_cudnn_attention,
 )
+from attendo.nn.cross_entropy import cross_entropy_sum
 from attendo.nn.masks import Mask, padding_mask
+from attendo.nn.residual import NormKind, Residual, add_dropped_with_kernel, make_norm, normalise_with_kernel
 
 # Largest |difference| / largest |expected|.
 TOLERANCES = {torch.float32: 5e-6, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 # The interpreter multiplies the bits of bfloat16 as if they were integers (seen with Triton 3.9).
-PRECISIONS = [torch.float32, torch.float16, *[torch.bfloat16] * ON_GPU]
+PRECISIONS = [torch.float32, torch.bfloat16 if ON_GPU else torch.float16]
 SEED = 7
 
 
@@ -48,6 +51,20 @@ class Attention:
     mask: str  # none, causal, padding, matrix: one for all sentences, hidden: another one for each, with empty rows
     dropout: float = 0.0
 
+
+@dataclass(frozen=True)
+class Rows:
+    rows: int
+    width: int  # of a vector, or the size of the vocabulary
+
+
+SMALL_NORMS = [Rows(15, 24), Rows(1, 256), Rows(231, 256), Rows(1100, 700)]
+LARGE_NORMS = [Rows(35000, 256), Rows(8192, 1024), Rows(40, 8192), Rows(4_200_000, 512)]  # the last one: over 2^31
+TIMED_NORMS = [Rows(8192, 256), Rows(35000, 256), Rows(32768, 512), Rows(32768, 1024)]
+SMALL_LOGITS = [Rows(6, 37), Rows(3, 9001)]
+LARGE_LOGITS = [Rows(8192, 8000), Rows(2000, 32000), Rows(270_000, 8001)]  # the last one: over 2^31
+TIMED_LOGITS = [Rows(8192, 8000), Rows(8192, 32000)]
+EPSILON, IGNORED = 1e-5, 0
 
 SMALL_ATTENTION = [
     Attention(3, 2, 5, 7, 32, 16, "padding"),
@@ -82,12 +99,21 @@ def main() -> None:
         sys.exit("Triton is not installed: it comes with torch for GPUs")
     torch.manual_seed(1)
     attention = SMALL_ATTENTION + LARGE_ATTENTION * ON_GPU
+    norms, logits = SMALL_NORMS + LARGE_NORMS * ON_GPU, SMALL_LOGITS + LARGE_LOGITS * ON_GPU
     passed = [
         *(compare_attention(case, dtype) for case in attention for dtype in PRECISIONS),
         compare_attention_module(),
         check_dropout(Attention(20, 2, 30, 30, 16, 32, "none", 0.1)),
+        *(compare_norm(case, kind, dtype) for case in norms for kind in ("layer", "rms") for dtype in PRECISIONS),
+        *(compare_residual_sum(case, rate) for case in norms for rate in (0.1, 0.5)),
+        *(compare_cross_entropy(case, rate, dtype) for case in logits for rate in (0.0, 0.1) for dtype in PRECISIONS),
     ]
     if ON_GPU and not compare_only:
+        for rows in TIMED_NORMS:
+            time_norm(rows)
+            time_residual_sum(rows)
+        for rows in TIMED_LOGITS:
+            time_cross_entropy(rows)
         for case in TIMED_ATTENTION:
             time_attention(case)
     sys.exit(0 if all(passed) else 1)
@@ -171,6 +197,82 @@ def kept_weights(case: Attention, seed: int = SEED) -> Tensor:
         return short_attention.attend(*inputs, None, False, case.dropout)[..., : case.keys] > 0
 
 
+def compare_norm(case: Rows, kind: NormKind, half: torch.dtype) -> bool:
+    """The norm of a float32 sum, in `half`, with the gradient of both uses of the sum."""
+    x, skipped, received = (torch.randn(case.rows, case.width, device=DEVICE) for _ in range(3))
+    norm, received = make_norm(kind, case.width, EPSILON).to(DEVICE), received.to(half)
+    for weight in norm.parameters():
+        torch.nn.init.normal_(weight)
+    rows = slice(-1000, None) if x.numel() > 1 << 31 else slice(None)  # the norm's own gradients: of all rows
+
+    def kernel() -> Sequence[Tensor]:
+        leaf = (2 * x + 1).requires_grad_()
+        with torch.autocast(x.device.type, half, enabled=half != torch.float32):
+            assert isinstance(norm, torch.nn.LayerNorm | torch.nn.RMSNorm)
+            skip, output = normalise_with_kernel(leaf, norm)
+        assert output.dtype == half, output.dtype
+        own = [*norm.parameters()] * (rows == slice(None))
+        grads = torch.autograd.grad([skip, output], [leaf, *own], [skipped, received])
+        return [output[rows].detach(), grads[0][rows], *grads[1:]]
+
+    def formula(dtype: torch.dtype) -> Sequence[Tensor]:
+        leaf, other = (2 * x[rows].to(dtype) + 1).requires_grad_(), copy.deepcopy(norm).to(dtype)
+        output, own = other(leaf), [*other.parameters()] * (rows == slice(None))
+        grads = torch.autograd.grad(
+            [leaf + 0, output], [leaf, *own], [skipped[rows].to(dtype), received[rows].to(dtype)]
+        )
+        return [output.detach(), *grads]
+
+    plain = [each.to(half) if number == 0 else each for number, each in enumerate(formula(torch.float32))]
+    return report(f"{kind} norm {half}", vars(case), run_twice(kernel), plain, formula(torch.float64))
+
+
+def compare_residual_sum(case: Rows, rate: float) -> bool:
+    """A sum with dropout. The gradient of y shows which numbers were dropped: the output must have dropped the same."""
+    x, y, received = (torch.randn(case.rows, case.width, device=DEVICE) for _ in range(3))
+    y = y.to(PRECISIONS[1])
+    y[y == 0] = 1
+
+    def kernel() -> Sequence[Tensor]:
+        torch.manual_seed(SEED)
+        leaves = x.detach().requires_grad_(), y.detach().requires_grad_()
+        total = add_dropped_with_kernel(leaves[0], leaves[1], rate)
+        return [total.detach(), *torch.autograd.grad(total, leaves, received)]
+
+    found = run_twice(kernel)
+    kept = found[2] != 0
+    expected = [
+        (x + torch.where(kept, y.float() / (1 - rate), 0)).double(),
+        received.double(),
+        torch.where(kept, received.double() / (1 - rate), 0),
+    ]
+    share = abs(float((~kept).double().mean()) - rate)
+    assert share < 6 * math.sqrt(rate / kept.numel()) + 1e-9, f"{share} more or fewer numbers dropped than {rate}"
+    return report(
+        f"residual sum {rate}",
+        vars(case),
+        found,
+        [each.to(found[i].dtype) for i, each in enumerate(expected)],
+        expected,
+    )
+
+
+def compare_cross_entropy(case: Rows, smoothing: float, dtype: torch.dtype) -> bool:
+    logits = (torch.randn(case.rows, case.width, device=DEVICE) * 3).to(dtype)
+    labels = torch.randint(1, case.width, (case.rows,), device=DEVICE)
+    labels[::5] = IGNORED
+    too_large = logits.numel() > 1 << 31  # for all rows in float64: only the gradients of the last rows are compared
+    few = slice(-1000, None) if too_large else slice(None)
+
+    def work(dtype: torch.dtype, rows: slice) -> Sequence[Tensor]:
+        leaf = logits[rows].detach().to(dtype).requires_grad_()
+        total = cross_entropy_sum(leaf, labels[rows], IGNORED, smoothing)
+        return [torch.autograd.grad(total, leaf)[0][few], *[total.detach()[None]] * (not too_large)]
+
+    found, plain, expected = run_twice(lambda: work(dtype, slice(None))), work(dtype, few), work(torch.float64, few)
+    return report(f"cross-entropy {dtype}, smoothing {smoothing}", vars(case), found, plain, expected)
+
+
 def random_heads(case: Attention, dtype: torch.dtype) -> list[Tensor]:
     """Queries, keys and values as views of projections, [B, T, 3 * H * K], as in the network."""
     sizes = ((case.queries, case.d_key), (case.keys, case.d_key), (case.keys, case.d_value))
@@ -236,6 +338,37 @@ def time_attention(case: Attention) -> None:
         return mixed.transpose(1, 2).flatten(2)
 
     time_work("attention bf16", vars(case), work, inputs)
+
+
+def time_norm(case: Rows) -> None:
+    """The norm before a sub-layer, in the precision of the sub-layer, and the sum of the gradients of both uses."""
+    x = torch.randn(case.rows, case.width, device=DEVICE, requires_grad=True)
+    residual = Residual(make_norm("layer", case.width, EPSILON), "pre").to(DEVICE).train()
+
+    def work() -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            skip, output = residual.enter(x)
+        return skip + output.to(torch.bfloat16)
+
+    time_work("norm bf16", vars(case), work, [x, *residual.parameters()])
+
+
+def time_residual_sum(case: Rows) -> None:
+    x = torch.randn(case.rows, case.width, device=DEVICE, requires_grad=True)
+    y = torch.randn(case.rows, case.width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    residual = Residual(torch.nn.Identity(), "pre", 0.1).train()
+    time_work("residual sum bf16, dropout 0.1", vars(case), lambda: residual.leave(x, y), [x, y])
+
+
+def time_cross_entropy(case: Rows) -> None:
+    logits = torch.randn(case.rows, case.width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    labels = torch.randint(1, case.width, (case.rows,), device=DEVICE)
+
+    def work() -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            return cross_entropy_sum(logits, labels, IGNORED, 0.1)[None]
+
+    time_work("cross-entropy bf16", vars(case), work, [logits])
 
 
 def time_work(name: str, shape: Mapping[str, object], work: Callable[[], Tensor], inputs: list[Tensor]) -> None:
