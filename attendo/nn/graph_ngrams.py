@@ -6,7 +6,7 @@ bigram (a, b) in an output is
 
     sum over v < u of visit[v] · P(a at v) · P(hop from v to u) · P(b at u)
 
-A tensor of hops is multiplied log2(L) times, instead of once for each token. Nothing here waits for the device.
+The visits need log2(L) products of [L, L] matrices, the rest one product. Nothing here waits for the device.
 
 B batch, T target tokens without EOS, L vertices, at least 2 per graph.
 """
@@ -44,8 +44,8 @@ def match_bigrams(
     """Return the bigrams of an output that match the target, and all bigrams of an output, both as expected numbers.
 
     `emissions` and `links` are those of `graph_log_likelihood`, and `ids` the target's tokens. A bigram matches at most
-    as often as the target has it. The limit applies to the expected number, which the paper does too: the expectation
-    of the limited number has no short formula.
+    as often as the target has it. As in the paper, this limits the expected number. The expectation of the limited
+    number would need a sum over all outputs.
     """
     with torch.autocast(links.device.type, enabled=False):
         links = widen(links)

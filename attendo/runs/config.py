@@ -166,7 +166,7 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
             raise UsageError("sharding_needs_autoregressive", kind=kind)
         for name in ("input_noise", "scheduled_sampling", "objective"):
             value = getattr(train, name)
-            if value not in (TrainConfig.model_fields[name].default, "ngrams"):
+            if value not in (TrainConfig.model_fields[name].default, "ngrams"):  # ngrams: checked above
                 raise UsageError("treatment_needs_autoregressive", option=name, value=value, kind=kind)
     check_kind(kind, CallFields(), GenerationConfig(**generation))
 

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -172,6 +173,30 @@ def test_half_precision_passes_compute_it_in_float32() -> None:
         found = bigram_score(emissions.float(), links.float(), *others)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=1e-6)
+
+
+def test_float32_is_exact_enough_for_long_graphs() -> None:
+    torch.manual_seed(6)
+    links = torch.stack([make_links(120), make_links(120, 100)])
+    emissions, ids = torch.randn(2, 40, 120, dtype=torch.float64).sub(3), torch.randint(4, 9, (2, 40))
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        values = [emissions.to(dtype).requires_grad_(), links.to(dtype).requires_grad_()]
+        score = bigram_score(*values, ids, torch.tensor([40, 31]), torch.tensor([120, 100]))
+        found.append([each.detach().double() for each in (score, *torch.autograd.grad(score.sum(), values))])
+    for wide, narrow in zip(*found, strict=True):
+        torch.testing.assert_close(narrow, wide, rtol=1e-4, atol=1e-6 * float(wide.abs().max()))
+
+
+def test_it_needs_no_values_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it can be captured as a CUDA graph. Tensors of the meta device have shapes and no values."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which the meta device does not have
+    emissions, links, *others = (each.to("meta") for each in make_batch())
+    emissions.requires_grad_()
+    links.requires_grad_()
+    score = bigram_score(emissions, links, *others)
+    grads = torch.autograd.grad(score.sum(), [emissions, links])
+    assert [tuple(each.shape) for each in (score, *grads)] == [(5,), (5, 6, 8), (5, 8, 8)]
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 9, 64, 65])
