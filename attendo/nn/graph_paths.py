@@ -42,7 +42,7 @@ def graph_log_likelihood(
     if triton_launch.runs_kernels(links):
         by_kernel: Tensor = _KernelGraphLogLikelihood.apply(emissions, links, num_tokens, num_vertices)
         return by_kernel
-    emissions = _mask_emissions(emissions, num_vertices)
+    emissions = mask_emissions(emissions, num_vertices)
     result: Tensor = _GraphLogLikelihood.apply(emissions, links, num_tokens, num_vertices)
     return result
 
@@ -57,7 +57,7 @@ def align_to_graph(
     emissions, links = widen(emissions), widen(links)
     if triton_launch.runs_kernels(links):
         return _align_by_kernel(emissions, links, num_tokens, num_vertices)
-    emissions = _mask_emissions(emissions, num_vertices)
+    emissions = mask_emissions(emissions, num_vertices)
     scores, best_previous = _start_scores(links), []
     for i in range(emissions.shape[1]):
         best, previous = (scores[:, :, None] + links).max(1)
@@ -73,13 +73,18 @@ def align_to_graph(
 
 
 def visit_probabilities(links: Float[Tensor, "B L L"]) -> Float[Tensor, "B L"]:
-    """Return the probability that a random path visits each vertex."""
+    """Return the probability that a random path visits each vertex.
+
+    This is the first row of I + E + E² + ... for the matrix E of hops, whose power L is 0. The sum equals the product
+    of all I + E^(2^k), so a graph of L vertices needs log2(L) rounds. Autograd's gradient is finite, also for -inf.
+    """
     hops = links.exp()
-    visits = torch.zeros_like(hops[:, 0])
-    visits[:, 0] = 1
-    for vertex in range(1, links.shape[1]):
-        visits[:, vertex] = (visits * hops[:, :, vertex]).sum(-1)
-    return visits
+    visits = torch.zeros_like(hops[:, :1])
+    visits[..., 0] = 1
+    for number in range((links.shape[1] - 1).bit_length()):
+        hops = hops @ hops if number else hops
+        visits = visits + visits @ hops
+    return visits[:, 0]
 
 
 def follow_path(successors: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
@@ -111,7 +116,7 @@ def decode_joint_viterbi(
     and at most `max_steps`, which is known without waiting for the device. A graph without inner vertices has no marks.
     """
     batch, size = token_scores.shape
-    token_scores = _mask_emissions(token_scores[:, None], num_vertices)[:, 0]
+    token_scores = mask_emissions(token_scores[:, None], num_vertices)[:, 0]
     last_hops = _last_hops(links, num_vertices)
     scores = links[:, 0] + token_scores
     totals, best_previous = [scores + last_hops], []
@@ -264,7 +269,7 @@ def _last_hops(links: Float[Tensor, "B L L"], num_vertices: Int[Tensor, " B"]) -
     return links.gather(2, last)[:, :, 0]
 
 
-def _mask_emissions(emissions: Float[Tensor, "B T L"], num_vertices: Int[Tensor, " B"]) -> Float[Tensor, "B T L"]:
+def mask_emissions(emissions: Float[Tensor, "B T L"], num_vertices: Int[Tensor, " B"]) -> Float[Tensor, "B T L"]:
     """Set the log-probabilities of vertices that emit no token to -inf."""
     vertex = torch.arange(emissions.shape[2], device=emissions.device)
     inner = (vertex > 0) & (vertex < (num_vertices - 1)[:, None])

@@ -151,6 +151,8 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
     """Reject training and decoding settings that a network of this kind does not have."""
     if kind not in get_args(ModelConfig.model_fields["kind"].annotation):
         return  # the error of the model's settings names the known kinds
+    if train.objective == "ngrams" and kind != "graph":
+        raise UsageError("ngrams_needs_graph", kind=kind)
     if kind not in ("ctc", "graph"):
         for name in ("glancing", "glancing_end", "glancing_until"):
             if getattr(train, name) != TrainConfig.model_fields[name].default:
@@ -163,7 +165,8 @@ def check_kind_settings(kind: str, train: TrainConfig, generation: Mapping[str, 
         if train.sharding != "none":
             raise UsageError("sharding_needs_autoregressive", kind=kind)
         for name in ("input_noise", "scheduled_sampling", "objective"):
-            if (value := getattr(train, name)) != TrainConfig.model_fields[name].default:
+            value = getattr(train, name)
+            if value not in (TrainConfig.model_fields[name].default, "ngrams"):  # ngrams: checked above
                 raise UsageError("treatment_needs_autoregressive", option=name, value=value, kind=kind)
     check_kind(kind, CallFields(), GenerationConfig(**generation))
 
@@ -180,10 +183,10 @@ def check_mrt_data(train: TrainConfig, is_running_text: bool) -> None:
         raise UsageError("mrt_needs_pairs")
 
 
-def check_mrt_start(config: "RunConfig") -> None:
-    """Reject minimum risk training of new weights: their samples are noise."""
-    if config.train.objective == "mrt" and config.start_from is None:
-        raise UsageError("mrt_needs_trained_model")
+def check_objective_start(config: "RunConfig") -> None:
+    """Reject new weights for an objective that compares the model's own outputs: theirs are noise."""
+    if config.train.objective != "likelihood" and config.start_from is None:
+        raise UsageError("objective_needs_trained_model", objective=config.train.objective)
 
 
 def _with_new_names(values: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from attendo.nn.devices import is_out_of_memory
 from attendo.runs.config import (
     RunConfig,
     check_metrics,
-    check_mrt_start,
+    check_objective_start,
     load_run_config,
     make_paths_absolute,
     to_toml,
@@ -84,7 +84,7 @@ class Run:
     ) -> "Run":
         """Create a new run. The folder must not contain another one, unless `overwrite`."""
         check_metrics(config)
-        check_mrt_start(config)
+        check_objective_start(config)
         run = cls(make_paths_absolute(config), folder, device, world)
         if run.world.is_main:
             make_folder(folder)
@@ -103,7 +103,7 @@ class Run:
         """Open the run in a folder, to continue from its newest checkpoint. `config` overrides its settings."""
         run = cls(config or load_run_config(folder), folder, device, world)
         check_metrics(run.config)
-        check_mrt_start(run.config)
+        check_objective_start(run.config)
         run._has_overrides = config is not None
         if run.world.is_main:
             with run._lock_folder():

@@ -90,6 +90,8 @@ def check_start_network(config: RunConfig, before: ModelConfig) -> ModelConfig:
     if before.kind not in (after.kind, "autoregressive"):
         raise UsageError("start_from_kind_mismatch", before=before.kind, after=after.kind)
     check_kind_settings(after.kind, config.train, config.generation)
+    if config.train.objective == "ngrams" and before.kind != "graph":
+        raise UsageError("ngrams_needs_trained_graph", kind=before.kind)
     if after.prefix_lm:
         check_prefix_lm_settings(config.train)
     return after

@@ -25,15 +25,24 @@ _SAMPLING_SETTINGS: dict[str, tuple[str, ...]] = {
 
 
 _MRT_SETTINGS = ("mrt_candidates", "mrt_alpha", "mrt_reference", "mrt_cross_entropy", "mrt_utility")
-# Settings that minimum risk training does not use, with the values that it accepts.
-_UNUSED_BY_MRT: dict[str, tuple[object, ...]] = {
-    "label_smoothing": (0.0, 0.1),
-    "r_drop": (0.0,),
-    "input_noise": (0.0,),
-    "scheduled_sampling": ("off",),
-    "compile": ("auto", "off"),
-    "capture": ("auto", "off"),
-    "sharding": ("none",),
+# Settings that an objective does not use, with the values that it accepts: the default and "off".
+_UNUSED_BY_OBJECTIVE: dict[str, dict[str, tuple[object, ...]]] = {
+    "likelihood": {},
+    "mrt": {
+        "label_smoothing": (0.0, 0.1),
+        "r_drop": (0.0,),
+        "input_noise": (0.0,),
+        "scheduled_sampling": ("off",),
+        "compile": ("auto", "off"),
+        "capture": ("auto", "off"),
+        "sharding": ("none",),
+    },
+    "ngrams": {
+        "r_drop": (0.0,),
+        "glancing": (0.0, 0.5),
+        "glancing_end": (0.0, 0.1),
+        "glancing_until": (2 / 3,),
+    },
 }
 
 
@@ -71,10 +80,11 @@ class TrainConfig(Settings):
     )
     clip_norm: Annotated[float, Field(ge=0)] = Field(1.0, description="maximum gradient norm; 0 disables clipping")
 
-    objective: Literal["likelihood", "mrt"] = Field(
+    objective: Literal["likelihood", "mrt", "ngrams"] = Field(
         "likelihood",
-        description="what training lowers: the cross-entropy of the references, or the expected risk of the model's "
-        "own samples (minimum risk training, Shen et al. 2016), which needs a trained model (start_from)",
+        description="what training lowers: the cross-entropy of the references, the expected risk of the model's own "
+        "samples (mrt: minimum risk training, Shen et al. 2016), or minus the expected bigram precision of kind graph "
+        "(ngrams: FA-DAT, Ma et al. 2023); the last two need a trained model (start_from)",
     )
     mrt_candidates: Annotated[int, Field(ge=2)] = Field(8, description="mrt: samples per source; equal ones count once")
     mrt_alpha: Positive = Field(
@@ -223,14 +233,12 @@ class TrainConfig(Settings):
             raise UsageError("sampling_thresholds_not_sorted", low=low, high=high)
 
     def _check_objective(self) -> None:
-        if self.objective == "mrt":
-            for option, accepted in _UNUSED_BY_MRT.items():
-                if (value := getattr(self, option)) not in accepted:
-                    raise UsageError("mrt_setting_conflict", option=option, value=value)
-            return
-        for option in _MRT_SETTINGS:
+        for option, accepted in _UNUSED_BY_OBJECTIVE[self.objective].items():
+            if (value := getattr(self, option)) not in accepted:
+                raise UsageError("objective_setting_conflict", option=option, value=value, objective=self.objective)
+        for option in _MRT_SETTINGS if self.objective != "mrt" else ():
             if not self._is_default(option):
-                raise UsageError("mrt_setting_unused", option=option)
+                raise UsageError("mrt_setting_unused", option=option, objective=self.objective)
 
     def _is_default(self, option: str) -> bool:
         return bool(getattr(self, option) == type(self).model_fields[option].default)

@@ -13,6 +13,10 @@ the mean of both losses and half of the weighted divergence between both predict
     masked       at the masked tokens
     ctc, graph   at all positions, divided by `upsample`: a source token counts once; a graph adds that of the hops
 
+With objective ngrams (FA-DAT, Ma et al., 2023) a graph is trained on its expected bigram precision with a brevity
+penalty, which also gives credit to a path with the right bigrams at other places. There is no glancing: the network
+sees only MASK, as in decoding.
+
 Nothing here waits for the device, so that a pass can be captured.
 """
 
@@ -26,6 +30,7 @@ from torch import Tensor, nn
 from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction, count_tokens
 from attendo.nn.ctc import align_to_ctc, ctc_emissions, ctc_log_likelihood
 from attendo.nn.divergence import divergence, divergence_of_hops
+from attendo.nn.graph_ngrams import bigram_score
 from attendo.nn.graph_paths import align_to_graph, graph_log_likelihood
 from attendo.nn.token_scores import emission_scores
 from attendo.text import BOS, EOS, PAD
@@ -62,10 +67,15 @@ class ParallelLoss:
     """
 
     def __init__(
-        self, network: ParallelTransformer, wrapped: nn.Module, label_smoothing: float, r_drop: float = 0.0
+        self,
+        network: ParallelTransformer,
+        wrapped: nn.Module,
+        label_smoothing: float,
+        r_drop: float = 0.0,
+        objective: str = "likelihood",
     ) -> None:
         self._network, self._wrapped = network, wrapped
-        self._label_smoothing, self._r_drop = label_smoothing, r_drop
+        self._label_smoothing, self._r_drop, self._objective = label_smoothing, r_drop, objective
         self._num_passes = 2 if r_drop else 1
         self.glancing = torch.zeros((), device=network.device)
 
@@ -76,6 +86,9 @@ class ParallelLoss:
         if self._network.config.kind == "masked":
             return self._masked_loss(source_ids, source_mask, targets, has_labels)
         canvas = self._network.empty_canvas(source_ids, source_mask)
+        if self._objective == "ngrams":
+            losses = negative_bigram_score(self._predict(source_ids, canvas, source_mask), canvas, targets)
+            return torch.where(has_labels, losses, 0).sum()
         canvas = self._glance(source_ids, source_mask, canvas, targets)
         prediction = self._predict(source_ids, canvas, source_mask)
         losses = negative_log_likelihood(
@@ -200,6 +213,17 @@ def negative_log_likelihood(prediction: Prediction, canvas: Canvas, targets: Tar
         return -graph_log_likelihood(emissions, prediction.links, targets.lengths, canvas.lengths)
     blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, _silent_tokens(prediction))
     return -ctc_log_likelihood(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
+
+
+def negative_bigram_score(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, " B"]:
+    """Return -(T + 1) · brevity penalty · expected bigram precision of a graph, 0 for a target that does not fit.
+
+    The factor is the number of target tokens with EOS, because updates divide the loss by this number.
+    """
+    assert prediction.links is not None
+    emissions = emission_scores(prediction.logits, targets.ids, _silent_tokens(prediction)).transpose(1, 2)
+    scores = bigram_score(emissions, prediction.links, targets.ids, targets.lengths, canvas.lengths)
+    return torch.where(targets.lengths + 2 <= canvas.lengths, -(targets.lengths + 1) * scores, 0)
 
 
 def align(prediction: Prediction, canvas: Canvas, targets: Targets) -> Int[Tensor, "B L"]:

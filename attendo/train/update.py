@@ -80,7 +80,7 @@ class Updater:
         self._loss = torch.zeros((), device=self.device)
         self._ddp_network = self.placement.network if self.placement.is_sharded else world.wrap_ddp(network)
         self._parallel_loss = (
-            ParallelLoss(network, self._ddp_network, config.label_smoothing, config.r_drop)
+            ParallelLoss(network, self._ddp_network, config.label_smoothing, config.r_drop, config.objective)
             if isinstance(network, ParallelTransformer)
             else None
         )

@@ -142,6 +142,16 @@ def test_settings_that_the_kind_of_the_model_lacks_leave_an_existing_run(
     assert (run / "run.toml").read_text() == "seed = 7\n"
 
 
+def test_a_graph_is_trained_on_ngrams(attendo: Command, old: Path, files: list[str | Path], tmp_path: Path) -> None:
+    parallel_model("graph").save(tmp_path / "graph")
+    options = [*files, "--out", tmp_path / "run", *QUICK, *settings("train.objective=ngrams", "train.peak_lr=1e-4")]
+    done = attendo("finetune", tmp_path / "graph", *options)
+    assert (done.code, done.output) == (0, "")
+    assert load_model(tmp_path / "run" / "model").network.config.kind == "graph"
+    failed = attendo("finetune", old, *options, "--overwrite")
+    assert (failed.code, fragment("ngrams_needs_graph", kind="autoregressive") in failed.errors) == (2, True)
+
+
 @pytest.mark.slow
 def test_an_existing_run_needs_overwrite(attendo: Command, old: Path, files: list[str | Path], tmp_path: Path) -> None:
     options = [old, *files, "--out", tmp_path / "run", *QUICK]

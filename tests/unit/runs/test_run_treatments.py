@@ -28,6 +28,8 @@ TREATMENTS: dict[str, dict[str, Any]] = {
 
 
 MRT = {"objective": "mrt", "mrt_candidates": 3, "peak_lr": 1e-3}
+NGRAMS = {"objective": "ngrams", "peak_lr": 1e-3}
+GRAPH = {"kind": "graph", "d_model": 16, "num_heads": 2, "d_ff": 24, "dropout": 0.4, "upsample": 2}
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +39,27 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train_run(make_config(folder), folder / "run")
 
 
-def fine_tune(plain: Run, **changes: Any) -> RunConfig:
-    train = plain.config.train.replace(**{**MRT, **changes})
-    return RunConfig(start_from=plain.folder / "model", data=plain.config.data, train=train)
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of kind graph with objective likelihood."""
+    folder = tmp_path_factory.mktemp("graph")
+    return train_run(make_config(folder, model=GRAPH), folder / "run")
 
 
-def make_treated(name: str, folder: Path, plain: Run) -> RunConfig:
+def fine_tune(before: Run, objective: dict[str, Any] = MRT, **changes: Any) -> RunConfig:
+    train = before.config.train.replace(**{**objective, **changes})
+    return RunConfig(start_from=before.folder / "model", data=before.config.data, train=train)
+
+
+def make_treated(name: str, folder: Path, plain: Run, graph: Run) -> RunConfig:
+    if name == "ngrams":
+        return fine_tune(graph, NGRAMS)
     return fine_tune(plain) if name == "mrt" else make_config(folder, train=TREATMENTS[name])
 
 
-@pytest.mark.parametrize("name", [*TREATMENTS, "mrt"])
-def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path: Path, name: str, plain: Run) -> None:
-    config = make_treated(name, tmp_path, plain)
+@pytest.mark.parametrize("name", [*TREATMENTS, "mrt", "ngrams"])
+def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path: Path, name: str, plain: Run, graph: Run) -> None:
+    config = make_treated(name, tmp_path, plain, graph)
     complete = train_run(config, tmp_path / "whole")
     stopped = begin_run(config, tmp_path / "stopped")
     list(islice(stopped.train(stop_at=3), 5))
@@ -58,7 +69,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(tmp_path: Path, name: str, p
     list(again.train())
     again.finish()
     assert torch.equal(flat_weights(again), flat_weights(complete))
-    assert not torch.equal(flat_weights(complete), flat_weights(plain))
+    assert not torch.equal(flat_weights(complete), flat_weights(graph if name == "ngrams" else plain))
     lines = [read_steps(each) for each in (complete, again)]
     assert lines[0] == lines[1]
 
@@ -98,13 +109,15 @@ def test_reports_of_minimum_risk_training_have_reward_and_entropy(tmp_path: Path
 
 def test_minimum_risk_training_needs_a_trained_model(tmp_path: Path, plain: Run) -> None:
     config = make_config(tmp_path, train=MRT)
-    with pytest.raises(UsageError, check=has_code("mrt_needs_trained_model")):
+    with pytest.raises(UsageError, check=has_code("objective_needs_trained_model", objective="mrt")):
         Run.begin(config, tmp_path / "run", CPU)
     assert not (tmp_path / "run").exists()
     copy = tmp_path / "resumed"
     shutil.copytree(plain.folder, copy)
     changed = plain.config.replace(train=plain.config.train.replace(**MRT, steps=5))
-    with pytest.raises(UsageError, check=has_code("mrt_needs_trained_model")):  # its learning rate would stay
+    with pytest.raises(
+        UsageError, check=has_code("objective_needs_trained_model", objective="mrt")
+    ):  # its learning rate would stay
         Run.resume(copy, CPU, config=changed)
 
 
@@ -143,7 +156,33 @@ def test_weights_of_another_kind_reject_minimum_risk_training(plain: Run) -> Non
         RunConfig(start_from=plain.folder / "model", data=plain.config.data, model={"kind": "graph"}, train=MRT)
 
 
-@pytest.mark.parametrize("name", [*TREATMENTS, "mrt"])
-def test_the_doctor_finds_no_fault(tmp_path: Path, name: str, plain: Run) -> None:
-    run = begin_run(make_treated(name, tmp_path, plain), tmp_path / "run")
+@pytest.mark.parametrize("kind", ["autoregressive", "masked", "ctc"])
+def test_other_kinds_reject_ngrams(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(UsageError, check=has_code("ngrams_needs_graph", kind=kind)):
+        make_config(tmp_path, model={"kind": kind}, train=NGRAMS)
+
+
+def test_ngrams_need_a_trained_graph(tmp_path: Path, plain: Run) -> None:
+    """New weights, weights of another kind, and links that are new: their outputs are noise."""
+    with pytest.raises(UsageError, check=has_code("objective_needs_trained_model", objective="ngrams")):
+        Run.begin(make_config(tmp_path, model=GRAPH, train=NGRAMS), tmp_path / "new", CPU)
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(UsageError, check=has_code("ngrams_needs_graph", kind="autoregressive")):
+        begin_run(fine_tune(plain, NGRAMS), tmp_path / "run")
+    config = RunConfig(**{**fine_tune(plain, NGRAMS).model_dump(exclude_unset=True), "model": {"kind": "graph"}})
+    with pytest.raises(UsageError, check=has_code("ngrams_needs_trained_graph", kind="autoregressive")):
+        begin_run(config, tmp_path / "links")
+
+
+def test_losses_of_ngrams_are_negative_and_those_of_validations_are_not(tmp_path: Path, graph: Run) -> None:
+    """A validation has -log P(target | source), as in other runs of this kind."""
+    run = train_run(fine_tune(graph, NGRAMS), tmp_path / "run")
+    assert all(-1 < each["loss"] < 0 for each in read_steps(run))
+    lines = map(json.loads, (run.folder / "metrics.jsonl").read_text("utf-8").splitlines())
+    assert all(each["loss"] > 0 for each in lines if each["kind"] == "validation")
+
+
+@pytest.mark.parametrize("name", [*TREATMENTS, "mrt", "ngrams"])
+def test_the_doctor_finds_no_fault(tmp_path: Path, name: str, plain: Run, graph: Run) -> None:
+    run = begin_run(make_treated(name, tmp_path, plain, graph), tmp_path / "run")
     assert [each for each in examine_network(run, quick=True) if each.level == "fault"] == []

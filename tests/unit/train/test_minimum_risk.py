@@ -310,20 +310,37 @@ def test_the_loss_is_the_mean_risk_and_the_weighted_cross_entropy() -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "values"),
     [
-        ({"mrt_alpha": 0.1}, "mrt_setting_unused", {"option": "mrt_alpha"}),
-        ({"objective": "mrt", "r_drop": 1.0}, "mrt_setting_conflict", {"option": "r_drop", "value": 1.0}),
+        ({"mrt_alpha": 0.1}, "mrt_setting_unused", {"option": "mrt_alpha", "objective": "likelihood"}),
+        (
+            {"objective": "ngrams", "mrt_alpha": 0.1},
+            "mrt_setting_unused",
+            {"option": "mrt_alpha", "objective": "ngrams"},
+        ),
+        ({"objective": "mrt", "r_drop": 1.0}, "objective_setting_conflict", {"option": "r_drop", "value": 1.0}),
         (
             {"objective": "mrt", "label_smoothing": 0.2},
-            "mrt_setting_conflict",
+            "objective_setting_conflict",
             {"option": "label_smoothing", "value": 0.2},
         ),
-        ({"objective": "mrt", "capture": "on"}, "mrt_setting_conflict", {"option": "capture", "value": "on"}),
-        ({"objective": "mrt", "compile": "blocks"}, "mrt_setting_conflict", {"option": "compile", "value": "blocks"}),
-        ({"objective": "mrt", "sharding": "full"}, "mrt_setting_conflict", {"option": "sharding", "value": "full"}),
-        ({"objective": "mrt", "input_noise": 0.1}, "mrt_setting_conflict", {"option": "input_noise", "value": 0.1}),
+        ({"objective": "mrt", "capture": "on"}, "objective_setting_conflict", {"option": "capture", "value": "on"}),
+        (
+            {"objective": "mrt", "compile": "blocks"},
+            "objective_setting_conflict",
+            {"option": "compile", "value": "blocks"},
+        ),
+        (
+            {"objective": "mrt", "sharding": "full"},
+            "objective_setting_conflict",
+            {"option": "sharding", "value": "full"},
+        ),
+        (
+            {"objective": "mrt", "input_noise": 0.1},
+            "objective_setting_conflict",
+            {"option": "input_noise", "value": 0.1},
+        ),
         (
             {"objective": "mrt", "scheduled_sampling": "schedule"},
-            "mrt_setting_conflict",
+            "objective_setting_conflict",
             {"option": "scheduled_sampling", "value": "schedule"},
         ),
     ],

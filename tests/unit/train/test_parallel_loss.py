@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from error_codes import has_code
 from learning import BOTH, SIZES
 from torch import Tensor
 
@@ -15,13 +16,24 @@ from attendo.decode.parallel import ParallelEngine
 from attendo.decode.requests import DecodeRequest
 from attendo.decode.rules import SuppressTokens
 from attendo.decode.strategies import Greedy
+from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction
+from attendo.nn.graph_ngrams import bigram_score, match_bigrams
 from attendo.text import BOS, EOS, PAD
 from attendo.train.config import TrainConfig
-from attendo.train.parallel_loss import ParallelLoss, Targets, align, choose_at_random, glancing_share, sentence_losses
+from attendo.train.parallel_loss import (
+    ParallelLoss,
+    Targets,
+    align,
+    choose_at_random,
+    glancing_share,
+    negative_bigram_score,
+    sentence_losses,
+)
 from attendo.train.update import Updater
 
+NEVER = float("-inf")
 INPUTS = (BOTH.source_ids, BOTH.source_mask, BOTH.labels)
 
 
@@ -31,8 +43,10 @@ def make_network(kind: str, **settings: Any) -> ParallelTransformer:
     return ParallelTransformer(config, torch.Generator().manual_seed(2))
 
 
-def make_loss(network: ParallelTransformer, label_smoothing: float = 0.0) -> ParallelLoss:
-    return ParallelLoss(network, network, label_smoothing)
+def make_loss(
+    network: ParallelTransformer, label_smoothing: float = 0.0, objective: str = "likelihood"
+) -> ParallelLoss:
+    return ParallelLoss(network, network, label_smoothing, objective=objective)
 
 
 def test_targets_are_labels_without_eos() -> None:
@@ -221,6 +235,101 @@ def test_a_target_that_does_not_fit_changes_nothing(kind: str) -> None:
     loss.backward()
     assert float(loss.detach()) == 0
     assert not any(weight.grad is not None and weight.grad.any() for weight in network.parameters())
+
+
+def test_the_loss_of_ngrams_is_the_sum_of_sentences_without_glancing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass, which sees only MASK. The score of a sentence counts as often as its target has tokens, with EOS."""
+    network, read = make_network("graph"), list[Canvas]()
+    forward = network.forward
+    monkeypatch.setattr(network, "forward", lambda ids, canvas, mask: read.append(canvas) or forward(ids, canvas, mask))
+    loss = make_loss(network, objective="ngrams")
+    loss.glancing.fill_(1.0)
+    found = loss(*INPUTS)
+    (canvas,), targets = read, Targets.from_labels(BOTH.labels)
+    assert not canvas.given.any()
+    prediction, expected = forward(BOTH.source_ids, canvas, BOTH.source_mask), 0.0
+    said = prediction.logits.index_fill(-1, torch.tensor([PAD, BOS, EOS]), NEVER).log_softmax(-1)
+    for row, (count, size) in enumerate(zip(targets.lengths.tolist(), canvas.lengths.tolist(), strict=True)):
+        assert prediction.links is not None
+        ids = targets.ids[row, :count]
+        emissions, links = said[row, :size, ids].T[None], prediction.links[row, None, :size, :size]
+        score = bigram_score(emissions, links, ids[None], torch.tensor([count]), torch.tensor([size]))
+        expected -= (count + 1) * float(score.detach())
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-5)
+    assert -BOTH.tokens < expected < 0
+
+
+def test_the_loss_of_ngrams_of_a_sure_graph_is_minus_the_number_of_tokens() -> None:
+    targets = Targets.from_labels(torch.tensor([[5, 6, EOS], [7, EOS, PAD]]))
+    logits, links = torch.full((2, 5, 9), NEVER), torch.full((2, 5, 5), NEVER)
+    logits[..., 4] = 0.0
+    for row, path in enumerate(([0, 1, 3, 4], [0, 2, 3])):
+        links[row, path[:-1], path[1:]] = 0.0
+        for vertex, token in zip(path[1:-1], targets.ids[row].tolist(), strict=False):
+            logits[row, vertex] = torch.full((9,), NEVER).index_fill(0, torch.tensor(token), 0.0)
+    canvas = Canvas(
+        torch.zeros(2, 5).long(), torch.zeros(2, 5).bool(), torch.tensor([[True] * 5, [True] * 4 + [False]])
+    )
+    losses = negative_bigram_score(Prediction(logits, links), canvas, targets)
+    assert losses.tolist() == [-3, -2]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_all_weights_learn_from_ngrams(precision: str) -> None:
+    network = make_network("graph")
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        value = make_loss(network, objective="ngrams")(*INPUTS)
+    value.backward()
+    without = [name for name, each in network.named_parameters() if each.grad is None or not each.grad.any()]
+    assert without == []
+    assert all(bool(each.grad.isfinite().all()) for each in network.parameters() if each.grad is not None)
+
+
+def test_ngrams_have_no_loss_without_labels_and_for_targets_that_do_not_fit() -> None:
+    long, idle = collate([Example([5], [6, 7] * 20)]), BOTH.shard(rank=5, world_size=6)
+    for batch in (long, idle):
+        network = make_network("graph")
+        loss = make_loss(network, objective="ngrams")(batch.source_ids, batch.source_mask, batch.labels)
+        loss.backward()
+        assert float(loss.detach()) == 0
+        assert not any(weight.grad is not None and weight.grad.any() for weight in network.parameters())
+
+
+def measure_precision(network: ParallelTransformer, batch: Any) -> float:
+    """Expected bigram precision, mean over sentences."""
+    targets, canvas = Targets.from_labels(batch.labels), network.empty_canvas(batch.source_ids, batch.source_mask)
+    with torch.no_grad():
+        prediction = network(batch.source_ids, canvas, batch.source_mask)
+    said = prediction.logits.index_fill(-1, torch.tensor([PAD, BOS, EOS]), NEVER).log_softmax(-1)
+    emissions = said.gather(2, targets.ids[:, None].expand(-1, said.size(1), -1)).transpose(1, 2)
+    matched, bigrams = match_bigrams(emissions, prediction.links, targets.ids, targets.lengths, canvas.lengths)
+    return float((matched / bigrams).mean())
+
+
+@pytest.mark.parametrize(("option", "value"), [("r_drop", 1.0), ("glancing", 0.3), ("glancing_until", 0.5)])
+def test_settings_that_ngrams_do_not_use_are_rejected(option: str, value: float) -> None:
+    rejected = has_code("objective_setting_conflict", option=option, value=value, objective="ngrams")
+    with pytest.raises(UsageError, check=rejected):
+        TrainConfig(objective="ngrams", **{option: value})
+    TrainConfig(objective="ngrams", r_drop=0.0, glancing=0.0, glancing_end=0.0)
+
+
+@pytest.mark.slow
+def test_ngrams_raise_the_bigram_precision_of_a_graph_that_has_learned_a_little() -> None:
+    draw = random.Random(0)
+
+    def draw_batch(size: int) -> Any:
+        sources = [draw.sample(range(4, 12), draw.randrange(1, 5)) for _ in range(size)]
+        return collate([Example(each, each) for each in sources])
+
+    network, held_out = make_network("graph", d_model=32, d_ff=64), draw_batch(64)
+    precision = [measure_precision(network, held_out)]
+    for objective, steps, rate in (("likelihood", 60, 5e-3), ("ngrams", 60, 1e-3)):
+        updater = Updater(network, TrainConfig(steps=steps, peak_lr=rate, warmup=20, objective=objective))
+        updates = [updater.update([draw_batch(32)]) for _ in range(steps)]
+        precision.append(measure_precision(network.eval(), held_out))
+    assert all(-1 <= float(each.loss) / each.tokens < 0 and not each.skipped for each in updates)
+    assert precision[0] < 0.1 < precision[1] < precision[2] - 0.05
 
 
 def train_on(kind: str, sources: list[list[int]], make_target: Any, steps: int, **settings: Any) -> ParallelTransformer:
