@@ -29,6 +29,7 @@ if not ON_GPU:
 from attendo.nn import triton_launch  # noqa: E402
 from attendo.nn.ctc import align_to_ctc, ctc_log_likelihood  # noqa: E402
 from attendo.nn.divergence import divergence  # noqa: E402
+from attendo.nn.graph_next_tokens import next_token_divergence, reach_vertices  # noqa: E402
 from attendo.nn.graph_paths import align_to_graph, graph_log_likelihood  # noqa: E402
 from attendo.nn.token_scores import emission_scores  # noqa: E402
 
@@ -55,6 +56,8 @@ SMALL_SCORES = [Shape(3, 4, 5), Shape(2, 3, 3, 9001), Shape(2, 2, 70, 37), Shape
 LARGE_SCORES = [Shape(64, 60, 14, 8000), Shape(5, 20, 48, 32000), Shape(301, 900, 3, 8001)]  # the last one: over 2^31
 SMALL_PASSES = [Shape(2, 4, 0), Shape(2, 2, 0, 9001), Shape(1, 1, 0, 7)]  # sentences, each in two passes
 LARGE_PASSES = [Shape(64, 60, 0, 8000), Shape(5, 20, 0, 32000), Shape(150, 900, 0, 8001)]
+SMALL_PREFIXES = [Shape(2, 8, 3), Shape(1, 20, 17, 130), Shape(1, 5, 0), Shape(1, 4, 6)]  # the last one does not fit
+LARGE_PREFIXES = [Shape(64, 60, 14, 8000), Shape(5, 128, 60, 8001), Shape(5, 200, 30, 32000), Shape(9, 200, 60, 999)]
 SMALL_GRAPHS = [Shape(6, 8, 3), Shape(3, 20, 7), Shape(3, 70, 4), Shape(1, 140, 2), Shape(2, 5, 0), Shape(3, 2, 1)]
 LARGE_GRAPHS = [Shape(64, 60, 14), Shape(65, 64, 40), Shape(33, 200, 48), Shape(9, 257, 70), Shape(3, 1024, 90)]
 SMALL_ROWS = [Shape(6, 8, 3), Shape(4, 12, 16), Shape(2, 24, 17), Shape(2, 5, 0), Shape(3, 1, 1)]
@@ -75,6 +78,7 @@ def main() -> None:
     passed = [
         *(compare_scores(shape, dtype) for shape in SMALL_SCORES + LARGE_SCORES * ON_GPU for dtype in TOLERANCES),
         *(compare_passes(shape, dtype) for shape in SMALL_PASSES + LARGE_PASSES * ON_GPU for dtype in TOLERANCES),
+        *(compare_prefixes(shape, dtype) for shape in SMALL_PREFIXES + LARGE_PREFIXES * ON_GPU for dtype in TOLERANCES),
         *(compare_graphs(shape, holes) for shape in SMALL_GRAPHS + LARGE_GRAPHS * ON_GPU for holes in (False, True)),
         *(compare_rows(shape, holes) for shape in SMALL_ROWS + LARGE_ROWS * ON_GPU for holes in (False, True)),
     ]
@@ -82,6 +86,7 @@ def main() -> None:
         for shape in TIMED_GRAPHS:
             time_scores(shape)
             time_passes(shape)
+            time_prefixes(shape)
             time_graphs(shape)
         for shape in TIMED_ROWS:
             time_scores(shape)
@@ -121,6 +126,20 @@ def compare_passes(shape: Shape, dtype: torch.dtype) -> bool:
     found, gradient = run_twice(lambda: work(logits, weights))
     plain, expected = work(logits[both], weights[rows]), work(logits[both].double(), weights[rows].double())
     return report(f"divergence {dtype}", shape, [found[rows], gradient[both]], plain, expected)
+
+
+def compare_prefixes(shape: Shape, dtype: torch.dtype) -> bool:
+    logits, reached, num_vertices = random_prefixes(shape, dtype)
+    weights = torch.randn(shape.batch, shape.tokens + 1, device=DEVICE)
+
+    def work(logits: Tensor, reached: Tensor, weights: Tensor) -> list[Tensor]:
+        given = [each.detach().requires_grad_() for each in (logits, reached)]
+        found = next_token_divergence(*given, num_vertices, SILENT, SILENT[-1])
+        return [found.detach(), *gradients(found, weights, given)]
+
+    found = run_twice(lambda: work(logits, reached, weights))
+    plain, expected = work(logits, reached, weights), work(logits.double(), reached.double(), weights.double())
+    return report(f"next tokens {dtype}", shape, found, plain, expected)
 
 
 def compare_graphs(shape: Shape, holes: bool) -> bool:
@@ -175,6 +194,14 @@ def random_passes(shape: Shape, dtype: torch.dtype) -> Tensor:
     """Logits of two passes that are close to each other, as with dropout."""
     logits = torch.randn(shape.batch, shape.positions, shape.vocab, device=DEVICE) * 3
     return torch.cat([logits + torch.randn_like(logits) / 2 for _ in range(2)]).to(dtype)
+
+
+def random_prefixes(shape: Shape, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits of two passes, the vertices after each prefix of a target, and the sizes of the graphs."""
+    emissions, links, _, num_vertices = (torch.cat((each, each)) for each in random_graphs(shape, False))
+    noisy = (links + torch.randn_like(links) / 2).masked_fill(links == NEVER, -1e30).log_softmax(-1)
+    reached = reach_vertices(emissions.transpose(1, 2), noisy.masked_fill(links == NEVER, NEVER), num_vertices)
+    return random_passes(shape, dtype), reached, num_vertices
 
 
 def random_graphs(shape: Shape, holes: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -317,6 +344,12 @@ def time_scores(shape: Shape) -> None:
 def time_passes(shape: Shape) -> None:
     logits = random_passes(shape, torch.bfloat16).requires_grad_()
     time_work("divergence bf16", shape, lambda: divergence(logits, SILENT), [logits])
+
+
+def time_prefixes(shape: Shape) -> None:
+    logits, reached, num_vertices = random_prefixes(shape, torch.bfloat16)
+    given = [logits.requires_grad_(), reached.requires_grad_()]
+    time_work("next tokens bf16", shape, lambda: next_token_divergence(*given, num_vertices, SILENT, SILENT[-1]), given)
 
 
 def time_work(name: str, shape: Shape, work: Callable[[], Tensor], inputs: list[Tensor]) -> None:

@@ -6,7 +6,7 @@ D = (KL(p ‖ q) + KL(q ‖ p)) / 2 = sum over tokens of (p - q)(log p - log q) 
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -100,17 +100,6 @@ def _kernel_sizes(logits: Float[Tensor, "R L V"], silent: tuple[int, ...]) -> di
         "vocab_block": block,
         "num_warps": max(1, block // _LOGITS_PER_WARP),
     }
-
-
-def divergence_of_hops(links: Float[Tensor, "R L L"]) -> Float[Tensor, "B L"]:
-    """Return the divergence between the hops from each vertex, given as log-probabilities. -inf is probability 0.
-
-    A hop is impossible in both passes or in neither. The last vertex has no hops, so its divergence is 0.
-    """
-    possible: Bool[Tensor, "R L L"] = links > NEVER
-    first, second = links.masked_fill(~possible, 0).chunk(2)
-    apart = (first.exp() - second.exp()) * (first - second)
-    return apart.sum(-1) / 2
 
 
 def _compare(

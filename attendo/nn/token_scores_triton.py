@@ -16,6 +16,20 @@ def load_logits(logits, tokens, inside, silent: tl.constexpr):
     return found
 
 
+@triton.jit
+def sum_logits(logits, vocab_size: tl.constexpr, silent: tl.constexpr, vocab_block: tl.constexpr):
+    """Return the logarithm of the sum of exp(logit) of one position."""
+    top, total = float("-inf"), 0.0
+    for first in range(0, vocab_size, vocab_block):
+        column = first + tl.arange(0, vocab_block)
+        here = load_logits(logits, column, column < vocab_size, silent)
+        highest = tl.maximum(top, tl.max(here, axis=0))
+        level = tl.where(tl.abs(highest) == float("inf"), 0.0, highest)  # inf - inf is NaN
+        total = total * tl.exp(top - level) + tl.sum(tl.exp(here - level), axis=0)
+        top = highest
+    return tl.log(total) + tl.where(tl.abs(top) == float("inf"), 0.0, top)
+
+
 @triton.jit(do_not_specialize=["num_positions", "num_tokens"])  # they differ between batches
 def score_kernel(
     logits,  # [B, L, V]
@@ -32,15 +46,7 @@ def score_kernel(
     sentence = tl.program_id(1).to(tl.int64)  # 64 bits: B * L * V may exceed 32
     row = sentence * num_positions + tl.program_id(0)
     logits += row * vocab_size
-    top, total = float("-inf"), 0.0
-    for first in range(0, vocab_size, vocab_block):
-        column = first + tl.arange(0, vocab_block)
-        here = load_logits(logits, column, column < vocab_size, silent)
-        highest = tl.maximum(top, tl.max(here, axis=0))
-        level = tl.where(tl.abs(highest) == float("inf"), 0.0, highest)  # inf - inf is NaN
-        total = total * tl.exp(top - level) + tl.sum(tl.exp(here - level), axis=0)
-        top = highest
-    log_total = tl.log(total) + tl.where(tl.abs(top) == float("inf"), 0.0, top)
+    log_total = sum_logits(logits, vocab_size, silent, vocab_block)
     tl.store(totals + row, log_total)
     for first in range(0, num_tokens, token_block):
         token = first + tl.arange(0, token_block)

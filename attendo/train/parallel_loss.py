@@ -11,7 +11,9 @@ R-Drop (Liang et al., 2021) predicts every sentence twice, with the same given t
 the mean of both losses and half of the weighted divergence between both predictions:
 
     masked       at the masked tokens
-    ctc, graph   at all positions, divided by `upsample`: a source token counts once; a graph adds that of the hops
+    ctc          at all positions, divided by `upsample`: a source token counts once
+    graph        of the next token after each prefix of the target, as for autoregressive networks. Two passes may put
+                 a token at different vertices; the divergence at the vertices would forbid that.
 
 With objective ngrams (FA-DAT, Ma et al., 2023) a graph is trained on its expected bigram precision with a brevity
 penalty, which also gives credit to a path with the right bigrams at other places. There is no glancing: the network
@@ -29,7 +31,8 @@ from torch import Tensor, nn
 
 from attendo.model.parallel import LENGTH_CLASSES, Canvas, ParallelTransformer, Prediction, count_tokens
 from attendo.nn.ctc import align_to_ctc, ctc_emissions, ctc_log_likelihood
-from attendo.nn.divergence import divergence, divergence_of_hops
+from attendo.nn.divergence import divergence
+from attendo.nn.graph_next_tokens import next_token_divergence, reach_vertices
 from attendo.nn.graph_ngrams import bigram_score
 from attendo.nn.graph_paths import align_to_graph, graph_log_likelihood
 from attendo.nn.token_scores import emission_scores
@@ -91,19 +94,19 @@ class ParallelLoss:
             return torch.where(has_labels, losses, 0).sum()
         canvas = self._glance(source_ids, source_mask, canvas, targets)
         prediction = self._predict(source_ids, canvas, source_mask)
-        losses = negative_log_likelihood(
-            prediction, canvas.repeat(self._num_passes), targets.repeat(self._num_passes)
-        ).view(self._num_passes, -1)
+        canvases, repeated = canvas.repeat(self._num_passes), targets.repeat(self._num_passes)
+        losses = negative_log_likelihood(prediction, canvases, repeated).view(self._num_passes, -1)
         # A target that does not fit has no loss. A row without labels is that of a process without sentences.
         counts = (losses[0] != float("inf")) & has_labels
         loss = torch.where(counts, losses.mean(0), 0).sum()
         if not self._r_drop:
             return loss
-        apart = divergence(prediction.logits, _silent_tokens(prediction))
-        if prediction.links is not None:
-            apart = apart + divergence_of_hops(prediction.links)
-        apart = torch.where(canvas.mask & counts[:, None], apart, 0)
-        return loss + self._r_drop / 2 * apart.sum() / self._network.upsample
+        if prediction.links is None:
+            apart, inside = divergence(prediction.logits, _silent_tokens(prediction)), canvas.mask
+            apart = apart / self._network.upsample
+        else:
+            apart, inside = divergence_of_next_tokens(prediction, canvases, repeated), labels != PAD
+        return loss + self._r_drop / 2 * torch.where(inside & counts[:, None], apart, 0).sum()
 
     def _masked_loss(
         self,
@@ -209,7 +212,7 @@ def choose_at_random(among: Bool[Tensor, "B T"], count: Int[Tensor, " B"]) -> Bo
 def negative_log_likelihood(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, " B"]:
     """Return -log P(target | source) of ctc and graph, infinite for a target that does not fit on the canvas."""
     if prediction.links is not None:
-        emissions = emission_scores(prediction.logits, targets.ids, _silent_tokens(prediction)).transpose(1, 2)
+        emissions = _graph_emissions(prediction, targets)
         return -graph_log_likelihood(emissions, prediction.links, targets.lengths, canvas.lengths)
     blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, _silent_tokens(prediction))
     return -ctc_log_likelihood(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
@@ -221,9 +224,17 @@ def negative_bigram_score(prediction: Prediction, canvas: Canvas, targets: Targe
     The factor is the number of target tokens with EOS, because updates divide the loss by this number.
     """
     assert prediction.links is not None
-    emissions = emission_scores(prediction.logits, targets.ids, _silent_tokens(prediction)).transpose(1, 2)
+    emissions = _graph_emissions(prediction, targets)
     scores = bigram_score(emissions, prediction.links, targets.ids, targets.lengths, canvas.lengths)
     return torch.where(targets.lengths + 2 <= canvas.lengths, -(targets.lengths + 1) * scores, 0)
+
+
+def divergence_of_next_tokens(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, "B N"]:
+    """Return the divergence between both passes of a graph after each prefix of the target, the last one the whole."""
+    assert prediction.links is not None
+    emissions = _graph_emissions(prediction, targets)
+    reached = reach_vertices(emissions, prediction.links, canvas.lengths)
+    return next_token_divergence(prediction.logits, reached, canvas.lengths, _silent_tokens(prediction), EOS)
 
 
 def align(prediction: Prediction, canvas: Canvas, targets: Targets) -> Int[Tensor, "B L"]:
@@ -231,10 +242,14 @@ def align(prediction: Prediction, canvas: Canvas, targets: Targets) -> Int[Tenso
     if prediction.links is None:
         blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, _silent_tokens(prediction))
         return align_to_ctc(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
-    emissions = emission_scores(prediction.logits, targets.ids, _silent_tokens(prediction)).transpose(1, 2)
+    emissions = _graph_emissions(prediction, targets)
     vertices = align_to_graph(emissions, prediction.links, targets.lengths, canvas.lengths)
     order = torch.arange(1, targets.ids.size(1) + 1, device=vertices.device).expand_as(vertices)
     return torch.zeros_like(canvas.ids).scatter_reduce(1, vertices, torch.where(vertices > 0, order, 0), "amax")
+
+
+def _graph_emissions(prediction: Prediction, targets: Targets) -> Float[Tensor, "B T L"]:
+    return emission_scores(prediction.logits, targets.ids, _silent_tokens(prediction)).transpose(1, 2)
 
 
 def _silent_tokens(prediction: Prediction) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attendo.nn import token_scores as module
-from attendo.nn.divergence import divergence, divergence_of_hops
+from attendo.nn.divergence import divergence
 
 
 def both_ways(log_p: Tensor, log_q: Tensor) -> Tensor:
@@ -54,22 +54,3 @@ def test_the_divergence_of_half_precision_logits_is_computed_in_float32() -> Non
 def test_equal_passes_do_not_diverge() -> None:
     logits = make_logits().detach().chunk(2)[0].repeat(2, 1, 1)
     assert float(divergence(logits, (0,)).abs().max()) < 1e-12
-
-
-def test_the_divergence_of_hops_equals_the_formula() -> None:
-    """Impossible hops, among them all hops from the last vertex, add nothing and have no gradient."""
-    scores = torch.randn(4, 5, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
-    later = torch.ones(5, 5).triu(1).bool()
-    links = scores.masked_fill(~later, float("-inf"))[:, :-1].log_softmax(-1)
-    links = torch.cat((links, torch.full((4, 1, 5), float("-inf"))), 1)
-    found = divergence_of_hops(links)
-    found.sum().backward()
-    with torch.no_grad():
-        for row in range(2):
-            for vertex in range(4):
-                pair = (links[each, vertex, vertex + 1 :] for each in (row, row + 2))
-                torch.testing.assert_close(found[row, vertex], both_ways(*pair))
-    assert float(found[:, -1].detach().abs().max()) == 0
-    assert scores.grad is not None
-    assert bool(scores.grad.isfinite().all())
-    assert bool(scores.grad[:, :3].any())

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attendo.data.batch import Example, collate
 from attendo.decode.config import GenerationConfig
+from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.parallel import ParallelEngine
 from attendo.decode.requests import DecodeRequest
 from attendo.decode.rules import SuppressTokens
@@ -175,7 +176,7 @@ def test_r_drop_of_equal_passes_equals_the_plain_loss(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["masked", "ctc", "graph"])
 def test_r_drop_adds_the_divergence_of_both_passes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The difference of two weights is half of the divergence at the masked tokens, or at all positions / upsample."""
+    """The difference of two weights is half of the divergence: masked tokens, positions / upsample, next tokens."""
     network, read = make_network(kind, dropout=0.4).train(), list[tuple[Canvas, Prediction]]()
     forward = network.forward
 
@@ -190,16 +191,20 @@ def test_r_drop_adds_the_divergence_of_both_passes(kind: str, monkeypatch: pytes
         losses.append(float(ParallelLoss(network, network, 0.1, rate)(*INPUTS).detach()))
     canvas, prediction = read[-1]
     if kind == "masked":
-        inside, weight, silent = ~canvas.given & canvas.mask, 2.0, ()
+        inside, weight, log_probs = ~canvas.given & canvas.mask, 2.0, prediction.logits.log_softmax(-1)
+    elif kind == "ctc":
+        said = [token for token in range(prediction.logits.size(-1)) if token not in (BOS, EOS)]
+        inside, weight, log_probs = canvas.mask, 1 / network.upsample, prediction.logits[..., said].log_softmax(-1)
     else:
-        inside, weight, silent = canvas.mask, 1 / network.upsample, (BOS, EOS) if kind == "ctc" else (PAD, BOS, EOS)
-    said = [token for token in range(prediction.logits.size(-1)) if token not in silent]
-    pairs = [prediction.logits[..., said].log_softmax(-1)]
-    pairs += [] if prediction.links is None else [prediction.links]
-    expected = 0.0
-    for first, second in (each.detach().chunk(2) for each in pairs):
-        terms = torch.where(first > float("-inf"), (first.exp() - second.exp()) * (first - second), 0)
-        expected += weight * float(terms.sum(-1)[inside.chunk(2)[0]].sum()) / 2
+        search = GraphNetwork(network)
+        monkeypatch.setattr(network, "predict", lambda *_: prediction)
+        sources, mask = (None if each is None else each.repeat(2, 1) for each in (BOTH.source_ids, BOTH.source_mask))
+        inputs = torch.nn.functional.pad(BOTH.labels[:, :-1], (1, 0), value=BOS).repeat(2, 1)
+        scores, _ = search.step(inputs, search.start(search.encode(sources, mask)))
+        inside, weight, log_probs = (BOTH.labels != PAD).repeat(2, 1), 1.0, scores
+    first, second = log_probs.detach().chunk(2)
+    terms = torch.where(first > float("-inf"), (first.exp() - second.exp()) * (first - second), 0)
+    expected = weight * float(terms.sum(-1)[inside.chunk(2)[0]].sum()) / 2
     assert expected > 0.01
     assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-4)  # (3 - 1) / 2 times the divergence
 
