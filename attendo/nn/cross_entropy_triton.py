@@ -6,6 +6,8 @@ A program computes one position. It reads the logits in their own precision and 
 import triton
 import triton.language as tl
 
+from attendo.nn.token_scores_triton import sum_logits
+
 
 @triton.jit
 def cross_entropy_kernel(
@@ -24,18 +26,12 @@ def cross_entropy_kernel(
     if label == ignored:
         tl.store(losses + row, 0.0)
     else:
-        top, total, sum_of_logits = float("-inf"), 0.0, 0.0
-        for begin in range(0, vocab_size, vocab_block):
-            tokens = begin + tl.arange(0, vocab_block)
-            inside = tokens < vocab_size
-            here = tl.load(logits + tokens, mask=inside, other=float("-inf")).to(tl.float32)
-            highest = tl.maximum(top, tl.max(here, axis=0))
-            total = total * tl.exp(top - highest) + tl.sum(tl.exp(here - highest), axis=0)
-            top = highest
-            sum_of_logits += tl.sum(tl.where(inside, here, 0.0), axis=0)
-        log_total = tl.log(total) + top
-        wanted = tl.load(logits + label).to(tl.float32)
-        loss = log_total - (1 - smoothing) * wanted - smoothing / vocab_size * sum_of_logits
+        log_total, sum_of_logits = sum_logits(logits, vocab_size, (), vocab_block)
+        known = (label >= 0) & (label < vocab_size)  # PyTorch's kernel stops the program for other labels
+        wanted = tl.load(logits + label, mask=known, other=float("nan")).to(tl.float32)
+        loss = log_total - (1 - smoothing) * wanted
+        if smoothing > 0:  # 0 times -inf is NaN
+            loss -= smoothing / vocab_size * sum_of_logits
         tl.store(losses + row, loss)
         tl.store(totals + row, log_total)
 

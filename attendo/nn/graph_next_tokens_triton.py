@@ -72,7 +72,8 @@ def total_kernel(
     vocab_block: tl.constexpr,
 ):
     row = tl.program_id(1).to(tl.int64) * num_vertices + tl.program_id(0)
-    tl.store(totals + row, sum_logits(logits + row * vocab_size, vocab_size, silent, vocab_block))
+    total, _ = sum_logits(logits + row * vocab_size, vocab_size, silent, vocab_block)
+    tl.store(totals + row, total)
 
 
 @triton.jit(do_not_specialize=["num_sentences", "num_steps", "num_vertices"])  # they differ between batches

@@ -18,8 +18,8 @@ def load_logits(logits, tokens, inside, silent: tl.constexpr):
 
 @triton.jit
 def sum_logits(logits, vocab_size: tl.constexpr, silent: tl.constexpr, vocab_block: tl.constexpr):
-    """Return the logarithm of the sum of exp(logit) of one position."""
-    top, total = float("-inf"), 0.0
+    """Return the logarithm of the sum of exp(logit) of one position, and the sum of the logits, which may be unused."""
+    top, total, plain = float("-inf"), 0.0, 0.0
     for first in range(0, vocab_size, vocab_block):
         column = first + tl.arange(0, vocab_block)
         here = load_logits(logits, column, column < vocab_size, silent)
@@ -27,7 +27,8 @@ def sum_logits(logits, vocab_size: tl.constexpr, silent: tl.constexpr, vocab_blo
         level = tl.where(tl.abs(highest) == float("inf"), 0.0, highest)  # inf - inf is NaN
         total = total * tl.exp(top - level) + tl.sum(tl.exp(here - level), axis=0)
         top = highest
-    return tl.log(total) + tl.where(tl.abs(top) == float("inf"), 0.0, top)
+        plain += tl.sum(tl.where(column < vocab_size, here, 0.0), axis=0)
+    return tl.log(total) + tl.where(tl.abs(top) == float("inf"), 0.0, top), plain
 
 
 @triton.jit(do_not_specialize=["num_positions", "num_tokens"])  # they differ between batches
@@ -46,7 +47,7 @@ def score_kernel(
     sentence = tl.program_id(1).to(tl.int64)  # 64 bits: B * L * V may exceed 32
     row = sentence * num_positions + tl.program_id(0)
     logits += row * vocab_size
-    log_total = sum_logits(logits, vocab_size, silent, vocab_block)
+    log_total, _ = sum_logits(logits, vocab_size, silent, vocab_block)
     tl.store(totals + row, log_total)
     for first in range(0, num_tokens, token_block):
         token = first + tl.arange(0, token_block)
