@@ -1,6 +1,6 @@
 """Residual connection with pre-norm or post-norm. No other module depends on the choice."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 from jaxtyping import Float, Int
@@ -33,7 +33,7 @@ class Residual(nn.Module):
         """Return x for `leave`, and the input of the sub-layer."""
         if not self.pre_norm:
             return x, x
-        if self._runs_kernels(x) and isinstance(self.normalise, nn.LayerNorm | nn.RMSNorm):
+        if self._runs_kernels(x) and _has_kernel(self.normalise):
             return normalise_with_kernel(x, self.normalise)
         return x, self.normalise(x)
 
@@ -52,6 +52,13 @@ class Residual(nn.Module):
 
 def make_norm(kind: NormKind, d_model: int, epsilon: float) -> nn.Module:
     return nn.LayerNorm(d_model, eps=epsilon) if kind == "layer" else nn.RMSNorm(d_model, eps=epsilon)
+
+
+def _has_kernel(norm: nn.Module) -> TypeGuard[nn.LayerNorm | nn.RMSNorm]:
+    """Return whether the kernel computes this norm: LayerNorm with weights and biases, or RMSNorm with weights."""
+    if isinstance(norm, nn.LayerNorm):
+        return norm.weight is not None and norm.bias is not None
+    return isinstance(norm, nn.RMSNorm) and norm.weight is not None
 
 
 def normalise_with_kernel(

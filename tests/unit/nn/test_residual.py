@@ -1,8 +1,10 @@
 """Residual connections, pre-norm and post-norm."""
 
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from attendo.nn import residual, triton_launch
 from attendo.nn.residual import Residual, make_norm
 
 
@@ -50,3 +52,57 @@ def test_the_given_epsilon_is_used() -> None:
     flat[..., 0] = 1e-3
     assert make_norm("layer", 4, 1e-12)(flat).abs().max() > 1
     assert make_norm("layer", 4, 1.0)(flat).abs().max() < 1e-2
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that would run on a GPU, whose results are those of PyTorch without dropout."""
+    calls: list[str] = []
+
+    def normalise(x: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
+        calls.append("normalise")
+        return x, norm(x)
+
+    def add_dropped(x: Tensor, y: Tensor, rate: float) -> Tensor:
+        calls.append(f"add_dropped {rate}")
+        return x + y
+
+    monkeypatch.setattr(triton_launch, "runs_kernels", lambda tensor: tensor.dtype != torch.float64)
+    monkeypatch.setattr(residual, "normalise_with_kernel", normalise)
+    monkeypatch.setattr(residual, "add_dropped_with_kernel", add_dropped)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("norm", "expected"),
+    [
+        (make_norm("layer", 4, 1e-5), ["normalise"]),
+        (make_norm("rms", 4, 1e-5), ["normalise"]),
+        (nn.LayerNorm(4, bias=False), []),
+        (nn.LayerNorm(4, elementwise_affine=False), []),
+        (nn.RMSNorm(4, elementwise_affine=False), []),
+        (nn.Identity(), []),
+    ],
+)
+def test_kernels_compute_norms_with_all_weights(norm: nn.Module, expected: list[str], kernel_calls: list[str]) -> None:
+    x = torch.randn(2, 3, 4)
+    torch.testing.assert_close(Residual(norm, "pre").enter(x)[1], norm(x))
+    assert kernel_calls == expected
+
+
+def test_kernels_are_for_training(kernel_calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for evaluation, sums without dropout, post-norm's inputs, float64, wide vectors or a compiler."""
+    x = torch.randn(2, 3, 4)
+    Residual(_norm(), "pre", dropout=0.5).leave(x, x)
+    assert kernel_calls == ["add_dropped 0.5"]
+    kernel_calls.clear()
+    evaluated = Residual(_norm(), "pre", dropout=0.5).eval()
+    evaluated.enter(x)
+    evaluated.leave(x, x)
+    Residual(_norm(), "pre").leave(x, x)
+    Residual(_norm(), "post").enter(x)
+    Residual(_norm().double(), "pre").enter(x.double())
+    Residual(nn.LayerNorm(8193), "pre").enter(torch.zeros(1, 1, 8193))
+    monkeypatch.setattr(residual, "is_compiling", lambda: True)
+    Residual(_norm(), "pre").enter(x)
+    assert kernel_calls == []
