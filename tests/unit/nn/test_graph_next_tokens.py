@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attendo.nn import token_scores
-from attendo.nn.graph_next_tokens import next_token_divergence, reach_vertices
+from attendo.nn import token_scores, triton_launch
+from attendo.nn.graph_next_tokens import _has_kernel, next_token_divergence, reach_vertices
 from attendo.nn.token_scores import emission_scores
 
 PAD, BOS, EOS, VOCAB = 0, 1, 2, 6
@@ -114,3 +114,33 @@ def test_the_divergence_of_half_precision_logits_is_computed_in_float32() -> Non
     assert half.grad is not None
     assert half.grad.dtype == torch.bfloat16
     assert bool(half.grad.any())
+
+
+def test_autocast_does_not_change_the_divergence() -> None:
+    """Probabilities in half precision would have 3 digits."""
+    logits, links = make_graph(rows=4)
+    targets, sizes = TARGETS.repeat(2, 1), SIZES.repeat(2)
+    emissions, narrow = (
+        emission_scores(logits.detach(), targets, SILENT).transpose(1, 2).float(),
+        logits.detach().float(),
+    )
+    found = []
+    for enabled in (False, True):
+        leaf = narrow.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            reached = reach_vertices(emissions, links.float(), sizes)
+            divergence = next_token_divergence(leaf, reached, sizes, SILENT, EOS)
+        found.append((divergence.detach(), *torch.autograd.grad(divergence.sum(), leaf)))
+    assert all(torch.equal(plain, cast) for plain, cast in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("steps", "vertices", "expected"), [(64, 128, True), (65, 128, False), (64, 129, False), (1, 512, True)]
+)
+def test_kernels_compute_what_fits_into_registers(
+    steps: int, vertices: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_launch, "runs_kernels", lambda tensor: tensor.dtype != torch.float64)
+    logits, reached = torch.zeros(2, vertices, VOCAB), torch.zeros(2, steps, vertices)
+    assert _has_kernel(logits, reached) == expected
+    assert not _has_kernel(logits.double(), reached)

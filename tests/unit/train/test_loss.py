@@ -10,7 +10,7 @@ from torch import Tensor
 from attendo.data.batch import Example, collate
 from attendo.model.transformer import Transformer
 from attendo.text import PAD
-from attendo.train.loss import cross_entropy_sum, divergence_sum
+from attendo.train.loss import cross_entropy_sum, divergence_sum, training_loss
 
 VOCABULARY = 7
 
@@ -107,3 +107,15 @@ def test_the_divergence_is_symmetric_and_zero_for_equal_inputs(logits: Tensor, l
     found, swapped = (divergence_sum(torch.cat(pair), labels) for pair in ((logits, other), (other, logits)))
     torch.testing.assert_close(found, swapped)
     assert float(found) > 0
+
+
+def test_r_drop_compares_each_row_with_its_second_pass(logits: Tensor, labels: Tensor) -> None:
+    """The mean of the losses of both passes, and half of the weighted divergence."""
+    other = logits.flip(-1)
+    found = training_loss(torch.cat((logits, other)), labels, 0.1, r_drop=3.0)
+    alone = sum(cross_entropy_sum(each, labels, 0.1) for each in (logits, other)) / 2
+    apart = sum(
+        divergence_sum(torch.stack((first, second)), label[None])
+        for first, second, label in zip(logits, other, labels, strict=True)
+    )
+    torch.testing.assert_close(found, alone + 1.5 * apart)

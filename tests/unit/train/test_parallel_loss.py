@@ -300,6 +300,28 @@ def test_ngrams_have_no_loss_without_labels_and_for_targets_that_do_not_fit() ->
         assert not any(weight.grad is not None and weight.grad.any() for weight in network.parameters())
 
 
+def test_the_longest_target_of_a_graph_has_a_loss_of_ngrams() -> None:
+    """It has a token at every inner vertex. A longer one has no loss."""
+    network, losses = make_network("graph"), []
+    (size,) = network.empty_canvas(torch.tensor([[5, EOS]]), None).lengths.tolist()
+    for count in (size - 2, size - 1):
+        batch = collate([Example([5], [6, 7] * (size // 2) + [6])])
+        labels = torch.cat((batch.labels[:, :count], torch.tensor([[EOS]])), 1)
+        losses.append(float(make_loss(network, objective="ngrams")(batch.source_ids, None, labels).detach()))
+    assert losses[0] < 0
+    assert losses[1] == 0
+
+
+@pytest.mark.parametrize("kind", ["ctc", "graph"])
+def test_r_drop_ignores_a_target_that_does_not_fit(kind: str) -> None:
+    batch = collate([Example([5], [6, 7] * 20)])
+    network = make_network(kind, dropout=0.5)
+    loss = ParallelLoss(network, network, 0.0, r_drop=1.0)(batch.source_ids, batch.source_mask, batch.labels)
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert all(weight.grad is None or not weight.grad.any() for weight in network.parameters())
+
+
 def measure_precision(network: ParallelTransformer, batch: Any) -> float:
     """Expected bigram precision, mean over sentences."""
     targets, canvas = Targets.from_labels(batch.labels), network.empty_canvas(batch.source_ids, batch.source_mask)
@@ -311,7 +333,9 @@ def measure_precision(network: ParallelTransformer, batch: Any) -> float:
     return float((matched / bigrams).mean())
 
 
-@pytest.mark.parametrize(("option", "value"), [("r_drop", 1.0), ("glancing", 0.3), ("glancing_until", 0.5)])
+@pytest.mark.parametrize(
+    ("option", "value"), [("r_drop", 1.0), ("glancing", 0.3), ("glancing_end", 0.2), ("glancing_until", 0.5)]
+)
 def test_settings_that_ngrams_do_not_use_are_rejected(option: str, value: float) -> None:
     rejected = has_code("objective_setting_conflict", option=option, value=value, objective="ngrams")
     with pytest.raises(UsageError, check=rejected):

@@ -1,6 +1,7 @@
 """One update: gradient accumulation, R-Drop, precisions and device features."""
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -188,3 +189,17 @@ def test_freezing_nothing_or_everything_is_rejected(
 ) -> None:
     with pytest.raises(UsageError, check=error):
         make_updater(config(freeze=parts), **sizes)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "expected"),
+    [("cuda", "bf16", "high"), ("cuda", "fp16", "high"), ("cuda", "fp32", "highest"), ("cpu", "bf16", "highest")],
+)
+def test_half_precision_on_a_gpu_allows_tf32_in_a_pass(device: str, precision: str, expected: str) -> None:
+    updater = make_updater(config())
+    updater.device, updater.precision = torch.device(device), precision
+    with suppress(ArithmeticError), updater._allow_tf32():
+        found = torch.get_float32_matmul_precision()
+        raise ArithmeticError
+    assert found == expected
+    assert torch.get_float32_matmul_precision() == "highest"
