@@ -44,6 +44,8 @@ def distill(
     from attendo.runs.run_folder import make_folder
     from attendo.text_model import load
 
+    if folds == 1 and jobs > 1:
+        raise UsageError("distillation_jobs_unused", jobs=jobs)
     check_ahead(device)
     check_metric("bleu")
     run = _find_run(model)
@@ -121,7 +123,7 @@ def _train_teachers_in_parallel(work: "Distillation", config: "RunConfig", devic
             words = ["train", str(run_file), "--out", str(folder)]
         name = f"teacher {fold + 1} of {work.num_folds}"
         jobs.append(TrainingJob(name, [*words, "--device", device], folder.with_suffix(".log")))
-    train_in_parallel(jobs, max_jobs)
+    train_in_parallel(jobs, min(max_jobs, work.num_folds))  # each has an equal share of the cores
 
 
 def _train_teacher(work: "Distillation", fold: int, config: "RunConfig", device: str) -> "TextModel":

@@ -2,15 +2,22 @@
 
 import io
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 from rich.text import Text
 
+from attendo.cli import progress
 from attendo.cli.progress import TrainingProgress
+from attendo.cli.signals import Interrupt
+from attendo.recipes.jobs import TrainingJob, TrainingJobFinished, TrainingJobsPending, TrainingJobStarted
 from attendo.train.loop import Saved, SaveFailed, Skipped, Step, Stopped, Validation
 
 
@@ -261,3 +268,34 @@ def test_the_time_left_never_jumps_by_a_factor_of_ten() -> None:
     assert len(known) > 3900
     assert max(max(a / b, b / a) for a, b in pairwise(known)) < 2
     assert max(known[100:]) / min(known[100:]) < 10
+
+
+@pytest.mark.parametrize("exit_code", [0, 130])
+def test_an_interrupt_ends_parallel_trainings(
+    exit_code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The jobs are told to save, and the exit code is that of the signal. Otherwise all of them finish."""
+    interrupt, events = Interrupt(), list[str]()
+
+    def run_jobs(jobs: Sequence[TrainingJob], max_jobs: int) -> Iterator[object]:
+        try:
+            yield TrainingJobStarted(jobs[0])
+            interrupt.exit_code = exit_code
+            yield TrainingJobsPending()
+            yield TrainingJobFinished(jobs[0], 7.0)
+        finally:
+            events.append(f"closed after {max_jobs}")
+
+    monkeypatch.setattr(progress, "run_jobs", run_jobs)
+    monkeypatch.setattr(progress, "defer_signals", lambda: nullcontext(interrupt))
+    with pytest.raises(typer.Exit) if exit_code else nullcontext() as raised:
+        progress.train_in_parallel([TrainingJob("teacher 1 of 1", ["train"], Path("0.log"))], 2)
+    assert events == ["closed after 2"]
+    printed = capsys.readouterr().err
+    assert "log in 0.log" in printed
+    assert ("done after 7 s, 1 of 1" in printed, "the same command goes on" in printed) == (
+        not exit_code,
+        bool(exit_code),
+    )
+    if raised is not None:
+        assert raised.value.exit_code == exit_code

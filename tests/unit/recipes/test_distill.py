@@ -6,9 +6,10 @@ import pytest
 from error_codes import fragment, has_code
 from tiny import QUICK_RUN, SOURCES, Command, parallel_model, tiny_model, without_source
 
+from attendo.cli.distill import _train_teachers_in_parallel
 from attendo.errors import DataError, UsageError
 from attendo.recipes.distill import Distillation, choose_fold
-from attendo.runs.config import load_run_config
+from attendo.runs.config import RunConfig, load_run_config, to_toml
 
 LINES = [f"{source} {number}" for number in range(12) for source in SOURCES]
 SEARCH = {"beam": 2, "split": False}
@@ -120,6 +121,7 @@ def test_the_command_trains_teachers_and_continues(tmp_path: Path, corpus: tuple
     assert [(tmp_path / "new" / name).read_bytes() for name in ("source.txt", "target.txt")] == outputs
 
 
+@pytest.mark.slow
 def test_teachers_trained_in_parallel_give_the_same_text(
     tmp_path: Path, corpus: tuple[Path, Path], attendo: Command
 ) -> None:
@@ -136,6 +138,27 @@ def test_teachers_trained_in_parallel_give_the_same_text(
     again = attendo(*words, "--out", tmp_path / "several")  # the number of jobs is no part of the settings
     assert again.code == 0
     assert "training" not in again.errors
+
+
+def test_only_teachers_that_are_not_complete_are_trained(
+    tmp_path: Path, corpus: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one from its run file, a begun one from its folder. No more processes than folds share the cores."""
+    work, planned = make_distillation(tmp_path, corpus), []
+    states = dict(zip(map(work.teacher_folder, range(3)), ("complete", "begun", "new"), strict=True))
+    monkeypatch.setattr("attendo.recipes.run_state.read_run_state", lambda folder, *_: states[folder])
+    monkeypatch.setattr("attendo.cli.progress.train_in_parallel", lambda *given: planned.append(given))
+    config = RunConfig(data={"source": corpus[0], "target": corpus[1]}, preset="tiny")
+    _train_teachers_in_parallel(work, config, "cpu", 8)
+    ((jobs, max_jobs),) = planned
+    folders = [str(work.teacher_folder(fold)) for fold in (1, 2)]
+    assert [list(each.arguments) for each in jobs] == [
+        ["train", "--resume", folders[0], "--device", "cpu"],
+        ["train", f"{folders[1]}.toml", "--out", folders[1], "--device", "cpu"],
+    ]
+    assert max_jobs == 3
+    assert Path(f"{folders[1]}.toml").read_text("utf-8") == to_toml(work.teacher_config(config, 2))
+    assert sorted(work.folder.glob("teachers/*/texts.json")) == [Path(folders[1]) / "texts.json"]
 
 
 def test_one_fold_is_translated_by_the_model(tmp_path: Path, corpus: tuple[Path, Path], attendo: Command) -> None:
@@ -159,6 +182,8 @@ def test_one_fold_is_translated_by_the_model(tmp_path: Path, corpus: tuple[Path,
             2,
             True,
         )
+    refused = attendo(*words, "--folds", "1", "--jobs", "2")
+    assert (refused.code, fragment("distillation_jobs_unused", jobs=2) in refused.errors) == (2, True)
     assert not (tmp_path / "new").exists()
     done = attendo(*words, "--folds", "1", "--beam", "2")
     assert done.code == 0, done.errors
