@@ -120,8 +120,7 @@ class ParallelEngine:
 
     def _make_token_engine(self) -> Engine:
         graph = GraphNetwork(self._network, self._tap)
-        # Sources of a batch of fixed shape are padded, which may exceed the number of learned positions.
-        if not self._captured or self._network.max_positions is not None:
+        if not self._captured:
             return CachedEngine(graph, self._batch_tokens, self._padding)
         # A batch of fixed shape keeps two numbers for each token of the vocabulary at each vertex.
         vertices = _MAX_STATIC_NUMBERS // (2 * self._network.output.out_features)

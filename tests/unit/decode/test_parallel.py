@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from attendo.decode import parallel
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
 from attendo.decode.frontier import Frontier
@@ -144,6 +145,18 @@ def test_answers_end_with_eos_or_are_cut(network: ParallelTransformer) -> None:
         assert (bool(short.cut), bool(short.ended)) == (is_cut, not is_cut)
         assert not frontier.open.any()
         assert not short.open.any()
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [(1 << 29, 50), (2 * VOCABULARY * 2 * 7, 7), (1, 1)])
+def test_batches_of_fixed_shape_have_a_limited_size(
+    numbers: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two numbers for each token of the vocabulary at each of two vertices per source token."""
+    sizes: list[int] = []
+    monkeypatch.setattr(parallel, "_MAX_STATIC_NUMBERS", numbers)
+    monkeypatch.setattr(parallel, "FastEngine", lambda network, batch_tokens: sizes.append(batch_tokens))
+    ParallelEngine(make_network("graph"), GenerationConfig(graph_search="tokens"), 100, captured=True)
+    assert sizes == [expected]
 
 
 @pytest.mark.parametrize("search", ["greedy", "lookahead", "viterbi"])
