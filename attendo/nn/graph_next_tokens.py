@@ -5,8 +5,8 @@
     r[i+1, v] = sum over u of a[i, u] · P(hop from u to v)
     p(w | tokens before i) = sum over v of r[i, v] · P(w at v)
 
-The last vertex says EOS. These are the distributions that a search over the graph uses. They do not depend on which
-vertex says a token, only on the text that the graph predicts.
+The last vertex emits EOS. These are the distributions that a search over the graph uses. They do not depend on which
+vertex emits a token, only on the text that the graph predicts.
 
 B batch, T target tokens without EOS, N = T + 1, L vertices, R = 2B rows of two passes.
 """
@@ -33,7 +33,7 @@ _VOCAB_PARTS = 4  # of the weights' gradient: programs per row
 def reach_vertices(
     emissions: Float[Tensor, "B T L"], links: Float[Tensor, "B L L"], num_vertices: Int[Tensor, " B"]
 ) -> Float[Tensor, "B N L"]:
-    """Return the probability of each vertex to say the next token, after each prefix of the target.
+    """Return the probability of each vertex to emit the next token, after each prefix of the target.
 
     `emissions` and `links` are those of `graph_log_likelihood`. Rows after the end of a target mean nothing.
     """

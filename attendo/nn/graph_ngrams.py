@@ -1,6 +1,6 @@
 """Expected matches between the bigrams of a graph's outputs and those of the target (FA-DAT, Ma et al., 2023).
 
-An output follows a random path from vertex 0 to the last vertex, and every inner vertex says a random token. Bigrams
+An output follows a random path from vertex 0 to the last vertex, and every inner vertex emits a random token. Bigrams
 have boundaries: a target of T tokens has T + 1, from (BOS, first token) to (last token, EOS). The expected number of a
 bigram (a, b) in an output is
 

@@ -1,6 +1,6 @@
 """Exact dynamic programmes over the paths of a graph, as in the DA-Transformer (Huang et al., 2022).
 
-A path goes from vertex 0 to the last vertex, and every inner vertex says one token. All tensors are log-probabilities
+A path goes from vertex 0 to the last vertex, and every inner vertex emits one token. All tensors are log-probabilities
 in float32 or float64, with -inf for what is impossible. The sum has a gradient of its own (posteriors from a forward
 and a backward pass), because the gradient of `logsumexp` is NaN if all terms are -inf.
 

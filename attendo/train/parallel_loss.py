@@ -95,17 +95,18 @@ class ParallelLoss:
         canvas = self._glance(source_ids, source_mask, canvas, targets)
         prediction = self._predict(source_ids, canvas, source_mask)
         canvases, repeated = canvas.repeat(self._num_passes), targets.repeat(self._num_passes)
-        losses = negative_log_likelihood(prediction, canvases, repeated).view(self._num_passes, -1)
+        emissions = None if prediction.links is None else _graph_emissions(prediction, repeated)
+        losses = negative_log_likelihood(prediction, canvases, repeated, emissions).view(self._num_passes, -1)
         # A target that does not fit has no loss. A row without labels is that of a process without sentences.
         counts = (losses[0] != float("inf")) & has_labels
         loss = torch.where(counts, losses.mean(0), 0).sum()
         if not self._r_drop:
             return loss
-        if prediction.links is None:
+        if emissions is None:
             apart, inside = divergence(prediction.logits, _silent_tokens(prediction)), canvas.mask
             apart = apart / self._network.upsample
         else:
-            apart, inside = divergence_of_next_tokens(prediction, canvases, repeated), labels != PAD
+            apart, inside = divergence_of_next_tokens(prediction, canvases, emissions), labels != PAD
         return loss + self._r_drop / 2 * torch.where(inside & counts[:, None], apart, 0).sum()
 
     def _masked_loss(
@@ -209,13 +210,18 @@ def choose_at_random(among: Bool[Tensor, "B T"], count: Int[Tensor, " B"]) -> Bo
     return (scores.argsort(-1).argsort(-1) < count[:, None]) & among
 
 
-def negative_log_likelihood(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, " B"]:
-    """Return -log P(target | source) of ctc and graph, infinite for a target that does not fit on the canvas."""
+def negative_log_likelihood(
+    prediction: Prediction, canvas: Canvas, targets: Targets, emissions: Float[Tensor, "B T L"] | None = None
+) -> Float[Tensor, " B"]:
+    """Return -log P(target | source) of ctc and graph, infinite for a target that does not fit on the canvas.
+
+    `emissions` are the scores of a graph's tokens, if they are known.
+    """
     if prediction.links is not None:
-        emissions = _graph_emissions(prediction, targets)
+        emissions = _graph_emissions(prediction, targets) if emissions is None else emissions
         return -graph_log_likelihood(emissions, prediction.links, targets.lengths, canvas.lengths)
-    blanks, emissions = ctc_emissions(prediction.logits, targets.ids, PAD, _silent_tokens(prediction))
-    return -ctc_log_likelihood(blanks, emissions, targets.ids, canvas.lengths, targets.lengths)
+    blanks, scores = ctc_emissions(prediction.logits, targets.ids, PAD, _silent_tokens(prediction))
+    return -ctc_log_likelihood(blanks, scores, targets.ids, canvas.lengths, targets.lengths)
 
 
 def negative_bigram_score(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, " B"]:
@@ -229,10 +235,11 @@ def negative_bigram_score(prediction: Prediction, canvas: Canvas, targets: Targe
     return torch.where(targets.lengths + 2 <= canvas.lengths, -(targets.lengths + 1) * scores, 0)
 
 
-def divergence_of_next_tokens(prediction: Prediction, canvas: Canvas, targets: Targets) -> Float[Tensor, "B N"]:
+def divergence_of_next_tokens(
+    prediction: Prediction, canvas: Canvas, emissions: Float[Tensor, "R T L"]
+) -> Float[Tensor, "B N"]:
     """Return the divergence between both passes of a graph after each prefix of the target, the last one the whole."""
     assert prediction.links is not None
-    emissions = _graph_emissions(prediction, targets)
     reached = reach_vertices(emissions, prediction.links, canvas.lengths)
     return next_token_divergence(prediction.logits, reached, canvas.lengths, _silent_tokens(prediction), EOS)
 
