@@ -143,7 +143,8 @@ class TrainConfig(Settings):
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto",
-        description="precision of the passes; weights stay fp32. auto: bf16 or else fp16 on a GPU, fp32 on a CPU",
+        description="precision of the passes; weights stay fp32. auto: bf16 or else fp16 on a GPU, fp32 on a CPU. With "
+        "bf16 and fp16, a graph's links are products in TF32 on a GPU",
     )
     compile: Literal["auto", "on", "blocks", "off"] = Field(
         "auto",
