@@ -31,7 +31,7 @@ from attendo.nn.attention import (
 )
 from attendo.nn.cross_entropy import cross_entropy_sum
 from attendo.nn.masks import Mask, padding_mask
-from attendo.nn.residual import NormKind, Residual, add_dropped_with_kernel, make_norm, normalise_with_kernel
+from attendo.nn.residual import _QUARTER, NormKind, Residual, add_dropped_with_kernel, make_norm, normalise_with_kernel
 
 # Largest |difference| / largest |expected|.
 TOLERANCES = {torch.float32: 5e-6, torch.float16: 3e-3, torch.bfloat16: 2e-2}
@@ -175,7 +175,7 @@ def check_dropout(case: Attention) -> bool:
     first, again, other = (kept_weights(case, seed) for seed in (SEED, SEED, SEED + 1))
     shares = [1 - first.double().mean(axes) for axes in ((0, 1, 2, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3))]
     shares.append((first != other).double().mean()[None] / 2 / (1 - case.dropout))  # two draws are independent
-    neighbours = (first[:, :, 1:] != first[:, :, :-1], first[..., 1:] != first[..., :-1], first[1:] != first[:-1])
+    neighbours = [first.narrow(i, 1, size - 1) != first.narrow(i, 0, size - 1) for i, size in enumerate(first.shape)]
     shares += [each.double().mean()[None] / 2 / (1 - case.dropout) for each in neighbours]
     # Six standard deviations of the mean of independent numbers.
     limits = [6 * math.sqrt(case.dropout * each.numel() / first.numel()) for each in shares]
@@ -248,6 +248,15 @@ def compare_residual_sum(case: Rows, rate: float) -> bool:
     ]
     share = abs(float((~kept).double().mean()) - rate)
     assert share < 6 * math.sqrt(rate / kept.numel()) + 1e-9, f"{share} more or fewer numbers dropped than {rate}"
+    with with_kernels(True), torch.no_grad():
+        another = add_dropped_with_kernel(torch.zeros_like(x), y, rate) != 0
+    flat = kept.flatten()
+    # Neighbours, the same place of two blocks and of two programs, and two draws are independent.
+    pairs = [(flat[lag:], flat[:-lag]) for lag in (1, _QUARTER, 4 * _QUARTER) if lag < len(flat)]
+    for first, second in [*pairs, (kept, another)]:
+        differ, expected_share = float((first != second).double().mean()), 2 * rate * (1 - rate)
+        limit = 6 * math.sqrt(expected_share / first.numel())
+        assert abs(differ - expected_share) < limit, f"{differ} of the pairs differ, not {expected_share}"
     return report(
         f"residual sum {rate}",
         vars(case),
