@@ -12,7 +12,9 @@ from attendo.interop.compared_systems import TorchSystem, TransformersSystem
 from attendo.interop.export import ModelMismatchError
 from attendo.interop.huggingface.folder import read_folder
 from attendo.interop.huggingface.imported import MULTILINGUAL_MODEL_TYPES, SUPPORTED, ImportedModel
-from attendo.interop.huggingface.read_models import from_bart, from_m2m100, from_marian
+from attendo.interop.huggingface.read_bart import from_bart
+from attendo.interop.huggingface.read_m2m100 import from_m2m100
+from attendo.interop.huggingface.read_marian import from_marian
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.model_files import write_json
 from attendo.text_model import TextModel, load

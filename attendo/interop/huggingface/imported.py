@@ -5,6 +5,7 @@ from typing import Any
 
 from attendo.errors import MessagePart, ModelError
 from attendo.interop.huggingface.folder import HuggingFaceFolder
+from attendo.interop.huggingface.generation import import_generation
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
@@ -58,3 +59,11 @@ def read_token_id(folder: HuggingFaceFolder, name: str, default: int | None = No
     if token is None:
         raise found.make_error("needs_token")
     return token
+
+
+def import_network(
+    folder: HuggingFaceFolder, network: Transformer, source: VocabularyPermutation, target: VocabularyPermutation
+) -> ImportedModel:
+    """Return a model without tokenizers."""
+    generation, notes = import_generation(folder, target)
+    return ImportedModel(folder, network, source, target, generation=generation, notes=tuple(notes))

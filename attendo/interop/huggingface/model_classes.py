@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attendo.errors import MessagePart, ModelError
 from attendo.interop.errors import join_reasons, unmet_conditions
-from attendo.interop.huggingface.read_models import UNUSED_POSITIONS
+from attendo.interop.huggingface.read_bart import UNUSED_POSITIONS
 from attendo.interop.huggingface.read_weights import DECODER, ENCODER, OUTPUT, OUTPUT_BIAS, SHARED, bart_names
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, identity_permutation
 from attendo.model.config import ModelConfig

@@ -59,6 +59,9 @@ _DEFAULTS: dict[str, Any] = {
     "tie_word_embeddings": True,
 }
 
+# Of BART, mBART and Pegasus.
+BART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
+
 
 class BartFamilyWeights:
     """Weights of the BART family, with the faults found so far."""

@@ -28,7 +28,7 @@ from attendo.interop.huggingface.model_classes import (
     Permutations,
     identity_permutations,
 )
-from attendo.interop.huggingface.read_models import IMPORTED_BOS
+from attendo.interop.huggingface.read_bart import IMPORTED_BOS
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.interop.huggingface.write_tokenizers import (
     fairseq_permutation,

@@ -14,7 +14,8 @@ from attendo.errors import MessagePart
 from attendo.interop.certify import model_prefix_ids, random_sources
 from attendo.interop.exported_files import model_max_length
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
-from attendo.interop.huggingface.read_models import IMPORTED_BOS, LANGUAGE_CODES, SENTENCEPIECE_BPE_FILE
+from attendo.interop.huggingface.read_bart import IMPORTED_BOS
+from attendo.interop.huggingface.read_m2m100 import LANGUAGE_CODES, SENTENCEPIECE_BPE_FILE
 from attendo.interop.huggingface.read_tokenizers import TOKENIZER_JSON, compare_tokenizations, language_code
 from attendo.interop.huggingface.vocabulary import (
     SUPPRESS_BIAS,
