@@ -232,7 +232,7 @@ def _min_parameters(config: ModelConfig) -> int:
     """Return a lower bound on the parameter count, of the same order, before memory is allocated."""
     heads = config.num_heads * max(config.head_width, config.d_value or 0)
     layers = config.num_encoder_layers + config.num_decoder_layers
-    has_source_table = config.tie != "all" and not config.decoder_only
+    has_source_table = not config.ties_inputs and not config.decoder_only
     rows = (config.target_vocab_size or 0) + (config.source_vocab_size or 0 if has_source_table else 0)
     positions = config.max_length + config.position_offset if config.positions == "learned" else 0
     return config.d_model * (rows + positions + layers * (config.d_ff + heads))
