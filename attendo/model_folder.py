@@ -33,7 +33,7 @@ FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
-_STORED_DTYPES = (torch.bfloat16, torch.float16)  # read into float32
+_HALF_DTYPES = (torch.bfloat16, torch.float16)  # of stored weights, which are read into float32
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def _write_model(new: Path, model: StoredModel, keep_dtype: bool) -> None:
     write_manifest(new, FORMAT, VERSION)
 
 
-def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
-    """Read a folder written by `save_model`.
+def load_model(folder: Path, device: torch.device | str = "cpu", into: Transformer | None = None) -> StoredModel:
+    """Read a folder written by `save_model`. The weights replace those of `into` if it is given, to save memory.
 
     Raise a `ModelError` that names the file if anything is missing, damaged or does not match.
     """
@@ -97,7 +97,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
         config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
         raise ModelError("model_config_invalid", path=folder / "config.json", error=error) from None
-    network = _load_network(config, folder / "weights.safetensors")
+    network = _load_network(config, folder / "weights.safetensors", into)
     source, target = load_tokenizers(folder, names, config)
     generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
     sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
@@ -190,18 +190,18 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
 
 
 @torch.no_grad()
-def _load_network(config: ModelConfig, path: Path) -> Transformer:
+def _load_network(config: ModelConfig, path: Path, into: Transformer | None) -> Transformer:
     """Build the network in float32 with the weights of a file, if the file has enough of them."""
     stored = list_tensors(path)
     numbers, least = sum(math.prod(each.shape) for each in stored.values()), _min_parameters(config)
     if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(stored):
         raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(stored), needed=min(least, 10**18))
-    network = allocate_network(config)
+    network = into if into is not None and into.config == config else allocate_network(config)
     parameters = dict(network.named_parameters())
-    if faults := tensor_mismatches(parameters, stored, _STORED_DTYPES):
+    if faults := tensor_mismatches(parameters, stored, (torch.float32, *_HALF_DTYPES)):
         raise ModelError("weights_do_not_fit", path=path, faults=list_names(faults, 5, "; "), count=len(faults))
     for name, weight in parameters.items():
-        weight.copy_(stored[name].read())
+        weight.data = stored[name].read().float()
     return network
 
 

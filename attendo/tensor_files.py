@@ -67,16 +67,15 @@ class StoredTensor:
             yield begin, self.rows(begin, min(begin + count, self.shape[0]))
 
     def _read(self, first: int, count: int) -> Tensor:
-        size = self.dtype.itemsize
-        content = bytearray(count * size)
+        size, found = self.dtype.itemsize, torch.empty(count, dtype=self.dtype)
         try:
             with self.path.open("rb", buffering=0) as file:
                 file.seek(self.begin + first * size)
-                if not _fill(file, memoryview(content)):
+                if count and not _fill(file, found.view(torch.uint8).numpy().data):
                     raise _make_error(self.path, "the file is too short")
         except OSError as error:
             raise _make_error(self.path, str(error)) from None
-        return torch.frombuffer(content, dtype=self.dtype) if count else torch.empty(0, dtype=self.dtype)
+        return found
 
 
 def list_tensors(path: Path) -> dict[str, StoredTensor]:

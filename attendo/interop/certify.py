@@ -27,11 +27,13 @@ from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_prefixes as text_model_prefixes
 
 BEAMS = (1, 4)
+IdPair = tuple[Sequence[int], Sequence[int]]  # source and target
 _BATCH_SENTENCES = 32  # sentences of similar length in one call, with one limit
 _MAX_OUTPUT_LENGTH = 256
 MIN_SENTENCES = 200
 _MAX_SOURCE_LENGTH = 256  # tokens; longer sources would dominate the run time
 _MAX_RANDOM_LENGTH = 12
+_NUM_LONG_PAIRS, _MAX_LONG_PAIR = 2, 2048
 
 
 def certify(
@@ -40,12 +42,14 @@ def certify(
     sources: Sequence[Sequence[int]],
     bounds: Bounds,
     evaluation: TextEvaluation | None = None,
+    pairs: Sequence[IdPair] = (),
 ) -> Certificate:
-    """Compare the logits, the greedy outputs and the outputs of a beam of 4."""
+    """Compare the logits, the greedy outputs and the outputs of a beam of 4. Of `pairs` only logits are compared."""
     if not sources:
         raise UsageError("certificate_sentences_missing")
     found = {beam: _generate_both(ours, theirs, sources, beam) for beam in BEAMS}
-    largest, mean = _logit_differences(ours, theirs, sources, [answer.ids for answer in found[1].ours])
+    answers = [(source, answer.ids) for source, answer in zip(sources, found[1].ours, strict=True)]
+    largest, mean = _logit_differences(ours, theirs, [*answers, *pairs])
     scored, agreement = (
         _score_texts(found[BEAMS[-1]], evaluation) if evaluation and evaluation.sentences else (None, None)
     )
@@ -102,11 +106,11 @@ def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]
 
 
 def _logit_differences(
-    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ours: ComparedSystem, theirs: ComparedSystem, pairs: Sequence[IdPair]
 ) -> tuple[float | None, float | None]:
     """Return the largest and the mean difference, without pad and bos, which are never generated."""
     largest = total = count = 0.0
-    for source, target in zip(sources, targets, strict=True):
+    for source, target in pairs:
         first, second = ours.logits(source, target), theirs.logits(source, target)
         if first is None or second is None:
             return None, None
@@ -203,6 +207,7 @@ class CertificateSentences:
     sources: list[list[int]]
     evaluation: TextEvaluation | None = None
     notes: tuple[MessagePart, ...] = ()  # on skipped or missing sentences
+    pairs: Sequence[IdPair] = ()  # long ones, of which only logits are compared
 
 
 def collect_sentences(
@@ -231,7 +236,9 @@ def collect_sentences(
         code = "given_sentences_few" if given else "sample_sentences_few"
         notes.append(MessagePart(code, count=len(valid), random=min_count - len(valid)))
     sources += [ids[:max_length] for ids in random_sources(model.source_tokenizer.vocab_size, min_count - len(sources))]
-    return CertificateSentences([[*before, *source] for source in sources], evaluation, tuple(notes))
+    long_pairs, long_notes = _make_long_pairs(model)
+    wrapped = [[*before, *source] for source in sources]
+    return CertificateSentences(wrapped, evaluation, (*notes, *long_notes), long_pairs)
 
 
 def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[MessagePart]:
@@ -248,6 +255,23 @@ def random_sources(vocab_size: int, count: int) -> list[list[int]]:
     dice = random.Random(1)
     tokens = range(len(CONTROL_PIECES), vocab_size) or [UNK]
     return [dice.choices(tokens, k=dice.randint(1, _MAX_RANDOM_LENGTH)) for _ in range(count)]
+
+
+def _make_long_pairs(model: TextModel) -> tuple[list[IdPair], list[MessagePart]]:
+    """Return random pairs that reach all distances of relative positions, and a note. Other positions need none."""
+    config = model.network.config
+    if config.positions != "relative" or config.decoder_only:
+        return [], []
+    length = min(_MAX_LONG_PAIR, config.relative_max_distance + 12)
+    before, _ = model_prefix_ids(model)
+    dice, tokenizers = random.Random(2), (model.source_tokenizer, model.target_tokenizer)
+    source, target = (range(len(CONTROL_PIECES), each.vocab_size) or [UNK] for each in tokenizers)
+    pairs: list[IdPair] = [
+        ([*before, *dice.choices(source, k=length + 10)], dice.choices(target, k=length))
+        for _ in range(_NUM_LONG_PAIRS)
+    ]
+    note = MessagePart("long_pairs_compared", count=len(pairs), source=len(pairs[0][0]), target=length)
+    return pairs, [note]
 
 
 def _usable_source_length(model: TextModel) -> int:

@@ -167,7 +167,7 @@ class _Certifier:
 
     def certify(self, systems: tuple[ComparedSystem, ComparedSystem], notes: list[MessagePart]) -> Certificate:
         evaluation = self.sentences.evaluation
-        certificate = certify(*systems, self.sentences.sources, self.bounds, evaluation)
+        certificate = certify(*systems, self.sentences.sources, self.bounds, evaluation, self.sentences.pairs)
         on_random = self.bounds.agreement is not None and (evaluation is None or not evaluation.sentences)
         all_notes = (
             *self.sentences.notes,

@@ -15,9 +15,10 @@ from attendo.interop.huggingface.imported import MULTILINGUAL_MODEL_TYPES, SUPPO
 from attendo.interop.huggingface.read_bart import from_bart
 from attendo.interop.huggingface.read_m2m100 import from_m2m100
 from attendo.interop.huggingface.read_marian import from_marian
+from attendo.interop.huggingface.read_t5 import from_t5
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.model_files import write_json
-from attendo.text_model import TextModel, load
+from attendo.text_model import TextModel
 
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 
@@ -27,6 +28,8 @@ def import_model(
 ) -> Certificate | None:
     """Write the model folder `out` and return its certificate, or None without `prove`.
 
+    The folder has the precision of the imported weights.
+
     The written folder is loaded again and compared with the original on `texts` or on random sentences.
     A difference beyond the bounds raises a `ModelMismatchError` and removes the folder.
     """
@@ -35,10 +38,11 @@ def import_model(
         raise UsageError("output_path_exists", path=out)
     with atomic_files.exclusive_target(out), atomic_files.new_folder(out) as folder:
         folder.rmdir()
-        imported.build_text_model().save(folder)
+        imported.build_text_model().save(folder, keep_dtype=True)
         if not prove:
             return None
-        certificate = _certify_import(out, imported, load(folder, "cpu"), texts)
+        model = TextModel(model_folder.load_model(folder, into=imported.network))
+        certificate = _certify_import(out, imported, model, texts)
         _write_certificate(folder, certificate)
     return certificate
 
@@ -55,7 +59,8 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
     )
     theirs = TransformersSystem.from_import(imported, begin)
     sources = [source[:max_length] for source in sentences]
-    certificate = certify(TorchSystem(model.network, "hf", begin), theirs, sources, Bounds())
+    ours = TorchSystem(model.network, "hf", begin)
+    certificate = certify(ours, theirs, sources, Bounds(), pairs=collected.pairs)
     certificate = replace(
         certificate,
         notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
@@ -91,9 +96,13 @@ def from_folder(
     with_tokenizers: bool = True,
     source_language: str | None = None,
     target_language: str | None = None,
+    keep_dtype: bool = False,
 ) -> ImportedModel:
-    """Read a model folder of transformers. The languages are for multilingual models."""
-    folder = read_folder(path)
+    """Read a model folder of transformers. The languages are for multilingual models.
+
+    Weights are converted to float32, or stay in half precision with `keep_dtype`.
+    """
+    folder = read_folder(path, keep_dtype)
     if folder.model_type in MULTILINGUAL_MODEL_TYPES:
         return from_m2m100(folder, with_tokenizers, source_language, target_language)
     if source_language or target_language:
@@ -103,6 +112,8 @@ def from_folder(
             return from_marian(folder, with_tokenizers)
         case "bart":
             return from_bart(folder, with_tokenizers)
+        case "t5" | "mt5" | "umt5":
+            return from_t5(folder, with_tokenizers)
         case kind:
             known = ", ".join(f"{name} ({description})" for name, description in SUPPORTED.items())
             field = folder.setting("architectures")

@@ -18,6 +18,9 @@ SUPPORTED = {  # model types, with the models that have them
     "m2m_100": "M2M100 and NLLB",
     "mbart": "mBART",
     "pegasus": "with a MarianTokenizer, as attendo exports it",
+    "t5": "T5, FLAN-T5, MADLAD, ByT5, CodeT5 and UL2",
+    "mt5": "mT5",
+    "umt5": "umT5",
 }
 MULTILINGUAL_MODEL_TYPES = ("m2m_100", "mbart")
 

@@ -10,7 +10,8 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from attendo.interop.huggingface.folder import (
     read_json,
     weight_files,
 )
+from attendo.interop.huggingface.t5_settings import T5_CLASSES, prepare_t5_oracle
 
 MODELS = {
     "marian": "MarianMTModel",
@@ -32,6 +34,7 @@ MODELS = {
     "bart": "BartForConditionalGeneration",
     "mbart": "MBartForConditionalGeneration",
     "m2m_100": "M2M100ForConditionalGeneration",
+    **T5_CLASSES,
 }
 # By model_type. The first is the default if no file names a class.
 TOKENIZERS = {
@@ -40,18 +43,21 @@ TOKENIZERS = {
     "bart": ("BartTokenizer", "RobertaTokenizer"),
     "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
     "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
+    "t5": ("T5Tokenizer", "ByT5Tokenizer", "RobertaTokenizer"),
+    "mt5": ("T5Tokenizer", "MT5Tokenizer"),
+    "umt5": ("T5Tokenizer", "LlamaTokenizer"),
 }
 _GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")  # need only tokenizer.json
 _TOKENIZER_CONFIG, _SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 _VOCABULARIES = (
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "merges.txt", "spiece.model"),
-    *("sentencepiece.bpe.model", "tokenizer.json", "added_tokens.json"),
+    *("sentencepiece.bpe.model", "tokenizer.model", "tokenizer.json", "added_tokens.json"),
 )
 # An allowlist: other settings can name files or pass arguments to the tokenizer's libraries.
 _TOKENIZER_SETTINGS = frozenset(
     (
         *("add_prefix_space", "added_tokens_decoder", "additional_special_tokens", "clean_up_tokenization_spaces"),
-        *("errors", "extra_special_tokens", "language_codes", "legacy_behaviour", "mask_token_sent"),
+        *("errors", "extra_ids", "extra_special_tokens", "language_codes", "legacy_behaviour", "mask_token_sent"),
         *("model_max_length", "num_madeup_words", "offset", "padding_side", "separate_vocabs", "source_lang"),
         *("src_lang", "target_lang", "tgt_lang", "trim_offsets", "truncation_side"),
         *(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
@@ -69,21 +75,35 @@ def open_model(folder: HuggingFaceFolder) -> Any:
     both = (config_class, transformers.PretrainedConfig)
     own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
     config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
-    with tempfile.TemporaryDirectory(prefix="attendo-") as name, no_progress_bars():
+    with tempfile.TemporaryDirectory(prefix="attendo-") as name, no_progress_bars(), _errors_only():
         temporary = Path(name)
         _write_json(temporary / CONFIG, config.to_dict())
         for file in weight_files(folder.path):
             _link(file, temporary / file.name)
         if (folder.path / INDEX).is_file():
             _write_json(temporary / INDEX, {"metadata": {}, "weight_map": read_json(folder.path / INDEX)["weight_map"]})
-        return model_class.from_pretrained(
+        model = model_class.from_pretrained(
             temporary,
             config=config,
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
             dtype=torch.float32,
-        ).eval()
+        )
+    return (prepare_t5_oracle(model, folder) if folder.model_type in T5_CLASSES else model).eval()
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Hide warnings of transformers. It warns about every T5 1.1 that its output table is not tied."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def open_tokenizer(path: Path, model_type: str) -> Any:

@@ -45,14 +45,14 @@ def from_bart(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Import
     names, symbols = build_names_and_symbols(vocabulary, order, first)
     tokenizer = ByteLevelBPE(merges, names, symbols)
     generation, notes = import_generation(folder, order, symbols)
-    notes += _missing_merge_notes(folder, merges, vocabulary)
+    notes += missing_merge_notes(folder, merges, vocabulary)
     generation = exclude_prefix_from_limit(generation)
     if IMPORTED_BOS in symbols:
         generation["source_prefix"] = [IMPORTED_BOS]
     return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, tuple(notes))
 
 
-def _missing_merge_notes(
+def missing_merge_notes(
     folder: HuggingFaceFolder, merges: Sequence[Merge], vocabulary: Mapping[str, int]
 ) -> list[MessagePart]:
     """Return a note on merged pieces missing in the vocabulary, which become unk. Raise an error if over 10% are."""

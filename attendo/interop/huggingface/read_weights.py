@@ -109,6 +109,12 @@ class WeightReader:
         same_type = (one.shape, one.dtype) == (two.shape, two.dtype)
         return same_type and all(torch.equal(mine, theirs) for (_, mine), (_, theirs) in parts)
 
+    def require_equal(self, first: str, other: str, fault: MessagePart) -> None:
+        """Record a fault if two weights differ."""
+        self._taken.update((first, other))
+        if not self.equal(first, other):
+            self._faults[other] = fault
+
     def _check_finite(self, name: str, weight: Tensor) -> None:
         if not is_finite(weight):
             self._faults[name] = MessagePart("weight_not_finite", name=name)

@@ -7,7 +7,6 @@ from attendo.errors import MessagePart, ModelError, cut_text, list_names
 from attendo.interop.huggingface.folder import CONFIG, HuggingFaceFolder, JsonField
 from attendo.interop.huggingface.read_weights import refuse_unsupported, require_valid_settings
 
-T5_MODEL_TYPES = ("t5", "mt5", "umt5")
 T5_CLASSES = {
     "t5": "T5ForConditionalGeneration",
     "mt5": "MT5ForConditionalGeneration",
@@ -62,9 +61,7 @@ def read_t5_settings(folder: HuggingFaceFolder) -> dict[str, Any]:
         activation = MessagePart(
             "activation_unknown", name=cut_text(settings["feed_forward_proj"]), known=", ".join(ACTIVATIONS)
         )
-        raise ModelError(
-            "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=activation
-        )
+        raise ModelError("imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=activation)
     return settings
 
 
@@ -83,10 +80,15 @@ def scales_t5_output(folder: HuggingFaceFolder) -> bool:
     return tied.value is None or tied.flag()
 
 
-def set_t5_output_scale(model: Any, folder: HuggingFaceFolder) -> Any:
-    """Make a model of transformers scale its output as config.json says. transformers 5 always scales umT5's."""
+def prepare_t5_oracle(model: Any, folder: HuggingFaceFolder) -> Any:
+    """Make a loaded model of transformers compute what config.json says.
+
+    transformers 5 always scales the output of umT5. Its `generate` has a cache for as many layers as the encoder has,
+    and fails if the decoder has more.
+    """
     name = "tie_word_embeddings" if folder.model_type == "umt5" else "scale_decoder_outputs"
     setattr(model.config, name, scales_t5_output(folder))
+    model.config.num_layers = max(model.config.num_layers, model.config.num_decoder_layers)
     return model
 
 
