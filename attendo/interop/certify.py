@@ -24,7 +24,7 @@ from attendo.interop.certificate import (
 )
 from attendo.text import BOS, CONTROL_PIECES, PAD, UNK
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import encode_prefixes as text_model_prefixes
+from attendo.text_model.inputs import ModelSymbols, encode_symbols
 
 BEAMS = (1, 4)
 _BATCH_SENTENCES = 32  # sentences of similar length in one call, with one limit
@@ -198,11 +198,12 @@ def _reasons(
 
 @dataclass(frozen=True)
 class CertificateSentences:
-    """Sources as ids, and the data for BLEU if available."""
+    """Sources as ids, with the symbols of the model, and the data for BLEU if available."""
 
     sources: list[list[int]]
     evaluation: TextEvaluation | None = None
     notes: tuple[MessagePart, ...] = ()  # on skipped or missing sentences
+    without_symbols: Sequence[Sequence[int]] = ()
 
 
 def collect_sentences(
@@ -226,12 +227,13 @@ def collect_sentences(
     if find_spec("sacrebleu") is not None:
         kept_references = [references[number] for number in valid] if references else []
         evaluation = TextEvaluation(model.target_tokenizer.decode, len(valid), kept_references)
-    before, _ = model_prefix_ids(model)
+    symbols = model_symbols(model)
     if valid and len(valid) < min_count:
         code = "given_sentences_few" if given else "sample_sentences_few"
         notes.append(MessagePart(code, count=len(valid), random=min_count - len(valid)))
     sources += [ids[:max_length] for ids in random_sources(model.source_tokenizer.vocab_size, min_count - len(sources))]
-    return CertificateSentences([[*before, *source] for source in sources], evaluation, tuple(notes))
+    wrapped = [[*symbols.wrap_source(source)] for source in sources]
+    return CertificateSentences(wrapped, evaluation, tuple(notes), sources)
 
 
 def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[MessagePart]:
@@ -255,10 +257,11 @@ def _usable_source_length(model: TextModel) -> int:
     config = model.network.config
     if config.positions != "learned":
         return _MAX_SOURCE_LENGTH
-    before, begin = model_prefix_ids(model)
-    limit = min(_MAX_SOURCE_LENGTH, fit_source_length(config.max_length, len(before) + len(begin)))
+    symbols = model_symbols(model)
+    added = len(symbols.wrap_source(())) + len(symbols.begin)
+    limit = min(_MAX_SOURCE_LENGTH, fit_source_length(config.max_length, added))
     if limit < 1:
-        raise ModelError("max_length_too_short", max_length=config.max_length, needed=len(before) + len(begin) + 14)
+        raise ModelError("max_length_too_short", max_length=config.max_length, needed=added + 14)
     return limit
 
 
@@ -267,7 +270,6 @@ def fit_source_length(positions: int, prefix_length: int) -> int:
     return (positions - prefix_length - 12) * 2 // 3
 
 
-def model_prefix_ids(model: TextModel) -> tuple[list[int], list[int]]:
-    """Return the ids that start every source and every output of the model, both possibly empty."""
-    before, begin = text_model_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
-    return list(before), list(begin)
+def model_symbols(model: TextModel) -> ModelSymbols:
+    """Return the ids that the model adds to every source and output."""
+    return encode_symbols(model.generation, model.source_tokenizer, model.target_tokenizer)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attendo import model_files, model_folder
 from attendo.errors import MessagePart, ModelError, cut_text, list_names, shorten
+from attendo.interop.families import refuse_unsupported
 
 T = TypeVar("T")
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -155,6 +156,7 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     kind = settings.get("model_type")
     if not isinstance(kind, str):
         raise ModelError("model_type_missing", path=path / CONFIG, value=shorten(kind))
+    refuse_unsupported(path, settings)
     generation = read_json(path / GENERATION) if (path / GENERATION).is_file() else None
     return HuggingFaceFolder(path, kind, settings, generation, _read_weights(path))
 

@@ -308,8 +308,8 @@ def test_languages_need_a_multilingual_model(marian: Path, tmp_path: Path) -> No
     written(random_model("m2m_100", vocab_size=size), tmp_path)
     with pytest.raises(UsageError, check=has_code("language_not_in_model", name="'xx'")):
         from_folder(tmp_path, source_language="xx")
-    assert from_folder(tmp_path).sides_without_language() == ["source", "target"]
-    assert from_folder(tmp_path, target_language="de").sides_without_language() == ["source"]
+    assert from_folder(tmp_path).missing_languages == ("source", "target")
+    assert from_folder(tmp_path, target_language="de").missing_languages == ("source",)
 
 
 @pytest.mark.short(1)
