@@ -1,6 +1,7 @@
 """Random T5, mT5 and umT5 models of the transformers library in folders, with tokenizers."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,34 @@ def write_codet5(folder: Path) -> dict[str, int]:
 
 def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+
+
+def make_t5_folder(name: str, folder: Path, **changes: Any) -> Path:
+    """Write the folder of one of `T5_FOLDERS`, with a tokenizer, as its authors published it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kind, tied, write, settings = T5_FOLDERS[name]
+    write(folder)
+    write_t5(folder, random_t5(kind, tied, **{**settings, **changes}))
+    if name == "madlad":
+        write_as_madlad(folder)
+    return folder
+
+
+_BYTES = {"byte_fallback": True, "size": 420, "sentinels": 0}
+_TAGS = {"user_defined_symbols": ["<2de>", "<2fr>"], "pad_id": -1, "bos_id": 1, "eos_id": 2, "unk_id": 0}
+_CODET5_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_GATED = {"feed_forward_proj": "gated-gelu"}
+T5_FOLDERS: dict[str, tuple[str, bool, Callable[[Path], Any], dict[str, Any]]] = {
+    "t5": ("t5", True, write_spiece, {"vocab_size": 172}),
+    "flan": ("t5", False, write_spiece, {"vocab_size": 172, **_GATED}),
+    "byt5": ("t5", False, write_byt5, {"vocab_size": BYTE_ROWS, **_GATED, "num_decoder_layers": 1}),
+    "codet5": ("t5", True, write_codet5, {"vocab_size": 350, **_CODET5_IDS}),
+    "madlad": (
+        "t5",
+        False,
+        lambda folder: write_spiece(folder, **_BYTES, **_TAGS),
+        {"vocab_size": 424, "pad_token_id": 1, "eos_token_id": 2, **_GATED},
+    ),
+    "mt5": ("mt5", False, lambda folder: write_spiece(folder, **_BYTES), {"vocab_size": 424, **_GATED}),
+    "umt5": ("umt5", False, lambda folder: write_spiece(folder, **_BYTES), {"vocab_size": 424, **_GATED}),
+}

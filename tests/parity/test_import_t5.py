@@ -160,7 +160,7 @@ def test_other_classes_are_refused_by_name(tmp_path: Path, name: str) -> None:
 def test_codet5p_2b_is_refused_by_name(tmp_path: Path) -> None:
     changes = {"model_type": "codet5p", "architectures": ["CodeT5pEncoderDecoderModel"]}
     write_t5(tmp_path, random_t5("t5", True), **changes)
-    with pytest.raises(ModelError, check=has_code("import_model_type_unsupported", kind="codet5p")):
+    with pytest.raises(ModelError, check=has_code("model_type_refused", kind="codet5p")):
         from_folder(tmp_path, with_tokenizers=False)
 
 

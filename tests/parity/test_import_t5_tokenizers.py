@@ -25,6 +25,7 @@ from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.interop.import_model import from_folder
 from attendo.text import EOS, UNK, Tokenizer, load_tokenizer
+from attendo.text_model.inputs import ModelSymbols
 
 transformers = pytest.importorskip("transformers")
 
@@ -83,7 +84,7 @@ def test_byte_fallback_and_tags_follow_sentencepiece(tmp_path: Path, alone: bool
     for text in texts:
         assert found.source.to_theirs(ours.encode(text)) == oracle.encode(text.replace("\n", " ")), text
     assert ours.decode(ours.encode("ab 🙂 猫")) == "ab 🙂 猫"
-    compared = compare_tokenizations((tmp_path, "t5"), found.source, ours, (), texts)
+    compared = compare_tokenizations((tmp_path, "t5"), found.source, ours, ModelSymbols(), texts)
     assert compared.agrees
     assert compared.summary.code == "texts_differ_by_sentencepiece"
 
@@ -94,7 +95,9 @@ def test_another_difference_is_not_excused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     write_spiece(other, 300, 0, byte_fallback=True)
-    compared = compare_tokenizations((other, "t5"), found.source, tokenizer_of(found), (), some_lines(2, 20))
+    compared = compare_tokenizations(
+        (other, "t5"), found.source, tokenizer_of(found), ModelSymbols(), some_lines(2, 20)
+    )
     assert not compared.agrees
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attendo import model_files, model_folder
 from attendo.errors import MessagePart, ModelError, cut_text, list_names, shorten
+from attendo.interop.families import refuse_unsupported
 from attendo.tensor_files import StoredTensor, list_tensors
 
 T = TypeVar("T")
@@ -188,6 +189,7 @@ def read_folder(path: str | Path, keep_dtype: bool = False) -> HuggingFaceFolder
     kind = settings.get("model_type", _model_type_of_class(settings))
     if not isinstance(kind, str):
         raise ModelError("model_type_missing", path=path / CONFIG, value=shorten(kind))
+    refuse_unsupported(path, {**settings, "model_type": kind})
     generation = read_json(path / GENERATION) if (path / GENERATION).is_file() else None
     return HuggingFaceFolder(path, kind, settings, generation, _list_weights(path, keep_dtype))
 

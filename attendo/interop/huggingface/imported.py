@@ -12,18 +12,6 @@ from attendo.model_folder import StoredModel
 from attendo.text import Tokenizer
 from attendo.text_model import TextModel
 
-SUPPORTED = {  # model types, with the models that have them
-    "marian": "Marian and OPUS-MT",
-    "bart": "BART",
-    "m2m_100": "M2M100 and NLLB",
-    "mbart": "mBART",
-    "pegasus": "with a MarianTokenizer, as attendo exports it",
-    "t5": "T5, FLAN-T5, MADLAD, ByT5, CodeT5 and UL2",
-    "mt5": "mT5",
-    "umt5": "umT5",
-}
-MULTILINGUAL_MODEL_TYPES = ("m2m_100", "mbart")
-
 
 @dataclass(frozen=True)
 class ImportedModel:
@@ -37,6 +25,7 @@ class ImportedModel:
     target_tokenizer: Tokenizer | None = None
     generation: dict[str, Any] = field(default_factory=dict)
     notes: tuple[MessagePart, ...] = ()  # differences from the original
+    missing_languages: tuple[str, ...] = ()  # sides of a multilingual model, source or target, without a language
 
     def build_text_model(self) -> TextModel:
         """Return a text model. Raise a `ModelError` if the tokenizers were not loaded."""
@@ -44,15 +33,9 @@ class ImportedModel:
             raise ModelError("tokenizers_not_loaded", path=self.folder.path)
         return TextModel(StoredModel(self.network, self.source_tokenizer, self.target_tokenizer, self.generation))
 
-    def sides_without_language(self) -> list[str]:
-        """Return the sides, source or target, of a multilingual model that have no language prefix yet."""
-        if self.folder.model_type not in MULTILINGUAL_MODEL_TYPES:
-            return []
-        return [side for side in ("source", "target") if f"{side}_prefix" not in self.generation]
-
     def remarks(self) -> list[MessagePart]:
         """Return the differences from the original and the missing languages."""
-        return [*self.notes, *(MessagePart("language_unknown", side=side) for side in self.sides_without_language())]
+        return [*self.notes, *(MessagePart("language_unknown", side=side) for side in self.missing_languages)]
 
 
 def read_token_id(folder: HuggingFaceFolder, name: str, default: int | None = None) -> int:

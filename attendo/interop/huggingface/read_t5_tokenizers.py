@@ -10,7 +10,7 @@ from typing import Any
 
 from attendo.errors import MessagePart, ModelError, UsageError, list_names, shorten
 from attendo.interop.huggingface.folder import HuggingFaceFolder, JsonField
-from attendo.interop.huggingface.read_bart import IMPORTED_BOS, missing_merge_notes
+from attendo.interop.huggingface.read_bart import IMPORTED_BOS, adds_space, missing_merge_notes
 from attendo.interop.huggingface.read_tokenizers import (
     TOKENIZER_JSON,
     add_user_pieces,
@@ -50,13 +50,14 @@ class T5Vocabulary:
     symbol_ids: list[int]
     model: bytes = field(default=b"", repr=False)  # of SentencePiece
     merges: tuple[Merge, ...] | None = field(default=None, repr=False)  # of byte-level BPE
+    adds_space: bool = False  # of byte-level BPE
     source_prefix: tuple[str, ...] = ()
     notes: tuple[MessagePart, ...] = ()
 
     def build(self, order: VocabularyPermutation) -> Tokenizer:
         names, symbols = build_names_and_symbols(self.ids, order, self.symbol_ids)
         if self.merges is not None:
-            return ByteLevelBPE(self.merges, names, symbols)
+            return ByteLevelBPE(self.merges, names, symbols, self.adds_space)
         return ImportedSentencePiece(self.model, names, symbols) if self.model else Bytes(symbols)
 
 
@@ -188,8 +189,6 @@ def _is_byte_level(folder: HuggingFaceFolder) -> bool:
 
 
 def _read_byte_pairs(folder: HuggingFaceFolder, size: int) -> T5Vocabulary:
-    if folder.json_field("tokenizer_config.json", "add_prefix_space").flag():
-        raise ModelError("add_prefix_space_unsupported", path=folder.path / "tokenizer_config.json")
     if (folder.path / "vocab.json").is_file():
         merges = read_merges(folder.require_file("merges.txt"))
         ids = read_vocabulary(folder.require_file("vocab.json"))
@@ -202,4 +201,5 @@ def _read_byte_pairs(folder: HuggingFaceFolder, size: int) -> T5Vocabulary:
     notes += (*missing_merge_notes(folder, merges, ids), MessagePart("line_breaks_are_spaces"))
     symbol_ids = [*non_text_ids(ids), *sorted(added.values())]
     prefix = (IMPORTED_BOS,) if "<s>" in ids else ()
-    return T5Vocabulary({**ids, **added}, ids.get("<unk>", 0), symbol_ids, b"", merges, prefix, notes)
+    unk, space = ids.get("<unk>", 0), adds_space(folder, default=False)
+    return T5Vocabulary({**ids, **added}, unk, symbol_ids, b"", merges, space, prefix, notes)

@@ -16,7 +16,8 @@ from attendo.model_files import COPY_AGAIN, read_bytes
 from attendo.text import CONTROL_PIECES, EOS, UNK, Tokenizer
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text.sentencepiece import PieceType, SentencePieceEntry, iter_pieces, open_processor
-from attendo.text.tokenizer import MARK
+from attendo.text.tokenizer import MARK, end_source
+from attendo.text_model.inputs import ModelSymbols
 
 _MIN_SAME_SHARE = 0.995  # of the texts must be tokenized equally
 _MAX_TEXT_CHARS = 40  # of a text in a message
@@ -44,18 +45,18 @@ def compare_tokenizations(
     folder: tuple[Path, str],
     order: VocabularyPermutation,
     tokenizer: Tokenizer,
-    prefix: Sequence[int] | None,
+    added: ModelSymbols | None,
     texts: Sequence[str],
 ) -> TokenizationComparison:
     """Compare the ids of `texts` by both tokenizers. `folder` is a path and a model_type.
 
-    `prefix` starts every source; None: unknown, and special tokens are not compared. Texts with control tokens are
-    skipped, because attendo reads control tokens as plain text.
+    `added` are the symbols of every source; None: unknown, and special tokens are not compared. Texts with control
+    tokens are skipped, because attendo reads control tokens as plain text.
     """
     try:
-        theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, prefix)
+        theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, added)
         texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
-        their_ids = [theirs.encode(text) for text in texts]
+        their_ids = [theirs.encode(text, tokenizer) for text in texts]
     except Exception as error:  # transformers raises errors of many classes; the comparison is optional
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         reason = error if isinstance(error, AttendoError) else cut_text(line, MAX_ERROR_CHARS)
@@ -106,32 +107,43 @@ class _KnownDifferences:
 
 
 class _TransformersTokenizer:
-    """Source tokenizer of transformers, set to the language of attendo's prefix."""
+    """Source tokenizer of transformers, set to the language of attendo's prefix or suffix."""
 
     def __init__(
         self,
         folder: tuple[Path, str],
         order: VocabularyPermutation,
         symbols: Sequence[str],
-        prefix: Sequence[int] | None,
+        added: ModelSymbols | None,
     ) -> None:
-        self._tokenizer = open_tokenizer(*folder)
+        path, model_type = folder
+        has_prefix = model_type == "mbart" and added is not None and bool(added.before)
+        self._tokenizer = open_tokenizer(path, model_type, "MBart50Tokenizer" if has_prefix else None)
         self.name = type(self._tokenizer).__name__
-        if self.name.startswith("MBart") and not self.name.startswith("MBart50"):
-            raise ModelError("mbart_tokenizer_unknown", name=self.name)
+        if model_type == "blenderbot" and not appends_eos(self._tokenizer):
+            added = None
         if hasattr(self._tokenizer, "punc_normalizer"):
             self._tokenizer.punc_normalizer = str  # disables sacremoses, which attendo does not use
         self.special = {str(each) for each in self._tokenizer.all_special_tokens}
-        self._order, self._prefix = order, prefix
-        if prefix and hasattr(self._tokenizer, "src_lang"):
-            self._tokenizer.src_lang = language_code(symbols[prefix[0] - EOS - 1])
+        self._order, self._added = order, added
+        if added is not None and added.source_tokens and hasattr(self._tokenizer, "src_lang"):
+            language = (*added.before, *added.after)[0]
+            self._tokenizer.src_lang = language_code(symbols[language - EOS - 1])
 
-    def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=self._prefix is not None)["input_ids"])
+    def encode(self, text: str, tokenizer: Tokenizer) -> list[int]:
+        """Return the ids. transformers 5 leaves out the normalisation of `MBartTokenizer`, so attendo's is applied."""
+        if self.name == "MBartTokenizer" and isinstance(tokenizer, ImportedSentencePiece):
+            text = tokenizer.normalize(text)
+        return list(self._tokenizer(text, add_special_tokens=self._added is not None)["input_ids"])
 
     def convert_ids(self, ids: Sequence[int]) -> list[int]:
-        """Convert attendo's ids to theirs, with prefix and eos."""
-        return self._order.to_theirs(ids if self._prefix is None else [*self._prefix, *ids, EOS])
+        """Convert attendo's ids to theirs, with the symbols of the model and eos."""
+        return self._order.to_theirs(ids if self._added is None else end_source(self._added.wrap_source(ids)))
+
+
+def appends_eos(tokenizer: Any) -> bool:
+    """Return False for a tokenizer that leaves out EOS, as transformers 5 builds it from Blenderbot's vocab.json."""
+    return list(tokenizer("a")["input_ids"])[-1:] == [tokenizer.eos_token_id]
 
 
 def language_code(symbol: str) -> str:
@@ -147,9 +159,7 @@ def read_bpe_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...
     """Return byte-level merges, best first, and the vocabulary ids."""
     content, path = folder.read_json(TOKENIZER_JSON), folder.path / TOKENIZER_JSON
     before = folder.json_field(TOKENIZER_JSON, "pre_tokenizer").content()
-    plain = (
-        before.get("type") == "ByteLevel" and not before.get("add_prefix_space") and content.get("normalizer") is None
-    )
+    plain = before.get("type") == "ByteLevel" and content.get("normalizer") is None
     if content["model"].get("type") != "BPE" or not plain:
         raise ModelError("tokenizer_not_byte_level", path=path)
     try:

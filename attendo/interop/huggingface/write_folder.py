@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from attendo.errors import AttendoError, MessagePart, ModelError, UsageError, require_package
 from attendo.interop.certificate import ComparedSystem
-from attendo.interop.certify import model_prefix_ids
+from attendo.interop.certify import model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
 from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.exported_files import ExportPrecision, model_max_length
@@ -84,7 +84,8 @@ def write_transformers(model: TextModel, folder: Path, precision: ExportPrecisio
         theirs.config.bos_token_id = theirs.generation_config.bos_token_id = begin_of_text
     theirs.to(dtype=getattr(torch, precision))
     settings, notes = export_generation(model.generation, model_max_length(model), orders[1])
-    before, begin = model_prefix_ids(model)
+    added = model_symbols(model)
+    before, begin = added.before, added.begin
     theirs.generation_config.update(**settings, forced_bos_token_id=orders[1].rows[begin[0]] if begin else None)
     try:
         with no_progress_bars():
@@ -104,7 +105,7 @@ def load_transformers_systems(model: TextModel, folder: Path) -> tuple[ComparedS
     kind = choose_model_class(model.network.config)
     with no_progress_bars():
         theirs = getattr(transformers, kind.name).from_pretrained(folder, local_files_only=True)
-    _, begin = model_prefix_ids(model)
+    begin = model_symbols(model).begin
     return TorchSystem(model.network, "hf", begin), TransformersSystem(
         theirs, _vocabulary_permutations(model, kind), begin
     )
@@ -123,6 +124,9 @@ def _incompatibilities(model: TextModel, model_class: HFModelClass, orders: Perm
     has_known_prefix = not before or _TOKENIZER_WRITERS[model_class].has_source_prefix(model)
     of_texts = {
         MessagePart("source_prefix_unsupported", prefix=" ".join(before)): has_known_prefix,
+        MessagePart("source_suffix_unsupported", suffix=" ".join(model.generation.source_suffix)): (
+            not model.generation.source_suffix
+        ),
         MessagePart("target_prefix_too_long", prefix=" ".join(begin)): len(begin) <= 1,
     }
     return [*unmet_conditions(of_texts), *model_class.network_incompatibilities(model.network, orders)]

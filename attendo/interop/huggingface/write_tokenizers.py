@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attendo.errors import MessagePart
-from attendo.interop.certify import model_prefix_ids, random_sources
+from attendo.interop.certify import model_symbols, random_sources
 from attendo.interop.exported_files import model_max_length
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
 from attendo.interop.huggingface.read_bart import IMPORTED_BOS
@@ -53,7 +53,7 @@ def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermut
     (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
     settings = {
         "tokenizer_class": "BartTokenizer",
-        "add_prefix_space": False,
+        "add_prefix_space": tokenizer.adds_space,
         "model_max_length": model_max_length(model),
     }
     write_json(folder / "tokenizer_config.json", settings)
@@ -127,9 +127,11 @@ def _find_fault(
     if others := [piece for piece, row in ids.items() if theirs.convert_tokens_to_ids(piece) != row]:
         name = _tokenizer_class(model)
         return MessagePart("tokens_have_other_ids", name=name, count=len(others), total=len(ids), piece=others[0])
-    before, _ = model_prefix_ids(model)
+    symbols = model_symbols(model)
     texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _NUM_COMPARED_TEXTS)]
-    comparison = compare_tokenizations((folder, _model_type(model)), order, tokenizer, before or None, texts)
+    comparison = compare_tokenizations(
+        (folder, _model_type(model)), order, tokenizer, symbols if symbols.before else None, texts
+    )
     return None if comparison.agrees else comparison.summary
 
 
