@@ -95,6 +95,7 @@ FAMILIES = (
         "vocab.json and merges.txt, or tokenizer.json",
         "BlenderbotForConditionalGeneration",
         ("BlenderbotTokenizer",),
+        exports=("ctranslate2", "onnx"),
     ),
     Family(
         "t5",

@@ -320,9 +320,12 @@ def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:
     """Return all pieces of a SentencePiece model; `path` is for the error message."""
     try:
         open_processor(model)
-        return list(iter_pieces(model))
+        pieces = list(iter_pieces(model))
     except ModelError:
         raise ModelError("sentencepiece_model_invalid", path=path) from None
+    if not pieces:
+        raise ModelError("sentencepiece_model_invalid", path=path)
+    return pieces
 
 
 def missing_piece_notes(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[MessagePart]:
