@@ -195,7 +195,9 @@ def find_buckets(distance: Int[Tensor, " N"], two_sided: bool, buckets: int, max
 def _compute_dtype(x: Tensor) -> torch.dtype:
     """Return the precision of products with `x`."""
     kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return x.dtype
+    return torch.get_autocast_dtype(kind)
 
 
 def _angles(

@@ -1,6 +1,7 @@
 """Networks with relative positions against transformers' T5, and against a reference of a few lines."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,9 +9,12 @@ import torch.nn.functional as F
 from t5_networks import KINDS, T5Kind, t5_network, transformers_twin
 from torch import Tensor, nn
 
+from attendo.interop.ctranslate2.converter import placeholder_pieces, to_ctranslate2
+from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.cpu_decoder_state import SharedCacheState
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
+from attendo.text import BOS, EOS
 
 _SOURCE, _TARGET = 150, 140  # beyond the largest distance of its own, 128
 
@@ -48,8 +52,8 @@ def logits(network: Transformer, kind: T5Kind, inputs: tuple[Tensor, Tensor, Ten
     return found
 
 
-def _assert_close(found: Tensor, expected: Tensor) -> None:
-    assert float((found - expected).abs().max()) < 1e-5 * float(expected.abs().max())
+def _assert_close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    assert float((found - expected).abs().max()) < tolerance * float(expected.abs().max())
 
 
 @torch.no_grad()
@@ -89,6 +93,34 @@ def test_logits_are_those_of_the_reference(network: Transformer, inputs: tuple[T
     source, target, _ = inputs
     expected = torch.stack([_reference(network, *pair) for pair in zip(source, target, strict=True)])
     _assert_close(network(source, target), expected)
+
+
+@torch.no_grad()
+def test_onnx_steps_have_the_logits_of_transformers(
+    network: Transformer, inputs: tuple[Tensor, Tensor, Tensor], logits: Tensor
+) -> None:
+    pytest.importorskip("onnxruntime")
+    source, target, mask = inputs
+    onnx = OnnxNetwork.from_network(network, threads=1)
+    found, _ = onnx.step(target, onnx.start(onnx.encode(source, mask)))
+    _assert_close(found, logits, 5e-5)
+
+
+@torch.no_grad()
+def test_ctranslate2_scores_are_those_of_transformers(
+    network: Transformer, inputs: tuple[Tensor, Tensor, Tensor], logits: Tensor, tmp_path: Path
+) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    source, target, _ = inputs
+    given = torch.cat((torch.full((2, 1), BOS), target[:, :-1]), dim=1)  # CTranslate2 begins with BOS, and ends sources
+    expected = network(torch.cat((source, torch.full((2, 1), EOS)), dim=1), given).log_softmax(-1)
+    expected = expected.gather(2, target[..., None])[..., 0]
+    to_ctranslate2(network, tmp_path / "model")
+    translator = ctranslate2.Translator(str(tmp_path / "model"), compute_type="float32", intra_threads=1)
+    names = placeholder_pieces(64)
+    texts = [[[names[token] for token in row] for row in side.tolist()] for side in (source, target)]
+    found = torch.tensor([each.log_probs[:-1] for each in translator.score_batch(*texts)])
+    torch.testing.assert_close(found, expected, atol=1e-4 * float(logits.abs().max()), rtol=0)
 
 
 # The reference: T5 as its paper describes it, for one sentence pair.
