@@ -216,7 +216,7 @@ def allocate_network(config: ModelConfig) -> Transformer:
     for module in network.modules():
         for name, weight in module.named_parameters(recurse=False, remove_duplicate=False):
             if id(weight) not in parameters:
-                parameters[id(weight)] = nn.Parameter(torch.empty(weight.shape, device="cpu"))
+                parameters[id(weight)] = nn.Parameter(torch.empty(weight.shape, device="cpu"), weight.requires_grad)
             setattr(module, name, parameters[id(weight)])
     return network
 

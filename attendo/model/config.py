@@ -121,7 +121,7 @@ class ModelConfig(Settings):
     )
     scale_embedding: bool = Field(True, description="multiply embeddings by the square root of d_model")
     embedding_norm: bool = Field(False, description="normalise the sum of embedding and position")
-    output_bias: bool = Field(False, description="add a bias to the logits")
+    output_bias: bool = Field(False, description="add a bias to the logits; without linear_bias it is not trained")
     output_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         1.0, description="factor of the vectors that the output layer reads"
     )

@@ -76,6 +76,8 @@ class Transformer(nn.Module):
         self.decoder_norm = final_norm()
         self.final_dropout = nn.Dropout(config.dropout) if config.final_dropout else None
         self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.output_bias)
+        if not config.linear_bias and self.output.bias is not None:
+            self.output.bias.requires_grad_(False)  # T5 has no bias there, so a trained one could not be exported
 
         if config.ties_inputs and self.source is not None:
             self.source.tokens.weight = self.target.tokens.weight

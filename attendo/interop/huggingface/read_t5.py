@@ -60,7 +60,10 @@ def from_t5(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Imported
     start = read_token_id(folder, "decoder_start_token_id", pad)
     default_unk = next((each for each in _UNK_IDS if each not in (pad, eos)), None)
     unk = default_unk if vocabulary is None else vocabulary.unk
-    order = build_permutation(size, pad, unk, start, eos, () if vocabulary is None else vocabulary.symbol_ids)
+    # attendo exports a model whose bos is no copy of another token with a ban on its start token.
+    suppressed = start != pad and start in folder.generation_setting("suppress_tokens").tokens()
+    first = () if vocabulary is None else vocabulary.symbol_ids
+    order = build_permutation(size, pad, unk, start, eos, first, moves_start=suppressed)
     network = _build_network(folder, settings, order)
     if vocabulary is None:
         return import_network(folder, network, order, order)

@@ -1,6 +1,7 @@
 """Reads tokenizers of Hugging Face folders and compares their ids with attendo's."""
 
 import base64
+import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _CONTROLS = (
     ("<s>", 0.0, PieceType.CONTROL),
     ("</s>", 0.0, PieceType.CONTROL),
 )
+_REPLACEMENT = "\ufffd"  # in texts of random bytes; transformers splits at it in another way than SentencePiece
 BYTE_PIECES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
 _MODEL_TYPES = {"Unigram": 1, "BPE": 2}  # ids in SentencePiece's protocol buffer
 _MIN_KNOWN_SHARE = 0.9  # of a SentencePiece model's pieces; with fewer it belongs to another vocabulary
@@ -55,7 +57,8 @@ def compare_tokenizations(
     """
     try:
         theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, added)
-        texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
+        skipped = {*theirs.special, _REPLACEMENT}
+        texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in skipped)]
         their_ids = [theirs.encode(text, tokenizer) for text in texts]
     except Exception as error:  # transformers raises errors of many classes; the comparison is optional
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -68,7 +71,7 @@ def compare_tokenizations(
     counts = {"same": len(texts) - len(unequal), "count": len(texts), "name": theirs.name}
     if not unequal:
         return TokenizationComparison(MessagePart("texts_have_same_ids", **counts))
-    known = _KnownDifferences(order, tokenizer)
+    known = _KnownDifferences(order, tokenizer, theirs.unk_id)
     other = [texts[n] for n in unequal if known.remove(our_ids[n]) != known.remove(their_ids[n])]
     counts["text"] = texts[unequal[0]][:_MAX_TEXT_CHARS]
     if not other:
@@ -81,23 +84,26 @@ class _KnownDifferences:
     """Differences of transformers from SentencePiece, of which attendo follows SentencePiece.
 
     transformers drops byte fallback, so it returns unk for characters that SentencePiece writes in bytes. It also drops
-    the space before a piece of its own, such as MADLAD's `<2de>`.
+    the space before a piece of its own, such as MADLAD's `<2de>`. `their_unk` is the id that it returns for unk:
+    transformers 5 returns 2, as of T5, for MADLAD too, where 2 is eos.
     """
 
-    def __init__(self, order: VocabularyPermutation, tokenizer: Tokenizer) -> None:
+    def __init__(self, order: VocabularyPermutation, tokenizer: Tokenizer, their_unk: int | None) -> None:
         pieces = iter_pieces(tokenizer.model) if isinstance(tokenizer, ImportedSentencePiece) else ()
         types = {piece.text: piece.type for piece in pieces}
         entries = tokenizer.entries if isinstance(tokenizer, ImportedSentencePiece) else ()
         names = {order.rows[number]: name for number, name in enumerate(entries, start=len(CONTROL_PIECES))}
         self._types = {row: types.get(name) for row, name in names.items()}
         self._spaces = {row for row, name in names.items() if name == MARK}
-        self._unk = order.rows[UNK]
+        self._unk, self._their_unk = order.rows[UNK], their_unk
 
     def remove(self, ids: Sequence[int]) -> list[int]:
         """Return ids with unk for each run of bytes, and without a space before a piece that is never split."""
         found: list[int] = []
-        for each in ids:
+        for position, each in enumerate(ids):
             is_byte = self._types.get(each) == PieceType.BYTE
+            if each == self._their_unk and position < len(ids) - 1:
+                is_byte = True
             if is_byte and found and found[-1] == self._unk:
                 continue
             if self._types.get(each) == PieceType.USER_DEFINED and found and found[-1] in self._spaces:
@@ -135,6 +141,12 @@ class _TransformersTokenizer:
         if self.name == "MBartTokenizer" and isinstance(tokenizer, ImportedSentencePiece):
             text = tokenizer.normalize(text)
         return list(self._tokenizer(text, add_special_tokens=self._added is not None)["input_ids"])
+
+    @property
+    def unk_id(self) -> int | None:
+        """The id of unknown characters, which is not the unk token in transformers 5 for MADLAD."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        return None if backend is None else json.loads(backend.to_str())["model"].get("unk_id")
 
     def convert_ids(self, ids: Sequence[int]) -> list[int]:
         """Convert attendo's ids to theirs, with the symbols of the model and eos."""

@@ -83,11 +83,15 @@ def scales_t5_output(folder: HuggingFaceFolder) -> bool:
 def prepare_t5_oracle(model: Any, folder: HuggingFaceFolder) -> Any:
     """Make a loaded model of transformers compute what config.json says.
 
-    transformers 5 always scales the output of umT5. Its `generate` has a cache for as many layers as the encoder has,
-    and fails if the decoder has more.
+    transformers 5 always scales the output of umT5.
     """
     name = "tie_word_embeddings" if folder.model_type == "umt5" else "scale_decoder_outputs"
     setattr(model.config, name, scales_t5_output(folder))
+    return repair_t5_cache(model)
+
+
+def repair_t5_cache(model: Any) -> Any:
+    """Give `generate` a cache for all decoder layers. transformers 5 makes one for as many as the encoder has."""
     model.config.num_layers = max(model.config.num_layers, model.config.num_decoder_layers)
     return model
 

@@ -182,7 +182,7 @@ def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
     attendo's bos is the decoder start token. If it is a copy of another token, it gets that token's row. Otherwise it
     becomes `<s>`, or the last row if the model has another `<s>`.
     """
-    config, tokenizer, original = model.network.config, model.target_tokenizer, _find_bos_original(model.network)
+    config, tokenizer, original = model.network.config, model.target_tokenizer, find_bos_original(model.network)
     own = [BOS] if original is None else []
     symbols = {name: EOS + 1 + index for index, name in enumerate(tokenizer.symbols)}
     begin = [symbols.pop(IMPORTED_BOS)] if IMPORTED_BOS in symbols else []
@@ -210,7 +210,7 @@ def fairseq_vocabulary(tokenizer: Tokenizer, order: VocabularyPermutation) -> di
     }
 
 
-def _find_bos_original(network: Transformer) -> int | None:
+def find_bos_original(network: Transformer) -> int | None:
     """Return the token that bos is still an exact copy of, if any."""
     bias, table = network.output.bias, network.target.tokens.weight
     if bias is None or bias[BOS].item() > SUPPRESS_BIAS:
