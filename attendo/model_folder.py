@@ -8,6 +8,7 @@ in the manifest before it is used.
 """
 
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from attendo import atomic_files
@@ -24,6 +25,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_files import checksum_file, json_sha256, parse_json, read_bytes, read_json, write_json
+from attendo.tensor_files import StoredTensor, list_tensors
 from attendo.text import Tokenizer, load_tokenizer, save_tokenizers
 from attendo.text.model_card import TrainedModelCard
 
@@ -31,7 +33,7 @@ FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
-_MAX_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: about 20,000 tensors; a network has hundreds
+_HALF_DTYPES = (torch.bfloat16, torch.float16)  # of stored weights, which are read into float32
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,21 @@ class StoredModel:
     about: dict[str, Any] = field(default_factory=dict)  # the known fields of `TrainedModelCard`
 
 
-def save_model(folder: Path, model: StoredModel) -> None:
-    """Write the folder. An existing folder is replaced only after the new one is complete and on disk."""
+def save_model(folder: Path, model: StoredModel, keep_dtype: bool = False) -> None:
+    """Write the folder. An existing folder is replaced only after the new one is complete and on disk.
+
+    Weights are written in float32, or with `keep_dtype` in their own precision.
+    """
     folder = folder.resolve()
     if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("not_a_model_folder", folder=folder)
     size = sum(weight.nbytes for weight in model.network.parameters())
     with atomic_files.temporary_folder(folder, size) as new:
-        _write_model(new, model)
+        _write_model(new, model, keep_dtype)
         atomic_files.replace_folder(folder, new)
 
 
-def _write_model(new: Path, model: StoredModel) -> None:
+def _write_model(new: Path, model: StoredModel, keep_dtype: bool) -> None:
     write_json(new / "config.json", model.network.config.model_dump(mode="json"))
     write_json(new / "generation.json", model.generation)
     write_json(new / "scores.json", model.scores)
@@ -67,7 +72,10 @@ def _write_model(new: Path, model: StoredModel) -> None:
     if model.about:
         write_json(new / ABOUT, model.about)
     # named_parameters lists a tied embedding once, so it is stored once.
-    weights = {name: weight.detach().float().cpu().contiguous() for name, weight in model.network.named_parameters()}
+    weights = {
+        name: (weight.detach() if keep_dtype else weight.detach().float()).cpu().contiguous()
+        for name, weight in model.network.named_parameters()
+    }
     try:
         save_file(weights, new / "weights.safetensors")
     except SafetensorError as error:
@@ -76,8 +84,8 @@ def _write_model(new: Path, model: StoredModel) -> None:
     write_manifest(new, FORMAT, VERSION)
 
 
-def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
-    """Read a folder written by `save_model`.
+def load_model(folder: Path, device: torch.device | str = "cpu", into: Transformer | None = None) -> StoredModel:
+    """Read a folder written by `save_model`. The weights replace those of `into` if it is given, to save memory.
 
     Raise a `ModelError` that names the file if anything is missing, damaged or does not match.
     """
@@ -89,7 +97,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu") -> StoredModel:
         config = ModelConfig(**read_json(folder / "config.json"))
     except AttendoError as error:
         raise ModelError("model_config_invalid", path=folder / "config.json", error=error) from None
-    network = _load_network(config, folder / "weights.safetensors")
+    network = _load_network(config, folder / "weights.safetensors", into)
     source, target = load_tokenizers(folder, names, config)
     generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
     sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
@@ -181,35 +189,36 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
         raise ModelError("file_checksum_mismatch", path=path)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file. The header size is checked before the file is parsed."""
-    try:
-        with path.open("rb") as file:
-            header = int.from_bytes(file.read(8), "little")
-        if header > _MAX_HEADER_BYTES:  # a million empty tensors would take a gigabyte
-            raise ModelError("safetensors_header_too_large", path=path, size=header, limit=_MAX_HEADER_BYTES)
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise ModelError("safetensors_unreadable", path=path, reason=cut_text(str(error))) from None
-
-
-def _load_network(config: ModelConfig, path: Path) -> Transformer:
-    """Build the network with the weights of a file, if the file has enough of them."""
-    weights = read_tensors(path)
-    numbers, least = sum(weight.numel() for weight in weights.values()), _min_parameters(config)
-    if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(weights):
-        raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(weights), needed=min(least, 10**18))
-    network = allocate_network(config)
-    if faults := tensor_mismatches(dict(network.named_parameters()), weights):
+@torch.no_grad()
+def _load_network(config: ModelConfig, path: Path, into: Transformer | None) -> Transformer:
+    """Build the network in float32 with the weights of a file, if the file has enough of them."""
+    stored = list_tensors(path)
+    numbers, least = sum(math.prod(each.shape) for each in stored.values()), _min_parameters(config)
+    if least > numbers or config.num_encoder_layers + config.num_decoder_layers > len(stored):
+        raise ModelError("weights_too_few", path=path, count=numbers, tensors=len(stored), needed=min(least, 10**18))
+    network = into if into is not None and into.config == config else allocate_network(config)
+    parameters = dict(network.named_parameters())
+    if faults := tensor_mismatches(parameters, stored, (torch.float32, *_HALF_DTYPES)):
         raise ModelError("weights_do_not_fit", path=path, faults=list_names(faults, 5, "; "), count=len(faults))
-    load_weights(network, weights)
+    for name, weight in parameters.items():
+        weight.data = stored[name].read().float()
     return network
 
 
 def allocate_network(config: ModelConfig) -> Transformer:
-    """Return a network whose initial weights are replaced later. The caller's random state does not change."""
-    with torch.random.fork_rng(devices=[]):
-        return make_network(config)
+    """Return a network without initial weights, which are set later. The caller's random state does not change.
+
+    The system provides the memory of a weight when it is first written.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        network = make_network(config)
+    parameters: dict[int, nn.Parameter] = {}  # tied weights stay tied
+    for module in network.modules():
+        for name, weight in module.named_parameters(recurse=False, remove_duplicate=False):
+            if id(weight) not in parameters:
+                parameters[id(weight)] = nn.Parameter(torch.empty(weight.shape, device="cpu"), weight.requires_grad)
+            setattr(module, name, parameters[id(weight)])
+    return network
 
 
 @torch.no_grad()
@@ -223,21 +232,23 @@ def _min_parameters(config: ModelConfig) -> int:
     """Return a lower bound on the parameter count, of the same order, before memory is allocated."""
     heads = config.num_heads * max(config.head_width, config.d_value or 0)
     layers = config.num_encoder_layers + config.num_decoder_layers
-    has_source_table = config.tie != "all" and not config.decoder_only
+    has_source_table = not config.ties_inputs and not config.decoder_only
     rows = (config.target_vocab_size or 0) + (config.source_vocab_size or 0 if has_source_table else 0)
     positions = config.max_length + config.position_offset if config.positions == "learned" else 0
     return config.d_model * (rows + positions + layers * (config.d_ff + heads))
 
 
-def tensor_mismatches(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """List every tensor that is missing, unexpected, or of another dtype or shape."""
+def tensor_mismatches(
+    expected: Mapping[str, Tensor], found: Mapping[str, Tensor | StoredTensor], dtypes: Collection[torch.dtype] = ()
+) -> list[str]:
+    """List every tensor that is missing, unexpected, or of another dtype or shape. `dtypes` are accepted too."""
     faults = [f"{name} is missing" for name in expected.keys() - found.keys()]
     faults += [f"{name} is not part of the network" for name in found.keys() - expected.keys()]
     for name in expected.keys() & found.keys():
         meant, there = expected[name], found[name]
-        if there.dtype != meant.dtype:
+        if there.dtype != meant.dtype and there.dtype not in dtypes:
             faults.append(f"{name} is {there.dtype}, the network needs {meant.dtype}")
-        if there.shape != meant.shape:
+        if tuple(there.shape) != tuple(meant.shape):
             faults.append(f"{name} is {list(there.shape)}, the network needs {list(meant.shape)}")
     return sorted(faults)
 

@@ -57,20 +57,32 @@ ALONE: tuple[Options, ...] = (
     {"norm_epsilon": 0.01},
     {"activation": "gelu"},
     {"activation": "silu"},
+    {"activation": "gelu_tanh"},
     {"activation": "swiglu"},
+    {"activation": "geglu"},
+    {"activation": "geglu_tanh"},
+    {"activation": "reglu"},
+    {"linear_bias": False},
+    {"attention_scale": 0.5},
+    {"final_dropout": True},
     {"positions": "learned"},
     {"positions": "learned", "max_length": 48},
     {"positions": "learned", "position_offset": 2},
     {"positions": "rotary"},
+    {"positions": "relative"},
+    {"positions": "relative", "relative_bias": "per_layer"},
+    {"positions": "relative", "relative_buckets": 8, "relative_max_distance": 9},
     {"positions": "none"},
     {"position_layout": "halves"},
     {"position_layout": "fairseq"},
     {"position_offset": 2},
     {"tie": "none"},
+    {"tie": "inputs"},
     {"tie": "all"},
     {"scale_embedding": False},
     {"embedding_norm": True},
     {"output_bias": True},
+    {"output_scale": 0.5},
     {"kind": "masked"},
     {"kind": "ctc"},
     {"kind": "ctc", "canvas": "copy"},
@@ -101,9 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def combinations(count: int, seed: int = 1) -> Iterator[Options]:
     """Yield random option sets that change half of all settings, without incompatible ones."""
-    chance, settings = random.Random(seed), [(name, value) for each in ALONE for name, value in each.items()]
+    chance = random.Random(seed)
+    settings = list(dict.fromkeys((name, value) for each in ALONE for name, value in each.items()))
     while count:
         options = dict(chance.sample(settings, len(settings) // 2))
+        if options.get("positions") != "relative":  # most of the samples would be incompatible
+            options = {name: value for name, value in options.items() if not name.startswith("relative_")}
         try:
             ModelConfig(**{**SIZES, "vocab_size": 50, **options})
         except UsageError:
@@ -120,7 +135,7 @@ def random_model(options: Options, seed: int = 1) -> TextModel:
     """
     source, target = Words.build(WORDS), Words.build(WORDS[:30])
     has_encoder, has_source = options.get("num_encoder_layers") != 0, options.get("prefix_lm", False)
-    if not has_encoder or options.get("tie") == "all":
+    if not has_encoder or options.get("tie") in ("inputs", "all"):
         source = target
     sizes = {"source_vocab_size": source.vocab_size} if has_encoder or has_source else {}
     sizes |= {"target_vocab_size": target.vocab_size}
@@ -130,6 +145,8 @@ def random_model(options: Options, seed: int = 1) -> TextModel:
         for parameter in network.parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+            elif parameter.dim() == 3:
+                parameter *= 5  # relative positions, whose first biases are small
         for name, module in network.named_modules():
             if isinstance(module, MultiHeadAttention):
                 module.project.weight[: module.num_heads * module.d_key] *= 4

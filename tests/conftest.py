@@ -111,6 +111,8 @@ def small_network(small_config: Callable[..., ModelConfig]) -> Callable[..., Tra
             for parameter in network.parameters():
                 if parameter.dim() == 1:
                     parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+                elif parameter.dim() == 3:  # relative positions, whose first biases are small
+                    parameter.mul_(4)
         return network.eval()
 
     return make

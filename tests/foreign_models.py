@@ -31,6 +31,10 @@ KINDS = {
     "bart": ("Bart", "BartForConditionalGeneration", {}),
     "m2m_100": ("M2M100", "M2M100ForConditionalGeneration", {}),
     "mbart": ("MBart", "MBartForConditionalGeneration", {"decoder_start_token_id": 2}),
+    "pegasus": ("Pegasus", "PegasusForConditionalGeneration", {}),
+    "plbart": ("PLBart", "PLBartForConditionalGeneration", {"decoder_start_token_id": 9}),
+    "mvp": ("Mvp", "MvpForConditionalGeneration", {}),
+    "blenderbot": ("Blenderbot", "BlenderbotForConditionalGeneration", {}),
 }
 
 
@@ -45,7 +49,7 @@ def random_model(kind: str, seed: int = 0, **changes: Any) -> Any:
         )
         with torch.no_grad():
             for key, parameter in network.named_parameters():
-                if kind != "marian" or "embed_positions" not in key:
+                if kind not in ("marian", "pegasus") or "embed_positions" not in key:
                     parameter.copy_(_scale_weight(key, torch.randn_like(parameter), network.config.scale_embedding))
             if hasattr(network, "final_logits_bias"):
                 network.final_logits_bias.copy_(0.3 * torch.randn_like(network.final_logits_bias))

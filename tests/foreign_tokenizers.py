@@ -145,3 +145,55 @@ def _merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
         else:
             merged.append(piece)
     return merged
+
+
+def write_pegasus(folder: Path, in_one_file: bool = False) -> int:
+    """As published, spiece.model and a tokenizer_config.json; or tokenizer.json alone. Returns the size."""
+    from transformers import PegasusTokenizer
+
+    model = pieces_model(some_lines(), "unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (folder / "spiece.model").write_bytes(model)
+    tokenizer = PegasusTokenizer.from_pretrained(folder)
+    if in_one_file:
+        tokenizer.save_pretrained(folder)
+        (folder / "spiece.model").unlink()
+    else:
+        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PegasusTokenizer"}', "utf-8")
+    return len(piece_names(model)) + 103
+
+
+def write_mbart25(folder: Path, files: tuple[str, ...] = ("sentencepiece.bpe.model", "tokenizer.json")) -> int:
+    """mBART-cc25: tokenizer.json, sentencepiece.bpe.model or both, and no file that names the class."""
+    from transformers import MBartTokenizer
+
+    count = _write_with(MBartTokenizer, folder, "unigram", {}, src_lang="en_XX")
+    for name in {"sentencepiece.bpe.model", "tokenizer.json", "tokenizer_config.json"} - {*files}:
+        (folder / name).unlink()
+    return count
+
+
+def write_plbart(folder: Path, codes: str = "base") -> int:
+    from transformers import PLBartTokenizer
+
+    model = pieces_model(some_lines(), "bpe")
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    settings = {"tokenizer_class": "PLBartTokenizer", "language_codes": codes, "src_lang": "python"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), "utf-8")
+    return int(PLBartTokenizer.from_pretrained(folder).vocab_size)
+
+
+def write_blenderbot(folder: Path, in_one_file: bool = False) -> dict[str, int]:
+    """Byte pairs. A tokenizer.json that adds EOS, as on the hub, or vocab.json and merges.txt."""
+    vocabulary = write_bart(folder)
+    names = ["<pad>", "<s>", "</s>", "<unk>", *[name for name, token in vocabulary.items() if token > 3]]
+    vocabulary = write_vocabulary(folder / "vocab.json", names)
+    if in_one_file:
+        from tokenizers.processors import TemplateProcessing
+        from transformers import BlenderbotTokenizer
+
+        tokenizer = BlenderbotTokenizer.from_pretrained(folder)
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing("$A </s>", special_tokens=[("</s>", 2)])
+        tokenizer.save_pretrained(folder)
+        (folder / "vocab.json").unlink()
+        (folder / "merges.txt").unlink()
+    return vocabulary

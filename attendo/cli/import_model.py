@@ -1,7 +1,7 @@
 """The `attendo import` command: converts another system's model into a model folder, with a certificate."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,9 @@ def import_model(
         str | None, typer.Option(help="Source language, in the notation of M2M100 (en) or NLLB (eng_Latn).")
     ] = None,
     target_language: Annotated[str | None, typer.Option(help="Target language.")] = None,
+    dtype: Annotated[
+        Literal["float32", "keep"], typer.Option(help="Precision of the written weights; keep leaves bf16 and fp16.")
+    ] = "float32",
     proof: Annotated[
         Path | None, typer.Option(help="Sentences to compare with, one per line, instead of random ones.")
     ] = None,
@@ -29,7 +32,7 @@ def import_model(
     ] = False,
     as_json: JsonCertificate = False,
 ) -> None:
-    """Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, and compare the two on at least 200 sentences.
+    """Read a Marian (OPUS-MT), BART, M2M100, NLLB, mBART or T5 model, and compare the two on at least 200 sentences.
 
     Exit code 0: written, and both agree. 4: they differ or the model is not supported. Then nothing is written.
     """
@@ -43,7 +46,9 @@ def import_model(
     from attendo.interop.import_model import import_model as write
 
     texts = None if proof is None else [line for line in read_lines(proof) if line.strip()]
-    imported = from_folder(folder, source_language=source_language, target_language=target_language)
+    imported = from_folder(
+        folder, source_language=source_language, target_language=target_language, keep_dtype=dtype == "keep"
+    )
     try:
         certificate = write(imported, out, texts, prove=not no_proof)
     except ModelMismatchError as error:

@@ -83,7 +83,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Batch:
-    """A padded batch. The source ends with EOS, the target starts with BOS, and the labels are the next tokens.
+    """A padded batch. The target starts with BOS, and the labels are the next tokens. See `end_source` for EOS.
 
         source  I love NLP </s>      target  <s> 我 爱 NLP      labels  我 爱 NLP </s>
 
@@ -179,7 +179,7 @@ def collate_sequences(
         labels=torch.from_numpy(labels),
         numbers=numbers,
         tokens=len(target.ids) + len(target),
-        source_tokens=len(source.ids) + len(source),
+        source_tokens=int(_source_lengths(source).sum()),
     )
 
 
@@ -224,12 +224,22 @@ def collate_sources(sources: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B S"
 
 def _pad_sources(source: RaggedArray) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
     inside = _token_mask(source)
-    ids = np.full((len(source), inside.shape[1] + 1), PAD, np.int64)
-    ids[:, :-1][inside] = source.ids
-    lengths = source.lengths
-    ids[np.arange(len(source)), lengths] = EOS
-    mask = None if inside.all() else torch.from_numpy(np.arange(ids.shape[1]) <= lengths[:, None])
-    return torch.from_numpy(ids), mask
+    lengths, read_lengths = source.lengths, _source_lengths(source)
+    ids = np.full((len(source), read_lengths.max()), PAD, np.int64)
+    ids[:, : inside.shape[1]][inside] = source.ids
+    open_rows = np.flatnonzero(read_lengths > lengths)
+    ids[open_rows, lengths[open_rows]] = EOS
+    is_token = np.arange(ids.shape[1]) < read_lengths[:, None]
+    return torch.from_numpy(ids), None if is_token.all() else torch.from_numpy(is_token)
+
+
+def _source_lengths(source: RaggedArray) -> NDArray[np.int64]:
+    """Return the tokens that the encoder reads of each source. EOS is added to a source that has none."""
+    ends = np.flatnonzero(source.ids == EOS)
+    lengths = source.lengths + 1
+    if len(ends):
+        lengths[np.searchsorted(source.offsets, ends, side="right") - 1] -= 1
+    return lengths
 
 
 def _token_mask(sequences: RaggedArray) -> NDArray[np.bool_]:

@@ -26,6 +26,7 @@ SOURCE_SETTINGS: dict[str, Any] = {
     "min_length_factor": 0.0,
     "max_length_factor": 0.0,
     "source_prefix": (),
+    "source_suffix": (),
     "long_source": "error",
 }
 

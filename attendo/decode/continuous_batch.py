@@ -161,9 +161,9 @@ class ContinuousBatch(RunningBatch):
 
     def _prefill(self, requests: list[DecodeRequest]) -> tuple[Any, Frontier]:
         """Encode the sources and read the target prefixes."""
-        strategy, longest = self._strategy, max(len(request.source) for request in requests)
-        has_padding = self._padding > 0 or any(len(request.source) < longest for request in requests)
-        ids, mask = pad_sources(requests, self._device, longest + 1 + self._padding)
+        strategy, longest = self._strategy, max(request.source_length for request in requests)
+        has_padding = self._padding > 0 or any(request.source_length < longest for request in requests)
+        ids, mask = pad_sources(requests, self._device, longest + self._padding)
         frontier = strategy.start(limit_tensors(requests, self._device))
         network = self._network
         if self._weights is not None:

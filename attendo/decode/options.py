@@ -131,6 +131,9 @@ class GenerationFields:
     source_prefix: tuple[str, ...] = _option(
         (), "Content", "symbols before every source, such as its language", max_items=_MAX_SYMBOLS
     )
+    source_suffix: tuple[str, ...] = _option(
+        (), "Content", "symbols after the EOS of every source, such as its language", max_items=_MAX_SYMBOLS
+    )
     target_prefix: tuple[str, ...] = _option(
         (), "Content", "symbols that every output begins with", max_items=_MAX_SYMBOLS
     )

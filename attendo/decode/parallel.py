@@ -144,10 +144,10 @@ class ParallelEngine:
 
     @torch.no_grad()
     def _decode(self, group: Sequence[DecodeRequest], silent: tuple[int, ...]) -> ParallelAnswers:
-        longest = max(len(each.source) for each in group) + 1
+        longest = max(each.source_length for each in group)
         if not self._captured:
             ids, mask = pad_sources(group, self._network.device, longest + self._padding)
-            is_padded = self._padding > 0 or any(len(each.source) + 1 < longest for each in group)
+            is_padded = self._padding > 0 or any(each.source_length < longest for each in group)
             answers = self._predict(ids, mask if is_padded else None, silent)
             return ParallelAnswers.unpack(answers.pack().cpu())
         rows, width = 1 << (len(group) - 1).bit_length(), self._round_width(longest)

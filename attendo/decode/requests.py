@@ -15,6 +15,7 @@ from attendo.decode.frontier import Frontier, RowLimits
 from attendo.decode.search import Seq2SeqNetwork, run_step_hook
 from attendo.nn.devices import halve_on_out_of_memory
 from attendo.text import EOS, PAD
+from attendo.text.tokenizer import end_source
 
 Item = TypeVar("Item")
 
@@ -24,7 +25,7 @@ class DecodeRequest:
     """A decoding request for one sentence."""
 
     request_id: int  # also seeds the random numbers of the sentence
-    source: tuple[int, ...]  # without control tokens
+    source: tuple[int, ...]  # without EOS, unless symbols follow it (`end_source`)
     max_length: int  # maximum tokens of the answer, without BOS and EOS
     min_length: int = 0
     prefix: tuple[int, ...] = ()  # required first tokens of the answer
@@ -32,7 +33,12 @@ class DecodeRequest:
     @property
     def num_positions(self) -> int:
         """Positions it needs in a batch: the source with EOS, or the answer if there is no source."""
-        return len(self.source) + 1 if self.source else self.max_length + 1
+        return self.source_length if self.source else self.max_length + 1
+
+    @property
+    def source_length(self) -> int:
+        """Tokens that the encoder reads, EOS included."""
+        return len(self.source) + int(EOS not in self.source)
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ def pad_sources(
     requests: Sequence[DecodeRequest], device: torch.device, width: int | None = None
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
     """Return sources with EOS, padded to `width` or the longest, and the mask of tokens."""
-    rows = [[*each.source, EOS] for each in requests]
+    rows = [end_source(each.source) for each in requests]
     width = width or max(map(len, rows))
     ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)
     lengths = torch.tensor([len(row) for row in rows], device=device)

@@ -163,7 +163,7 @@ class SpeculativeEngine:
         """Lend the passes of a shape to one caller at a time."""
         source_width, capacity = (
             min(round_up(size, BUCKET_WIDTHS), self._max_positions + extra)
-            for size, extra in ((len(request.source) + 1, 0), (request.max_length + 2, 1))
+            for size, extra in ((request.source_length, 0), (request.max_length + 2, 1))
         )
         prefix_width = round_up(len(request.prefix), BUCKET_WIDTHS) if request.prefix else 0
         shape = BatchShape(1, source_width, capacity, prefix_width)

@@ -20,7 +20,8 @@ from attendo.decode.prefill import prefill_prefix
 from attendo.decode.requests import DecodeRequest, FinishedBatch, RunningBatch, encode_and_start, limit_tensors
 from attendo.decode.search import Rule, StaticNetwork, Strategy, decode_step
 from attendo.nn.cuda_graph import capture_graph
-from attendo.text import EOS, PAD
+from attendo.text import PAD
+from attendo.text.tokenizer import end_source
 
 _REFILL_DIVISOR = 4  # a quarter of the slots is refilled at once: encoding few sentences takes almost as long as many
 _NUM_FIELDS = 5  # besides the source ids: their number, slot, max_length, min_length, request_id
@@ -188,11 +189,10 @@ class SlotPrefill:
 
         Converting a list of numbers to a tensor takes seven times as long, and the device waits for it.
         """
-        source, prefix = request.source, request.prefix
-        length = len(source) + 1
+        source, prefix = end_source(request.source), request.prefix
+        length = len(source)
         return self._row_struct.pack(
             *source,
-            EOS,
             *(PAD,) * (self._source_width - length),
             *(length, slot, request.max_length, request.min_length, request.request_id),
             *prefix,

@@ -160,13 +160,13 @@ def check_tying(network: Transformer, data: PreparedData) -> Finding:
     """Check that embedding tables match their vocabularies and are shared according to `model.tie`."""
     tie, joint = network.config.tie, data.source_tokenizer is data.target_tokenizer
     faults = [*_find_wrong_sizes(network, data), *_find_wrong_sharing(network)]
-    if tie == "all" and not joint:
-        faults.append("model.tie is all, but source and target have vocabularies of their own")
+    if network.config.ties_inputs and not joint:
+        faults.append(f"model.tie is {tie}, but source and target have vocabularies of their own")
     if faults:
         advice = "set tokenizer.joint to true, or model.tie to output; prepared data must be that of the network"
         return Finding("tying", "fault", "; ".join(faults), advice, about="network")
     found = f"{'one vocabulary' if joint else 'two vocabularies'}, model.tie {tie}"
-    if joint and tie != "all" and network.source is not None:
+    if joint and tie in ("none", "output") and network.source is not None:
         saved = network.target.tokens.weight.numel() * (2 if tie == "none" else 1)
         advice = "one table for both sides (model.tie all) usually does as well"
         found = f"{found}: {saved:,} parameters more than with one table"
@@ -224,10 +224,10 @@ def _find_wrong_sizes(network: Transformer, data: PreparedData) -> Iterator[str]
 
 
 def _find_wrong_sharing(network: Transformer) -> Iterator[str]:
-    table, tie = network.target.tokens.weight, network.config.tie
-    shared = [("output", network.output.weight is table, tie != "none")]
+    table, config = network.target.tokens.weight, network.config
+    tie, shared = config.tie, [("output", network.output.weight is table, config.ties_output)]
     if network.source is not None:
-        shared.append(("source table", network.source.tokens.weight is table, tie == "all"))
+        shared.append(("source table", network.source.tokens.weight is table, config.ties_inputs))
     for name, is_shared, meant in shared:
         if is_shared != meant:
             yield f"the {name} {'shares' if is_shared else 'does not share'} the target table, against model.tie {tie}"

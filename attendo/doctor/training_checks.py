@@ -55,7 +55,7 @@ def check_first_loss(updater: Updater, pairs: Sequence[Example], trained: bool) 
     kinds = len(set(batch.labels.flatten().tolist()))
     off = _TOLERANCE * even + 2 * kinds**-0.5  # with few distinct tokens, the mean of their logits is noisy
     found = f"{loss:.2f}, with all tokens equally likely {even:.2f} (ln V)"
-    if updater.network.config.tie != "none":
+    if updater.network.config.ties_output:
         found += f", without repeating the input {without_repeats:.2f}"
     if even - off <= without_repeats <= even + _UNIT_LOGITS + off:
         return Finding("first loss", "ok", found, values=values, about="network")

@@ -71,7 +71,7 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
             raise UsageError("sequence_exceeds_max_length", count=length, max_length=config.max_length)
     parts = []
     if network.source is not None:
-        shared = "target" if config.tie == "all" else None
+        shared = "target" if config.ties_inputs else None
         parts.append(NetworkPart("source", tuple(_embedding(network.source, source_length, shared))))
         block = network.encoder[0]
         assert isinstance(block, EncoderBlock)
@@ -213,7 +213,7 @@ def _final_norm(name: str, norm: nn.Module, length: int, width: int) -> list[Net
 
 
 def _output(network: Transformer, length: int) -> Iterator[NetworkOperation]:
-    linear, tied = network.output, network.config.tie != "none"
+    linear, tied = network.output, network.config.ties_output
     own = _count(linear) - (linear.weight.numel() if tied else 0)
     shapes = (length, linear.in_features), (length, linear.out_features)
     table = "source and target" if isinstance(network, PrefixTransformer) else "target"

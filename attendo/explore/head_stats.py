@@ -92,7 +92,7 @@ class Sentence:
 class ForwardPass:
     """An encoded pair, and the index of each token (except EOS) in gold links: its word, or the token itself.
 
-    A token outside the words, such as a language token, has the index None.
+    A token outside the words, such as a language token, has the index None. Symbols after EOS have no index.
     """
 
     pair: EncodedPair
@@ -106,7 +106,8 @@ class ForwardPass:
         if gold is not None and sentence.target is None:
             raise UsageError("gold_without_target_sentence", place=location)
         before, begin = len(model.generation.source_prefix), len(model.generation.target_prefix)
-        forward = ForwardPass(pair, gold, range(len(pair.source) - 1), range(len(_target_without_eos(pair))))
+        units = range(pair.source.index(EOS)), range(len(_target_without_eos(pair)))
+        forward = ForwardPass(pair, gold, *units)
         if gold is None or gold.source_words is None or gold.target_words is None:
             check_link_range(
                 gold or GoldLinks(frozenset()), len(forward.source_units), len(forward.target_units), location
@@ -119,8 +120,9 @@ class ForwardPass:
 
     @property
     def example(self) -> Example:
-        """The pair without EOS, which `collate` adds."""
-        return Example(self.pair.source[:-1], self.target_ids)
+        """The pair without a last EOS, which `collate` adds."""
+        source = self.pair.source
+        return Example(source[:-1] if source[-1] == EOS else source, self.target_ids)
 
     @property
     def target_ids(self) -> Sequence[int]:
@@ -191,7 +193,7 @@ class AttentionStats:
 
         Many heads attend mostly to </s>. If it were included, a head that always attends to it would agree best.
         """
-        count, words = len(forward_pass.target_ids), len(forward_pass.pair.source) - 1
+        count, words = len(forward_pass.target_ids), len(forward_pass.source_units)
         if not count or not words:
             return
         majority = total[:count, :words].argmax(dim=-1)

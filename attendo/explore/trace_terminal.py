@@ -37,7 +37,7 @@ _CELL = 9  # a number and one leading space
 _LABEL = 14
 _MAX_ROWS, _BRIEF_ROWS = 12, 3
 _MAX_TOKENS = 60  # tokens, or predictions
-_ATTENTION = ("scores", "masked", "weights")
+_ATTENTION = (".self.scaled", ".bias", "scores", "masked", "weights")
 _MAX_BLOCK_ROWS, _MAX_BLOCK_COLUMNS = 24, 32  # per head; a line gives the number of omitted ones
 
 

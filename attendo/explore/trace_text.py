@@ -48,6 +48,9 @@ def format_number(value: float | int) -> str:
     return text.replace("-", "−")
 
 
+_KEY_COLUMNS = ("products", "scaled", "bias", "scores", "masked", "weights")  # of an attention: one column per key
+
+
 def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """Return the tokens that label the rows and the columns of a tensor.
 
@@ -63,9 +66,11 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
         stack, trace.target_pieces
     )
     pieces = trace.read_pieces if site.endswith(".self") and stack == "decoder" else trace.source_pieces
+    if kind == "buckets":
+        return rows, rows
     if kind in ("keys", "values", "turned_keys"):
         return pieces, None
-    return rows, pieces if kind in ("products", "scores", "masked", "weights") else None
+    return rows, pieces if kind in _KEY_COLUMNS and site.endswith((".self", ".cross")) else None
 
 
 SIZE_COLUMNS = ("place", "entering", "adding", "leaving", "share", "gain")

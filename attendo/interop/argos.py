@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attendo.errors import MessagePart, ModelError, UsageError, require_package
 from attendo.interop.backends import drop_machine_settings
-from attendo.interop.certify import model_prefix_ids
+from attendo.interop.certify import model_symbols
 from attendo.interop.ctranslate2.converter import to_ctranslate2
 from attendo.interop.exported_files import ARGOS_SUFFIX, ExportPrecision, model_max_length
 from attendo.interop.huggingface.vocabulary import sentencepiece_bytes, vocabulary_names
@@ -43,7 +43,7 @@ def check_argos_package(model: TextModel, goal: Path) -> None:
     for side, tokenizer in (("source", model.source_tokenizer), ("target", model.target_tokenizer)):
         if sentencepiece_bytes(tokenizer) is None:
             raise ModelError("argos_tokenizer_not_sentencepiece", side=side, kind=tokenizer.kind)
-    if any(model_prefix_ids(model)):
+    if model_symbols(model):
         raise ModelError("argos_prefix_unsupported")
 
 

@@ -24,14 +24,16 @@ from attendo.interop.certificate import (
 )
 from attendo.text import BOS, CONTROL_PIECES, PAD, UNK
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import encode_prefixes as text_model_prefixes
+from attendo.text_model.inputs import ModelSymbols, encode_symbols
 
 BEAMS = (1, 4)
+IdPair = tuple[Sequence[int], Sequence[int]]  # source and target
 _BATCH_SENTENCES = 32  # sentences of similar length in one call, with one limit
 _MAX_OUTPUT_LENGTH = 256
 MIN_SENTENCES = 200
 _MAX_SOURCE_LENGTH = 256  # tokens; longer sources would dominate the run time
 _MAX_RANDOM_LENGTH = 12
+_NUM_LONG_PAIRS, _MAX_LONG_PAIR = 2, 2048
 
 
 def certify(
@@ -40,12 +42,14 @@ def certify(
     sources: Sequence[Sequence[int]],
     bounds: Bounds,
     evaluation: TextEvaluation | None = None,
+    pairs: Sequence[IdPair] = (),
 ) -> Certificate:
-    """Compare the logits, the greedy outputs and the outputs of a beam of 4."""
+    """Compare the logits, the greedy outputs and the outputs of a beam of 4. Of `pairs` only logits are compared."""
     if not sources:
         raise UsageError("certificate_sentences_missing")
     found = {beam: _generate_both(ours, theirs, sources, beam) for beam in BEAMS}
-    largest, mean = _logit_differences(ours, theirs, sources, [answer.ids for answer in found[1].ours])
+    answers = [(source, answer.ids) for source, answer in zip(sources, found[1].ours, strict=True)]
+    largest, mean = _logit_differences(ours, theirs, [*answers, *pairs])
     scored, agreement = (
         _score_texts(found[BEAMS[-1]], evaluation) if evaluation and evaluation.sentences else (None, None)
     )
@@ -102,11 +106,11 @@ def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]
 
 
 def _logit_differences(
-    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ours: ComparedSystem, theirs: ComparedSystem, pairs: Sequence[IdPair]
 ) -> tuple[float | None, float | None]:
     """Return the largest and the mean difference, without pad and bos, which are never generated."""
     largest = total = count = 0.0
-    for source, target in zip(sources, targets, strict=True):
+    for source, target in pairs:
         first, second = ours.logits(source, target), theirs.logits(source, target)
         if first is None or second is None:
             return None, None
@@ -198,11 +202,13 @@ def _reasons(
 
 @dataclass(frozen=True)
 class CertificateSentences:
-    """Sources as ids, and the data for BLEU if available."""
+    """Sources as ids, with the symbols of the model, and the data for BLEU if available."""
 
     sources: list[list[int]]
     evaluation: TextEvaluation | None = None
     notes: tuple[MessagePart, ...] = ()  # on skipped or missing sentences
+    pairs: Sequence[IdPair] = ()  # long ones, of which only logits are compared
+    without_symbols: Sequence[Sequence[int]] = ()
 
 
 def collect_sentences(
@@ -226,12 +232,14 @@ def collect_sentences(
     if find_spec("sacrebleu") is not None:
         kept_references = [references[number] for number in valid] if references else []
         evaluation = TextEvaluation(model.target_tokenizer.decode, len(valid), kept_references)
-    before, _ = model_prefix_ids(model)
+    symbols = model_symbols(model)
     if valid and len(valid) < min_count:
         code = "given_sentences_few" if given else "sample_sentences_few"
         notes.append(MessagePart(code, count=len(valid), random=min_count - len(valid)))
     sources += [ids[:max_length] for ids in random_sources(model.source_tokenizer.vocab_size, min_count - len(sources))]
-    return CertificateSentences([[*before, *source] for source in sources], evaluation, tuple(notes))
+    long_pairs, long_notes = _make_long_pairs(model)
+    wrapped = [[*symbols.wrap_source(source)] for source in sources]
+    return CertificateSentences(wrapped, evaluation, (*notes, *long_notes), long_pairs, sources)
 
 
 def _describe_skipped(encoded: Sequence[Sequence[int]], max_length: int) -> list[MessagePart]:
@@ -250,15 +258,32 @@ def random_sources(vocab_size: int, count: int) -> list[list[int]]:
     return [dice.choices(tokens, k=dice.randint(1, _MAX_RANDOM_LENGTH)) for _ in range(count)]
 
 
+def _make_long_pairs(model: TextModel) -> tuple[list[IdPair], list[MessagePart]]:
+    """Return random pairs that reach all distances of relative positions, and a note. Other positions need none."""
+    config = model.network.config
+    if config.positions != "relative" or config.decoder_only:
+        return [], []
+    length, symbols = min(_MAX_LONG_PAIR, config.relative_max_distance + 12), model_symbols(model)
+    dice, tokenizers = random.Random(2), (model.source_tokenizer, model.target_tokenizer)
+    source, target = (range(len(CONTROL_PIECES), each.vocab_size) or [UNK] for each in tokenizers)
+    pairs: list[IdPair] = [
+        (symbols.wrap_source(dice.choices(source, k=length + 10)), dice.choices(target, k=length))
+        for _ in range(_NUM_LONG_PAIRS)
+    ]
+    note = MessagePart("long_pairs_compared", count=len(pairs), source=len(pairs[0][0]), target=length)
+    return pairs, [note]
+
+
 def _usable_source_length(model: TextModel) -> int:
     """Return the longest source of a certificate in tokens."""
     config = model.network.config
     if config.positions != "learned":
         return _MAX_SOURCE_LENGTH
-    before, begin = model_prefix_ids(model)
-    limit = min(_MAX_SOURCE_LENGTH, fit_source_length(config.max_length, len(before) + len(begin)))
+    symbols = model_symbols(model)
+    added = len(symbols.wrap_source(())) + len(symbols.begin)
+    limit = min(_MAX_SOURCE_LENGTH, fit_source_length(config.max_length, added))
     if limit < 1:
-        raise ModelError("max_length_too_short", max_length=config.max_length, needed=len(before) + len(begin) + 14)
+        raise ModelError("max_length_too_short", max_length=config.max_length, needed=added + 14)
     return limit
 
 
@@ -267,7 +292,6 @@ def fit_source_length(positions: int, prefix_length: int) -> int:
     return (positions - prefix_length - 12) * 2 // 3
 
 
-def model_prefix_ids(model: TextModel) -> tuple[list[int], list[int]]:
-    """Return the ids that start every source and every output of the model, both possibly empty."""
-    before, begin = text_model_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
-    return list(before), list(begin)
+def model_symbols(model: TextModel) -> ModelSymbols:
+    """Return the ids that the model adds to every source and output."""
+    return encode_symbols(model.generation, model.source_tokenizer, model.target_tokenizer)

@@ -25,6 +25,7 @@ from attendo.interop.huggingface.vocabulary import VocabularyPermutation, name_t
 from attendo.interop.onnx.engine import OnnxEngine
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, CONTROL_PIECES, EOS, PAD
+from attendo.text.tokenizer import end_source
 from attendo.text_model.generation import make_rules, make_strategy
 
 _BATCH_TOKENS = 4096  # tokens per batch
@@ -204,7 +205,7 @@ class TransformersSystem:
         return [SystemOutput(ids, mean * length) for ids, mean, length in zip(answers, means, lengths, strict=True)]
 
     def _pad_sources(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        rows = [self._source.to_theirs([*source, EOS]) for source in sources]
+        rows = [self._source.to_theirs(end_source(source)) for source in sources]
         width = max(map(len, rows))
         ids = torch.tensor([[*row, *[self._pad] * (width - len(row))] for row in rows])
         lengths = torch.tensor([len(row) for row in rows])

@@ -11,7 +11,7 @@ from attendo.interop import argos, exported_files
 from attendo.interop.argos import LanguagePair
 from attendo.interop.backends import check_onnx_defaults, describe_ctranslate2_changes
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate, ComparedSystem
-from attendo.interop.certify import CertificateSentences, certify, collect_sentences, model_prefix_ids
+from attendo.interop.certify import CertificateSentences, certify, collect_sentences, model_symbols
 from attendo.interop.compared_systems import OnnxSystem, TorchSystem
 from attendo.interop.ctranslate2 import folder as ctranslate2_folder
 from attendo.interop.errors import join_reasons
@@ -51,7 +51,7 @@ class ModelMismatchError(ModelError):
 
 
 def _load_onnx_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
-    _, prefix = model_prefix_ids(model)
+    prefix = model_symbols(model).begin
     return TorchSystem(model.network, None, prefix), OnnxSystem(folder, prefix)
 
 
@@ -167,7 +167,7 @@ class _Certifier:
 
     def certify(self, systems: tuple[ComparedSystem, ComparedSystem], notes: list[MessagePart]) -> Certificate:
         evaluation = self.sentences.evaluation
-        certificate = certify(*systems, self.sentences.sources, self.bounds, evaluation)
+        certificate = certify(*systems, self.sentences.sources, self.bounds, evaluation, self.sentences.pairs)
         on_random = self.bounds.agreement is not None and (evaluation is None or not evaluation.sentences)
         all_notes = (
             *self.sentences.notes,

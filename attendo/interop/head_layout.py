@@ -8,7 +8,7 @@ from torch import Tensor
 from attendo.model.config import ModelConfig
 from attendo.nn.attention import MultiHeadAttention
 
-Affine = tuple[Tensor, Tensor]  # weight and bias
+Affine = tuple[Tensor, Tensor | None]  # weight and bias
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class HeadLayout:
     def queries(self, attention: MultiHeadAttention, divisor: float) -> Affine:
         """Return the query projection, divided by `divisor`."""
         weight, bias = self._projection(attention, 0, self.d_key)
-        return weight / divisor, bias / divisor
+        return weight / divisor, None if bias is None else bias / divisor
 
     def keys(self, attention: MultiHeadAttention) -> Affine:
         return self._projection(attention, self.num_heads * self.d_key, self.d_key)
@@ -46,5 +46,8 @@ class HeadLayout:
     def _projection(self, attention: MultiHeadAttention, first: int, width: int) -> Affine:
         rows, missing = slice(first, first + self.num_heads * width), self.width - width
         weight = attention.project.weight.detach()[rows].view(self.num_heads, width, -1)
+        padded = F.pad(weight, (0, 0, 0, missing)).flatten(0, 1)
+        if attention.project.bias is None:
+            return padded, None
         bias = attention.project.bias.detach()[rows].view(self.num_heads, width)
-        return F.pad(weight, (0, 0, 0, missing)).flatten(0, 1), F.pad(bias, (0, missing)).flatten()
+        return padded, F.pad(bias, (0, missing)).flatten()

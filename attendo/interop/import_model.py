@@ -1,22 +1,39 @@
 """Import of a Hugging Face folder as a model folder, which is kept only if its certificate passes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attendo import atomic_files, model_folder
-from attendo.errors import MessagePart, ModelError, UsageError, cut_text, list_names
+from attendo.errors import MessagePart, UsageError
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
-from attendo.interop.certify import certify, collect_sentences, fit_source_length, model_prefix_ids
+from attendo.interop.certify import certify, collect_sentences, fit_source_length, model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
 from attendo.interop.export import ModelMismatchError
-from attendo.interop.huggingface.folder import read_folder
-from attendo.interop.huggingface.imported import MULTILINGUAL_MODEL_TYPES, SUPPORTED, ImportedModel
-from attendo.interop.huggingface.read_models import from_bart, from_m2m100, from_marian
+from attendo.interop.families import FAMILY_BY_TYPE
+from attendo.interop.huggingface.folder import HuggingFaceFolder, read_folder
+from attendo.interop.huggingface.imported import ImportedModel
+from attendo.interop.huggingface.read_bart import from_bart
+from attendo.interop.huggingface.read_m2m100 import from_m2m100
+from attendo.interop.huggingface.read_marian import from_marian
+from attendo.interop.huggingface.read_pegasus import from_pegasus
+from attendo.interop.huggingface.read_t5 import from_t5
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.model_files import write_json
-from attendo.text_model import TextModel, load
+from attendo.text_model import TextModel
+from attendo.text_model.inputs import ModelSymbols
 
+# Of the families without languages.
+_READERS: dict[str, Callable[[HuggingFaceFolder, bool], ImportedModel]] = {
+    "marian": from_marian,
+    "bart": from_bart,
+    "mvp": from_bart,
+    "blenderbot": from_bart,
+    "pegasus": from_pegasus,
+    "t5": from_t5,
+    "mt5": from_t5,
+    "umt5": from_t5,
+}
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 
 
@@ -24,6 +41,8 @@ def import_model(
     imported: ImportedModel, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
 ) -> Certificate | None:
     """Write the model folder `out` and return its certificate, or None without `prove`.
+
+    The folder has the precision of the imported weights.
 
     The written folder is loaded again and compared with the original on `texts` or on random sentences.
     A difference beyond the bounds raises a `ModelMismatchError` and removes the folder.
@@ -33,27 +52,28 @@ def import_model(
         raise UsageError("output_path_exists", path=out)
     with atomic_files.exclusive_target(out), atomic_files.new_folder(out) as folder:
         folder.rmdir()
-        imported.build_text_model().save(folder)
+        imported.build_text_model().save(folder, keep_dtype=True)
         if not prove:
             return None
-        certificate = _certify_import(out, imported, load(folder, "cpu"), texts)
+        model = TextModel(model_folder.load_model(folder, into=imported.network))
+        certificate = _certify_import(out, imported, model, texts)
         _write_certificate(folder, certificate)
     return certificate
 
 
 def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts: Sequence[str] | None) -> Certificate:
-    before, begin = model_prefix_ids(model)
-    max_length = _max_source_length(imported, len(begin))
+    symbols = model_symbols(model)
+    max_length = _max_source_length(imported, symbols)
     collected = collect_sentences(model, texts)
-    sentences = collected.sources
-    prefix = None if "source" in imported.sides_without_language() else before
-    texts = texts or [model.source_tokenizer.decode(source[len(before) :]) for source in sentences]
+    added = None if "source" in imported.missing_languages else symbols
+    texts = texts or [model.source_tokenizer.decode(source) for source in collected.without_symbols]
     comparison = compare_tokenizations(
-        (imported.folder.path, imported.folder.model_type), imported.source, model.source_tokenizer, prefix, texts
+        (imported.folder.path, imported.folder.model_type), imported.source, model.source_tokenizer, added, texts
     )
-    theirs = TransformersSystem.from_import(imported, begin)
-    sources = [source[:max_length] for source in sentences]
-    certificate = certify(TorchSystem(model.network, "hf", begin), theirs, sources, Bounds())
+    theirs = TransformersSystem.from_import(imported, symbols.begin)
+    sources = [symbols.wrap_source(source[:max_length]) for source in collected.without_symbols]
+    ours = TorchSystem(model.network, "hf", symbols.begin)
+    certificate = certify(ours, theirs, sources, Bounds(), pairs=collected.pairs)
     certificate = replace(
         certificate,
         notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
@@ -67,13 +87,14 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
     return certificate
 
 
-def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
-    """Return the longest source, in tokens, whose output limit (10 + 3/2 of it) fits the original's positions."""
+def _max_source_length(imported: ImportedModel, symbols: ModelSymbols) -> int:
+    """Return the longest text, in tokens, whose output limit (10 + 3/2 of it) fits the original's positions."""
     field = imported.folder.setting("max_position_embeddings")
     positions = field.count() or _DEFAULT_POSITIONS
-    max_length = fit_source_length(positions, prefix_length)
+    added, begin = len(symbols.wrap_source(())), len(symbols.begin)
+    max_length = fit_source_length(positions, begin) - added
     if max_length < 1:
-        raise field.make_error("needs_positions_for_proof", least=prefix_length + 14)
+        raise field.make_error("needs_positions_for_proof", least=begin + 12 + (3 * added + 4) // 2)
     return max_length
 
 
@@ -89,27 +110,16 @@ def from_folder(
     with_tokenizers: bool = True,
     source_language: str | None = None,
     target_language: str | None = None,
+    keep_dtype: bool = False,
 ) -> ImportedModel:
-    """Read a model folder of transformers. The languages are for multilingual models."""
-    folder = read_folder(path)
-    if folder.model_type in MULTILINGUAL_MODEL_TYPES:
+    """Read a model folder of transformers. The languages are for multilingual models.
+
+    Weights are converted to float32, or stay in half precision with `keep_dtype`.
+    """
+    folder = read_folder(path, keep_dtype)
+    kind = folder.model_type
+    if FAMILY_BY_TYPE[kind].has_languages:
         return from_m2m100(folder, with_tokenizers, source_language, target_language)
     if source_language or target_language:
-        raise UsageError("model_without_languages", path=folder.path, kind=folder.model_type)
-    match folder.model_type:
-        case "marian" | "pegasus":
-            return from_marian(folder, with_tokenizers)
-        case "bart":
-            return from_bart(folder, with_tokenizers)
-        case kind:
-            known = ", ".join(f"{name} ({description})" for name, description in SUPPORTED.items())
-            field = folder.setting("architectures")
-            names = [field.value] if isinstance(field.value, str) else map(str, field.items())
-            architectures = list_names(names) or "nothing"
-            raise ModelError(
-                "import_model_type_unsupported",
-                path=folder.path,
-                kind=cut_text(kind),
-                architectures=architectures,
-                known=known,
-            )
+        raise UsageError("model_without_languages", path=folder.path, kind=kind)
+    return _READERS[kind](folder, with_tokenizers)

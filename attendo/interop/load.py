@@ -7,7 +7,7 @@ from attendo import text_model
 from attendo.errors import ModelError, UsageError, cut_text
 from attendo.interop.backends import drop_machine_settings
 from attendo.interop.exported_files import ARGOS_SUFFIX, MANIFEST_FORMAT
-from attendo.interop.huggingface.imported import SUPPORTED
+from attendo.interop.families import SUPPORTED
 from attendo.model_files import read_json
 from attendo.model_folder import ABOUT, read_about
 from attendo.text_model import Backend, ExportedFolder, TextModel, pick_device

@@ -83,12 +83,19 @@ class ModelConfig(Settings):
         1e-5, description="added to the variance before the square root"
     )
     final_norm: bool | None = Field(None, description="normalise after each stack; default: only with pre-norm")
-    activation: Literal["relu", "gelu", "silu", "swiglu"] = Field(
-        "relu", description="activation of the feed-forward network; swiglu adds a gate matrix"
+    final_dropout: bool = Field(False, description="dropout on each stack's output too")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"] = Field(
+        "relu",
+        description="activation of the feed-forward network; swiglu, geglu, geglu_tanh and reglu add a gate matrix",
+    )
+    linear_bias: bool = Field(True, description="biases in the projections of attention and in feed-forward networks")
+    attention_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="factor of the attention scores; default: 1 / the square root of d_key"
     )
 
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = Field(
-        "sinusoidal", description="position encoding; rotary rotates queries and keys"
+    positions: Literal["sinusoidal", "learned", "rotary", "relative", "none"] = Field(
+        "sinusoidal",
+        description="position encoding; rotary rotates queries and keys, relative adds a bias per distance to scores",
     )
     position_layout: Literal["interleaved", "halves", "fairseq"] = Field(
         "interleaved", description="order of sines and cosines; fairseq: halves with other frequencies"
@@ -96,13 +103,28 @@ class ModelConfig(Settings):
     # float32 holds every integer up to 2^24, so neighbouring positions stay different.
     position_offset: Annotated[int, Field(ge=0, le=2**24)] = Field(0, description="number of the first position")
     max_length: Count = Field(1024, description="maximum sequence length of learned positions")
+    # Half of the buckets belong to each direction. Half of those hold one distance each.
+    relative_buckets: Annotated[int, Field(ge=4)] = Field(
+        32, description="groups of distances, each with one bias, of relative positions"
+    )
+    relative_max_distance: Annotated[int, Field(ge=2, le=2**16)] = Field(
+        128, description="distances from this one on share a bias of relative positions"
+    )
+    relative_bias: Literal["shared", "per_layer"] = Field(
+        "shared", description="biases of relative positions: one set per stack, or one per layer"
+    )
 
-    tie: Literal["none", "output", "all"] = Field(
-        "output", description="output: logits use the target embedding; all: source, target and logits share one table"
+    tie: Literal["none", "output", "inputs", "all"] = Field(
+        "output",
+        description="output: logits use the target embedding; inputs: source and target share one table; "
+        "all: source, target and logits share it",
     )
     scale_embedding: bool = Field(True, description="multiply embeddings by the square root of d_model")
     embedding_norm: bool = Field(False, description="normalise the sum of embedding and position")
-    output_bias: bool = Field(False, description="add a bias to the logits")
+    output_bias: bool = Field(False, description="add a bias to the logits; without linear_bias it is not trained")
+    output_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        1.0, description="factor of the vectors that the output layer reads"
+    )
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:
@@ -123,6 +145,16 @@ class ModelConfig(Settings):
     def continues_text(self) -> bool:
         """Whether the network is a language model: decoder-only, without a source."""
         return self.decoder_only and not self.prefix_lm
+
+    @property
+    def ties_inputs(self) -> bool:
+        """Whether source and target share one embedding table."""
+        return self.tie in ("inputs", "all")
+
+    @property
+    def ties_output(self) -> bool:
+        """Whether the logits use the target's embedding table."""
+        return self.tie in ("output", "all")
 
     @property
     def has_final_norm(self) -> bool:
@@ -171,9 +203,20 @@ class ModelConfig(Settings):
         for name in ("upsample", "canvas"):
             if self.kind not in ("ctc", "graph") and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError("canvas_setting_unused", option=name, kind=self.kind)
-        if self.tie == "all" and not self.continues_text and self.source_vocab_size != self.target_vocab_size:
+        if self.relative_buckets % 2:
+            raise UsageError("relative_buckets_odd", buckets=self.relative_buckets)
+        if self.positions == "relative" and self.relative_max_distance <= self.relative_buckets // 2:
             raise UsageError(
-                "tied_vocabulary_not_joint", source_size=self.source_vocab_size, target_size=self.target_vocab_size
+                "relative_max_distance_small", distance=self.relative_max_distance, buckets=self.relative_buckets
+            )
+        if self.tie == "inputs" and self.decoder_only:
+            raise UsageError("tied_inputs_without_encoder")
+        if self.ties_inputs and not self.continues_text and self.source_vocab_size != self.target_vocab_size:
+            raise UsageError(
+                "tied_vocabulary_not_joint",
+                tie=self.tie,
+                source_size=self.source_vocab_size,
+                target_size=self.target_vocab_size,
             )
         return self
 
@@ -196,5 +239,8 @@ _POSITION_SETTINGS = {
     "max_length": ("learned",),
     "position_offset": ("sinusoidal", "learned"),
     "position_layout": ("sinusoidal",),
+    "relative_buckets": ("relative",),
+    "relative_max_distance": ("relative",),
+    "relative_bias": ("relative",),
 }
 VOCABULARIES = ("source_vocab_size", "target_vocab_size")

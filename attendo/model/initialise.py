@@ -5,7 +5,7 @@
 | token embedding, logits              | normal, std 1/√d_model         | times √d_model a token has size 1, and    |
 |                                      |                                | a tied table gives a first loss near ln V |
 | embedding neither scaled nor tied    | normal, std 1                  | size 1 without the scale                  |
-| learned positions                    | normal, std 1/√d_model         | smaller than the token vectors            |
+| learned positions, relative biases   | normal, std 1/√d_model         | smaller than the token vectors and scores |
 | query, key and value projections     | Xavier uniform, each by itself | one fused matrix must start like three    |
 | every other matrix                   | Xavier uniform                 | keeps activation sizes (Glorot 2010)      |
 | biases                               | 0                              |                                           |
@@ -19,13 +19,14 @@ from torch import nn
 
 from attendo.model.config import ModelConfig
 from attendo.nn.attention import MultiHeadAttention
-from attendo.nn.positions import LearnedPositions
+from attendo.nn.positions import LearnedPositions, RelativePositions
 
 
 @torch.no_grad()
 def initialise(network: nn.Module, config: ModelConfig, generator: torch.Generator | None = None) -> None:
     small = config.d_model**-0.5
-    token_std = small if config.scale_embedding or config.tie != "none" else 1.0
+    output_std = small / config.output_scale  # the scale makes the logits smaller or larger
+    token_std = output_std if config.ties_output else small if config.scale_embedding else 1.0
     attentions = [module for module in network.modules() if isinstance(module, MultiHeadAttention)]
     projections = {attention.project for attention in attentions}
 
@@ -35,7 +36,7 @@ def initialise(network: nn.Module, config: ModelConfig, generator: torch.Generat
                 nn.init.xavier_uniform_(module.weight, generator=generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, LearnedPositions):
+        elif isinstance(module, LearnedPositions | RelativePositions):
             nn.init.normal_(module.table, std=small, generator=generator)
         elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
             module.reset_parameters()
@@ -44,10 +45,12 @@ def initialise(network: nn.Module, config: ModelConfig, generator: torch.Generat
         for part in attention.project.weight.split((width, width, attention.num_heads * attention.d_value)):
             bound = math.sqrt(6 / (part.size(0) + part.size(1)))
             part.uniform_(-bound, bound, generator=generator)
+        if attention.scale is not None:  # the first scores have the same size with any scale
+            attention.project.weight[:width] /= attention.scale * math.sqrt(attention.d_key)
     # Last, because a tied table is also the output's weight. The table's value applies.
     output = network.get_submodule("output")
     assert isinstance(output, nn.Linear)
-    nn.init.normal_(output.weight, std=small, generator=generator)
+    nn.init.normal_(output.weight, std=output_std, generator=generator)
     for module in network.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=token_std, generator=generator)

@@ -7,7 +7,8 @@
 The source does not see the target, so its keys and values are computed once per sentence, like the memory of an
 encoder. Every layer then attends to [source ; target so far] with one softmax. Positions restart at the target: they
 do not depend on the length of the source, and learned positions need only the longer side. A trained segment vector
-distinguishes the sides.
+distinguishes the sides. Relative positions have a bias within a side, and none between the target and the source, as
+the cross-attention of an encoder–decoder has none.
 """
 
 from collections.abc import Sequence
@@ -23,8 +24,8 @@ from attendo.model.decoder_state import DecoderState, Memory, StaticCacheState
 from attendo.model.transformer import Transformer, check_mask
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import DecoderBlock
-from attendo.nn.masks import Mask, padding_mask
-from attendo.nn.positions import Start
+from attendo.nn.masks import Mask, layer_masks, padding_mask
+from attendo.nn.positions import RelativePositions, Start
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,20 @@ class PrefixTransformer(Transformer):
         """Read the source. A tap gets the attention of the source to itself, [B, H, S, S], at every layer."""
         check_mask(source_mask, source_ids)
         x = self.target(source_ids, 0, self.segments[0])
-        mask, rotation = padding_mask(source_mask), self.target.positions.rotation(x, 0)
+        mask, positions = padding_mask(source_mask), self.target.positions
+        rotation, biases = positions.rotation(x, 0), None
+        if isinstance(positions, RelativePositions):
+            biases = positions.biases(x, 0, x.size(1))
         *blocks, last = self._blocks()
+        masks = layer_masks(mask, biases, len(self.decoder))
         layers: list[KeysValues] = []
-        for block in blocks:
-            x, kv = block(x, None, mask, None, Mask(), rotation, tap)
+        for block, each in zip(blocks, masks, strict=False):
+            x, kv = block(x, None, each, None, Mask(), rotation, tap)
             layers.append(kv)
         # The target reads only the keys and values of the last layer. A tap also sees its attention.
         layers.append(last.self_keys_values(x, rotation))
         if tap is not None:
-            last(x, None, mask, None, Mask(), rotation, tap)
+            last(x, None, masks[-1], None, Mask(), rotation, tap)
         return PrefixMemory(x, source_mask, tuple(layers))
 
     def start(self, memory: Memory | None = None) -> DecoderState:

@@ -4,6 +4,7 @@ The trace is a separate, readable computation. Tests compare its numbers with th
 """
 
 import math
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,7 +29,13 @@ from attendo.model.trace_layers import (
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
-from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from attendo.nn.positions import (
+    LearnedPositions,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    find_buckets,
+)
 from attendo.nn.residual import Residual
 
 MAX_NUMBERS = 50_000_000  # in a trace: 200 MB
@@ -65,9 +72,10 @@ def _encode(recorder: TraceRecorder, network: Transformer, ids: Int[Tensor, " S"
     assert network.source is not None
     x, angles = _embed(recorder, "source", network.source, ids, Activations(_lookup(network.source, ids), "X"))
     context = AttentionContext(_full_mask(len(ids), len(ids), x.vectors), "padding_mask", scales, angles)
+    contexts = _layer_contexts(recorder, "source", network.source, context, len(network.encoder))
     for n, block in enumerate(network.encoder):
         assert isinstance(block, EncoderBlock)
-        x = _attention_sublayer(recorder, block.self_attention, block.self_residual, x, None, context)
+        x = _attention_sublayer(recorder, block.self_attention, block.self_residual, x, None, contexts[n])
         x = _feed_forward_sublayer(recorder, f"encoder.{n}.feed_forward", block, x)
     return Activations(_finish(recorder, "encoder", network.encoder_norm, x), "Z")
 
@@ -85,9 +93,10 @@ def _decode(
     context = AttentionContext(
         visible.tril() if masked else visible, "causal_mask" if masked else "unmasked", scales, angles
     )
+    contexts = _layer_contexts(recorder, "target", network.target, context, len(network.decoder))
     for n, block in enumerate(network.decoder):
         assert isinstance(block, DecoderBlock)
-        y = _attention_sublayer(recorder, block.self_attention, block.self_residual, y, None, context)
+        y = _attention_sublayer(recorder, block.self_attention, block.self_residual, y, None, contexts[n])
         if block.cross_attention is not None and block.cross_residual is not None and memory is not None:
             all_visible = _full_mask(len(ids), memory.vectors.size(0), y.vectors)
             to_memory = AttentionContext(all_visible, "padding_mask", scales)
@@ -97,7 +106,9 @@ def _decode(
 
 
 def _predict(recorder: TraceRecorder, network: Transformer, activations: Activations) -> None:
-    y, output = activations.vectors, network.output
+    y, output, scale = activations.vectors, network.output, network.config.output_scale
+    if scale != 1:
+        y = recorder.record("output.scaled", "scaled_output", y * scale, (y,), "Y")
     matrix = cast_like(output.weight, y).T
     if output.bias is None:
         logits = recorder.record("output.logits", "logits", y @ matrix, (y, matrix), "Y")
@@ -105,6 +116,22 @@ def _predict(recorder: TraceRecorder, network: Transformer, activations: Activat
         bias = cast_like(output.bias, y)
         logits = recorder.record("output.logits", "logits_bias", y @ matrix + bias, (y, matrix, bias), "Y")
     recorder.record("output.probabilities", "probabilities", softmax(logits), (logits,))
+
+
+def _layer_contexts(
+    recorder: TraceRecorder, side: str, embedding: Embedding, context: AttentionContext, layers: int
+) -> list[AttentionContext]:
+    """Return the context of every layer. With relative positions, each has its biases."""
+    positions = embedding.positions
+    if not isinstance(positions, RelativePositions):
+        return [context] * layers
+    position = torch.arange(context.visible.size(0), device=context.visible.device)
+    distances = position - position[:, None]
+    buckets = find_buckets(distances.cpu(), positions.two_sided, positions.table.size(1), positions.max_distance)
+    buckets = recorder.record(f"{side}.buckets", "buckets", buckets.to(distances.device), (distances,))
+    tables = positions.table.detach().to(torch.promote_types(positions.table.dtype, torch.float32))
+    contexts = [replace(context, biases=table, buckets=buckets) for table in tables]
+    return contexts if len(contexts) == layers else contexts * layers
 
 
 def _attention_sublayer(

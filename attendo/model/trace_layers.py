@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attendo.model.head_scaling import ScaledHeads
@@ -19,6 +19,7 @@ from attendo.nn.feedforward import FeedForward
 from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
+_ACTIVATIONS_OF_GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu"}
 _LAYER = re.compile(r"(?:encoder|decoder)\.(\d+)\.")
 
 
@@ -70,12 +71,14 @@ class Activations:
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """The mask, the rotation angles and the head scales of an attention."""
+    """The mask, the head scales, and the angles or biases of positions of an attention."""
 
     visible: Bool[Tensor, "T S"]
     mask_formula: str  # its key in the catalogue of formulas
     scales: ScaledHeads
     angles: Float[Tensor, "T half"] | None = None
+    biases: Float[Tensor, "N H"] | None = None  # of relative positions: one row per bucket
+    buckets: Int[Tensor, "T S"] | None = None
 
 
 def enter(recorder: TraceRecorder, site: str, residual: Residual, activations: Activations) -> Activations:
@@ -132,7 +135,7 @@ def attention(
             f"{site}.turned_keys", "turn_keys", apply_rotary(keys, context.angles), (keys, context.angles)
         )
     products = recorder.record(f"{site}.products", "products", queries @ keys.transpose(-2, -1), (queries, keys.mT))
-    scores = recorder.record(f"{site}.scores", "scores", products / math.sqrt(module.d_key), (products,))
+    scores = _scores(recorder, module, products, context)
     visible = context.visible
     masked = scores.masked_fill(~visible, -math.inf)
     recorder.record(f"{site}.masked", context.mask_formula, masked, (scores, visible))
@@ -144,20 +147,43 @@ def attention(
         f"{site}.mixed", "mixed" if as_it_is else "scaled_mixed", factors * weights @ values, operands
     )
     joined = torch.cat(list(mixed), dim=-1)  # [H, T, Kv] -> [T, H * Kv]
-    matrix, bias = cast_like(module.output.weight, joined).T, cast_like(module.output.bias, joined)
-    return recorder.record(f"{site}.output", "heads_joined", joined @ matrix + bias, (joined, matrix, bias))
+    return _linear(recorder, f"{site}.output", "heads_joined", module.output, Activations(joined, "X"))
 
 
 def feed_forward(
     recorder: TraceRecorder, site: str, module: FeedForward, activations: Activations
 ) -> Float[Tensor, "T D"]:
-    x = activations.vectors
-    expand, contract = module.expand, module.contract
-    matrix, bias = cast_like(expand.weight, x).T, cast_like(expand.bias, x)
-    inner = recorder.record(f"{site}.inner", "expand", x @ matrix + bias, (x, matrix, bias), activations.letter)
+    inner = _linear(recorder, f"{site}.inner", "expand", module.expand, activations)
     bent = recorder.record(f"{site}.bent", module.activation, _activate(inner, module.activation), (inner,))
-    matrix, bias = cast_like(contract.weight, x).T, cast_like(contract.bias, x)
-    return recorder.record(f"{site}.output", "contract", bent @ matrix + bias, (bent, matrix, bias))
+    return _linear(recorder, f"{site}.output", "contract", module.contract, Activations(bent, "X"))
+
+
+def _linear(
+    recorder: TraceRecorder, name: str, formula: str, module: nn.Linear, activations: Activations
+) -> Float[Tensor, "T E"]:
+    x = activations.vectors
+    matrix = cast_like(module.weight, x).T
+    if module.bias is None:
+        return recorder.record(name, f"{formula}_unbiased", x @ matrix, (x, matrix), activations.letter)
+    bias = cast_like(module.bias, x)
+    return recorder.record(name, formula, x @ matrix + bias, (x, matrix, bias), activations.letter)
+
+
+def _scores(
+    recorder: TraceRecorder, module: MultiHeadAttention, products: Float[Tensor, "H T S"], context: AttentionContext
+) -> Float[Tensor, "H T S"]:
+    """Scale the products, and add the biases of relative positions if there are any."""
+    site = module.site
+    if module.scale is None:
+        formula, scaled = "scores", products / math.sqrt(module.d_key)
+    else:
+        formula, scaled = "scores_by_scale", products * module.scale
+    if context.biases is None or context.buckets is None:
+        return recorder.record(f"{site}.scores", formula, scaled, (products,))
+    recorder.record(f"{site}.scaled", formula, scaled, (products,))
+    bias = context.biases[context.buckets].permute(2, 0, 1)  # [T, S, H] -> [H, T, S]
+    recorder.record(f"{site}.bias", "relative_bias", bias, (context.biases, context.buckets))
+    return recorder.record(f"{site}.scores", "biased_scores", scaled + bias, (scaled, bias))
 
 
 def softmax(scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
@@ -192,10 +218,13 @@ def _project(
     }[role]
     x = activations.vectors
     matrix = cast_like(module.project.weight[begin : begin + width], x).T
-    bias = cast_like(module.project.bias[begin : begin + width], x)
-    flat = x @ matrix + bias
+    flat, formula = x @ matrix, f"{role}_unbiased"
+    added: tuple[Tensor, ...] = ()
+    if module.project.bias is not None:
+        bias = cast_like(module.project.bias[begin : begin + width], x)
+        flat, formula, added = flat + bias, role, (bias,)
     heads = torch.stack(flat.chunk(module.num_heads, dim=-1))  # [T, H * K] -> [H, T, K]
-    return recorder.record(f"{module.site}.{role}", role, heads, (x, matrix, bias, flat), activations.letter)
+    return recorder.record(f"{module.site}.{role}", formula, heads, (x, matrix, *added, flat), activations.letter)
 
 
 def _activate(inner: Float[Tensor, "T F"], activation: str) -> Float[Tensor, "T E"]:
@@ -204,11 +233,13 @@ def _activate(inner: Float[Tensor, "T F"], activation: str) -> Float[Tensor, "T 
             return inner.clamp(min=0)
         case "gelu":
             return inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+        case "gelu_tanh":
+            return inner * (1 + (math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)).tanh()) / 2
         case "silu":
             return inner / (1 + (-inner).exp())
         case _:
             gate, value = inner.chunk(2, dim=-1)
-            return gate / (1 + (-gate).exp()) * value
+            return _activate(gate, _ACTIVATIONS_OF_GATES[activation]) * value
 
 
 def _hat(letter: str) -> str:

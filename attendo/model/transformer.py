@@ -18,8 +18,15 @@ from attendo.model.decoder_state import CacheState, DecoderState, Memory, Static
 from attendo.model.initialise import initialise
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
-from attendo.nn.masks import Mask, padding_mask
-from attendo.nn.positions import LearnedPositions, NoPositions, RotaryPositions, SinusoidalPositions, Start
+from attendo.nn.masks import Mask, layer_masks, padding_mask
+from attendo.nn.positions import (
+    LearnedPositions,
+    NoPositions,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    Start,
+)
 
 StateT = TypeVar("StateT", bound=CacheState)
 
@@ -27,10 +34,10 @@ StateT = TypeVar("StateT", bound=CacheState)
 class Embedding(nn.Module):
     """Token vectors, scaled by √d_model, with positions added: the first layer's input."""
 
-    def __init__(self, vocab_size: int, config: ModelConfig, norm: nn.Module | None) -> None:
+    def __init__(self, vocab_size: int, config: ModelConfig, norm: nn.Module | None, is_source: bool = False) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.d_model)
-        self.positions = _make_positions(config)
+        self.positions = _make_positions(config, is_source)
         self.norm = norm
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.dropout = nn.Dropout(config.dropout)
@@ -58,7 +65,7 @@ class Transformer(nn.Module):
 
         self.source: Embedding | None = None
         if config.source_vocab_size is not None and with_memory:
-            self.source = Embedding(config.source_vocab_size, config, norm())
+            self.source = Embedding(config.source_vocab_size, config, norm(), is_source=True)
         assert config.target_vocab_size is not None  # ModelConfig guarantees it
         self.target = Embedding(config.target_vocab_size, config, norm())
         self.encoder = nn.ModuleList(EncoderBlock(shape, f"encoder.{n}") for n in range(config.num_encoder_layers))
@@ -67,11 +74,14 @@ class Transformer(nn.Module):
             DecoderBlock(shape, f"decoder.{n}", with_memory) for n in range(config.num_decoder_layers)
         )
         self.decoder_norm = final_norm()
+        self.final_dropout = nn.Dropout(config.dropout) if config.final_dropout else None
         self.output = nn.Linear(config.d_model, config.target_vocab_size, bias=config.output_bias)
+        if not config.linear_bias and self.output.bias is not None:
+            self.output.bias.requires_grad_(False)  # T5 has no bias there, so a trained one could not be exported
 
-        if config.tie == "all" and self.source is not None:
+        if config.ties_inputs and self.source is not None:
             self.source.tokens.weight = self.target.tokens.weight
-        if config.tie != "none":
+        if config.ties_output:
             self.output.weight = self.target.tokens.weight
         initialise(self, config, generator)
 
@@ -102,11 +112,15 @@ class Transformer(nn.Module):
             return Memory(self.output.weight.new_empty(source_ids.size(0), 0, self.config.d_model), None)
         check_mask(source_mask, source_ids)
         x = self.source(source_ids, 0)
-        mask, rotation = padding_mask(source_mask), self.source.positions.rotation(x, 0)
+        mask, positions = padding_mask(source_mask), self.source.positions
+        rotation, biases = positions.rotation(x, 0), None
+        if isinstance(positions, RelativePositions):
+            biases = positions.biases(x, 0, x.size(1))
         blocks: Sequence[EncoderBlock] = self.encoder  # type: ignore[assignment]
-        for block in blocks:
-            x = block(x, mask, rotation, tap)
-        return Memory(self.encoder_norm(x), source_mask)
+        for block, each in zip(blocks, layer_masks(mask, biases, len(blocks)), strict=True):
+            x = block(x, each, rotation, tap)
+        x = self.encoder_norm(x)
+        return Memory(x if self.final_dropout is None else self.final_dropout(x), source_mask)
 
     def start(self, memory: Memory | None = None) -> DecoderState:
         """Return the state before the first step."""
@@ -164,14 +178,25 @@ class Transformer(nn.Module):
     def _decode(
         self, x: Float[Tensor, "B T D"], state: StateT, mask: Mask, tap: Tap | None
     ) -> tuple[Float[Tensor, "B T D"], StateT]:
-        memory_mask, rotation = padding_mask(state.memory_mask), self.target.positions.rotation(x, state.length)
+        memory_mask, positions = padding_mask(state.memory_mask), self.target.positions
+        rotation, biases = positions.rotation(x, state.length), None
+        if isinstance(positions, RelativePositions):
+            biases = state.position_biases(positions, x)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
+        masks = layer_masks(mask, biases, len(blocks))
         past: list[Any] = []
         for n, block in enumerate(blocks):
             memory = state.memory[n] if state.memory else None
-            x, kv = block(x, state.layer_cache(n), mask, memory, memory_mask, rotation, tap)
+            x, kv = block(x, state.layer_cache(n), masks[n], memory, memory_mask, rotation, tap)
             past.append(kv)
-        return self.decoder_norm(x), state.with_cache(past)
+        return self._finish(x), state.with_cache(past)
+
+    def _finish(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Return what the output layer reads."""
+        x = self.decoder_norm(x)
+        if self.final_dropout is not None:
+            x = self.final_dropout(x)
+        return x if self.config.output_scale == 1 else x * self.config.output_scale
 
     def _allocate_keys_values(self, rows: int, positions: int) -> KeysValues:
         """Allocate zero-filled keys and values."""
@@ -198,10 +223,12 @@ def _block_shape(config: ModelConfig) -> BlockShape:
         activation_dropout=config.dropout if config.activation_dropout is None else config.activation_dropout,
         d_key=config.d_key or width,
         d_value=config.d_value or width,
+        linear_bias=config.linear_bias,
+        attention_scale=config.attention_scale,
     )
 
 
-def _make_positions(config: ModelConfig) -> NoPositions:
+def _make_positions(config: ModelConfig, is_source: bool) -> NoPositions:
     match config.positions:
         case "sinusoidal":
             return SinusoidalPositions(config.position_layout, config.position_offset)
@@ -209,6 +236,15 @@ def _make_positions(config: ModelConfig) -> NoPositions:
             return LearnedPositions(config.max_length, config.d_model, config.position_offset)
         case "rotary":
             return RotaryPositions(config.head_width)
+        case "relative":
+            layers = config.num_encoder_layers if is_source else config.num_decoder_layers
+            return RelativePositions(
+                config.num_heads,
+                layers if config.relative_bias == "per_layer" else 1,
+                config.relative_buckets,
+                config.relative_max_distance,
+                two_sided=is_source or config.prefix_lm,
+            )
         case "none":
             return NoPositions()
 

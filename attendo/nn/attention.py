@@ -104,10 +104,15 @@ class PendingKeysValues:
     def materialise(self) -> KeysValues:
         return self.past.append(self.new)
 
-    def attend(self, queries: Float[Tensor, "R H 1 K"]) -> Float[Tensor, "R H 1 Kv"]:
-        storage, new = self.past.storage, self.new
+    def attend(
+        self,
+        queries: Float[Tensor, "R H 1 K"],
+        bias: Float[Tensor, "#R H 1 C"] | None = None,
+        scale: float | None = None,
+    ) -> Float[Tensor, "R H 1 Kv"]:
+        (storage, new), past = (self.past.storage, self.new), self.past
         return single_query_attention.append_and_attend(
-            queries, (storage.keys, storage.values), (new.keys, new.values), self.past.length, self.past.order
+            queries, (storage.keys, storage.values), (new.keys, new.values), past.length, past.order, bias, scale
         )
 
 
@@ -138,6 +143,8 @@ class MultiHeadAttention(nn.Module):
         site: str = "attention",
         d_key: int | None = None,
         d_value: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
     ) -> None:
         super().__init__()
         if d_model % num_heads and (d_key is None or d_value is None):
@@ -147,8 +154,9 @@ class MultiHeadAttention(nn.Module):
         self.d_value = d_value or d_model // num_heads
         self.dropout = dropout
         self.site = site
-        self.project = nn.Linear(d_model, num_heads * (2 * self.d_key + self.d_value))
-        self.output = nn.Linear(num_heads * self.d_value, d_model)
+        self.scale = scale  # of the scores; None: 1 / √d_key
+        self.project = nn.Linear(d_model, num_heads * (2 * self.d_key + self.d_value), bias=bias)
+        self.output = nn.Linear(num_heads * self.d_value, d_model, bias=bias)
 
     def queries_keys_values(
         self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None
@@ -165,11 +173,13 @@ class MultiHeadAttention(nn.Module):
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         width = self.num_heads * self.d_key
-        return self._split_heads(linear(x, self.project.weight[:width], self.project.bias[:width]), self.d_key)
+        bias = None if self.project.bias is None else self.project.bias[:width]
+        return self._split_heads(linear(x, self.project.weight[:width], bias), self.d_key)
 
     def keys_values(self, x: Float[Tensor, "B S D"]) -> KeysValues:
         width = self.num_heads * self.d_key
-        both = F.linear(x, self.project.weight[width:], self.project.bias[width:])
+        bias = None if self.project.bias is None else self.project.bias[width:]
+        both = F.linear(x, self.project.weight[width:], bias)
         keys, values = both.split((width, self.num_heads * self.d_value), dim=-1)
         return KeysValues(self._split_heads(keys, self.d_key), self._split_heads(values, self.d_value))
 
@@ -199,8 +209,9 @@ class MultiHeadAttention(nn.Module):
         self, queries: Float[Tensor, "R H 1 K"], kv: KeysValues | PendingKeysValues, mask: Mask
     ) -> Float[Tensor, "R H 1 Kv"]:
         if isinstance(kv, PendingKeysValues):  # already limited to visible positions
-            return kv.attend(queries)
-        return single_query_attention.attend(queries, kv.keys, kv.values, mask.matrix(1, kv.length, queries.device))
+            return kv.attend(queries, mask.bias, self.scale)
+        visible = mask.matrix(1, kv.length, queries.device)
+        return single_query_attention.attend(queries, kv.keys, kv.values, visible, mask.bias, self.scale)
 
     def _attend_many_queries(
         self, queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask, tap: Tap | None
@@ -209,8 +220,8 @@ class MultiHeadAttention(nn.Module):
         width = queries.size(0) // kv.keys.size(0)
         queries = _fold_beams(queries, width)
         if tap is None:
-            return _unfold_beams(fused_attention(queries, kv, mask, dropout), width)
-        weights = _unfold_beams(attention_weights(queries, kv, mask), width)
+            return _unfold_beams(fused_attention(queries, kv, mask, dropout, self.scale), width)
+        weights = _unfold_beams(attention_weights(queries, kv, mask, self.scale), width)
         weights = _check_tapped_weights(weights, tap(self.site, weights), self.site)
         return _unfold_beams(weighted_values(_fold_beams(weights, width), kv, dropout), width)
 
@@ -224,9 +235,9 @@ class MultiHeadAttention(nn.Module):
             width, lengths = queries.size(0) // own.keys.size(0), (kv.prefix.length, own.length)
             folded = _fold_beams(queries, width)
             joined = join_masks((kv.prefix_mask, mask), folded.size(2), lengths, queries.device)
-            return _unfold_beams(fused_attention(folded, kv.prefix.extend(own), joined, dropout), width)
+            return _unfold_beams(fused_attention(folded, kv.prefix.extend(own), joined, dropout, self.scale), width)
         parts = ((kv.prefix, kv.prefix_mask), (own, mask))
-        weights = joint_attention_weights(queries, parts)
+        weights = joint_attention_weights(queries, parts, self.scale)
         if tap is not None:
             weights = _check_tapped_weights(weights, tap(self.site, weights), self.site)
         return joint_weighted_values(F.dropout(weights, dropout) if dropout else weights, parts)
@@ -258,19 +269,37 @@ def _check_tapped_weights(
 
 
 def fused_attention(
-    queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
+    queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0, scale: float | None = None
 ) -> Float[Tensor, "B H T Kv"]:
     """Attend with the fastest available kernel. A query without visible keys gets zeros."""
     if queries.is_cuda and torch.compiler.is_compiling() and kv.length <= MAX_EXPLICIT_LENGTH:
-        return explicit_attention(queries, kv, mask, dropout)[0]
+        return explicit_attention(queries, kv, mask, dropout, scale)[0]
+    if mask.bias is not None:
+        return _attend_with_bias(queries, kv, mask, mask.bias, dropout, scale)
     if torch.is_grad_enabled() and short_attention.is_supported(queries, kv.keys, kv.values):
-        return short_attention.attend(queries, kv.keys, kv.values, mask.visible, mask.causal, dropout)
+        return short_attention.attend(queries, kv.keys, kv.values, mask.visible, mask.causal, dropout, scale)
     mixed = F.scaled_dot_product_attention(
-        queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal
+        queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal, scale=scale
     )
     # For such a query, CUDA's half-precision kernels return the mean of the values (seen with torch 2.11). The CPU
     # kernels return zeros.
     return mixed if mask.visible is None or not mixed.is_cuda else zero_fully_masked(mixed, mask.visible)
+
+
+def _attend_with_bias(
+    queries: Float[Tensor, "B H T K"],
+    kv: KeysValues,
+    mask: Mask,
+    bias: Float[Tensor, "#B H #T S"],
+    dropout: float,
+    scale: float | None,
+) -> Float[Tensor, "B H T Kv"]:
+    """Attend with scores that have a bias. The bias also hides keys. The flash kernel does not support it."""
+    mixed = F.scaled_dot_product_attention(
+        queries, kv.keys, kv.values, attn_mask=bias.to(queries.dtype), dropout_p=dropout, scale=scale
+    )
+    # The kernels return the mean of the values for a query without visible keys.
+    return mixed if mask.visible is None else zero_fully_masked(mixed, mask.visible)
 
 
 def without_cudnn_attention() -> AbstractContextManager[None]:
@@ -290,19 +319,23 @@ def zero_fully_masked(
 
 
 def explicit_attention(
-    queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0
+    queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, dropout: float = 0.0, scale: float | None = None
 ) -> tuple[Float[Tensor, "B H T Kv"], Float[Tensor, "B H T S"]]:
     """Compute attention step by step. Also return the weights before dropout, so that their rows sum to 1."""
-    weights = attention_weights(queries, kv, mask)
+    weights = attention_weights(queries, kv, mask, scale)
     return weighted_values(weights, kv, dropout), weights
 
 
-def attention_weights(queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask) -> Float[Tensor, "B H T S"]:
-    """Return softmax(Q Kᵀ / √d_k) over the visible keys, or zeros if no key is visible."""
+def attention_weights(
+    queries: Float[Tensor, "B H T K"], kv: KeysValues, mask: Mask, scale: float | None = None
+) -> Float[Tensor, "B H T S"]:
+    """Return softmax(Q Kᵀ / √d_k + bias) over the visible keys, or zeros if no key is visible."""
     # Use at least float32, because these weights are shown to users. The cast also stops the compiler from replacing
     # the formula by the fused kernel, which is slower on short sequences.
     products = queries @ kv.keys.transpose(-2, -1)
-    scores = products.to(torch.promote_types(products.dtype, torch.float32)) / math.sqrt(queries.size(-1))
+    scores = _scale(products.to(torch.promote_types(products.dtype, torch.float32)), queries.size(-1), scale)
+    if mask.bias is not None:
+        scores = scores + mask.bias
     visible = mask.matrix(queries.size(-2), kv.length, queries.device)
     if visible is None:
         return scores.softmax(-1)
@@ -320,9 +353,11 @@ def weighted_values(
 AttentionParts = tuple[tuple[KeysValues, Mask], ...]  # keys and values, with their masks, in the order of their columns
 
 
-def joint_attention_weights(queries: Float[Tensor, "R H T K"], parts: AttentionParts) -> Float[Tensor, "R H T S"]:
+def joint_attention_weights(
+    queries: Float[Tensor, "R H T K"], parts: AttentionParts, scale: float | None = None
+) -> Float[Tensor, "R H T S"]:
     """Return one softmax over the keys of all parts. Consecutive query rows may share a row of a part."""
-    queries = queries / math.sqrt(queries.size(-1))
+    queries = _scale(queries, queries.size(-1), scale)
     scores = torch.cat([_part_scores(queries, kv, mask) for kv, mask in parts], dim=-1)
     return scores.to(torch.promote_types(scores.dtype, torch.float32)).softmax(-1)
 
@@ -343,11 +378,18 @@ def joint_weighted_values(weights: Float[Tensor, "R H T S"], parts: AttentionPar
 
 
 def _part_scores(queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask) -> Float[Tensor, "R H T S"]:
-    """Return Q Kᵀ, with the lowest finite number for hidden keys."""
+    """Return Q Kᵀ plus the bias, with the lowest finite number for hidden keys."""
     width = queries.size(0) // kv.keys.size(0)
     folded = _fold_beams(queries, width)
     scores = folded @ kv.keys.transpose(-2, -1)
+    if mask.bias is not None:
+        scores = scores + mask.bias
     visible = mask.matrix(folded.size(2), kv.length, folded.device)
     if visible is not None:
         scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
     return _unfold_beams(scores, width)
+
+
+def _scale(x: Tensor, width: int, scale: float | None) -> Tensor:
+    """Multiply by the scale of the scores: 1 / √d_k if there is no other."""
+    return x / math.sqrt(width) if scale is None else x * scale

@@ -28,14 +28,23 @@ class BlockShape:
     activation_dropout: float
     d_key: int
     d_value: int
+    linear_bias: bool = True
+    attention_scale: float | None = None
 
     def attention(self, site: str) -> MultiHeadAttention:
         return MultiHeadAttention(
-            self.d_model, self.num_heads, self.attention_dropout, site, d_key=self.d_key, d_value=self.d_value
+            self.d_model,
+            self.num_heads,
+            self.attention_dropout,
+            site,
+            d_key=self.d_key,
+            d_value=self.d_value,
+            bias=self.linear_bias,
+            scale=self.attention_scale,
         )
 
     def feed_forward(self) -> FeedForward:
-        return FeedForward(self.d_model, self.d_ff, self.activation, self.activation_dropout)
+        return FeedForward(self.d_model, self.d_ff, self.activation, self.activation_dropout, self.linear_bias)
 
     def residual(self) -> Residual:
         return Residual(self.make_norm(), self.norm, self.dropout)

@@ -18,10 +18,16 @@ def linear(
 
 
 def linear_relu(
-    x: Float[Tensor, "B T D"], weight: Float[Tensor, "E D"], bias: Float[Tensor, " E"]
+    x: Float[Tensor, "B T D"], weight: Float[Tensor, "E D"], bias: Float[Tensor, " E"] | None
 ) -> Float[Tensor, "B T E"]:
     """Compute relu(x W + b). Fused on CUDA, because a separate ReLU kernel costs as much to launch as to run."""
-    if not x.is_cuda or x.dtype != weight.dtype or torch.is_grad_enabled() or _is_compiled_single_row(x):
+    if (
+        bias is None
+        or not x.is_cuda
+        or x.dtype != weight.dtype
+        or torch.is_grad_enabled()
+        or _is_compiled_single_row(x)
+    ):
         return F.relu(linear(x, weight, bias))
     return fused_linear_relu(x, weight, bias)
 

@@ -1,13 +1,15 @@
 """Attention masks: Boolean tensors, True = the query may attend to the key. All masks are built here.
 
 The network needs three: source padding in the encoder, source padding in cross-attention, and the causal mask with
-target padding in the decoder. A prefix LM joins the last two.
+target padding in the decoder. A prefix LM joins the last two. Relative positions add a number to every score, which a
+mask carries too.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
@@ -20,10 +22,28 @@ class Mask:
 
     visible: Bool[Tensor, "#B 1 #T S"] | None = None
     causal: bool = False
+    bias: Float[Tensor, "#B H #T S"] | None = None  # added to the scores; very low at hidden keys, so that kernels
+    # that take numbers need no other mask
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
         """Return the mask as a tensor that broadcasts over [B, H, T, S], or None if all keys are visible."""
         return _causal_matrix(0, queries, keys, device) if self.causal else self.visible
+
+    def with_bias(self, bias: Float[Tensor, "#B H T S"]) -> "Mask":
+        """Return the mask with this bias."""
+        visible = self.matrix(bias.size(-2), bias.size(-1), bias.device)
+        if visible is not None:
+            # Half the lowest number, not -inf: a sum with a score neither overflows nor is NaN.
+            bias = bias.masked_fill(~visible, torch.finfo(bias.dtype).min / 2)
+        return replace(self, bias=bias)
+
+
+def layer_masks(mask: Mask, biases: Float[Tensor, "L #B H T S"] | None, layers: int) -> Sequence[Mask]:
+    """Return the mask of every layer. One bias serves all of them."""
+    if biases is None:
+        return (mask,) * layers
+    masks = [mask.with_bias(bias) for bias in biases]
+    return masks * layers if len(masks) == 1 else masks
 
 
 def padding_mask(is_token: Bool[Tensor, "B S"] | None) -> Mask:
@@ -48,8 +68,9 @@ def causal_mask(past: int, queries: int, is_token: Bool[Tensor, "B S"] | None, d
 def join_masks(masks: tuple[Mask, Mask], queries: int, keys: tuple[int, int], device: torch.device) -> Mask:
     """Concatenate two masks along their keys. `keys` are the numbers of keys of both."""
     found = [mask.matrix(queries, count, device) for mask, count in zip(masks, keys, strict=True)]
+    bias = _join_biases(masks, queries, keys)
     if found[0] is None and found[1] is None:
-        return Mask()
+        return Mask(bias=bias)
     rows = max(1 if each is None else each.size(0) for each in found)
     parts = [
         torch.ones(rows, 1, queries, count, dtype=torch.bool, device=device)
@@ -57,7 +78,23 @@ def join_masks(masks: tuple[Mask, Mask], queries: int, keys: tuple[int, int], de
         else each.expand(rows, 1, queries, count)
         for each, count in zip(found, keys, strict=True)
     ]
-    return Mask(torch.cat(parts, dim=-1))
+    joined = Mask(torch.cat(parts, dim=-1))
+    return joined if bias is None else joined.with_bias(bias)
+
+
+def _join_biases(masks: tuple[Mask, Mask], queries: int, keys: tuple[int, int]) -> Float[Tensor, "#B H T S"] | None:
+    """Concatenate the biases of two masks. Keys without a bias get 0."""
+    given = [mask.bias for mask in masks if mask.bias is not None]
+    if not given:
+        return None
+    rows, heads = max(each.size(0) for each in given), given[0].size(1)
+    parts = [
+        given[0].new_zeros(rows, heads, queries, count)
+        if mask.bias is None
+        else mask.bias.expand(rows, heads, queries, count)
+        for mask, count in zip(masks, keys, strict=True)
+    ]
+    return torch.cat(parts, dim=-1)
 
 
 def _causal_matrix(past: int, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "1 1 T S"]:

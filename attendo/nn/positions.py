@@ -1,8 +1,8 @@
-"""Position encodings: one class for each variant, with the same two methods.
+"""Position encodings: one class for each variant, with the same methods.
 
 `add(x, start)` adds position vectors to embeddings. `rotation(x, start)` returns the rotation of queries and keys.
-`start` is the position of the first token of `x`, one for all rows or one for each. Angles are computed in float32 when
-needed, so no table limits the length.
+`RelativePositions.biases` returns what is added to the scores. `start` is the position of the first token of `x`, one
+for all rows or one for each. Angles are computed in float32 when needed, so no table limits the length.
 """
 
 import math
@@ -136,6 +136,68 @@ class RotaryPositions(NoPositions):
         if angles.dim() == 3:
             angles = angles[:, None]  # [B, T, half] -> [B, 1, T, half]: the same for all heads of a row
         return Rotation(angles.cos(), angles.sin())
+
+
+class RelativePositions(NoPositions):
+    """One trained number for each head and bucket of distances, added to the scores (Raffel et al. 2020, section 2.1).
+
+    One set of numbers serves all layers, or each layer has its own. `two_sided` networks look both ways: half of the
+    buckets belong to keys ahead of the query.
+    """
+
+    def __init__(self, num_heads: int, layers: int, buckets: int, max_distance: int, two_sided: bool) -> None:
+        super().__init__()
+        self.max_distance, self.two_sided = max_distance, two_sided
+        self.table = nn.Parameter(torch.empty(layers, buckets, num_heads))
+        # Of the distances from -max_distance to max_distance. All devices and exported networks read these numbers: a
+        # logarithm that is computed elsewhere can round to a neighbouring bucket.
+        distance = torch.arange(-max_distance, max_distance + 1, device="cpu")
+        self.register_buffer("buckets", find_buckets(distance, two_sided, buckets, max_distance), persistent=False)
+        self.buckets: Tensor
+
+    def biases(self, x: Float[Tensor, "B T D"], start: Start, keys: int) -> Float[Tensor, "L #B H T S"]:
+        """Return the numbers of queries from position `start` on and keys from position 0 on, in x's precision."""
+        device, queries = x.device, x.size(1)
+        if isinstance(start, Tensor):
+            query = start[:, None, None] + torch.arange(queries, device=device)[:, None]
+            by_distance = self.by_distance(torch.arange(keys, device=device) - query)  # [L, H, B, T, S]
+            return by_distance.transpose(1, 2).to(_compute_dtype(x))
+        # Each query sees the numbers of a window. The window of the next query begins one distance earlier.
+        distance = torch.arange(1 - queries - start, keys - start, device=device)
+        by_distance = self.by_distance(distance).to(_compute_dtype(x))
+        return by_distance.unfold(-1, keys, 1).flip(-2)[:, None]
+
+    def by_distance(self, distance: Int[Tensor, "*N"]) -> Float[Tensor, "L H *N"]:
+        """Return the numbers of these distances, key position minus query position."""
+        buckets = self.buckets[distance.clamp(-self.max_distance, self.max_distance) + self.max_distance]
+        return self.table.transpose(1, 2)[:, :, buckets]
+
+
+def find_buckets(distance: Int[Tensor, " N"], two_sided: bool, buckets: int, max_distance: int) -> Int[Tensor, " N"]:
+    """Return the bucket of each distance, as T5 does.
+
+    Half of the buckets of a side hold one distance each. The others grow logarithmically up to `max_distance`. With
+    `two_sided` False, keys ahead of the query are in bucket 0, because no query may see them.
+    """
+    first = torch.zeros_like(distance)
+    if two_sided:
+        buckets //= 2
+        first = (distance > 0).long() * buckets
+        distance = distance.abs()
+    else:
+        distance = (-distance).clamp(min=0)
+    exact = buckets // 2
+    scaled = torch.log(distance.float() / exact) / math.log(max_distance / exact) * (buckets - exact)
+    far = exact + scaled.clamp(min=0).long()  # the logarithm of 0 is not used
+    return first + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+
+def _compute_dtype(x: Tensor) -> torch.dtype:
+    """Return the precision of products with `x`."""
+    kind = x.device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return x.dtype
+    return torch.get_autocast_dtype(kind)
 
 
 def _angles(

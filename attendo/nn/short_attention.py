@@ -48,10 +48,14 @@ def attend(
     visible: Bool[Tensor, "#B 1 #T S"] | None,
     causal: bool,
     dropout: float,
+    scale: float | None = None,
 ) -> Float[Tensor, "B H T Kv"]:
-    """Attend with softmax(Q Kᵀ / √d_k), and drop this share of the weights. A query without visible keys gets zeros."""
+    """Attend with softmax(Q Kᵀ / √d_k), or with another scale, and drop this share of the weights.
+
+    A query without visible keys gets zeros.
+    """
     given = [each.to(_autocast_dtype(each)) for each in (queries, keys, values)]
-    mixed: Tensor = _ShortAttention.apply(*given, visible, causal, dropout)
+    mixed: Tensor = _ShortAttention.apply(*given, visible, causal, dropout, scale)
     return mixed
 
 
@@ -78,8 +82,11 @@ class _ShortAttention(torch.autograd.Function):
         visible: Tensor | None,
         causal: bool,
         dropout: float,
+        scale: float | None,
     ) -> Tensor:
         from attendo.nn.short_attention_triton import attend_kernel
+
+        scale = 1 / math.sqrt(queries.size(3)) if scale is None else scale
 
         queries, keys, values = (_with_contiguous_vectors(each) for each in (queries, keys, values))
         if visible is not None:  # without a copy: the strides of repeated axes are 0
@@ -88,9 +95,9 @@ class _ShortAttention(torch.autograd.Function):
         # Drawn on the GPU, so that every replay of a CUDA graph draws another seed.
         seed = torch.randint(_MAX_SEED, (1,), device=queries.device) if dropout else None
         mixed = _empty_heads(queries, values.size(3))
-        _launch_kernel(attend_kernel, (queries, keys, values, visible, seed), [mixed], causal, dropout)
+        _launch_kernel(attend_kernel, (queries, keys, values, visible, seed), [mixed], causal, dropout, scale)
         ctx.save_for_backward(queries, keys, values, visible, seed)
-        ctx.causal, ctx.dropout = causal, dropout
+        ctx.causal, ctx.dropout, ctx.scale = causal, dropout, scale
         return mixed
 
     @staticmethod
@@ -100,8 +107,8 @@ class _ShortAttention(torch.autograd.Function):
 
         gradients = [_empty_heads(each, each.size(3)) for each in ctx.saved_tensors[:3]]
         more = [_with_contiguous_vectors(grad), *gradients]
-        _launch_kernel(grad_kernel, ctx.saved_tensors, more, ctx.causal, ctx.dropout)
-        return *gradients, None, None, None
+        _launch_kernel(grad_kernel, ctx.saved_tensors, more, ctx.causal, ctx.dropout, ctx.scale)
+        return *gradients, None, None, None, None
 
 
 def _launch_kernel(
@@ -110,6 +117,7 @@ def _launch_kernel(
     more: Sequence[Tensor],
     causal: bool,
     dropout: float,
+    scale: float,
 ) -> None:
     """Run the kernel on the saved tensors, and on `more`, which have heads too."""
     queries, keys, values, visible, seed = saved
@@ -122,7 +130,7 @@ def _launch_kernel(
         (queries.size(0) * queries.size(1),),
         *(queries, keys, values, queries if visible is None else visible, queries if seed is None else seed, *more),
         *(queries.size(2), keys.size(2), float(dropout), *mask_strides, *strides),
-        scale=1 / math.sqrt(queries.size(3)),
+        scale=scale,
         num_heads=queries.size(1),
         d_key=keys.size(3),
         d_value=values.size(3),

@@ -27,10 +27,15 @@ def attend(
     keys: Float[Tensor, "N H S K"],
     values: Float[Tensor, "N H S Kv"],
     visible: Bool[Tensor, "#N 1 1 S"] | None,
+    bias: Float[Tensor, "#R H 1 S"] | None = None,
+    scale: float | None = None,
 ) -> Float[Tensor, "R H 1 Kv"]:
-    """Attend with one query per row. Each of the N rows of keys serves R / N consecutive queries."""
+    """Attend with one query per row. Each of the N rows of keys serves R / N consecutive queries.
+
+    `bias` is added to the scores. They are Q Kᵀ / √d_k, or with another scale.
+    """
     mask = None if visible is None else visible[:, 0, 0].expand(keys.size(0), -1)
-    return _launch_kernel(queries, keys, values, mask=mask)
+    return _launch_kernel(queries, keys, values, mask=mask, bias=bias, scale=scale)
 
 
 def append_and_attend(
@@ -39,12 +44,14 @@ def append_and_attend(
     new: tuple[Float[Tensor, "R H 1 K"], Float[Tensor, "R H 1 Kv"]],
     length: Int[Tensor, " R"],
     order: Int[Tensor, "R C"] | None,
+    bias: Float[Tensor, "#R H 1 C"] | None = None,
+    scale: float | None = None,
 ) -> Float[Tensor, "R H 1 Kv"]:
     """Write the new key and value at position `length` of each row, then attend to all positions up to it.
 
     Position p of row r is read from row `order[r, p]`.
     """
-    return _launch_kernel(queries, *storage, new=new, length=length, order=order)
+    return _launch_kernel(queries, *storage, new=new, length=length, order=order, bias=bias, scale=scale)
 
 
 def _launch_kernel(
@@ -55,6 +62,8 @@ def _launch_kernel(
     new: tuple[Tensor, Tensor] | None = None,
     length: Tensor | None = None,
     order: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
 ) -> Tensor:
     from attendo.nn import single_query_triton as kernel
 
@@ -65,12 +74,17 @@ def _launch_kernel(
     mixed = torch.empty(rows, heads, 1, d_value, dtype=queries.dtype, device=queries.device)
     new_keys, new_values = new or (queries, queries)
     given = [queries if each is None else each for each in (length, order, mask)]
+    if bias is not None:
+        bias = bias[:, :, 0].expand(rows, heads, keys.size(2))  # without a copy: the strides of repeated axes are 0
+        bias = bias if bias.stride(-1) == 1 else bias.contiguous()
+    added = queries if bias is None else bias
     kernel.attend_kernel[(rows, heads)](
-        *(queries, keys, values, new_keys, new_values, *given, mixed),
+        *(queries, keys, values, new_keys, new_values, *given, added, mixed),
         keys.size(2),
         *(*queries.stride()[:2], *keys.stride()[:3], *values.stride()[:3]),
         *(*new_keys.stride()[:2], *new_values.stride()[:2], *(each.stride(0) for each in given[1:])),
-        scale=1 / math.sqrt(d_key),
+        *added.stride()[:2],
+        scale=1 / math.sqrt(d_key) if scale is None else scale,
         heads=heads,
         d_key=d_key,
         d_value=d_value,
@@ -81,6 +95,7 @@ def _launch_kernel(
         appends=new is not None,
         ordered=order is not None,
         masked=mask is not None,
+        biased=bias is not None,
         num_warps=1,
     )
     return mixed

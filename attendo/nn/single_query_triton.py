@@ -17,6 +17,7 @@ def attend_kernel(
     lengths,  # [R] number of cached positions of each row
     order,  # [R, P] the row that stores each position
     visible,  # [N, P] False for masked positions
+    bias,  # [R, H, P] added to the scores
     mixed,  # [R, H, d_value], the output
     num_positions,
     query_row,
@@ -33,6 +34,8 @@ def attend_kernel(
     new_value_head,
     order_row,
     visible_row,
+    bias_row,
+    bias_head,
     scale: tl.constexpr,
     heads: tl.constexpr,
     d_key: tl.constexpr,
@@ -44,6 +47,7 @@ def attend_kernel(
     appends: tl.constexpr,  # new keys, new values and lengths are given
     ordered: tl.constexpr,
     masked: tl.constexpr,
+    biased: tl.constexpr,
 ):
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     k, v = tl.arange(0, key_block), tl.arange(0, value_block)
@@ -51,6 +55,7 @@ def attend_kernel(
     query = tl.load(queries + row * query_row + head * query_head + k, mask=in_key, other=0.0).to(tl.float32) * scale
     keys += head * key_head
     values += head * value_head
+    bias += row * bias_row + head * bias_head
     if appends:
         num_positions = tl.load(lengths + row)
         key = tl.load(new_keys + row * new_key_row + head * new_key_head + k, mask=in_key, other=0.0)
@@ -58,6 +63,8 @@ def attend_kernel(
         tl.store(keys + row * key_row + num_positions * key_position + k, key, mask=in_key)
         tl.store(values + row * value_row + num_positions * value_position + v, value, mask=in_value)
         top = tl.sum(query * key.to(tl.float32))
+        if biased:
+            top += tl.load(bias + num_positions).to(tl.float32)
         total = 1.0
         sums = value.to(tl.float32)
     else:
@@ -73,7 +80,10 @@ def attend_kernel(
             seen = seen & (tl.load(visible + (row // width) * visible_row + positions, mask=seen, other=0) != 0)
         at = source[:, None] * key_row + positions[:, None] * key_position + k[None, :]
         here = tl.load(keys + at, mask=seen[:, None] & in_key[None, :], other=0.0).to(tl.float32)
-        scores = tl.where(seen, tl.sum(here * query[None, :], axis=1), float("-inf"))
+        scores = tl.sum(here * query[None, :], axis=1)
+        if biased:
+            scores += tl.load(bias + positions, mask=seen, other=0.0).to(tl.float32)
+        scores = tl.where(seen, scores, float("-inf"))
         highest = tl.maximum(top, tl.max(scores, axis=0))
         level = tl.where(highest == float("-inf"), 0.0, highest)
         weights, shrunk = tl.exp(scores - level), tl.exp(top - level)

@@ -281,6 +281,6 @@ def join_latest_turns(
 
 
 def max_source_tokens(model: TextModel, config: GenerationConfig) -> int:
-    """Return the maximum source length in tokens, without the source prefix."""
+    """Return the maximum source length in tokens, without the symbols of the model."""
     limits = (config.max_source, model.backend.max_sequence_length)
-    return min(limit for limit in limits if limit is not None) - len(config.source_prefix)
+    return min(limit for limit in limits if limit is not None) - len(config.source_prefix) - len(config.source_suffix)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attendo.data.batch import Batch
@@ -23,8 +23,9 @@ from attendo.demo_task import BuiltinTask
 from attendo.model_folder import load_model
 from attendo.runs.auto_config import DataStats, measure_pairs
 from attendo.runs.config import RunConfig
+from attendo.text import PAD
 from attendo.text.config import TokenizerConfig
-from attendo.text_model.constraints import Ids
+from attendo.text_model.inputs import ModelSymbols
 
 BUILTIN_VALID_PAIRS = 1000
 
@@ -112,7 +113,7 @@ def measure_data(config: DataConfig, seed: int) -> DataStats:
 
 
 class PrefixedStream(BatchStream):
-    """A batch stream with prefix ids before all sources and at the start of all targets."""
+    """A batch stream with the symbols of the model around all sources and at the start of all targets."""
 
     def __init__(
         self,
@@ -120,38 +121,53 @@ class PrefixedStream(BatchStream):
         batch_tokens: int,
         seed: int,
         dropout: float,
-        prefixes: tuple[Ids, Ids],
+        symbols: ModelSymbols,
         sort_within: int = BUFFER_PAIRS,
         input_noise: float = 0.0,
     ) -> None:
         super().__init__(prepared, batch_tokens, seed, dropout, sort_within, input_noise)
-        self._prefixes = prefixes
+        self._symbols = symbols
 
     def batches(
         self, position: Position = START_POSITION, workers: int = 0, pin: bool = False
     ) -> Generator[BatchWithPosition, None, None]:
-        if not any(self._prefixes):
+        if not self._symbols:
             yield from super().batches(position, workers, pin)
             return
         pinned = pin and torch.cuda.is_available()
         with closing(super().batches(position, workers)) as plain:
             for placed in plain:
-                batch = with_prefixes(placed.batch, *self._prefixes)
+                batch = with_symbols(placed.batch, self._symbols)
                 yield replace(placed, batch=batch.pin() if pinned else batch)
 
 
-def with_prefixes(batch: Batch, before: Sequence[int], begin: Sequence[int]) -> Batch:
-    """Add `before` to every source, and `begin` after BOS to every target. The target's prefix is predicted too."""
-    rows, mask = batch.source_ids.size(0), batch.source_mask
+def with_symbols(batch: Batch, symbols: ModelSymbols) -> Batch:
+    """Add the symbols to every source, and `begin` after BOS to every target. The target's prefix is predicted too."""
+    rows, begin = batch.source_ids.size(0), symbols.begin
+    source_ids, source_mask = _add_source_symbols(batch.source_ids, batch.source_mask, symbols)
     return Batch(
-        source_ids=torch.cat((_columns(before, rows), batch.source_ids), dim=1),
-        source_mask=None if mask is None else torch.cat((mask.new_ones(rows, len(before)), mask), dim=1),
+        source_ids=source_ids,
+        source_mask=source_mask,
         target_ids=torch.cat((batch.target_ids[:, :1], _columns(begin, rows), batch.target_ids[:, 1:]), dim=1),
         labels=torch.cat((_columns(begin, rows), batch.labels), dim=1),
         numbers=batch.numbers,
         tokens=batch.tokens + rows * len(begin),
-        source_tokens=batch.source_tokens + rows * len(before),
+        source_tokens=batch.source_tokens + rows * symbols.source_tokens,
     )
+
+
+def _add_source_symbols(
+    ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None, symbols: ModelSymbols
+) -> tuple[Int[Tensor, "B W"], Bool[Tensor, "B W"] | None]:
+    """Put the prefix before every source, and the suffix after its EOS, before the padding."""
+    rows, after = ids.size(0), symbols.after
+    ids = torch.cat((_columns(symbols.before, rows), ids, _columns((PAD,) * len(after), rows)), dim=1)
+    if mask is None:
+        ids[:, ids.size(1) - len(after) :] = _columns(after, rows)
+        return ids, None
+    mask = torch.cat((mask.new_ones(rows, symbols.source_tokens), mask), dim=1)
+    places = mask.sum(dim=1, keepdim=True) - len(after) + torch.arange(len(after))
+    return ids.scatter(1, places, _columns(after, rows)), mask
 
 
 def _columns(ids: Sequence[int], rows: int) -> Int[Tensor, "B P"]:

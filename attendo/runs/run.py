@@ -43,7 +43,7 @@ from attendo.runs.run_folder import (
 )
 from attendo.runs.weights import count_unfit_pairs, initial_model, load_final_weights
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import encode_prefixes
+from attendo.text_model.inputs import encode_symbols
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.config import TrainConfig
 from attendo.train.distributed import Distributed
@@ -156,11 +156,11 @@ class Run:
         stored.network.to(self.device)
         self.model = TextModel(stored)
         train, model = self.config.train, self.model
-        prefixes = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
+        symbols = encode_symbols(model.generation, model.source_tokenizer, model.target_tokenizer)
         risk = self.make_risk(train, model.target_tokenizer)
-        updater = Updater(model.network, train, self.world, prefixes[1], risk)
+        updater = Updater(model.network, train, self.world, symbols.begin, risk)
         settings = (train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
-        stream = PrefixedStream(self.data, *settings, prefixes, train.sort_within, train.input_noise)
+        stream = PrefixedStream(self.data, *settings, symbols, train.sort_within, train.input_noise)
         old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
         validate = Validator(
             self.model,

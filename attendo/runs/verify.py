@@ -30,6 +30,7 @@ from attendo.nn.attention import Tap
 from attendo.text import EOS, PAD
 from attendo.text_model import Hypothesis, TextModel, eval_mode
 from attendo.text_model.backends import member_networks, with_precision
+from attendo.text_model.inputs import encode_symbols
 from attendo.train.parallel_loss import sentence_losses
 
 SUB_LAYERS = "sub-layers"  # compares fused kernels with the explicit formula
@@ -242,8 +243,9 @@ def _compare_graph_scores(
 
 def max_sentence_tokens(model: TextModel) -> int:
     """Return the maximum tokens of a sentence. Longer ones are skipped."""
-    positions = model.backend.max_sequence_length
-    return min(MAX_TOKENS, model.generation.max_source, MAX_TOKENS if positions is None else positions - PADDING)
+    config, positions = model.generation, model.backend.max_sequence_length
+    limit = min(MAX_TOKENS, config.max_source, MAX_TOKENS if positions is None else positions - PADDING)
+    return limit - len(config.source_prefix) - len(config.source_suffix)
 
 
 def is_too_long(model: TextModel, text: str) -> bool:
@@ -268,6 +270,7 @@ def _make_requests(model: TextModel, texts: Sequence[str]) -> list[DecodeRequest
     config, positions = model.generation, model.backend.max_sequence_length
     most = _NO_LIMIT if positions is None else positions
     short = (text for text in texts if text.strip() and not is_too_long(model, text))
+    symbols = encode_symbols(config, model.source_tokenizer, model.target_tokenizer)
     sources = [tuple(model.source_tokenizer.encode(text)) for text in short]
     if model.continues_text:
         begins = [ids[:_MAX_PROMPT_TOKENS] for ids in sources if ids]
@@ -278,7 +281,11 @@ def _make_requests(model: TextModel, texts: Sequence[str]) -> list[DecodeRequest
             for number, ids in enumerate(begins)
         ]
     return [
-        DecodeRequest(number, source, min(most, int(config.max_length_factor * len(source)) + config.max_length_extra))
+        DecodeRequest(
+            number,
+            symbols.wrap_source(source),
+            min(most, int(config.max_length_factor * len(source)) + config.max_length_extra),
+        )
         for number, source in enumerate(source for source in sources if source)
     ]
 

@@ -29,7 +29,7 @@ from attendo.runs.config import (
     load_run_config,
 )
 from attendo.text_model import TextModel
-from attendo.text_model.inputs import encode_prefixes
+from attendo.text_model.inputs import encode_symbols
 from attendo.text_model.sentence_splitting import measure_sources
 from attendo.train.checkpoint import Checkpoints, average_checkpoints, eval_weights
 from attendo.train.config import TrainConfig
@@ -65,9 +65,8 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
     check_mrt_data(config.train, data.window is not None)
     _check_data_fits_network(network.config, data)
     _check_dropout(config, data)
-    _check_max_length(
-        network.config, data, max(map(len, encode_prefixes(GenerationConfig(**generation), source, target)))
-    )
+    symbols = encode_symbols(GenerationConfig(**generation), source, target)
+    _check_max_length(network.config, data, max(symbols.source_tokens, len(symbols.begin)))
     if data.window is None and (measured := measure_training_sources(data)):
         about = {**about, "trained_on": measured}
     return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)

@@ -17,6 +17,7 @@ from attendo.text.tokenizer import (
     UNKNOWN_TEXT,
     display_piece,
     header_path,
+    parse_flag,
     parse_pieces,
     parse_symbols,
     replace_newlines,
@@ -50,12 +51,16 @@ def read_entries(folder: Path, name: str, header: dict[str, object]) -> tuple[tu
 
 @dataclass(frozen=True)
 class ByteLevelBPE(ImportedVocabulary):
-    """Byte-level BPE tokenizer. Any text without line breaks is restored exactly."""
+    """Byte-level BPE tokenizer. Any text without line breaks is restored exactly.
+
+    With `adds_space` a text without a space at its beginning gets one, which decoding removes.
+    """
 
     kind: ClassVar[str] = "byte_pairs"
     merges: tuple[Merge, ...] = field(repr=False)  # best first
     entries: tuple[str, ...] = field(repr=False)
     symbols: tuple[str, ...] = ()
+    adds_space: bool = False
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
     _ranks: dict[Merge, int] = field(init=False, repr=False, compare=False)
 
@@ -66,13 +71,13 @@ class ByteLevelBPE(ImportedVocabulary):
     @classmethod
     def read(cls, folder: Path, name: str, header: dict[str, object]) -> "ByteLevelBPE":
         """Read `NAME.tokenizer.json` and `NAME.merges.txt`. A fault raises a `ModelError`."""
-        return cls(read_merges(_merges_path(folder, name)), *read_entries(folder, name, header))
+        merges, entries = read_merges(_merges_path(folder, name)), read_entries(folder, name, header)
+        return cls(merges, *entries, parse_flag(header_path(folder, name), header, "adds_space"))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, on one line. Invalid UTF-8 becomes U+FFFD."""
-        return replace_newlines(
-            b"".join(self._to_bytes(each) for each in self._text_ids(ids)).decode("utf-8", errors="replace")
-        )
+        text = b"".join(self._to_bytes(each) for each in self._text_ids(ids)).decode("utf-8", errors="replace")
+        return replace_newlines(text.removeprefix(" ") if self.adds_space else text)
 
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""
@@ -81,7 +86,8 @@ class ByteLevelBPE(ImportedVocabulary):
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write `NAME.tokenizer.json` and `NAME.merges.txt`."""
-        header = write_header(folder, name, self.kind, self.entries, self.symbols)
+        flags = {"adds_space": True} if self.adds_space else {}
+        header = write_header(folder, name, self.kind, self.entries, self.symbols, flags)
         path = _merges_path(folder, name)
         lines = ["#version: 0.2", *(" ".join(pair) for pair in self.merges)]
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
@@ -92,7 +98,9 @@ class ByteLevelBPE(ImportedVocabulary):
         return split_between_symbols(replace_newlines(text), self.symbols, self._split_text)
 
     def _split_text(self, text: str) -> Iterator[str]:
-        for word in _split_words(text):
+        # As in transformers, each part between symbols gets a space.
+        spaced = f" {text}" if self.adds_space and text and not text.startswith(" ") else text
+        for word in _split_words(spaced):
             yield from self._merge([_BYTE_TO_CHARACTER[byte] for byte in word.encode("utf-8")])
 
     def _merge(self, pieces: list[str]) -> list[str]:

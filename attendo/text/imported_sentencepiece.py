@@ -70,6 +70,10 @@ class ImportedSentencePiece(ImportedVocabulary):
         text: str = self._processor.decode_pieces(pieces)
         return replace_newlines(text.replace(MARK, " ")).strip()
 
+    def normalize(self, text: str) -> str:
+        """Return the text as the SentencePiece model reads it, such as `fi` for the ligature."""
+        return str(self._processor.normalize(replace_newlines(text))).replace(MARK, " ")
+
     def unknown(self, text: str) -> list[str]:
         """Return the pieces that are not in the vocabulary."""
         return [display_piece(piece.replace(MARK, " ")) for piece in super().unknown(text)]

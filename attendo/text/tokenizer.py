@@ -7,7 +7,7 @@ import json
 import operator
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -19,6 +19,7 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 CONTROL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 MARK = "▁"  # replaces the space before a piece in files
 UNKNOWN_TEXT = "⁇"  # displayed for a generated UNK
+_NO_FLAGS: Mapping[str, bool] = {}
 _FILE_FORMAT, _FILE_VERSION = "attendo.tokenizer", 1
 
 
@@ -111,6 +112,14 @@ def display_piece(piece: str) -> str:
     return piece.removeprefix(" ")
 
 
+def end_source(ids: Sequence[int]) -> list[int]:
+    """Return a source as the encoder reads it: with EOS as its last token.
+
+    A source that contains EOS is complete: symbols follow its EOS (`source_suffix`).
+    """
+    return [*ids] if EOS in ids else [*ids, EOS]
+
+
 def strip_line_end(text: str) -> str:
     """Remove the line end, as of lines from a loop over a file."""
     return text.replace("\r\n", "\n").rstrip("\r\n")
@@ -184,10 +193,16 @@ def header_path(folder: Path, name: str) -> Path:
 
 
 def write_header(
-    folder: Path, name: str, kind: str, entries: Sequence[str] | None = None, symbols: Sequence[str] = ()
+    folder: Path,
+    name: str,
+    kind: str,
+    entries: Sequence[str] | None = None,
+    symbols: Sequence[str] = (),
+    flags: Mapping[str, bool] = _NO_FLAGS,
 ) -> Path:
     """Write the JSON file with one piece per line, so that it is easy to read and to diff."""
     lines = [f'"format": {json.dumps(_FILE_FORMAT)}', f'"version": {_FILE_VERSION}', f'"kind": {json.dumps(kind)}']
+    lines += [f"{json.dumps(flag)}: {json.dumps(value)}" for flag, value in flags.items()]
     if symbols:
         lines.append(f'"symbols": {_format_list(symbols)}')
     if entries is not None:
@@ -210,7 +225,7 @@ def read_header(folder: Path, name: str) -> dict[str, object]:
         raise ModelError(
             "tokenizer_version_unsupported", path=path, found=shorten(header.get("version")), expected=_FILE_VERSION
         )
-    unknown = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces"})
+    unknown = sorted(header.keys() - {"format", "version", "kind", "symbols", "pieces", "adds_space"})
     if unknown:
         raise ModelError("tokenizer_key_unknown", path=path, key=shorten(unknown[0]))
     return header
@@ -219,6 +234,14 @@ def read_header(folder: Path, name: str) -> dict[str, object]:
 def read_bytes(path: Path) -> bytes:
     """Return the content of a file. Raise a `ModelError` if it cannot be read."""
     return model_files.read_bytes(path, "a model folder needs its tokenizer files")
+
+
+def parse_flag(path: Path, header: dict[str, object], name: str) -> bool:
+    """Return a flag of a tokenizer, False if it is missing. Raise a `ModelError` that names a fault."""
+    value = header.get(name, False)
+    if not isinstance(value, bool):
+        raise ModelError("tokenizer_flag_invalid", path=path, name=name, value=shorten(value))
+    return value
 
 
 def parse_symbols(path: Path, header: dict[str, object]) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from attendo.errors import ModelError
 from attendo.model.config import ModelConfig
 from attendo.model.prefix import name_source_site, select_source_weights
 from attendo.model.transformer import Transformer
-from attendo.text import Tokenizer
-from attendo.text.tokenizer import strip_line_end
+from attendo.text import EOS, Tokenizer
+from attendo.text.tokenizer import end_source, strip_line_end
 from attendo.text_model.results import Alignment, Hypothesis, Result
 
 ALIGNMENT_HEAD = "alignment_head"  # in scores.json
@@ -81,7 +81,7 @@ def align(
         mean = torch.stack([_cross_attention(each, batch, head) for each in networks]).mean(dim=0).cpu()
         for row, number in enumerate(group):
             pair = pairs[number]
-            alignments[number] = Alignment(mean[row, : len(pair.target), : len(pair.source) + 1].clone())
+            alignments[number] = Alignment(mean[row, : len(pair.target), : _count_through_eos(pair.source)].clone())
 
     run_in_length_batches([pair.length for pair in pairs], min(batch_tokens, _MAX_BATCH_POSITIONS), align_group)
     numbers = iter(range(len(pairs)))
@@ -92,6 +92,11 @@ def align(
         )
         for result in results
     ]
+
+
+def _count_through_eos(source: Sequence[int]) -> int:
+    """Return the tokens of a source up to its EOS. Symbols after EOS align with nothing."""
+    return end_source(source).index(EOS) + 1
 
 
 def _cross_attention(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Float[Tensor, "B T S"]:
@@ -128,6 +133,7 @@ def add_word_indices(
     """
     if hypothesis.alignment is None:
         return hypothesis
+    source = source[: _count_through_eos(source) - 1]
     source_tokenizer, target_tokenizer = tokenizers
     alignment = replace(
         hypothesis.alignment,

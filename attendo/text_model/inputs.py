@@ -42,7 +42,7 @@ class SourceLine:
     @property
     def source_tokens(self) -> int:
         """Tokens of the text, without eos."""
-        return len(self.source or self.prefix)
+        return len(self.source or self.prefix) - int(EOS in self.source)
 
     @cached_property
     def request_id(self) -> int:
@@ -69,7 +69,7 @@ class SourceEncoder:
         """`split_by_default` applies if the call does not set `split`."""
         self._splits = split_by_default if options.split is None else options.split
         self._options, self._config, self._source, self._target = options, config, source, target
-        self._source_prefix, self._target_prefix = encode_prefixes(config, source, target)
+        self._symbols = encode_symbols(config, source, target)
         self._max_sequence_length = max_sequence_length
         limits = (config.max_source, max_sequence_length)
         self._max_source_tokens = min(limit for limit in limits if limit is not None)
@@ -77,7 +77,7 @@ class SourceEncoder:
     @property
     def source_prefix_tokens(self) -> int:
         """Number of prefix tokens before every source."""
-        return len(self._source_prefix)
+        return len(self._symbols.before)
 
     def encode(self, texts: Sequence[str]) -> list[list[SourceLine]]:
         """Return the lines of each text. A blank text has none."""
@@ -195,17 +195,19 @@ class SourceEncoder:
         return found
 
     def _count_tokens(self, text: str) -> int:
-        return len(self._source_prefix) + len(self._source.encode(text))
+        return self._symbols.source_tokens + len(self._source.encode(text))
 
     def _encode_line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> SourceLine:
         return self._make_line(text, encode_prefix(self._target, prefix) if prefix else (), phrases)
 
     def _make_line(self, text: str, prefix: Ids, phrases: tuple[str, ...]) -> SourceLine:
-        ids, begin = self._source.encode(text) if text else [], (*self._target_prefix, *prefix)
-        source, left_out = truncate(ids, self._config, self._max_source_tokens - len(self._source_prefix))
+        ids, begin = self._source.encode(text) if text else [], (*self._symbols.begin, *prefix)
+        source, left_out = truncate(ids, self._config, self._max_source_tokens - self._symbols.source_tokens)
         limit, least = self._limits(len(source), len(begin))
         variants = tuple(encode_constraints(self._target, phrases)) if phrases else ((),)
-        return SourceLine((*self._source_prefix, *source), limit, least, begin, phrases, variants, left_out)
+        return SourceLine(
+            self._symbols.wrap_source(source) if text else (), limit, least, begin, phrases, variants, left_out
+        )
 
     def _limits(self, source_tokens: int, prefix_tokens: int) -> tuple[int, int]:
         """Return the maximum and minimum length of the output, in tokens."""
@@ -273,7 +275,7 @@ class PromptEncoder(SourceEncoder):
 
     def _check_length(self, text: str, number: int, count: int) -> None:
         """Reject a prompt that is too long. It cannot be cut, because its end depends on its beginning."""
-        tokens = len(self._target_prefix) + len(encode_prompt(self._target, text))
+        tokens = len(self._symbols.begin) + len(encode_prompt(self._target, text))
         limit = self._options.max_length
         if tokens > self._max_source_tokens:
             raise TooLongError(
@@ -297,10 +299,32 @@ def reject_source_options(options: GenerateOptions, config: GenerationConfig, gi
         raise UsageError("source_option_without_encoder", option=name)
 
 
-def encode_prefixes(config: GenerationConfig, source: Tokenizer, target: Tokenizer) -> tuple[Ids, Ids]:
-    """Return the ids of `source_prefix` and `target_prefix`."""
-    return (
+@dataclass(frozen=True)
+class ModelSymbols:
+    """The ids of the symbols that a model adds to every source and output."""
+
+    before: Ids = ()  # `source_prefix`
+    after: Ids = ()  # `source_suffix`, after EOS
+    begin: Ids = ()  # `target_prefix`
+
+    @property
+    def source_tokens(self) -> int:
+        """Number of symbols of a source."""
+        return len(self.before) + len(self.after)
+
+    def wrap_source(self, ids: Sequence[int]) -> Ids:
+        """Return a source with its symbols. It has EOS only if symbols follow it (`end_source`)."""
+        return (*self.before, *ids, EOS, *self.after) if self.after else (*self.before, *ids)
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after or self.begin)
+
+
+def encode_symbols(config: GenerationConfig, source: Tokenizer, target: Tokenizer) -> ModelSymbols:
+    """Return the ids of `source_prefix`, `source_suffix` and `target_prefix`."""
+    return ModelSymbols(
         _symbol_ids(source, config.source_prefix, "source_prefix"),
+        _symbol_ids(source, config.source_suffix, "source_suffix"),
         _symbol_ids(target, config.target_prefix, "target_prefix"),
     )
 

@@ -30,7 +30,7 @@ from attendo.nn.ctc import align_to_ctc, ctc_emissions
 from attendo.nn.graph_paths import align_to_graph, visit_probabilities
 from attendo.nn.token_scores import emission_scores
 from attendo.text import BOS, EOS, PAD, Tokenizer
-from attendo.text.tokenizer import strip_line_end
+from attendo.text.tokenizer import end_source, strip_line_end
 from attendo.text_model.generation import PreparedCall
 from attendo.text_model.results import Hypothesis
 from attendo.text_model.trace import TokenCandidate, round_values
@@ -188,8 +188,8 @@ def trace_call(
         options["merge_repeats"] = False  # it has no effect on a search token by token
     return ParallelTrace(
         config=network.config,
-        source_pieces=tuple(source_tokenizer.pieces([*request.source, EOS])),
-        source_ids=(*request.source, EOS),
+        source_pieces=tuple(source_tokenizer.pieces(end_source(request.source))),
+        source_ids=tuple(end_source(request.source)),
         target_pieces=tuple(tokenizer.pieces(ids)),
         target_ids=tuple(ids),
         text=answer.text if given is None else tokenizer.decode(ids),
@@ -220,7 +220,7 @@ class ParallelTracer:
 
         `source` has no eos. A `target` is aligned with the positions instead of being chosen.
         """
-        ids = torch.tensor([[*source, EOS]], device=self.network.device)
+        ids = torch.tensor([end_source(source)], device=self.network.device)
         memory = self.network.encode(ids, None)
         if self.network.config.kind == "masked":
             return self._trace_passes(memory, ids)

@@ -14,7 +14,7 @@ from attendo.model.parallel import ParallelTransformer
 from attendo.nn.ctc import ctc_emissions, ctc_token_log_probs
 from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.tokenizer import strip_line_end
-from attendo.text_model.inputs import SourceLine, encode_prefixes, truncate
+from attendo.text_model.inputs import SourceLine, encode_symbols, truncate
 from attendo.text_model.options import NotANumberError, TooLongError, has_nan
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.streaming import common_prefix
@@ -37,23 +37,23 @@ def encode_pairs(
     """
     if len(sources) != len(targets):
         raise UsageError("score_pair_count_mismatch", sources=len(sources), targets=len(targets))
-    before, begin = encode_prefixes(config, source or target, target)
+    symbols = encode_symbols(config, source or target, target)
     if source is not None:
         lines = ([strip_line_end(text) for text in texts] for texts in (sources, targets))
         encoded = zip(source.encode_many(next(lines)), target.encode_many(next(lines)), strict=True)
         pairs = []
         for number, (first, other) in enumerate(encoded):
-            one, _ = truncate(first, config, config.max_source - len(before))
-            if (tokens := len(before) + len(one)) > config.max_source:
+            one, _ = truncate(first, config, config.max_source - symbols.source_tokens)
+            if (tokens := symbols.source_tokens + len(one)) > config.max_source:
                 raise TooLongError(
                     "source_exceeds_model_limit", number, len(sources), tokens=tokens, limit=config.max_source
                 )
-            pairs.append(Example((*before, *one), (*begin, *other)))
+            pairs.append(Example(symbols.wrap_source(one), (*symbols.begin, *other)))
         return pairs
     alone = target.encode_many(sources)
     joined = target.encode_many([first + rest for first, rest in zip(sources, targets, strict=True)])
     shared = [len(common_prefix([one, other])) for one, other in zip(alone, joined, strict=True)]
-    return [Example((*begin, *ids[:count]), ids[count:]) for ids, count in zip(joined, shared, strict=True)]
+    return [Example((*symbols.begin, *ids[:count]), ids[count:]) for ids, count in zip(joined, shared, strict=True)]
 
 
 def check_scores(scored_targets: list[ScoredTarget], precision: str) -> list[ScoredTarget]:

@@ -156,11 +156,12 @@ class TextModel:
         if self.decoder_only and not self.continues_text:
             raise UsageError("prefix_lm_feature_unsupported", feature=feature)
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, keep_dtype: bool = False) -> None:
+        """Write a model folder, in float32 or with `keep_dtype` in the precision of the weights."""
         self._require_single("ensemble_not_saveable")
         if self._heads:
             raise UsageError("save_with_scaled_heads")
-        save_model(Path(folder), self.stored_model)
+        save_model(Path(folder), self.stored_model, keep_dtype)
 
     def ensemble(
         self,

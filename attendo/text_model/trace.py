@@ -17,8 +17,8 @@ from attendo.model.trace import trace_network
 from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, Tokenizer
-from attendo.text.tokenizer import strip_line_end
-from attendo.text_model.inputs import encode_prefixes
+from attendo.text.tokenizer import end_source, strip_line_end
+from attendo.text_model.inputs import encode_symbols
 from attendo.text_model.results import Hypothesis
 
 _WEIGHTS = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)\.weights")
@@ -253,7 +253,7 @@ def round_values(value: Any) -> Any:
 class EncodedPair:
     """A source and a target as ids, with their tokenizers. A decoder-only pair has no source."""
 
-    source: Sequence[int]  # eos included
+    source: Sequence[int]  # eos included, and symbols after it
     target: Sequence[int]  # predicted tokens, eos included unless the output was cut
     source_tokenizer: Tokenizer | None
     target_tokenizer: Tokenizer
@@ -270,12 +270,12 @@ class EncodedPair:
         """
         if source is None:
             return _encode_decoder_only(text, output, config, target)
-        before, begin = encode_prefixes(config, source, target)
+        symbols = encode_symbols(config, source, target)
         text, given = strip_line_end(text), isinstance(output, str)
-        answer = (*begin, *target.encode(strip_line_end(output))) if isinstance(output, str) else output.ids
+        answer = (*symbols.begin, *target.encode(strip_line_end(output))) if isinstance(output, str) else output.ids
         # A cut output has no eos: its last token is the last row.
         ends = isinstance(output, str) or output.has_end
-        ids = (*before, *source.encode(text), EOS), (*answer, *((EOS,) if ends else ()))
+        ids = end_source(symbols.wrap_source(source.encode(text))), (*answer, *((EOS,) if ends else ()))
         return EncodedPair(*ids, source, target, given, source.unknown(text))
 
 
@@ -304,7 +304,7 @@ def trace_pair(network: Transformer, pair: EncodedPair, heads: HeadScales, maske
 def _encode_decoder_only(
     text: str, output: str | Hypothesis, config: GenerationConfig, tokenizer: Tokenizer
 ) -> EncodedPair:
-    begin = encode_prefixes(config, tokenizer, tokenizer)[1]
+    begin = encode_symbols(config, tokenizer, tokenizer).begin
     if isinstance(output, str):
         return EncodedPair(
             (), (*begin, *tokenizer.encode(text + output)), None, tokenizer, True, tokenizer.unknown(text + output)

@@ -22,7 +22,8 @@ from attendo import atomic_files
 from attendo.data.sampler import Position
 from attendo.errors import ModelError, UsageError
 from attendo.model_files import read_json
-from attendo.model_folder import check_manifest, load_weights, read_tensors, tensor_mismatches, write_manifest
+from attendo.model_folder import check_manifest, load_weights, tensor_mismatches, write_manifest
+from attendo.tensor_files import read_tensors
 from attendo.train.optimizer import load_optimizer_tensors, make_optimizer_templates, optimizer_tensors
 from attendo.train.random_state import random_state_tensors, restore_random_state
 from attendo.train.update import Updater

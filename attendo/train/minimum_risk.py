@@ -165,11 +165,10 @@ def candidate_shares(scores: Float[Tensor, "B C"], belongs: Bool[Tensor, "B C"],
 
 
 def _split_sources(batch: Batch) -> list[Ids]:
-    """Return the ids of each source without EOS and padding."""
-    if batch.source_mask is None:
-        return [tuple(row[:-1]) for row in batch.source_ids.tolist()]
-    lengths = batch.source_mask.sum(-1).tolist()
-    return [tuple(row[: length - 1]) for row, length in zip(batch.source_ids.tolist(), lengths, strict=True)]
+    """Return the ids of each source without padding, and without a last EOS."""
+    rows = batch.source_ids.tolist()
+    lengths = [len(row) for row in rows] if batch.source_mask is None else batch.source_mask.sum(-1).tolist()
+    return [tuple(row[: length - int(row[length - 1] == EOS)]) for row, length in zip(rows, lengths, strict=True)]
 
 
 def _limit_length(reference_tokens: int, limit: int | None) -> int:

@@ -15,7 +15,7 @@ from attendo.model.parallel import ParallelTransformer
 from attendo.nn.cpu_threads import adapt_threads
 from attendo.text import PAD
 from attendo.text_model import TextModel, eval_mode
-from attendo.text_model.inputs import encode_prefixes, truncate
+from attendo.text_model.inputs import encode_symbols, truncate
 from attendo.train.config import TrainConfig
 from attendo.train.loop import Validation, ValidationSample
 from attendo.train.loss import cross_entropy_sum
@@ -108,11 +108,12 @@ class Validator:
         if self.model.continues_text:
             return self._make_text_batches(pairs)
         source, target = self.model.source_tokenizer, self.model.target_tokenizer
-        before, begin = encode_prefixes(self.model.generation, source, target)
-        config, max_tokens = self.model.generation, self.model.generation.max_source - len(before)
+        symbols = encode_symbols(self.model.generation, source, target)
+        config, max_tokens = self.model.generation, self.model.generation.max_source - symbols.source_tokens
         sources = [truncate(source.encode(left), config, max_tokens)[0] for left, _ in pairs]
         targets = target.encode_many([right for _, right in pairs])
-        examples = [Example((*before, *one), (*begin, *other)) for one, other in zip(sources, targets, strict=True)]
+        pairs_of_ids = zip(sources, targets, strict=True)
+        examples = [Example(symbols.wrap_source(one), (*symbols.begin, *other)) for one, other in pairs_of_ids]
         return ValidationSet(pairs, [collate(group) for group in group_by_length(examples, self.config.batch_tokens)])
 
     def _make_text_batches(self, pairs: Sequence[TextPair]) -> "ValidationSet":

@@ -105,7 +105,7 @@ def test_E12_masks_are_made_on_the_given_device() -> None:
     assert visible.device == meta
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
 @pytest.mark.parametrize("tapped", [False, True])
 def test_E12_the_network_runs_on_the_device_of_its_weights(
     small_network: MakeNetwork, positions: str, tapped: bool

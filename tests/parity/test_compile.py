@@ -13,13 +13,15 @@ COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("positions", "norm"), [("sinusoidal", "pre"), ("learned", "post"), ("rotary", "pre")])
+@pytest.mark.parametrize(
+    ("positions", "norm"), [("sinusoidal", "pre"), ("learned", "post"), ("rotary", "pre"), ("relative", "pre")]
+)
 def test_forward_and_step_compile_without_a_graph_break(positions: str, norm: str) -> None:
     assert _compare("eager", positions, norm) == "equal\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 def test_compiled_logits_equal_eager_ones(positions: str) -> None:
     assert _compare("inductor", positions, "pre") == "equal\n"

@@ -129,7 +129,7 @@ def test_an_unlisted_mask_token_keeps_its_id(make_folder: Callable[..., Folder],
 def test_the_language_can_be_chosen_after_the_export(make_folder: Callable[..., Folder], tmp_path: Path) -> None:
     first, network = make_folder("m2m100")
     found = from_folder(written(network, first))
-    assert found.sides_without_language() == ["source", "target"]
+    assert found.missing_languages == ("source", "target")
     model = found.build_text_model()
     assert has_language_prefix(model)
     assert write_multilingual_tokenizer(model, tmp_path, fairseq_permutation(model)) is None

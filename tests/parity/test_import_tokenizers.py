@@ -196,17 +196,6 @@ def test_mbart50_ids_are_equal(make_model: Make, tmp_path: Path, files: tuple[st
     assert ours.decode(ours.encode(text)) == text
 
 
-def test_mbart_with_the_language_after_the_source_is_rejected(make_model: Make, tmp_path: Path) -> None:
-    folder, theirs = mbart(tmp_path, transformers.MBartTokenizer)
-    message = has_code("language_after_source_unsupported", reason="MBartTokenizer")
-    with pytest.raises(ModelError, check=message):
-        make_model("mbart", copy_files(folder, ("tokenizer.json",), theirs))
-    (tmp_path / "tokenizer_config.json").unlink()
-    with pytest.raises(ModelError, check=has_code("language_after_source_unsupported", reason="mBART-cc25")):
-        from_folder(tmp_path)
-    assert from_folder(tmp_path, with_tokenizers=False).network.config.norm == "pre"
-
-
 def test_other_tokenizer_types_are_rejected(make_model: Make, tmp_path: Path) -> None:
     folder, theirs = mbart(tmp_path, transformers.MBart50Tokenizer)
     path = folder / "tokenizer.json"

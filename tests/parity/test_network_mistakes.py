@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
-from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from attendo.nn.positions import LearnedPositions, RelativePositions, RotaryPositions, SinusoidalPositions
 
 MakeNetwork = Callable[..., Transformer]
 SOURCE = torch.tensor([[3, 1, 4, 1], [5, 9, 2, 6]])
@@ -38,7 +38,12 @@ def test_E8_every_layer_of_both_stacks_affects_the_output(small_network: MakeNet
 
 @pytest.mark.parametrize(
     ("positions", "expected"),
-    [("sinusoidal", SinusoidalPositions), ("learned", LearnedPositions), ("rotary", RotaryPositions)],
+    [
+        ("sinusoidal", SinusoidalPositions),
+        ("learned", LearnedPositions),
+        ("rotary", RotaryPositions),
+        ("relative", RelativePositions),
+    ],
 )
 def test_E9_both_sides_have_the_configured_positions(
     small_network: MakeNetwork, positions: str, expected: type[nn.Module]

@@ -45,6 +45,13 @@ OPTIONS: list[dict[str, Any]] = [
     {"positions": "learned", "max_length": 40, "position_offset": 2},
     {"positions": "rotary"},
     {"positions": "rotary", "d_key": 6, "d_value": 10},
+    {"positions": "relative", "relative_buckets": 8, "relative_max_distance": 5},
+    {"positions": "relative", "activation": "geglu_tanh", "tie": "inputs", "linear_bias": False, "norm_kind": "rms"},
+    {"positions": "relative", "d_key": 6, "d_value": 3, "attention_scale": 0.7, "output_scale": 0.5, "norm": "post"},
+    {"positions": "relative", "relative_bias": "per_layer"},
+    {"activation": "gelu_tanh"},
+    {"activation": "geglu"},
+    {"activation": "reglu", "linear_bias": False},
     {"positions": "none"},
     {"position_layout": "halves", "position_offset": 3},
     {"position_layout": "fairseq", "position_offset": 2},
@@ -141,7 +148,9 @@ def test_earlier_graphs_without_log_probabilities_work(small_network: MakeNetwor
     torch.testing.assert_close(torch.from_numpy(first_step).exp().sum(dim=-1), torch.ones(3))
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post", "activation": "gelu"}, {"positions": "rotary"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"norm": "post", "activation": "gelu"}, {"positions": "rotary"}, {"positions": "relative"}], ids=str
+)
 def test_int8_is_close(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(d_model=64, d_ff=128, **changes)
     quantized = OnnxNetwork.from_network(network, activation_ranges(network, random_examples(network)), threads=1)

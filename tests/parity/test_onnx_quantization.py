@@ -37,7 +37,11 @@ def log_probs(network: Transformer | OnnxNetwork, examples: list[Example]) -> to
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"activation": "gelu", "norm": "post", "positions": "rotary"}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"activation": "gelu", "norm": "post", "positions": "rotary"}, {"positions": "relative", "output_scale": 0.5}],
+    ids=str,
+)
 def test_sensitivity_is_the_loss_with_one_product_in_int8(small_network: MakeNetwork, changes: dict[str, Any]) -> None:
     network = small_network(**changes).eval()
     examples = random_examples(network)[:8]

@@ -54,6 +54,7 @@ def with_outliers(network: Transformer) -> Transformer:
         {"norm": "post"},
         {"norm": "post", "final_norm": True, "activation": "gelu"},
         {"activation": "swiglu", "norm_kind": "rms", "positions": "rotary"},
+        {"activation": "reglu", "norm_kind": "rms", "positions": "relative", "linear_bias": False, "output_scale": 0.5},
         {"d_key": 6, "d_value": 3, "activation": "silu"},
     ],
     ids=str,

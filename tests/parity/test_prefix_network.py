@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attendo.model.prefix import PrefixTransformer
 from attendo.model.transformer import Transformer
-from attendo.nn.positions import LearnedPositions
+from attendo.nn.positions import LearnedPositions, RelativePositions, find_buckets
 
 # torch warns that pre-norm or an odd number of heads disables nested tensors, which are not needed here.
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
@@ -21,8 +21,9 @@ SETTINGS: list[dict[str, Any]] = [
     {"norm": "post", "final_norm": True, "tie": "none", "num_heads": 1},
     {"positions": "learned", "num_decoder_layers": 3, "activation": "gelu", "output_bias": True},
     {"positions": "none", "scale_embedding": False, "num_decoder_layers": 1},
+    {"positions": "relative", "relative_buckets": 6, "relative_max_distance": 4},
 ]
-IDS = ["pre-norm", "post-norm", "learned positions", "one layer"]
+IDS = ["pre-norm", "post-norm", "learned positions", "one layer", "relative positions"]
 
 
 class OneRow(nn.Module):
@@ -36,8 +37,9 @@ class OneRow(nn.Module):
         )
         if config.tie != "none":
             self.output.weight = self.tokens.weight
-        learned = network.target.positions
-        self.table = nn.Parameter(learned.table.detach().clone()) if isinstance(learned, LearnedPositions) else None
+        trained = network.target.positions
+        is_trained = isinstance(trained, LearnedPositions | RelativePositions)
+        self.table = nn.Parameter(trained.table.detach().clone()) if is_trained else None
         self.scale, self.positions, self.heads = network.target.scale, config.positions, config.num_heads
         layer = nn.TransformerEncoderLayer(
             config.d_model,
@@ -93,11 +95,23 @@ class OneRow(nn.Module):
         visible = in_source[None] | (~in_source[:, None] & (column[None] <= column[:, None]))
         seen = visible[None] & torch.cat((source_mask, target_mask), 1)[:, None]  # [B, R, R]
         seen = seen | torch.eye(sum(sizes), dtype=torch.bool)  # torch gives NaN for padding that sees nothing
-        return self.output(self.stack(x, mask=~seen.repeat_interleave(self.heads, 0))[:, sizes[0] :])
+        bias = self._bias(sizes).expand(len(x), -1, -1, -1).masked_fill(~seen[:, None], -torch.inf)
+        return self.output(self.stack(x, mask=bias.flatten(0, 1))[:, sizes[0] :])
+
+    def _bias(self, sizes: tuple[int, int]) -> Tensor:
+        """Return the bias of each head and pair of positions: only within the source and within the target."""
+        if self.positions != "relative":
+            return torch.zeros(self.heads, sum(sizes), sum(sizes))
+        assert self.table is not None
+        blocks = []
+        for size in sizes:
+            distance = torch.arange(size) - torch.arange(size)[:, None]
+            blocks.append(self.table[0, find_buckets(distance, True, 6, 4)].permute(2, 0, 1))
+        return torch.stack([torch.block_diag(*pair) for pair in zip(*blocks, strict=True)])
 
     def _position(self, size: int, width: int) -> Tensor:
         """Return the vectors of positions 0 to size - 1: source and target are counted apart."""
-        if self.positions == "none":
+        if self.positions in ("none", "relative"):
             return torch.zeros(size, width)
         if self.table is not None:
             return self.table[:size]

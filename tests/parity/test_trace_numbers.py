@@ -71,7 +71,7 @@ def test_trace_scores_equal_the_scores_of_the_engines(options: dict[str, Any]) -
             assert tuple(allowed.argmax(dim=-1).tolist()) == trace.target_ids
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"positions": "rotary"}, {"d_key": 6, "d_value": 3}])
+@pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"positions": "rotary"}, {"positions": "relative"}])
 def test_scaled_heads_in_the_trace_equal_a_scaling_tap(
     small_network: Callable[..., Transformer], changes: dict[str, Any]
 ) -> None:

@@ -1,10 +1,12 @@
 """Hypothesis strategies for networks and batches."""
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
+
+from attendo.nn.feedforward import Activation
 
 VOCABULARY = 17  # of the small network
 
@@ -15,7 +17,18 @@ def network_settings(draw: st.DrawFn, decoder_only: bool | None = None) -> dict[
     if decoder_only is None:
         decoder_only = draw(st.booleans())
     prefix_lm = decoder_only and draw(st.booleans())
-    positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "none"]))
+    positions = draw(st.sampled_from(["sinusoidal", "learned", "rotary", "relative", "none"]))
+    relative: dict[str, Any] = {}
+    if positions == "relative":  # so few distances that short sentences reach the last bucket
+        relative = draw(
+            st.fixed_dictionaries(
+                {
+                    "relative_buckets": st.sampled_from([4, 6]),
+                    "relative_max_distance": st.sampled_from([4, 5]),
+                    "relative_bias": st.sampled_from(["shared", "per_layer"]),
+                }
+            )
+        )
     layouts = ["interleaved", "halves"] if positions == "sinusoidal" else ["interleaved"]
     offsets = [0, 2] if positions in ("sinusoidal", "learned") else [0]
     return {
@@ -29,11 +42,17 @@ def network_settings(draw: st.DrawFn, decoder_only: bool | None = None) -> dict[
         "norm": draw(st.sampled_from(["pre", "post"])),
         "norm_kind": draw(st.sampled_from(["layer", "rms"])),
         "final_norm": draw(st.sampled_from([None, True, False])),
-        "activation": draw(st.sampled_from(["relu", "gelu", "silu", "swiglu"])),
+        "activation": draw(st.sampled_from(get_args(Activation))),
+        "linear_bias": draw(st.booleans()),
+        "attention_scale": draw(st.sampled_from([None, 1.0])),
+        "output_scale": draw(st.sampled_from([1.0, 0.25])),
         "positions": positions,
         "position_layout": draw(st.sampled_from(layouts)),
         "position_offset": draw(st.sampled_from(offsets)),
-        "tie": draw(st.sampled_from(["none", "output", "all"])),
+        **relative,
+        "tie": draw(
+            st.sampled_from(["none", "output", "all"] if decoder_only else ["none", "output", "inputs", "all"])
+        ),
         "scale_embedding": draw(st.booleans()),
         "embedding_norm": draw(st.booleans()),
         "output_bias": draw(st.booleans()),

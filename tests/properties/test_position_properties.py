@@ -26,7 +26,7 @@ def test_an_encoder_without_positions_is_permutation_equivariant(
     torch.testing.assert_close(shuffled, network.encode(source).states[:, order], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
 @torch.no_grad()
 def test_an_encoder_with_positions_depends_on_the_order(small_network: MakeNetwork, positions: str) -> None:
     network = small_network(positions=positions)

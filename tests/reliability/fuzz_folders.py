@@ -22,6 +22,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "parity")]
 
 import torch  # noqa: E402
+from foreign_families import make_folder  # noqa: E402
 from foreign_models import random_model, written  # noqa: E402
 from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E402
 from tampered_folders import replace_file  # noqa: E402
@@ -97,6 +98,10 @@ def foreign_folder(kind: str, write: Callable[[Path], dict[str, int]], more: int
     return make
 
 
+def family_folder(name: str) -> Callable[[Path], Path]:
+    return lambda folder: make_folder(name, folder / "m", max_position_embeddings=64)
+
+
 def load_and_generate(path: Path, dice: random.Random) -> None:
     load(path, "cpu").generate(["I love NLP"], max_length=3)
 
@@ -114,6 +119,7 @@ def check_package(path: Path, dice: random.Random) -> None:
     load(path, "cpu")
 
 
+FAMILIES = ("mbart25", "nllb-legacy", "small100", "plbart", "mvp", "blenderbot")
 MARIAN = {"norm": "post", "position_layout": "halves"}
 PEGASUS = {"norm": "pre", "position_layout": "halves"}
 KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, random.Random], None]]] = {
@@ -129,6 +135,10 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, random.Random], N
     "marian": (foreign_folder("marian", write_marian), import_folder),
     "bart": (foreign_folder("bart", write_bart), import_folder),
     "m2m100": (foreign_folder("m2m_100", write_m2m100, 108), import_folder),
+    **{
+        kind: (family_folder(name), import_folder)
+        for kind, name in {"pegasus_spm": "pegasus", **{name: name for name in FAMILIES}}.items()
+    },
 }
 
 

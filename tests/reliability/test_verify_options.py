@@ -31,6 +31,12 @@ COMBINED: tuple[Options, ...] = (
     {"position_layout": "fairseq", "position_offset": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
     {"num_encoder_layers": 0, "positions": "rotary"},
     {"prefix_lm": True, "num_encoder_layers": 0, "tie": "all"},
+    {"positions": "relative", "relative_bias": "per_layer", "relative_buckets": 8, "relative_max_distance": 6}
+    | {"activation": "geglu_tanh", "tie": "inputs", "linear_bias": False, "norm_kind": "rms", "final_dropout": True}
+    | {"attention_scale": 0.5},
+    {"positions": "relative", "num_encoder_layers": 0, "activation": "reglu", "output_scale": 0.5},
+    {"positions": "relative", "num_encoder_layers": 0, "prefix_lm": True, "activation": "gelu_tanh", "tie": "all"},
+    {"activation": "geglu"},
     {"kind": "masked", "positions": "learned", "tie": "all"},
     {"kind": "ctc", "canvas": "copy"},
     {"kind": "graph", "upsample": 3, "norm_kind": "rms"},

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from tiny import SOURCES, tiny_model
 
 from attendo.errors import AttendoError, ModelError
-from attendo.model_folder import FORMAT, VERSION, load_model, write_manifest
+from attendo.model_folder import FORMAT, VERSION, load_model, save_model, write_manifest
 from attendo.text import Words
 from attendo.text_model import load
 
@@ -202,7 +202,24 @@ def test_missing_and_extra_weights_raise_an_error_with_their_name(
     assert problem in expect_error(model_folder, "weights.safetensors")
 
 
-@pytest.mark.parametrize("kind", [torch.float16, torch.float64, torch.int64, torch.bool])
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_weights_are_kept_on_request_and_read_as_float32(
+    model_folder: Path, tmp_path: Path, kind: torch.dtype
+) -> None:
+    stored = load_model(model_folder)
+    stored.network.to(kind)
+    save_model(tmp_path / "half", stored, keep_dtype=True)
+    save_model(tmp_path / "full", stored)
+    sizes = [(tmp_path / name / "weights.safetensors").stat().st_size for name in ("half", "full")]
+    assert sizes[0] < 0.6 * sizes[1]
+    for name in ("half", "full"):
+        found = load_model(tmp_path / name).network
+        for weight, expected in zip(found.parameters(), stored.network.parameters(), strict=True):
+            assert weight.dtype == torch.float32
+            assert torch.equal(weight, expected.float())
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.int64, torch.bool])
 def test_weights_of_another_dtype_are_rejected(model_folder: Path, kind: torch.dtype) -> None:
     rewrite_weights(model_folder, lambda weights: {name: weight.to(kind) for name, weight in weights.items()})
     assert str(kind).removeprefix("torch.") in expect_error(model_folder, "weights.safetensors")

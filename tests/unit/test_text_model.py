@@ -49,7 +49,7 @@ def sentences(count: int) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative"])
 def test_a_sentence_has_the_same_answer_alone_and_in_any_batch(positions: str) -> None:
     model = varied_model(positions=positions)
     texts = sentences(20)

@@ -7,6 +7,7 @@ from pathlib import Path
 from attendo.data.batch import Example
 from attendo.data.corpus_files import read_parallel_lines
 from attendo.errors import DataError, MessagePart, UsageError
+from attendo.text.tokenizer import end_source
 from attendo.text_model import TextModel, TooLongError
 from attendo.text_model.scoring import encode_pairs
 
@@ -56,7 +57,10 @@ class ParallelText:
         for line, pair in enumerate(pairs if most is not None else ()):
             assert most is not None
             # A doubled token makes the target longer by one.
-            for tokens, limit, is_reference in ((len(pair.source), most, False), (len(pair.target), most - 1, True)):
+            for tokens, limit, is_reference in (
+                (len(end_source(pair.source)) - 1, most, False),
+                (len(pair.target), most - 1, True),
+            ):
                 if tokens > limit:
                     place = self.name_line(line, is_reference)
                     raise DataError("source_exceeds_model_limit", text=place, tokens=tokens, limit=limit)

@@ -16,6 +16,7 @@ from attendo.decode.rules import ForcedPrefix, SuppressTokens
 from attendo.decode.search import Rule, Seq2SeqNetwork, Strategy, run_step_hook
 from attendo.explore.exposure.corruptions import Ids
 from attendo.text import BOS, EOS, PAD
+from attendo.text.tokenizer import end_source
 from attendo.text_model import TextModel
 
 FloatArray = NDArray[np.float64]
@@ -111,7 +112,7 @@ class ModelPasses:
 
     def _make_request(self, line: int, pair: Example, max_tokens: int | None) -> DecodeRequest:
         config, most = self._config, self._model.backend.max_sequence_length
-        tokens = len(pair.source) - len(config.source_prefix)
+        tokens = len(end_source(pair.source)) - 1 - len(config.source_prefix) - len(config.source_suffix)
         limit = int(config.max_length_factor * tokens) + config.max_length_extra
         limit = max(limit, self._given + config.max_length_extra) if max_tokens is None else self._given + max_tokens
         prefix = tuple(pair.target[: self._given])

@@ -26,7 +26,8 @@ def fused_projection(trace: Trace) -> str:
 
 def variance(trace: Trace) -> str:
     site = last_attention_site(trace)
-    before, after = (float(trace[f"{site}.{name}"].var(correction=0)) for name in ("products", "scores"))
+    scores = trace.get(f"{site}.scaled", trace[f"{site}.scores"])  # without the biases of relative positions
+    before, after = (float(each.var(correction=0)) for each in (trace[f"{site}.products"], scores))
     return f"{site}: var(Q·Kᵀ) = {before:.3g} → var(S) = {after:.3g}"
 
 

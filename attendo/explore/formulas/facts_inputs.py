@@ -40,14 +40,14 @@ def dropout(trace: Trace) -> str:
 
 def shared_embedding(trace: Trace) -> str:
     config = trace.config
-    if config.tie != "all" or config.decoder_only:
+    if not config.ties_inputs or config.decoder_only:
         return ""
     return f"{config.source_vocab_size:,} × {config.d_model} = {config.source_vocab_size * config.d_model:,}"  # type: ignore[operator]
 
 
 def tied_output(trace: Trace) -> str:
     config = trace.config
-    if config.tie == "none":
+    if not config.ties_output:
         return ""
     return f"{config.d_model} × {config.target_vocab_size:,} = {config.d_model * config.target_vocab_size:,}"  # type: ignore[operator]
 
@@ -56,7 +56,8 @@ def no_table(trace: Trace) -> str:
     table = trace.entries.get("target.positions")
     if trace.config.positions == "learned" and table is not None:
         return f"{table.operands[0][0]:,} × {trace.config.d_model}"
-    return "" if trace.config.positions == "none" else f"{len(trace.target_pieces)} × {trace['target.angles'].size(1)}"
+    angles = trace.get("target.angles")  # neither relative positions nor none have them
+    return "" if angles is None else f"{len(trace.target_pieces)} × {angles.size(1)}"
 
 
 def linear_shift(trace: Trace) -> str:
@@ -71,7 +72,8 @@ def linear_shift(trace: Trace) -> str:
 
 def order(trace: Trace) -> str:
     if "target.positions" not in trace:
-        return "" if trace.config.positions == "none" else f"R(1) = {float(trace['target.frequencies'][0]):g} rad"
+        frequencies = trace.get("target.frequencies")
+        return "" if frequencies is None else f"R(1) = {float(frequencies[0]):g} rad"
     vectors = trace.get("target.scaled", trace["target.embedding"])
     shares = trace["target.positions"].norm(dim=-1) / vectors.norm(dim=-1).clamp(min=1e-12)
     return f"‖P‖ / ‖E[x]‖ = {float(shares.mean()):.3f}"

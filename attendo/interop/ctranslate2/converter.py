@@ -19,8 +19,8 @@ from attendo.model.config import ModelConfig
 from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
-from attendo.nn.feedforward import FeedForward
-from attendo.nn.positions import LearnedPositions
+from attendo.nn.feedforward import GATED, FeedForward
+from attendo.nn.positions import LearnedPositions, RelativePositions
 from attendo.text import CONTROL_PIECES, EOS
 
 if TYPE_CHECKING:
@@ -31,7 +31,16 @@ CTranslate2Quantization = Literal[
     "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16"
 ]
 
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+_ACTIVATIONS = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELUTanh",
+    "silu": "SWISH",
+    "swiglu": "SWISH",
+    "geglu": "GELU",
+    "geglu_tanh": "GELUTanh",
+    "reglu": "RELU",
+}
 
 
 def incompatibilities(config: ModelConfig) -> list[MessagePart]:
@@ -114,6 +123,11 @@ def _build_spec(network: Transformer, max_length: int) -> "TransformerSpec":
         for layer, block in zip(stack.layer, blocks, strict=True):
             assert isinstance(block, EncoderBlock | DecoderBlock)
             _set_block(layer, block)
+    for stack, embedding in ((encoder, network.source), (decoder, network.target)):
+        if isinstance(embedding.positions, RelativePositions):
+            _set_relative_bias(stack, embedding.positions)
+    if config.output_scale != 1:
+        decoder.scale_outputs = np.float32(config.output_scale)
     _set_linear(decoder.projection, network.output.weight, network.output.bias)
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.add_source_eos = True
@@ -128,13 +142,14 @@ def _spec_options(config: ModelConfig) -> dict[str, Any]:
         "pre_norm": True,
         "no_final_norm": not config.has_final_norm,
         "activation": Activation[_ACTIVATIONS[config.activation]],
-        "ffn_glu": config.activation == "swiglu",
+        "ffn_glu": config.activation in GATED,
         "rms_norm": config.norm_kind == "rms",
         "layernorm_embedding": config.embedding_norm,
     }
     width = HeadLayout.from_config(config).width
     if width * config.num_heads != config.d_model:
         choices["head_dim"] = width
+    choices["relative_attention_bias"] = config.positions == "relative"
     if config.positions == "rotary":
         choices |= {"rotary_dim": 0, "rotary_interleave": False}
     return choices
@@ -156,6 +171,12 @@ def _position_table(embedding: Embedding, max_length: int) -> Tensor:
     return positions.add(torch.zeros(1, length, tokens.embedding_dim, device=tokens.weight.device), 0)[0]
 
 
+def _set_relative_bias(stack: Any, positions: RelativePositions) -> None:
+    for n, layer in enumerate(stack.layer):
+        layer.self_attention.relative_attention_bias = _array(positions.table[n if len(positions.table) > 1 else 0])
+        layer.self_attention.relative_attention_max_distance = np.int32(positions.max_distance)
+
+
 def _set_block(layer: Any, block: EncoderBlock | DecoderBlock) -> None:
     _set_attention(layer.self_attention, block.self_attention, self_attention=True)
     _set_norm(layer.self_attention.layer_norm, block.self_residual.normalise)
@@ -172,21 +193,26 @@ def _set_attention(spec: Any, attention: MultiHeadAttention, self_attention: boo
     CTranslate2 divides queries · keys by the root of the padded width, so queries are scaled up to compensate.
     """
     heads = HeadLayout(attention.num_heads, attention.d_key, attention.d_value)
-    queries = heads.queries(attention, math.sqrt(heads.d_key / heads.width))
+    if attention.scale is None:
+        queries = heads.queries(attention, math.sqrt(heads.d_key / heads.width))
+    else:
+        queries = heads.queries(attention, 1.0)
+        spec.queries_scale = np.float32(attention.scale)
     parts = [queries, heads.keys(attention), heads.values(attention)]
     groups = [parts] if self_attention else [parts[:1], parts[1:]]
     for linear, group in zip(spec.linear, groups, strict=False):
-        weights, biases = zip(*group, strict=True)
-        _set_linear(linear, torch.cat(weights), torch.cat(biases))
+        weights, biases = [each for each, _ in group], [each for _, each in group if each is not None]
+        _set_linear(linear, torch.cat(weights), torch.cat(biases) if biases else None)
     _set_linear(spec.linear[-1], *heads.output(attention))
 
 
 def _set_feed_forward(spec: Any, feed_forward: FeedForward) -> None:
     expand, contract = feed_forward.expand, feed_forward.contract
     weights: Sequence[Tensor] = (expand.weight,)
-    biases: Sequence[Tensor] = (expand.bias,)
-    if feed_forward.activation == "swiglu":
-        weights, biases = expand.weight.chunk(2), expand.bias.chunk(2)
+    biases: Sequence[Tensor | None] = (expand.bias,)
+    if feed_forward.activation in GATED:
+        weights = expand.weight.chunk(2)
+        biases = (None, None) if expand.bias is None else expand.bias.chunk(2)
         _set_linear(spec.linear_0_noact, weights[1], biases[1])
     _set_linear(spec.linear_0, weights[0], biases[0])
     _set_linear(spec.linear_1, contract.weight, contract.bias)

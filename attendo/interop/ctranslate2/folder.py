@@ -14,7 +14,7 @@ import torch
 
 from attendo.errors import MessagePart, ModelError, UsageError, require_package, shorten
 from attendo.interop.certificate import ComparedSystem
-from attendo.interop.certify import model_prefix_ids
+from attendo.interop.certify import model_symbols
 from attendo.interop.compared_systems import CTranslate2System, TorchSystem
 from attendo.interop.ctranslate2.converter import to_ctranslate2
 from attendo.interop.errors import convert_errors
@@ -65,8 +65,9 @@ def write_ctranslate2(model: TextModel, folder: Path, precision: ExportPrecision
 
 def _prefix_notes(model: TextModel, names: tuple[Sequence[str], Sequence[str]]) -> list[MessagePart]:
     """Return notes on prefixes that attendo adds and that other programs must add themselves."""
+    symbols = model_symbols(model)
     before, begin = (
-        " ".join(side[token] for token in ids) for side, ids in zip(names, model_prefix_ids(model), strict=True)
+        " ".join(side[token] for token in ids) for side, ids in zip(names, (symbols.before, symbols.begin), strict=True)
     )
     return [
         *([MessagePart("other_programs_add_source_prefix", pieces=before)] if before else []),
@@ -84,7 +85,7 @@ def _tokenizer_notes(tokenizers: tuple[Tokenizer, Tokenizer]) -> list[MessagePar
 
 def load_ctranslate2_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
     names = vocabulary_names(model.source_tokenizer), vocabulary_names(model.target_tokenizer)
-    _, prefix = model_prefix_ids(model)
+    prefix = model_symbols(model).begin
     return TorchSystem(model.network, "ctranslate2", prefix), CTranslate2System(folder, *names, prefix)
 
 

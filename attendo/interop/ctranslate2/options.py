@@ -83,6 +83,7 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
         "alignments": (options.alignments, NATIVE_ENGINES),
         f"coverage_penalty {config.coverage_penalty}": (config.coverage_penalty > 0, _COVERAGE_ENGINES),
         "compile": (config.compile, ("fast",)),
+        "source_suffix": (bool(config.source_suffix), _OTHER_ENGINES),  # the folder sets add_source_eos
         f"precision {config.precision}": (config.precision != "auto", NATIVE_ENGINES),
     }
     refuse({name: engines for name, (given, engines) in requested.items() if given})

@@ -1,6 +1,7 @@
 """Hugging Face model folder on disk: config, generation config, safetensors, and validated JSON fields."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,16 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from attendo import model_files, model_folder
 from attendo.errors import MessagePart, ModelError, cut_text, list_names, shorten
+from attendo.interop.families import refuse_unsupported
+from attendo.tensor_files import StoredTensor, list_tensors
 
 T = TypeVar("T")
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONFIG, GENERATION = "config.json", "generation_config.json"
 _LFS_POINTER = b"version https://git-lfs"
 _TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_T5_CLASS = re.compile("(T5|MT5|UMT5)ForConditionalGeneration")
 _UNSAFE_SUFFIXES = (*_TORCH_SUFFIXES, ".npz", ".h5", ".msgpack")
 
 
@@ -101,6 +106,32 @@ def _make_list_check(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
+class FolderWeights(Mapping[str, Tensor]):
+    """Weights of a folder by name. Each is read from its file when it is looked up.
+
+    They are converted to float32, or keep their precision with `keep_dtype`.
+    """
+
+    def __init__(self, stored: Mapping[str, StoredTensor], keep_dtype: bool = False) -> None:
+        self.stored, self._keep_dtype = stored, keep_dtype
+
+    def dtype(self, name: str) -> torch.dtype:
+        stored = self.stored[name].dtype
+        return stored if self._keep_dtype and stored in (torch.bfloat16, torch.float16) else torch.float32
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.stored[name].read().to(self.dtype(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.stored  # the inherited method would read the weight
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stored)
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+
 @dataclass(frozen=True)
 class HuggingFaceFolder:
     """Raw contents of a folder. The prefix `model.` is removed from names of weights."""
@@ -109,7 +140,7 @@ class HuggingFaceFolder:
     model_type: str  # from config.json
     settings: Mapping[str, Any]
     generation: Mapping[str, Any] | None = None  # generation_config.json; None if missing
-    weights: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    weights: FolderWeights = field(default_factory=lambda: FolderWeights({}), repr=False)
 
     def setting(self, name: str) -> JsonField:
         """Return a setting from generation_config.json if it is set there, else from config.json."""
@@ -143,8 +174,11 @@ class HuggingFaceFolder:
         return json_fields(self.path / file, self.read_json(file))
 
 
-def read_folder(path: str | Path) -> HuggingFaceFolder:
-    """Read a folder. Missing or damaged files, and weights in formats that can run code, raise a `ModelError`."""
+def read_folder(path: str | Path, keep_dtype: bool = False) -> HuggingFaceFolder:
+    """Read a folder. Missing or damaged files, and weights in formats that can run code, raise a `ModelError`.
+
+    Weights are in float32, or with `keep_dtype` in the precision of their file.
+    """
     path = Path(path)
     if not path.is_dir():
         raise ModelError("import_path_not_folder", path=path, weights=WEIGHTS)
@@ -152,11 +186,19 @@ def read_folder(path: str | Path) -> HuggingFaceFolder:
     if not (path / CONFIG).is_file():
         raise ModelError("transformers_config_missing", path=path, files=_list_files(path))
     settings = read_json(path / CONFIG)
-    kind = settings.get("model_type")
+    kind = settings.get("model_type", _model_type_of_class(settings))
     if not isinstance(kind, str):
         raise ModelError("model_type_missing", path=path / CONFIG, value=shorten(kind))
+    refuse_unsupported(path, {**settings, "model_type": kind})
     generation = read_json(path / GENERATION) if (path / GENERATION).is_file() else None
-    return HuggingFaceFolder(path, kind, settings, generation, _read_weights(path))
+    return HuggingFaceFolder(path, kind, settings, generation, _list_weights(path, keep_dtype))
+
+
+def _model_type_of_class(settings: Mapping[str, Any]) -> str | None:
+    """Return the model_type of a T5 class. The config.json of Google's umT5 models names only the class."""
+    names = settings.get("architectures")
+    found = _T5_CLASS.fullmatch(names[0]) if isinstance(names, list) and names and isinstance(names[0], str) else None
+    return found[1].lower() if found else None
 
 
 def _refuse_attendo_folder(path: Path) -> None:
@@ -180,18 +222,17 @@ def _list_files(path: Path) -> str:
     return list_names(sorted(each.name for each in path.iterdir())) or "nothing"
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the weights in float32."""
-    weights: dict[str, Tensor] = {}
+def _list_weights(path: Path, keep_dtype: bool) -> FolderWeights:
+    weights: dict[str, StoredTensor] = {}
     for file in weight_files(path):
         _refuse_lfs_pointer(file)
-        found = model_folder.read_tensors(file)
+        found = list_tensors(file)
         if integers := [
-            f"{cut_text(name)} ({weight.dtype})" for name, weight in found.items() if not weight.is_floating_point()
+            f"{cut_text(name)} ({weight.dtype})" for name, weight in found.items() if not weight.dtype.is_floating_point
         ]:
             raise ModelError("weights_not_floating_point", path=file, weight=integers[0])
-        weights |= {name.removeprefix("model."): weight.float() for name, weight in found.items()}
-    return weights
+        weights |= {name.removeprefix("model."): weight for name, weight in found.items()}
+    return FolderWeights(weights, keep_dtype)
 
 
 def _refuse_lfs_pointer(path: Path) -> None:

@@ -5,20 +5,12 @@ from typing import Any
 
 from attendo.errors import MessagePart, ModelError
 from attendo.interop.huggingface.folder import HuggingFaceFolder
+from attendo.interop.huggingface.generation import import_generation
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
 from attendo.text import Tokenizer
 from attendo.text_model import TextModel
-
-SUPPORTED = {  # model types, with the models that have them
-    "marian": "Marian and OPUS-MT",
-    "bart": "BART",
-    "m2m_100": "M2M100 and NLLB",
-    "mbart": "mBART",
-    "pegasus": "with a MarianTokenizer, as attendo exports it",
-}
-MULTILINGUAL_MODEL_TYPES = ("m2m_100", "mbart")
 
 
 @dataclass(frozen=True)
@@ -33,6 +25,7 @@ class ImportedModel:
     target_tokenizer: Tokenizer | None = None
     generation: dict[str, Any] = field(default_factory=dict)
     notes: tuple[MessagePart, ...] = ()  # differences from the original
+    missing_languages: tuple[str, ...] = ()  # sides of a multilingual model, source or target, without a language
 
     def build_text_model(self) -> TextModel:
         """Return a text model. Raise a `ModelError` if the tokenizers were not loaded."""
@@ -40,15 +33,9 @@ class ImportedModel:
             raise ModelError("tokenizers_not_loaded", path=self.folder.path)
         return TextModel(StoredModel(self.network, self.source_tokenizer, self.target_tokenizer, self.generation))
 
-    def sides_without_language(self) -> list[str]:
-        """Return the sides, source or target, of a multilingual model that have no language prefix yet."""
-        if self.folder.model_type not in MULTILINGUAL_MODEL_TYPES:
-            return []
-        return [side for side in ("source", "target") if f"{side}_prefix" not in self.generation]
-
     def remarks(self) -> list[MessagePart]:
         """Return the differences from the original and the missing languages."""
-        return [*self.notes, *(MessagePart("language_unknown", side=side) for side in self.sides_without_language())]
+        return [*self.notes, *(MessagePart("language_unknown", side=side) for side in self.missing_languages)]
 
 
 def read_token_id(folder: HuggingFaceFolder, name: str, default: int | None = None) -> int:
@@ -58,3 +45,11 @@ def read_token_id(folder: HuggingFaceFolder, name: str, default: int | None = No
     if token is None:
         raise found.make_error("needs_token")
     return token
+
+
+def import_network(
+    folder: HuggingFaceFolder, network: Transformer, source: VocabularyPermutation, target: VocabularyPermutation
+) -> ImportedModel:
+    """Return a model without tokenizers."""
+    generation, notes = import_generation(folder, target)
+    return ImportedModel(folder, network, source, target, generation=generation, notes=tuple(notes))

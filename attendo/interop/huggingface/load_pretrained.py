@@ -10,13 +10,15 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from attendo.errors import ModelError
+from attendo.errors import ModelError, cut_text
+from attendo.interop.families import FAMILY_BY_TYPE
 from attendo.interop.huggingface.folder import (
     CONFIG,
     INDEX,
@@ -25,33 +27,20 @@ from attendo.interop.huggingface.folder import (
     read_json,
     weight_files,
 )
+from attendo.interop.huggingface.t5_settings import T5_CLASSES, prepare_t5_oracle
 
-MODELS = {
-    "marian": "MarianMTModel",
-    "pegasus": "PegasusForConditionalGeneration",
-    "bart": "BartForConditionalGeneration",
-    "mbart": "MBartForConditionalGeneration",
-    "m2m_100": "M2M100ForConditionalGeneration",
-}
-# By model_type. The first is the default if no file names a class.
-TOKENIZERS = {
-    "marian": ("MarianTokenizer",),
-    "pegasus": ("PegasusTokenizer", "MarianTokenizer"),
-    "bart": ("BartTokenizer", "RobertaTokenizer"),
-    "mbart": ("MBartTokenizer", "MBart50Tokenizer"),
-    "m2m_100": ("M2M100Tokenizer", "NllbTokenizer"),
-}
-_GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")  # need only tokenizer.json
+_RENAMED = {"SMALL100Tokenizer": "M2M100Tokenizer", "MvpTokenizer": "BartTokenizer"}  # classes with the same ids
+GENERIC_TOKENIZERS = ("PreTrainedTokenizer", "TokenizersBackend")  # need only tokenizer.json
 _TOKENIZER_CONFIG, _SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
 _VOCABULARIES = (
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "merges.txt", "spiece.model"),
-    *("sentencepiece.bpe.model", "tokenizer.json", "added_tokens.json"),
+    *("sentencepiece.bpe.model", "tokenizer.model", "tokenizer.json", "added_tokens.json"),
 )
 # An allowlist: other settings can name files or pass arguments to the tokenizer's libraries.
 _TOKENIZER_SETTINGS = frozenset(
     (
         *("add_prefix_space", "added_tokens_decoder", "additional_special_tokens", "clean_up_tokenization_spaces"),
-        *("errors", "extra_special_tokens", "language_codes", "legacy_behaviour", "mask_token_sent"),
+        *("errors", "extra_ids", "extra_special_tokens", "language_codes", "legacy_behaviour", "mask_token_sent"),
         *("model_max_length", "num_madeup_words", "offset", "padding_side", "separate_vocabs", "source_lang"),
         *("src_lang", "target_lang", "tgt_lang", "trim_offsets", "truncation_side"),
         *(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")),
@@ -63,35 +52,52 @@ def open_model(folder: HuggingFaceFolder) -> Any:
     """Load the model in evaluation mode, in float32. Errors of transformers are passed on."""
     import transformers
 
-    model_class = getattr(transformers, MODELS[folder.model_type])
+    model_class = getattr(transformers, FAMILY_BY_TYPE[folder.model_type].model_class or "")
     config_class = model_class.config_class
     # Skip settings of the base class: they can name files, code and kernels, and do not change the network's output.
     both = (config_class, transformers.PretrainedConfig)
     own, base = (inspect.signature(each.__init__).parameters.keys() for each in both)
     config = config_class(**{name: value for name, value in folder.settings.items() if name in own - base})
-    with tempfile.TemporaryDirectory(prefix="attendo-") as name, no_progress_bars():
+    with tempfile.TemporaryDirectory(prefix="attendo-") as name, no_progress_bars(), _errors_only():
         temporary = Path(name)
         _write_json(temporary / CONFIG, config.to_dict())
         for file in weight_files(folder.path):
             _link(file, temporary / file.name)
         if (folder.path / INDEX).is_file():
             _write_json(temporary / INDEX, {"metadata": {}, "weight_map": read_json(folder.path / INDEX)["weight_map"]})
-        return model_class.from_pretrained(
+        model = model_class.from_pretrained(
             temporary,
             config=config,
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
             dtype=torch.float32,
-        ).eval()
+        )
+    return (prepare_t5_oracle(model, folder) if folder.model_type in T5_CLASSES else model).eval()
 
 
-def open_tokenizer(path: Path, model_type: str) -> Any:
-    """Load the tokenizer of a folder with this model_type. Errors of transformers are passed on."""
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Hide warnings of transformers. It warns about every T5 1.1 that its output table is not tied."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def open_tokenizer(path: Path, model_type: str, default: str | None = None) -> Any:
+    """Load the tokenizer of a folder with this model_type. Errors of transformers are passed on.
+
+    `default` is the class if no file names one.
+    """
     import transformers
 
     settings = _list_known_settings(path / _TOKENIZER_CONFIG)
-    tokenizer_class = getattr(transformers, _class_name(path, model_type))
+    tokenizer_class = getattr(transformers, _choose_class(path, model_type, default))
     with tempfile.TemporaryDirectory(prefix="attendo-") as name, warnings.catch_warnings():
         temporary = Path(name)
         warnings.simplefilter("ignore")  # recommendations of packages
@@ -104,16 +110,30 @@ def open_tokenizer(path: Path, model_type: str) -> Any:
         return tokenizer_class.from_pretrained(temporary, local_files_only=True, trust_remote_code=False)
 
 
-def _class_name(path: Path, model_type: str) -> str:
-    """Return the folder's tokenizer class, which must be one of `TOKENIZERS` or need only tokenizer.json."""
+def find_tokenizer_class(path: Path) -> str | None:
+    """Return the tokenizer class that a file of the folder names, or None."""
     files = [each for each in (path / _TOKENIZER_CONFIG, path / CONFIG) if each.is_file()]
     found = (read_json(file).get("tokenizer_class") for file in files)
-    name = next((str(each).removesuffix("Fast") for each in found if each is not None), None)
-    if name is None or name in TOKENIZERS[model_type]:
-        return name or TOKENIZERS[model_type][0]
-    if name in _GENERIC and (path / "tokenizer.json").is_file():
+    return next((str(each).removesuffix("Fast") for each in found if each is not None), None)
+
+
+def require_tokenizer_class(path: Path, model_type: str) -> str | None:
+    """Return the class that a file names, which must be one of the family; None without one or for a generic class."""
+    name, known = find_tokenizer_class(path), FAMILY_BY_TYPE[model_type].tokenizer_classes
+    if name is None or name in GENERIC_TOKENIZERS:
+        return None
+    if name not in known:
+        raise ModelError("tokenizer_class_unsupported", path=path, name=cut_text(name, 40), known=", ".join(known))
+    return name
+
+
+def _choose_class(path: Path, model_type: str, default: str | None) -> str:
+    """Return a class of transformers: the one that a file names, or `default`, or the first of the family."""
+    if name := require_tokenizer_class(path, model_type):
+        return _RENAMED.get(name, name)
+    if find_tokenizer_class(path) is not None and (path / "tokenizer.json").is_file():
         return "PreTrainedTokenizerFast"
-    raise ModelError("tokenizer_class_unsupported", name=name[:40], known=", ".join(TOKENIZERS[model_type]))
+    return default or FAMILY_BY_TYPE[model_type].tokenizer_classes[0]
 
 
 def _list_known_settings(path: Path) -> dict[str, Any]:

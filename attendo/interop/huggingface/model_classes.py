@@ -9,11 +9,12 @@ from torch import Tensor
 
 from attendo.errors import MessagePart, ModelError
 from attendo.interop.errors import join_reasons, unmet_conditions
-from attendo.interop.huggingface.read_models import UNUSED_POSITIONS
+from attendo.interop.huggingface.read_bart import UNUSED_POSITIONS
 from attendo.interop.huggingface.read_weights import DECODER, ENCODER, OUTPUT, OUTPUT_BIAS, SHARED, bart_names
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, identity_permutation
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
+from attendo.nn.feedforward import GATED
 from attendo.text import BOS, EOS, PAD
 
 EPSILON = 1e-5  # of every norm in transformers; these configs have no setting for it
@@ -87,7 +88,7 @@ class HFModelClass:
         source, target = (order.their_size for order in orders)
         if self.one_vocabulary:
             return {"vocab_size": target, "tie_word_embeddings": config.tie == "all"}
-        shared = {"share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.tie != "none"}
+        shared = {"share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.ties_output}
         return {"vocab_size": source, "decoder_vocab_size": target, **shared}
 
     def _position_checks(self, config: ModelConfig) -> dict[MessagePart, bool]:
@@ -120,7 +121,11 @@ def _block_checks(config: ModelConfig) -> dict[MessagePart, bool]:
     return {
         _setting("norm_kind", config.norm_kind, "layer"): config.norm_kind == "layer",
         _setting("norm_epsilon", config.norm_epsilon, EPSILON): config.norm_epsilon == EPSILON,
-        MessagePart("gated_activation_unsupported", activation=config.activation): config.activation != "swiglu",
+        MessagePart("gated_activation_unsupported", activation=config.activation): config.activation not in GATED,
+        _setting("activation", config.activation, "relu, gelu or silu"): config.activation != "gelu_tanh",
+        _setting("linear_bias", config.linear_bias, True): config.linear_bias,
+        _setting("attention_scale", config.attention_scale, "1 / √d_key"): config.attention_scale is None,
+        _setting("output_scale", config.output_scale, 1): config.output_scale == 1,
         _setting("d_key", config.d_key, "d_model / num_heads"): config.d_key in (None, width),
         _setting("d_value", config.d_value, "d_model / num_heads"): config.d_value in (None, width),
         heads: not uneven,
@@ -160,13 +165,19 @@ def config_settings(config: ModelConfig, max_length: int, order: VocabularyPermu
         "decoder_layerdrop": 0.0,
         "scale_embedding": config.scale_embedding,
         "forced_eos_token_id": None,
-        **_control_tokens(order),
+        **control_tokens(order),
     }
 
 
-def _control_tokens(order: VocabularyPermutation) -> dict[str, int]:
+def control_tokens(order: VocabularyPermutation) -> dict[str, int]:
+    """Return the ids of pad, bos, the decoder start token and eos."""
     pad, start, end = order.to_theirs((PAD, BOS, EOS))
     return {"pad_token_id": pad, "bos_token_id": start, "decoder_start_token_id": start, "eos_token_id": end}
+
+
+def suppress_tokens(order: VocabularyPermutation) -> list[int]:
+    """Return the ids that attendo never generates: pad and bos, if they have rows of their own."""
+    return order.to_theirs(each for each in (PAD, BOS) if each not in order.copies)
 
 
 def fill_weights(model: Any, network: Transformer, orders: Permutations) -> Any:
@@ -188,8 +199,7 @@ def fill_weights(model: Any, network: Transformer, orders: Permutations) -> Any:
     if OUTPUT_BIAS in weights:
         weights[OUTPUT_BIAS] = target.table_to_theirs(weights[OUTPUT_BIAS][0])[None]
     model.load_state_dict({**positions, **weights})
-    suppressed = target.to_theirs(each for each in (PAD, BOS) if each not in target.copies)
-    model.generation_config = GenerationConfig(**_control_tokens(target), suppress_tokens=suppressed)
+    model.generation_config = GenerationConfig(**control_tokens(target), suppress_tokens=suppress_tokens(target))
     return model.eval()
 
 

@@ -1,8 +1,9 @@
 """Reads tokenizers of Hugging Face folders and compares their ids with attendo's."""
 
 import base64
+import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from attendo.interop.huggingface.folder import HuggingFaceFolder, JsonField, rea
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, number_name
 from attendo.model_files import COPY_AGAIN, read_bytes
-from attendo.text import CONTROL_PIECES, EOS, Tokenizer
+from attendo.text import CONTROL_PIECES, EOS, UNK, Tokenizer
+from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text.sentencepiece import PieceType, SentencePieceEntry, iter_pieces, open_processor
+from attendo.text.tokenizer import MARK, end_source
+from attendo.text_model.inputs import ModelSymbols
 
 _MIN_SAME_SHARE = 0.995  # of the texts must be tokenized equally
 _MAX_TEXT_CHARS = 40  # of a text in a message
@@ -24,6 +28,8 @@ _CONTROLS = (
     ("<s>", 0.0, PieceType.CONTROL),
     ("</s>", 0.0, PieceType.CONTROL),
 )
+_REPLACEMENT = "\ufffd"  # in texts of random bytes; transformers splits at it in another way than SentencePiece
+BYTE_PIECES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
 _MODEL_TYPES = {"Unigram": 1, "BPE": 2}  # ids in SentencePiece's protocol buffer
 _MIN_KNOWN_SHARE = 0.9  # of a SentencePiece model's pieces; with fewer it belongs to another vocabulary
 _MAX_LISTED_PIECES = 5  # pieces in a message
@@ -41,61 +47,115 @@ def compare_tokenizations(
     folder: tuple[Path, str],
     order: VocabularyPermutation,
     tokenizer: Tokenizer,
-    prefix: Sequence[int] | None,
+    added: ModelSymbols | None,
     texts: Sequence[str],
 ) -> TokenizationComparison:
     """Compare the ids of `texts` by both tokenizers. `folder` is a path and a model_type.
 
-    `prefix` starts every source; None: unknown, and special tokens are not compared. Texts with control tokens are
-    skipped, because attendo reads control tokens as plain text.
+    `added` are the symbols of every source; None: unknown, and special tokens are not compared. Texts with control
+    tokens are skipped, because attendo reads control tokens as plain text.
     """
     try:
-        theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, prefix)
-        texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in theirs.special)]
-        their_ids = [theirs.encode(text) for text in texts]
+        theirs = _TransformersTokenizer(folder, order, tokenizer.symbols, added)
+        skipped = {*theirs.special, _REPLACEMENT}
+        texts = [text for text in map(str.strip, texts) if text and not any(each in text for each in skipped)]
+        their_ids = [theirs.encode(text, tokenizer) for text in texts]
     except Exception as error:  # transformers raises errors of many classes; the comparison is optional
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         reason = error if isinstance(error, AttendoError) else cut_text(line, MAX_ERROR_CHARS)
         return TokenizationComparison(MessagePart("tokenizer_not_compared", reason=reason))
     if not texts:
         return TokenizationComparison(MessagePart("tokenizer_not_compared_without_text"))
-    other = [
-        text for text, ids in zip(texts, their_ids, strict=True) if theirs.convert_ids(tokenizer.encode(text)) != ids
-    ]
-    counts = {"same": len(texts) - len(other), "count": len(texts), "name": theirs.name}
-    if not other:
+    our_ids = [theirs.convert_ids(tokenizer.encode(text)) for text in texts]
+    unequal = [n for n, ids in enumerate(our_ids) if ids != their_ids[n]]
+    counts = {"same": len(texts) - len(unequal), "count": len(texts), "name": theirs.name}
+    if not unequal:
         return TokenizationComparison(MessagePart("texts_have_same_ids", **counts))
-    summary = MessagePart("texts_have_other_ids", **counts, text=other[0][:_MAX_TEXT_CHARS])
+    known = _KnownDifferences(order, tokenizer, theirs.unk_id)
+    other = [texts[n] for n in unequal if known.remove(our_ids[n]) != known.remove(their_ids[n])]
+    counts["text"] = texts[unequal[0]][:_MAX_TEXT_CHARS]
+    if not other:
+        return TokenizationComparison(MessagePart("texts_differ_by_sentencepiece", **counts))
+    summary = MessagePart("texts_have_other_ids", **{**counts, "text": other[0][:_MAX_TEXT_CHARS]})
     return TokenizationComparison(summary, len(other) <= (1 - _MIN_SAME_SHARE) * len(texts))
 
 
+class _KnownDifferences:
+    """Differences of transformers from SentencePiece, of which attendo follows SentencePiece.
+
+    transformers drops byte fallback, so it returns unk for characters that SentencePiece writes in bytes. It also drops
+    the space before a piece of its own, such as MADLAD's `<2de>`. `their_unk` is the id that it returns for unk:
+    transformers 5 returns 2, as of T5, for MADLAD too, where 2 is eos.
+    """
+
+    def __init__(self, order: VocabularyPermutation, tokenizer: Tokenizer, their_unk: int | None) -> None:
+        pieces = iter_pieces(tokenizer.model) if isinstance(tokenizer, ImportedSentencePiece) else ()
+        types = {piece.text: piece.type for piece in pieces}
+        entries = tokenizer.entries if isinstance(tokenizer, ImportedSentencePiece) else ()
+        names = {order.rows[number]: name for number, name in enumerate(entries, start=len(CONTROL_PIECES))}
+        self._types = {row: types.get(name) for row, name in names.items()}
+        self._spaces = {row for row, name in names.items() if name == MARK}
+        self._unk, self._their_unk = order.rows[UNK], their_unk
+
+    def remove(self, ids: Sequence[int]) -> list[int]:
+        """Return ids with unk for each run of bytes, and without a space before a piece that is never split."""
+        found: list[int] = []
+        for position, each in enumerate(ids):
+            is_byte = self._types.get(each) == PieceType.BYTE
+            if each == self._their_unk and position < len(ids) - 1:
+                is_byte = True
+            if is_byte and found and found[-1] == self._unk:
+                continue
+            if self._types.get(each) == PieceType.USER_DEFINED and found and found[-1] in self._spaces:
+                found.pop()
+            found.append(self._unk if is_byte else each)
+        return found
+
+
 class _TransformersTokenizer:
-    """Source tokenizer of transformers, set to the language of attendo's prefix."""
+    """Source tokenizer of transformers, set to the language of attendo's prefix or suffix."""
 
     def __init__(
         self,
         folder: tuple[Path, str],
         order: VocabularyPermutation,
         symbols: Sequence[str],
-        prefix: Sequence[int] | None,
+        added: ModelSymbols | None,
     ) -> None:
-        self._tokenizer = open_tokenizer(*folder)
+        path, model_type = folder
+        has_prefix = model_type == "mbart" and added is not None and bool(added.before)
+        self._tokenizer = open_tokenizer(path, model_type, "MBart50Tokenizer" if has_prefix else None)
         self.name = type(self._tokenizer).__name__
-        if self.name.startswith("MBart") and not self.name.startswith("MBart50"):
-            raise ModelError("mbart_tokenizer_unknown", name=self.name)
+        if model_type == "blenderbot" and not appends_eos(self._tokenizer):
+            added = None
         if hasattr(self._tokenizer, "punc_normalizer"):
             self._tokenizer.punc_normalizer = str  # disables sacremoses, which attendo does not use
         self.special = {str(each) for each in self._tokenizer.all_special_tokens}
-        self._order, self._prefix = order, prefix
-        if prefix and hasattr(self._tokenizer, "src_lang"):
-            self._tokenizer.src_lang = language_code(symbols[prefix[0] - EOS - 1])
+        self._order, self._added = order, added
+        if added is not None and added.source_tokens and hasattr(self._tokenizer, "src_lang"):
+            language = (*added.before, *added.after)[0]
+            self._tokenizer.src_lang = language_code(symbols[language - EOS - 1])
 
-    def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=self._prefix is not None)["input_ids"])
+    def encode(self, text: str, tokenizer: Tokenizer) -> list[int]:
+        """Return the ids. transformers 5 leaves out the normalisation of `MBartTokenizer`, so attendo's is applied."""
+        if self.name == "MBartTokenizer" and isinstance(tokenizer, ImportedSentencePiece):
+            text = tokenizer.normalize(text)
+        return list(self._tokenizer(text, add_special_tokens=self._added is not None)["input_ids"])
+
+    @property
+    def unk_id(self) -> int | None:
+        """The id of unknown characters, which is not the unk token in transformers 5 for MADLAD."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        return None if backend is None else json.loads(backend.to_str())["model"].get("unk_id")
 
     def convert_ids(self, ids: Sequence[int]) -> list[int]:
-        """Convert attendo's ids to theirs, with prefix and eos."""
-        return self._order.to_theirs(ids if self._prefix is None else [*self._prefix, *ids, EOS])
+        """Convert attendo's ids to theirs, with the symbols of the model and eos."""
+        return self._order.to_theirs(ids if self._added is None else end_source(self._added.wrap_source(ids)))
+
+
+def appends_eos(tokenizer: Any) -> bool:
+    """Return False for a tokenizer that leaves out EOS, as transformers 5 builds it from Blenderbot's vocab.json."""
+    return list(tokenizer("a")["input_ids"])[-1:] == [tokenizer.eos_token_id]
 
 
 def language_code(symbol: str) -> str:
@@ -111,9 +171,7 @@ def read_bpe_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...
     """Return byte-level merges, best first, and the vocabulary ids."""
     content, path = folder.read_json(TOKENIZER_JSON), folder.path / TOKENIZER_JSON
     before = folder.json_field(TOKENIZER_JSON, "pre_tokenizer").content()
-    plain = (
-        before.get("type") == "ByteLevel" and not before.get("add_prefix_space") and content.get("normalizer") is None
-    )
+    plain = before.get("type") == "ByteLevel" and content.get("normalizer") is None
     if content["model"].get("type") != "BPE" or not plain:
         raise ModelError("tokenizer_not_byte_level", path=path)
     try:
@@ -123,22 +181,42 @@ def read_bpe_json(folder: HuggingFaceFolder) -> tuple[tuple[tuple[str, str], ...
 
 
 def read_sentencepiece_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str, int]]:
-    """Return an equivalent SentencePiece model, without special tokens, and the vocabulary ids."""
+    """Return an equivalent SentencePiece model, without special tokens, and the vocabulary ids.
+
+    Byte fallback is on if all 256 byte pieces are there: transformers 5 writes `byte_fallback: false` for every T5.
+    """
     content = folder.read_json(TOKENIZER_JSON)
     path, model = folder.path / TOKENIZER_JSON, content["model"]
-    if model.get("type") not in _MODEL_TYPES or model.get("byte_fallback"):
-        found = f"{model.get('type')}{' + byte_fallback' if model.get('byte_fallback') else ''}"
-        raise ModelError(
-            "tokenizer_json_type_unsupported", path=path, found=found, supported=" and ".join(_MODEL_TYPES)
-        )
     try:
-        scores, ids = _unigram_scores(model) if model["type"] == "Unigram" else _bpe_scores(model)
+        kind = model.get("type")
+        if kind not in _MODEL_TYPES:
+            raise _make_type_error(path, str(kind))
+        scores, ids = _unigram_scores(model) if kind == "Unigram" else _bpe_scores(model)
+        if model.get("byte_fallback") and not scores.keys() >= BYTE_PIECES:
+            raise _make_type_error(path, f"{kind} + byte_fallback")
         charsmap = base64.b64decode(_find_charsmap(content.get("normalizer")) or "")
-        special = {token["content"] for token in content.get("added_tokens") or () if token.get("special")}
+        added = {token["content"]: bool(token.get("special")) for token in content.get("added_tokens") or ()}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _make_damaged_error(path) from None
-    normal = {piece: score for piece, score in scores.items() if piece not in special}
-    return _serialize_sentencepiece(normal, _MODEL_TYPES[model["type"]], charsmap), ids
+    special = {*(name for name, is_special in added.items() if is_special), *(name for name, _, _ in _CONTROLS)}
+    types = dict.fromkeys(added, PieceType.USER_DEFINED)
+    if scores.keys() >= BYTE_PIECES:
+        types |= dict.fromkeys(BYTE_PIECES, PieceType.BYTE)
+    rows = [
+        (piece, score, types.get(piece, PieceType.NORMAL)) for piece, score in scores.items() if piece not in special
+    ]
+    # Llama's normalizer only replaces spaces. Those of T5 and fairseq, which have a table, also drop repeated ones.
+    keeps_spaces = kind == "BPE" and not charsmap and content.get("normalizer") is not None
+    return _serialize_sentencepiece(rows, _MODEL_TYPES[kind], charsmap, keeps_spaces), ids
+
+
+def _make_type_error(path: Path, found: str) -> ModelError:
+    return ModelError("tokenizer_json_type_unsupported", path=path, found=found, supported=" and ".join(_MODEL_TYPES))
+
+
+def add_user_pieces(model: bytes, pieces: Sequence[str]) -> bytes:
+    """Return a SentencePiece model with more pieces, which are never split."""
+    return model + _encode_pieces((piece, 0.0, PieceType.USER_DEFINED) for piece in pieces)
 
 
 def _unigram_scores(model: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, int]]:
@@ -176,13 +254,25 @@ def _find_charsmap(normalizer: Any) -> str | None:
     return normalizer.get("precompiled_charsmap") or next((each for each in charsmaps if each), None)
 
 
-def _serialize_sentencepiece(scores: Mapping[str, float], model_type: int, charsmap: bytes) -> bytes:
+def _serialize_sentencepiece(
+    rows: Sequence[tuple[str, float, PieceType]], model_type: int, charsmap: bytes, keeps_spaces: bool
+) -> bytes:
     """Return a protocol buffer with pieces, model type, ids of control tokens and normalisation.
 
     Three control tokens precede the pieces, as other readers expect.
     """
-    rows = [*_CONTROLS, *((piece, score, PieceType.NORMAL) for piece, score in scores.items())]
-    pieces = b"".join(
+    pieces = _encode_pieces((*_CONTROLS, *rows))
+    none = (1 << 64) - 1  # -1: token missing
+    tokens = {40: 0, 41: 1, 42: 2, 43: none}  # unk, bos, eos, pad
+    has_bytes = any(kind_of_piece == PieceType.BYTE for _, _, kind_of_piece in rows)
+    settings = {3: model_type, 35: int(has_bytes), **tokens}
+    trainer = b"".join(_encode_varint_field(*each) for each in settings.items())
+    normalizer = _encode_message(2, charsmap) + (_encode_varint_field(4, 0) if keeps_spaces else b"")
+    return pieces + _encode_message(2, trainer) + _encode_message(3, normalizer)
+
+
+def _encode_pieces(rows: Iterable[tuple[str, float, PieceType]]) -> bytes:
+    return b"".join(
         _encode_message(
             1,
             _encode_message(1, piece.encode())
@@ -192,10 +282,6 @@ def _serialize_sentencepiece(scores: Mapping[str, float], model_type: int, chars
         )
         for piece, score, kind_of_piece in rows
     )
-    none = (1 << 64) - 1  # -1: token missing
-    tokens = {40: 0, 41: 1, 42: 2, 43: none}  # unk, bos, eos, pad
-    trainer = _encode_varint_field(3, model_type) + b"".join(_encode_varint_field(*each) for each in tokens.items())
-    return pieces + _encode_message(2, trainer) + _encode_message(3, _encode_message(2, charsmap))
 
 
 def _encode_message(number: int, content: bytes) -> bytes:
@@ -246,9 +332,12 @@ def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:
     """Return all pieces of a SentencePiece model; `path` is for the error message."""
     try:
         open_processor(model)
-        return list(iter_pieces(model))
+        pieces = list(iter_pieces(model))
     except ModelError:
         raise ModelError("sentencepiece_model_invalid", path=path) from None
+    if not pieces:
+        raise ModelError("sentencepiece_model_invalid", path=path)
+    return pieces
 
 
 def missing_piece_notes(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> Iterator[MessagePart]:
@@ -301,6 +390,16 @@ def read_added_tokens(folder: HuggingFaceFolder) -> dict[str, int]:
     for token in (JsonField(added_tokens.path, added_tokens.name, each) for each in added_tokens.items()):
         found[_token_text(token)] = _token_id(token.fields().get("id", JsonField(token.path, "added_tokens.id", None)))
     return found
+
+
+def read_special_flags(folder: HuggingFaceFolder) -> dict[str, bool]:
+    """Return whether each added token is special, for the tokens of files that say so."""
+    listed = folder.json_field(TOKENIZER_JSON, "added_tokens")
+    tokens = [JsonField(listed.path, listed.name, each) for each in listed.items()]
+    tokens += folder.json_field("tokenizer_config.json", "added_tokens_decoder").fields().values()
+    return {
+        _token_text(token): bool(token.fields()["special"].flag()) for token in tokens if "special" in token.fields()
+    }
 
 
 def read_additional_special_tokens(folder: HuggingFaceFolder) -> list[str]:

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from attendo.errors import ErrorList, MessagePart, ModelError, UsageError, cut_text, shorten
 from attendo.interop.errors import join_reasons, unmet_conditions
-from attendo.interop.huggingface.folder import HuggingFaceFolder
+from attendo.interop.huggingface.folder import FolderWeights, HuggingFaceFolder
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import allocate_network
+from attendo.tensor_files import is_finite
 
 SHARED, ENCODER, DECODER, OUTPUT = (
     "shared.weight",
@@ -59,28 +60,78 @@ _DEFAULTS: dict[str, Any] = {
     "tie_word_embeddings": True,
 }
 
+# Of BART, mBART and Pegasus.
+BART_DEFAULTS: dict[str, Any] = {"vocab_size": 50265, "activation_function": "gelu", "scale_embedding": False}
 
-class BartFamilyWeights:
-    """Weights of the BART family, with the faults found so far."""
 
-    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+class WeightReader:
+    """Weights of a folder, with the faults found so far."""
+
+    def __init__(self, weights: FolderWeights) -> None:
         self._weights = weights
         self._taken: set[str] = set()
         self._faults: dict[str, MessagePart] = {}  # by name of the weight
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Return a weight. On a fault, return zeros and record it, so that `check` reports all faults together."""
+        if not self.fits(name, shape):
+            return torch.zeros(()).expand(shape)
+        weight = self._weights[name]
+        self._check_finite(name, weight)
+        return weight
+
+    def take_table(self, name: str, shape: tuple[int, int], order: VocabularyPermutation) -> Tensor:
+        """Return a table in the order of attendo's ids. It is read in parts, so it is in memory only once."""
+        if not self.fits(name, shape):
+            return torch.zeros(()).expand(order.size, shape[1])
+        rows, table = torch.tensor(order.rows), torch.empty(order.size, shape[1], dtype=self._weights.dtype(name))
+        for begin, part in self._weights.stored[name].chunks():
+            self._check_finite(name, part)
+            here = ((rows >= begin) & (rows < begin + len(part))).nonzero()[:, 0]
+            table[here] = part[rows[here] - begin].to(table.dtype)
+        return table
+
+    def fits(self, name: str, shape: tuple[int, ...]) -> bool:
+        """Return True if the weight exists and has this shape. Otherwise record the fault."""
         self._taken.add(name)
         if name not in self._weights:
             self._faults[name] = MessagePart("weight_missing", name=name)
-        elif tuple(self._weights[name].shape) != shape:
-            found = list(self._weights[name].shape)
-            self._faults[name] = MessagePart("weight_shape_differs", name=name, found=found, expected=list(shape))
-        elif not bool(self._weights[name].isfinite().all()):
+        elif (found := self._weights.stored[name].shape) != shape:
+            self._faults[name] = MessagePart("weight_shape_differs", name=name, found=list(found), expected=list(shape))
+        return name not in self._faults
+
+    def equal(self, first: str, other: str) -> bool:
+        """Return True if both weights exist and have the same numbers."""
+        if first not in self._weights or other not in self._weights:
+            return False
+        one, two = self._weights.stored[first], self._weights.stored[other]
+        parts = zip(one.chunks(), two.chunks(), strict=True)
+        same_type = (one.shape, one.dtype) == (two.shape, two.dtype)
+        return same_type and all(torch.equal(mine, theirs) for (_, mine), (_, theirs) in parts)
+
+    def require_equal(self, first: str, other: str, fault: MessagePart) -> None:
+        """Record a fault if two weights differ."""
+        self._taken.update((first, other))
+        if not self.equal(first, other):
+            self._faults[other] = fault
+
+    def _check_finite(self, name: str, weight: Tensor) -> None:
+        if not is_finite(weight):
             self._faults[name] = MessagePart("weight_not_finite", name=name)
-        else:
-            return self._weights[name]
-        return torch.zeros(()).expand(shape)
+
+    def ignore(self, names: tuple[str, ...]) -> None:
+        """Accept weights that are not needed."""
+        self._taken.update(names)
+
+    def check(self, folder: HuggingFaceFolder, complete: bool = False) -> None:
+        """Raise a `ModelError` for recorded faults, and for unused weights if `complete`."""
+        unused = [name for name in self._weights if name not in self._taken] if complete else []
+        if faults := [*self._faults.values(), *(MessagePart("weight_unknown", name=cut_text(name)) for name in unused)]:
+            raise ModelError("weights_config_mismatch", path=folder.path, faults=ErrorList(faults))
+
+
+class BartFamilyWeights(WeightReader):
+    """Weights of the BART family."""
 
     def take_shared(self, names: set[str], default_name: str, shape: tuple[int, ...], flags: str) -> Tensor:
         """Return the table that all `names` share. `SHARED` replaces a missing embedding."""
@@ -98,16 +149,6 @@ class BartFamilyWeights:
         names = bart_names(name)
         return torch.cat([self.take(each, (shape[0] // len(names), *shape[1:])) for each in names])
 
-    def ignore(self, names: tuple[str, ...]) -> None:
-        """Accept weights that are not needed."""
-        self._taken.update(names)
-
-    def check(self, folder: HuggingFaceFolder, complete: bool = False) -> None:
-        """Raise a `ModelError` for recorded faults, and for unused weights if `complete`."""
-        unused = [name for name in self._weights if name not in self._taken] if complete else []
-        if faults := [*self._faults.values(), *(MessagePart("weight_unknown", name=cut_text(name)) for name in unused)]:
-            raise ModelError("weights_config_mismatch", path=folder.path, faults=ErrorList(faults))
-
 
 def bart_names(name: str) -> list[str]:
     """Return BART's names for one of attendo's parameters, without tables of tokens. Three names are concatenated."""
@@ -121,7 +162,7 @@ def bart_names(name: str) -> list[str]:
 
 def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of config.json with defaults, and a vocabulary size for each side."""
-    _refuse_unsupported(folder)
+    refuse_unsupported(folder)
     given = {
         name: value for name, value in folder.settings.items() if value is not None or name == "activation_function"
     }
@@ -129,21 +170,25 @@ def read_settings(folder: HuggingFaceFolder, defaults: Mapping[str, Any]) -> dic
     settings.setdefault("share_encoder_decoder_embeddings", settings["tie_word_embeddings"])
     if "vocab_size" not in settings:
         raise ModelError("vocab_size_missing", path=folder.path / "config.json")
-    known = {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1}
-    faults = [
-        f"{name} = {shorten(settings[name])}" for name in known if name in settings and not _fits(settings, name, known)
-    ]
-    if faults:
-        raise ModelError("config_values_invalid", path=folder.path / "config.json", faults="; ".join(faults))
+    require_valid_settings(folder, settings, {**_DEFAULTS, **defaults, "vocab_size": 1, "decoder_vocab_size": 1})
     _check_vocabulary(folder, settings)
     settings["source_vocab_size"] = settings["vocab_size"]
     settings["target_vocab_size"] = settings.get("decoder_vocab_size", settings["vocab_size"])
     return settings
 
 
+def require_valid_settings(folder: HuggingFaceFolder, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raise a `ModelError` for settings of another type than in `known`, and for counts below 1."""
+    faults = [
+        f"{name} = {shorten(settings[name])}" for name in known if name in settings and not _fits(settings, name, known)
+    ]
+    if faults:
+        raise ModelError("config_values_invalid", path=folder.path / "config.json", faults="; ".join(faults))
+
+
 def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) -> None:
     """Check vocabulary sizes against the weights, before allocating tensors of these sizes."""
-    most = max((len(weight) for weight in folder.weights.values() if weight.dim() == 2), default=0)
+    most = max((each.shape[0] for each in folder.weights.stored.values() if len(each.shape) == 2), default=0)
     for name in ("vocab_size", "decoder_vocab_size"):
         if settings.get(name, 0) > most:
             raise ModelError(
@@ -155,7 +200,8 @@ def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) ->
             )
 
 
-def _refuse_unsupported(folder: HuggingFaceFolder) -> None:
+def refuse_unsupported(folder: HuggingFaceFolder) -> None:
+    """Raise a `ModelError` for a network without both stacks, and for quantised weights."""
     two_stacks = folder.setting("is_encoder_decoder")
     if two_stacks.value is not None and not two_stacks.flag():
         raise two_stacks.make_error("needs_encoder_and_decoder")
@@ -225,7 +271,7 @@ def build_network(
     network = allocate_network(config)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
-            parameter.copy_(tables[name] if name in tables else found.take_parameter(name, parameter.shape))
+            parameter.data = tables[name] if name in tables else found.take_parameter(name, parameter.shape)
     if config.positions != "learned":
         found.ignore(_FIXED_POSITIONS)
     found.check(folder, complete=True)

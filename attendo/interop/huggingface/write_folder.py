@@ -12,11 +12,11 @@ from safetensors import SafetensorError
 
 from attendo.errors import AttendoError, MessagePart, ModelError, UsageError, require_package
 from attendo.interop.certificate import ComparedSystem
-from attendo.interop.certify import model_prefix_ids
+from attendo.interop.certify import model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
 from attendo.interop.errors import join_reasons, unmet_conditions
 from attendo.interop.exported_files import ExportPrecision, model_max_length
-from attendo.interop.huggingface.folder import no_progress_bars
+from attendo.interop.huggingface.folder import no_progress_bars, read_folder
 from attendo.interop.huggingface.generation import export_generation
 from attendo.interop.huggingface.model_classes import (
     BART,
@@ -28,8 +28,11 @@ from attendo.interop.huggingface.model_classes import (
     Permutations,
     identity_permutations,
 )
-from attendo.interop.huggingface.read_models import IMPORTED_BOS
+from attendo.interop.huggingface.read_bart import IMPORTED_BOS
+from attendo.interop.huggingface.t5_classes import T5, UMT5, T5ModelClass
+from attendo.interop.huggingface.t5_settings import prepare_t5_oracle, repair_t5_cache
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
+from attendo.interop.huggingface.write_t5_tokenizers import t5_permutation, write_t5_tokenizer
 from attendo.interop.huggingface.write_tokenizers import (
     fairseq_permutation,
     has_bart_prefix,
@@ -51,10 +54,13 @@ class _TokenizerWriter(NamedTuple):
 
 _MARIAN = _TokenizerWriter(has_no_source_prefix, write_marian_tokenizer)
 _MULTILINGUAL = _TokenizerWriter(has_language_prefix, write_multilingual_tokenizer)
+_T5 = _TokenizerWriter(has_bart_prefix, write_t5_tokenizer)
 _TOKENIZER_WRITERS: dict[HFModelClass, _TokenizerWriter] = {
     MARIAN: _MARIAN,
     PEGASUS: _MARIAN,
     BART: _TokenizerWriter(has_bart_prefix, write_bart_tokenizer),
+    T5: _T5,
+    UMT5: _T5,
     MBART: _MULTILINGUAL,
     M2M100: _MULTILINGUAL,
 }
@@ -62,6 +68,8 @@ _TOKENIZER_WRITERS: dict[HFModelClass, _TokenizerWriter] = {
 
 def choose_model_class(config: ModelConfig) -> HFModelClass:
     """Return the model class closest to the network."""
+    if config.positions == "relative":
+        return UMT5 if config.relative_bias == "per_layer" else T5
     if config.embedding_norm and config.positions == "learned":
         return MBART if config.norm == "pre" else BART
     if config.norm == "pre":
@@ -84,7 +92,8 @@ def write_transformers(model: TextModel, folder: Path, precision: ExportPrecisio
         theirs.config.bos_token_id = theirs.generation_config.bos_token_id = begin_of_text
     theirs.to(dtype=getattr(torch, precision))
     settings, notes = export_generation(model.generation, model_max_length(model), orders[1])
-    before, begin = model_prefix_ids(model)
+    added = model_symbols(model)
+    before, begin = added.before, added.begin
     theirs.generation_config.update(**settings, forced_bos_token_id=orders[1].rows[begin[0]] if begin else None)
     try:
         with no_progress_bars():
@@ -95,6 +104,8 @@ def write_transformers(model: TextModel, folder: Path, precision: ExportPrecisio
         notes.append(MessagePart("tokenizers_not_exported", reason=reason))
         notes += [MessagePart("sources_need_prefix_ids", ids=orders[0].to_theirs(before))] if before else []
     class_note = MessagePart("loaded_by_pegasus_class" if kind is PEGASUS else "loaded_by_class", name=kind.name)
+    if kind is UMT5 and not theirs.config.tie_word_embeddings:
+        notes.append(MessagePart("umt5_scaled_by_transformers_5"))
     return [class_note, *notes]
 
 
@@ -104,7 +115,9 @@ def load_transformers_systems(model: TextModel, folder: Path) -> tuple[ComparedS
     kind = choose_model_class(model.network.config)
     with no_progress_bars():
         theirs = getattr(transformers, kind.name).from_pretrained(folder, local_files_only=True)
-    _, begin = model_prefix_ids(model)
+    if isinstance(kind, T5ModelClass):
+        theirs = prepare_t5_oracle(theirs, read_folder(folder)) if kind is UMT5 else repair_t5_cache(theirs)
+    begin = model_symbols(model).begin
     return TorchSystem(model.network, "hf", begin), TransformersSystem(
         theirs, _vocabulary_permutations(model, kind), begin
     )
@@ -113,7 +126,7 @@ def load_transformers_systems(model: TextModel, folder: Path) -> tuple[ComparedS
 def _vocabulary_permutations(model: TextModel, model_class: HFModelClass) -> Permutations:
     if model_class in (MARIAN, PEGASUS):
         return identity_permutations(model.network.config)
-    order = fairseq_permutation(model)
+    order = t5_permutation(model) if isinstance(model_class, T5ModelClass) else fairseq_permutation(model)
     return order, order
 
 
@@ -123,6 +136,9 @@ def _incompatibilities(model: TextModel, model_class: HFModelClass, orders: Perm
     has_known_prefix = not before or _TOKENIZER_WRITERS[model_class].has_source_prefix(model)
     of_texts = {
         MessagePart("source_prefix_unsupported", prefix=" ".join(before)): has_known_prefix,
+        MessagePart("source_suffix_unsupported", suffix=" ".join(model.generation.source_suffix)): (
+            not model.generation.source_suffix
+        ),
         MessagePart("target_prefix_too_long", prefix=" ".join(begin)): len(begin) <= 1,
     }
     return [*unmet_conditions(of_texts), *model_class.network_incompatibilities(model.network, orders)]

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from attendo.errors import MessagePart
-from attendo.interop.certify import model_prefix_ids, random_sources
+from attendo.interop.certify import model_symbols, random_sources
 from attendo.interop.exported_files import model_max_length
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
-from attendo.interop.huggingface.read_models import IMPORTED_BOS, LANGUAGE_CODES, SENTENCEPIECE_BPE_FILE
+from attendo.interop.huggingface.read_bart import IMPORTED_BOS
+from attendo.interop.huggingface.read_m2m100 import LANGUAGE_CODES, SENTENCEPIECE_BPE_FILE
 from attendo.interop.huggingface.read_tokenizers import TOKENIZER_JSON, compare_tokenizations, language_code
 from attendo.interop.huggingface.vocabulary import (
     SUPPRESS_BIAS,
@@ -52,7 +53,7 @@ def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermut
     (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
     settings = {
         "tokenizer_class": "BartTokenizer",
-        "add_prefix_space": False,
+        "add_prefix_space": tokenizer.adds_space,
         "model_max_length": model_max_length(model),
     }
     write_json(folder / "tokenizer_config.json", settings)
@@ -126,9 +127,11 @@ def _find_fault(
     if others := [piece for piece, row in ids.items() if theirs.convert_tokens_to_ids(piece) != row]:
         name = _tokenizer_class(model)
         return MessagePart("tokens_have_other_ids", name=name, count=len(others), total=len(ids), piece=others[0])
-    before, _ = model_prefix_ids(model)
+    symbols = model_symbols(model)
     texts = [tokenizer.decode(source) for source in random_sources(tokenizer.vocab_size, _NUM_COMPARED_TEXTS)]
-    comparison = compare_tokenizations((folder, _model_type(model)), order, tokenizer, before or None, texts)
+    comparison = compare_tokenizations(
+        (folder, _model_type(model)), order, tokenizer, symbols if symbols.before else None, texts
+    )
     return None if comparison.agrees else comparison.summary
 
 
@@ -179,7 +182,7 @@ def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
     attendo's bos is the decoder start token. If it is a copy of another token, it gets that token's row. Otherwise it
     becomes `<s>`, or the last row if the model has another `<s>`.
     """
-    config, tokenizer, original = model.network.config, model.target_tokenizer, _find_bos_original(model.network)
+    config, tokenizer, original = model.network.config, model.target_tokenizer, find_bos_original(model.network)
     own = [BOS] if original is None else []
     symbols = {name: EOS + 1 + index for index, name in enumerate(tokenizer.symbols)}
     begin = [symbols.pop(IMPORTED_BOS)] if IMPORTED_BOS in symbols else []
@@ -207,7 +210,7 @@ def fairseq_vocabulary(tokenizer: Tokenizer, order: VocabularyPermutation) -> di
     }
 
 
-def _find_bos_original(network: Transformer) -> int | None:
+def find_bos_original(network: Transformer) -> int | None:
     """Return the token that bos is still an exact copy of, if any."""
     bias, table = network.output.bias, network.target.tokens.weight
     if bias is None or bias[BOS].item() > SUPPRESS_BIAS:

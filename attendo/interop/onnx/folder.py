@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from attendo.data.batch import Example
 from attendo.errors import AttendoError, ModelError, require_package
-from attendo.interop.certify import model_prefix_ids
+from attendo.interop.certify import model_symbols
 from attendo.interop.exported_files import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
@@ -133,11 +133,12 @@ def _calibration_examples(model: TextModel) -> list[Example]:
     from attendo.interop.onnx.quantization import random_examples
 
     pairs = model.stored_model.sample[:_MAX_CALIBRATION_EXAMPLES]
-    before, begin = model_prefix_ids(model)
+    symbols = model_symbols(model)
     sources = model.source_tokenizer.encode_many([source for source, _ in pairs])
     targets = model.target_tokenizer.encode_many([target for _, target in pairs])
     longest = model_max_length(model, _MAX_CALIBRATION_LENGTH)
-    examples = [Example([*before, *source], [*begin, *target]) for source, target in zip(sources, targets, strict=True)]
+    pairs_of_ids = zip(sources, targets, strict=True)
+    examples = [Example(symbols.wrap_source(source), [*symbols.begin, *target]) for source, target in pairs_of_ids]
     return [each for each in examples if each.length <= longest] or random_examples(model.network)
 
 

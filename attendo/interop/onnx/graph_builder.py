@@ -26,6 +26,7 @@ ORT_DOMAIN = "com.microsoft"  # operators of ONNX Runtime
 _OPSET, _ORT_OPSET, _IR = 23, 1, 11
 _TYPES = {"float": TensorProto.FLOAT, "long": TensorProto.INT64, "int": TensorProto.INT32, "bool": TensorProto.BOOL}
 _ROOT_OF_TWO = np.float32(np.sqrt(2.0))
+_ACTIVATIONS_OF_GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu"}
 _TINY = np.float32(1e-30)  # lower bound of a scale
 _MAX_INT8, _MAX_PAIR_SUM = 127, 127.9  # after rounding, a pair sum is at most 128, and 255 · 128 < 2¹⁵
 
@@ -106,10 +107,14 @@ class GraphBuilder:
             half = self.node("Mul", x, self.constant(0.5))
             error = self.node("Erf", self.node("Div", x, self.constant(_ROOT_OF_TWO)))
             return self.node("Mul", half, self.node("Add", error, self.constant(1.0)))
+        if activation == "gelu_tanh":
+            return self.node("Gelu", x, approximate="tanh")
         if activation == "silu":
             return self.node("Mul", x, self.node("Sigmoid", x))
+        if activation == "relu":
+            return self.node("Relu", x)
         gate, value = self.nodes("Split", x, count=2, axis=-1, num_outputs=2)
-        return self.node("Mul", self.activate(gate, "silu"), value)
+        return self.node("Mul", self.activate(gate, _ACTIVATIONS_OF_GATES[activation]), value)
 
     def cast(self, x: str, dtype: str) -> str:
         return self.node("Cast", x, to=_TYPES[dtype])

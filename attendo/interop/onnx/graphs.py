@@ -24,6 +24,7 @@ from attendo.interop.head_layout import HeadLayout
 from attendo.interop.onnx.graph_builder import ActivationRanges, GraphBuilder
 from attendo.interop.onnx.layers import (
     StepInputs,
+    add_bias_to_mask,
     add_residual,
     cross_attention,
     decoder_self_attention,
@@ -31,6 +32,7 @@ from attendo.interop.onnx.layers import (
     encoder_self_attention,
     feed_forward,
     output_memory,
+    relative_biases,
     rotary_tables,
 )
 from attendo.model.config import ModelConfig
@@ -63,8 +65,11 @@ def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) 
     positions = graph.cast(graph.node("Range", graph.constant(0.0), last, graph.constant(1.0)), "long")
     repeated_mask = _repeat_mask(graph, mask, length)
     x, turn = embed(graph, ids, embedding, positions), rotary_tables(graph, embedding, positions)
-    for block in _encoder_blocks(network):
-        attention = partial(encoder_self_attention, graph, block.self_attention, heads, repeated_mask, turn)
+    biases = relative_biases(graph, embedding, positions, positions, len(network.encoder))
+    masks = [add_bias_to_mask(graph, repeated_mask, each) for each in dict.fromkeys(biases)] or [repeated_mask]
+    for n, block in enumerate(_encoder_blocks(network)):
+        mask_of_layer = masks[n if len(masks) > 1 else 0]
+        attention = partial(encoder_self_attention, graph, block.self_attention, heads, mask_of_layer, turn)
         x = add_residual(graph, x, block.self_residual, attention)
         x = add_residual(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
     x = graph.norm(x, network.encoder_norm)
@@ -90,17 +95,30 @@ def step_graph(network: Transformer, ranges: ActivationRanges | None = None) -> 
         query_shape=graph.node("Concat", ends[0], beam_width, ends[1], axis=0),
     )
     x, turn = embed(graph, ids, network.target, positions), rotary_tables(graph, network.target, positions)
+    biases = _step_biases(graph, network, positions)
     for layer, (block, cross) in enumerate(zip(_decoder_blocks(network), _cross_attentions(network), strict=True)):
         assert block.cross_residual is not None  # the network has an encoder
-        past = partial(decoder_self_attention, graph, block.self_attention, heads, rows, turn, layer)
+        past = partial(decoder_self_attention, graph, block.self_attention, heads, rows, turn, biases[layer], layer)
         x = add_residual(graph, x, block.self_residual, past)
         x = add_residual(graph, x, block.cross_residual, partial(cross_attention, graph, cross, heads, rows, layer))
         x = add_residual(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))
     x = graph.norm(x, network.decoder_norm)
+    if network.config.output_scale != 1:
+        x = graph.node("Mul", x, graph.constant(network.config.output_scale))
     logits = graph.linear(x, network.output, network.output.weight, network.output.bias)
     for name, value in (("logits", logits), ("log_probs", graph.node("LogSoftmax", logits, axis=-1))):
         graph.output(name, "float", ["R", 1, network.output.out_features], value)
     return graph.model()
+
+
+def _step_biases(graph: GraphBuilder, network: Transformer, position: str) -> list[str]:
+    """Return the biases of relative positions of every decoder layer, or empty names."""
+    if network.config.positions != "relative":
+        return [""] * len(network.decoder)
+    # A float Range, for the same reason as in the encoder.
+    last = graph.cast(graph.node("Squeeze", graph.node("Add", position, graph.constant([1], "int64"))), "float")
+    keys = graph.cast(graph.node("Range", graph.constant(0.0), last, graph.constant(1.0)), "long")
+    return relative_biases(graph, network.target, position, keys, len(network.decoder))
 
 
 def _repeat_mask(graph: GraphBuilder, mask: str, times: str) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from attendo.interop.head_layout import Affine, HeadLayout
 from attendo.interop.onnx.graph_builder import ORT_DOMAIN, Array, GraphBuilder, OnnxShape
 from attendo.model.transformer import Embedding
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.feedforward import FeedForward
-from attendo.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions, frequencies
+from attendo.nn.positions import LearnedPositions, RelativePositions, RotaryPositions, SinusoidalPositions, frequencies
 from attendo.nn.residual import Residual
 
 MEMORY = ("keys", "values")
@@ -57,6 +58,30 @@ def rotary_tables(graph: GraphBuilder, embedding: Embedding, positions: str) -> 
     return RotaryTables(graph.node("Cos", angles), graph.node("Sin", angles))
 
 
+def relative_biases(graph: GraphBuilder, embedding: Embedding, queries: str, keys: str, layers: int) -> list[str]:
+    """Return the biases [1, H, T, S] of every layer for the positions of queries [T] and keys [S].
+
+    The result is empty without relative positions. The graph has a table by distance: it does not compute buckets.
+    """
+    kind = embedding.positions
+    if not isinstance(kind, RelativePositions):
+        return []
+    most = kind.max_distance
+    first, last, zero, one = (graph.constant(each, "int64") for each in (-most, most, [0], [1]))
+    distance = graph.node("Sub", graph.node("Unsqueeze", keys, zero), graph.node("Unsqueeze", queries, one))
+    index = graph.node("Sub", graph.node("Clip", distance, first, last), first)
+    biases = []
+    for table in kind.by_distance(torch.arange(-most, most + 1, device=kind.table.device)):  # [H, N]
+        by_head = graph.node("Gather", graph.table(table), index, axis=1)  # [H, T, S]
+        biases.append(graph.node("Unsqueeze", by_head, zero))
+    return biases if len(biases) == layers else biases * layers
+
+
+def add_bias_to_mask(graph: GraphBuilder, mask: str, bias: str) -> str:
+    """Return the bias [1, H, T, S] with a very low number where the mask [B, 1, T, S] is False."""
+    return graph.node("Where", mask, bias, graph.constant(np.finfo(np.float32).min / 2))
+
+
 def add_residual(graph: GraphBuilder, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
     """Add a residual connection and its norm around a sub-layer."""
     if residual.pre_norm:
@@ -91,17 +116,21 @@ def decoder_self_attention(
     heads: HeadLayout,
     rows: StepInputs,
     rotary: RotaryTables | None,
+    bias: str,
     layer: int,
     x: str,
 ) -> str:
-    """Write the new keys and values into the cache in place, and attend to all cached positions."""
+    """Write the new keys and values into the cache in place, and attend to all cached positions.
+
+    `bias` is that of relative positions, [1, H, 1, P], or empty.
+    """
     new = _queries_keys_values(graph, x, attention, heads, rotary)
     cache_shape: OnnxShape = ["R", heads.num_heads, "C", heads.width]
     past = [graph.input(f"past_{kind}.{layer}", "float", cache_shape) for kind in ("keys", "values")]
     present = (f"present_keys.{layer}", f"present_values.{layer}")
     mixed, *_ = graph.nodes(
         "DecoderMaskedMultiHeadAttention",
-        *(*new, "", "", *past, rows.position, rows.width, rows.order),
+        *(*new, "", bias, *past, rows.position, rows.width, rows.order),
         count=3,
         names=present,
         num_heads=heads.num_heads,
@@ -150,8 +179,8 @@ def _queries_keys_values(
 
 
 def _scale_queries(attention: MultiHeadAttention, heads: HeadLayout) -> Affine:
-    """Return the query projection, divided by √d_key, so that attention needs no scale."""
-    return heads.queries(attention, math.sqrt(heads.d_key))
+    """Return the query projection with the scale of attention, so that attention needs none."""
+    return heads.queries(attention, math.sqrt(heads.d_key) if attention.scale is None else 1 / attention.scale)
 
 
 def _rotate(graph: GraphBuilder, x: str, heads: HeadLayout, rotary: RotaryTables | None) -> str:

@@ -24,7 +24,7 @@ from attendo.interop.onnx.layers import MEMORY
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
-from attendo.nn.feedforward import FeedForward
+from attendo.nn.feedforward import GATED, FeedForward
 from attendo.nn.residual import Residual
 from attendo.text import CONTROL_PIECES, PAD
 from attendo.text_model import eval_mode
@@ -77,16 +77,22 @@ def _smooth_norm(residual: Residual, input_max: Tensor, matrix: Tensor) -> None:
 
 def _smooth_attention(attention: MultiHeadAttention, maxima: InputMaxima) -> None:
     values = slice(2 * attention.num_heads * attention.d_key, None)
-    producers = [attention.project.weight[values], attention.project.bias[values]]
-    _smooth(maxima[attention.output], producers, [attention.output.weight])
+    _smooth(maxima[attention.output], _rows(attention.project, values), [attention.output.weight])
 
 
 def _smooth_feed_forward(module: FeedForward, maxima: InputMaxima) -> None:
-    linear = {"relu": slice(None), "swiglu": slice(module.contract.in_features, None)}  # rows of linear outputs
-    if (rows := linear.get(module.activation)) is not None:
-        _smooth(
-            maxima[module.contract], [module.expand.weight[rows], module.expand.bias[rows]], [module.contract.weight]
-        )
+    if module.activation in GATED:
+        rows = slice(module.contract.in_features, None)  # the values, which are linear, unlike the gates
+    elif module.activation == "relu":
+        rows = slice(None)
+    else:
+        return
+    _smooth(maxima[module.contract], _rows(module.expand, rows), [module.contract.weight])
+
+
+def _rows(linear: nn.Linear, rows: slice) -> list[Tensor]:
+    """Return these rows of the weight, and of the bias if there is one."""
+    return [each[rows] for each in (linear.weight, linear.bias) if each is not None]
 
 
 def _smooth(input_max: Tensor, producers: Sequence[Tensor], matrices: Sequence[Tensor]) -> None:

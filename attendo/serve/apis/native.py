@@ -285,12 +285,13 @@ def _score_blocks(
 
 
 def _count_tokens(model: TextModel, texts: Sequence[str], side: str, max_tokens: int) -> int:
-    """Count tokens, prefix included. Raise `ApiError` if a text with EOS exceeds the limit or the learned positions."""
+    """Count tokens and symbols. Raise `ApiError` if a text with EOS exceeds the limit or the learned positions."""
     tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
-    before = len(model.generation.source_prefix if side == "source" else model.generation.target_prefix)
+    config = model.generation
+    added = len(config.source_prefix) + len(config.source_suffix) if side == "source" else len(config.target_prefix)
     longest = model.backend.max_sequence_length
     max_tokens = max_tokens if longest is None else min(max_tokens, longest + 1)
-    counts = [before + len(ids) for ids in tokenizer.encode_many(list(texts))]
+    counts = [added + len(ids) for ids in tokenizer.encode_many(list(texts))]
     if (tokens := max(counts) + 1) > max_tokens:
         raise ApiError("pair_too_long", {"side": side}, side=side, tokens=tokens, most=max_tokens)
     return sum(counts)

@@ -29,6 +29,7 @@ from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
+from attendo.text.tokenizer import end_source
 from attendo.text_model import TextModel
 from attendo.text_model.results import Hypothesis
 
@@ -112,7 +113,7 @@ def _generate_events(served: ServedModel, request: AnswerRequest, settings: Serv
 
 
 def _response_body(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> dict[str, Any]:
-    pieces = search.model.source_tokenizer.pieces([*search.source, EOS])
+    pieces = search.model.source_tokenizer.pieces(end_source(search.source))
     return {
         "source": {"pieces": pieces},
         "unknown": search.model.source_tokenizer.unknown(request.text),
@@ -171,7 +172,7 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
     reader, device = model.backend.network(search.config), model.device
     assert reader is not None  # None only for exported models
     with model.backend.inference_mode(), torch.inference_mode():
-        memory = reader.encode(torch.tensor([[*search.source, EOS]], device=device))
+        memory = reader.encode(torch.tensor([end_source(search.source)], device=device))
         logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
     labels, forced = model.target_tokenizer.pieces(read), len(search.target_prefix) + len(prefix)
     steps = [
@@ -189,7 +190,7 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
         }
         for t, each in enumerate(describe_predictions(logits[0], predicted, model.target_tokenizer))
     ]
-    pieces = model.source_tokenizer.pieces([*search.source, EOS])
+    pieces = model.source_tokenizer.pieces(end_source(search.source))
     return {"source": {"pieces": pieces}, "steps": steps, "text": best.text, "ended": best.has_end}
 
 

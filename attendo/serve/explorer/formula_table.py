@@ -15,8 +15,8 @@ from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
-from attendo.nn.masks import Mask
-from attendo.nn.positions import Rotation
+from attendo.nn.masks import Mask, layer_masks
+from attendo.nn.positions import RelativePositions, Rotation
 from attendo.text_model.backends import eval_mode
 from attendo.text_model.trace import SubLayerSizes, Trace
 
@@ -155,7 +155,7 @@ class OperationTable:
             case "input":
                 return trace[f"{site}.embedding"]
             case "logits":
-                return trace["decoder.output"]
+                return trace.get("output.scaled", trace["decoder.output"])
             case _:
                 return trace["output.logits"]
 
@@ -244,11 +244,15 @@ def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
             ("decoder", network.decoder, network.target, causal),
         ):
             first = _sub_layer_input(network, trace, f"{stack}.0.self")
-            rotation = embedding.positions.rotation(first[None].to(network.output.weight), 0)
+            x, positions = first[None].to(network.output.weight), embedding.positions
+            rotation, biases = positions.rotation(x, 0), None
+            if isinstance(positions, RelativePositions):
+                biases = positions.biases(x, 0, x.size(1))
+            masks = layer_masks(mask, biases, len(blocks))
             for n, block in enumerate(blocks):
                 assert isinstance(block, EncoderBlock | DecoderBlock)
                 work: dict[str, Callable[[Tensor], object]] = {
-                    "self": partial(_attend_to_self, block.self_attention, mask, rotation),
+                    "self": partial(_attend_to_self, block.self_attention, masks[n], rotation),
                     "feed_forward": block.feed_forward,
                 }
                 if isinstance(block, DecoderBlock):
@@ -257,7 +261,7 @@ def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
                 for kind, call in work.items():
                     site = f"{stack}.{n}.{kind}"
                     measure(site, call, _sub_layer_input(network, trace, site))
-        measure("output", network.output, trace["decoder.output"])
+        measure("output", network.output, trace.get("output.scaled", trace["decoder.output"]))
     return seconds
 
 

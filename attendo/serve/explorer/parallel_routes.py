@@ -20,7 +20,7 @@ from attendo.serve.http.sse import Event
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import ParallelTrace, TextModel
-from attendo.text_model.inputs import encode_prefixes
+from attendo.text_model.inputs import ModelSymbols, encode_symbols
 from attendo.text_model.parallel_trace import (
     CtcPosition,
     CtcTrace,
@@ -89,14 +89,14 @@ def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSett
 def _trace(
     model: TextModel, request: ModelTextRequest, max_tokens: int, target: str | None, **options: Any
 ) -> ParallelTrace:
-    before, after = encode_prefixes(model.generation, model.source_tokenizer, model.target_tokenizer)
+    symbols = encode_symbols(model.generation, model.source_tokenizer, model.target_tokenizer)
     if (positions := model.backend.max_sequence_length) is not None:
         max_tokens = min(max_tokens, positions + 1)
     if isinstance(model.network, ParallelTransformer) and model.kind == "graph":
         max_tokens = min(max_tokens, _MAX_VERTICES // model.network.upsample)
-    encode_within_limit(request.text, model.source_tokenizer, before, max_tokens)
+    encode_within_limit(request.text, model.source_tokenizer, symbols, max_tokens)
     if target is not None:
-        encode_within_limit(target, model.target_tokenizer, after, max_tokens, "target")
+        encode_within_limit(target, model.target_tokenizer, ModelSymbols(symbols.begin), max_tokens, "target")
     max_length = request.decoder.to_generate_options().get("max_length")
     return model.trace_parallel(request.text, target, max_length=max_length, **options)
 

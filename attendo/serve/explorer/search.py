@@ -18,10 +18,11 @@ from attendo.serve.explorer.tasks import CooperativeTask
 from attendo.serve.http.errors import ApiError
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS, Tokenizer
+from attendo.text.tokenizer import end_source
 from attendo.text_model import TextModel
 from attendo.text_model.backends import TorchBackend
 from attendo.text_model.generation import Generation
-from attendo.text_model.inputs import SourceEncoder, SourceLine, encode_prefixes
+from attendo.text_model.inputs import ModelSymbols, SourceEncoder, SourceLine, encode_symbols
 from attendo.text_model.options import split_options
 from attendo.text_model.results import Hypothesis, HypothesisScore
 from attendo.text_model.sentence_splitting import split_sentences
@@ -39,12 +40,13 @@ class ExplorerSearch:
         self.model, self.text = model, request.text
         max_length = max_source_tokens - 1 if max_length is None else max_length
         self.options, self.config = split_options(model.generation, request.decoder.to_generate_options())
-        before, self.target_prefix = encode_prefixes(self.config, model.source_tokenizer, model.target_tokenizer)
+        symbols = encode_symbols(self.config, model.source_tokenizer, model.target_tokenizer)
+        self.target_prefix = symbols.begin
         positions = model.backend.max_sequence_length
         max_source_tokens = min(
             max_source_tokens, self.config.max_source + 1, max_source_tokens if positions is None else positions + 1
         )
-        self.source = encode_within_limit(self.text, model.source_tokenizer, before, max_source_tokens)
+        self.source = encode_within_limit(self.text, model.source_tokenizer, symbols, max_source_tokens)
         self._max_length = max_length if positions is None else min(max_length, positions)
         self._generation = Generation(self.options, self.config, model.target_tokenizer)
         self.hypotheses: tuple[Hypothesis, ...] = ()
@@ -97,7 +99,7 @@ class ExplorerSearch:
         assert reader is not None  # None only for exported models
         target = torch.tensor([[BOS, *self.target_prefix, *ids]], device=device)
         with self.model.backend.inference_mode():
-            memory = reader.encode(torch.tensor([[*self.source, EOS]], device=device))
+            memory = reader.encode(torch.tensor([end_source(self.source)], device=device))
             logits, _ = reader.step(target, reader.start(memory))
         return [float(each) for each in logits[0, -1].float().log_softmax(-1)]
 
@@ -150,7 +152,7 @@ class InspectedPair:
     """Source and target as ids, and the model, possibly with scaled heads."""
 
     model: TextModel
-    source: tuple[int, ...]  # without EOS
+    source: tuple[int, ...]  # without EOS, unless symbols follow it
     target: tuple[int, ...]  # without EOS
     cut: bool  # the length limit was reached before the end, or forced EOS
     has_end: bool  # EOS is predicted
@@ -169,13 +171,14 @@ class InspectedPair:
             return InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
         positions = model.backend.max_sequence_length
         most = settings.max_inspected_tokens if positions is None else min(settings.max_inspected_tokens, positions + 1)
-        ids = encode_within_limit(request.target, model.target_tokenizer, search.target_prefix, most, "target")
+        begin = ModelSymbols(search.target_prefix)
+        ids = encode_within_limit(request.target, model.target_tokenizer, begin, most, "target")
         in_target = tuple(model.target_tokenizer.unknown(request.target))
         return InspectedPair(model, search.source, ids, False, True, request.target, True, unknown, in_target)
 
     @property
     def source_ids(self) -> tuple[int, ...]:
-        return (*self.source, EOS)
+        return tuple(end_source(self.source))
 
     @property
     def predicted_ids(self) -> tuple[int, ...]:
@@ -202,18 +205,18 @@ class InspectedPair:
 
 
 def encode_within_limit(
-    text: str, tokenizer: Tokenizer, prefix: Sequence[int], max_tokens: int, side: str = "source"
+    text: str, tokenizer: Tokenizer, symbols: ModelSymbols, max_tokens: int, side: str = "source"
 ) -> tuple[int, ...]:
-    """Return the prefix and the ids of a text. `max_tokens` includes the prefix and EOS."""
+    """Return the ids of a text with the symbols of a source. `max_tokens` includes the symbols and EOS."""
     if side == "source" and not text.strip():
         raise ApiError("empty_text")
     ids = tokenizer.encode(text)
-    room = max_tokens - 1 - len(prefix)
+    room = max_tokens - 1 - symbols.source_tokens
     if len(ids) > room:
-        tokens = len(prefix) + len(ids) + 1
+        tokens = symbols.source_tokens + len(ids) + 1
         extra = {"side": side, **(_shorter_texts(text, tokenizer, max(room, 0)) if side == "source" else {})}
         raise ApiError("too_long", extra, side=side, tokens=tokens, most=max_tokens)
-    return (*prefix, *ids)
+    return symbols.wrap_source(ids)
 
 
 def _shorter_texts(text: str, tokenizer: Tokenizer, max_tokens: int) -> dict[str, object]:

@@ -91,7 +91,7 @@ class BatchFactory:
             network = by_step._replace(at_once=config) if at_once else by_step
             if not at_once:
                 self._prepare_network(config, network)
-            width = round_up(max(len(request.source) + 1, request.max_length // 2), _SOURCE_WIDTHS)
+            width = round_up(max(request.source_length, request.max_length // 2), _SOURCE_WIDTHS)
             prefix = round_up(len(request.prefix), _PREFIX_WIDTHS)
             yield (
                 BatchKey(strategy, tuple(rules), network, config.resolve_batch_tokens(self._on_gpu), width, prefix),

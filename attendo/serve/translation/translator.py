@@ -16,7 +16,7 @@ from attendo.serve.translation.segmenter import SegmentationOptions, SegmentedTe
 from attendo.text.markup import CharacterLinks
 from attendo.text_model import Hypothesis, Result, TextModel
 from attendo.text_model.alignment import align, link_characters
-from attendo.text_model.inputs import encode_prefixes
+from attendo.text_model.inputs import encode_symbols
 
 MAX_CONCURRENT_CALLS = 4  # of one request; more would slow down other requests and each other
 _ALIGNMENT_BATCH_SIZE = 16  # sentences aligned between two decoding steps
@@ -95,11 +95,11 @@ def _supports_alignment(model: TextModel) -> bool:
 def _align_in_batches(model: TextModel, texts: Sequence[str], results: Sequence[Result]) -> Iterator[list[list[Links]]]:
     """Yield the links of every hypothesis of every text, in groups of texts."""
     source, target = model.source_tokenizer, model.target_tokenizer
-    before, _ = encode_prefixes(model.generation, source, target)
+    symbols = encode_symbols(model.generation, source, target)
     positions = model.generation.resolve_batch_tokens(model.device.type == "cuda")
     for at in range(0, len(texts), _ALIGNMENT_BATCH_SIZE):
         some = texts[at : at + _ALIGNMENT_BATCH_SIZE]
-        ids = [(*before, *source.encode(text)) for text in some]
+        ids = [symbols.wrap_source(source.encode(text)) for text in some]
         with model.backend.inference_mode():
             seen = align(results[at : at + _ALIGNMENT_BATCH_SIZE], ids, model.networks, positions, model.scores)
         yield [

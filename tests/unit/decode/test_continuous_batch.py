@@ -65,7 +65,15 @@ def test_D1_a_continuous_batch_gives_the_answers_of_each_sentence_alone(small_ne
 @pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("positions", "strategy"),
-    [("sinusoidal", Greedy()), ("sinusoidal", Beam(3)), ("learned", Beam(2)), ("rotary", Greedy()), ("none", Beam(2))],
+    [
+        ("sinusoidal", Greedy()),
+        ("sinusoidal", Beam(3)),
+        ("learned", Beam(2)),
+        ("rotary", Greedy()),
+        ("relative", Greedy()),
+        ("relative", Beam(3)),
+        ("none", Beam(2)),
+    ],
     ids=lambda each: each if isinstance(each, str) else f"{each.width} rows",
 )
 @pytest.mark.parametrize("kind", NETWORKS)

@@ -28,9 +28,9 @@ REQUESTS = [
 STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam": Beam(3), "samples": Sampling(2, seed=3)}
 
 
-@pytest.fixture(scope="module")
-def network(small_network: Callable[..., Transformer]) -> Transformer:
-    network = small_network(num_encoder_layers=0, tie="none", positions="rotary").requires_grad_(False)
+@pytest.fixture(scope="module", params=["rotary", "relative"])
+def network(request: pytest.FixtureRequest, small_network: Callable[..., Transformer]) -> Transformer:
+    network = small_network(num_encoder_layers=0, tie="none", positions=request.param).requires_grad_(False)
     for weight in network.parameters():
         weight.mul_(1.5 if weight.dim() > 1 else 1.0)
     return network

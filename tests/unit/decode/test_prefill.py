@@ -135,6 +135,7 @@ def test_D1_every_engine_equals_the_textbook_engine(small_network: Make, name: s
         (Greedy(), {"positions": "learned", "max_length": 10}),
         (Beam(2), {"positions": "learned", "max_length": 10}),
         (Greedy(), {"positions": "rotary"}),
+        (Beam(2), {"positions": "relative"}),
     ],
 )
 @pytest.mark.parametrize("on_host", [True, False], ids=["host reads", "host does not read"])

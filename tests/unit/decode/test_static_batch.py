@@ -77,7 +77,7 @@ def test_D1_a_static_batch_gives_the_answers_of_a_plain_search(
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "none"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary", "relative", "none"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_D2_rows_may_be_at_different_positions(small_network: Make, positions: str, norm: str) -> None:
     network = varied_network(small_network, positions=positions, norm=norm)

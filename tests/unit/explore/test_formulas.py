@@ -28,6 +28,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"positions": "none", "norm_kind": "rms", "scale_embedding": False},
     {"position_layout": "halves", "embedding_norm": True, "output_bias": True, "final_norm": False},
     {"d_key": 6, "d_value": 10, "scale_embedding": False},
+    {"positions": "relative", "activation": "geglu_tanh", "linear_bias": False, "attention_scale": 1.0},
+    {"positions": "relative", "relative_bias": "per_layer", "activation": "reglu", "output_scale": 0.25},
+    {"activation": "geglu"},
+    {"activation": "gelu_tanh"},
 ]
 
 

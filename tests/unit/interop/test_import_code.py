@@ -16,6 +16,7 @@ from attendo.interop.huggingface.load_pretrained import open_model, open_tokeniz
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.interop.import_model import from_folder
 from attendo.text_model import TextModel
+from attendo.text_model.inputs import ModelSymbols
 
 pytest.importorskip("transformers")
 
@@ -128,6 +129,6 @@ def test_a_tokenizer_of_an_unknown_class_is_not_compared(planted: Path) -> None:
     change(planted / "tokenizer_config.json", tokenizer_class="LlamaTokenizer")
     found = from_folder(planted)
     assert found.source_tokenizer is not None
-    compared = compare_tokenizations((planted, "bart"), found.source, found.source_tokenizer, (), ["ab"])
+    compared = compare_tokenizations((planted, "bart"), found.source, found.source_tokenizer, ModelSymbols(), ["ab"])
     reason = has_code("tokenizer_class_unsupported", name="LlamaTokenizer")
     assert has_code("tokenizer_not_compared", reason=reason)(compared.summary)

@@ -94,8 +94,8 @@ INVALID: dict[str, tuple[Change, str]] = {
     "no object": (containing("config.json", b"[]"), has_code("json_not_an_object")),
     "no model type": (settings(model_type=None), has_code("model_type_missing", value="None")),
     "another model type": (
-        settings(model_type="t5", architectures=["T5ForConditionalGeneration"]),
-        has_code("import_model_type_unsupported", kind="t5", architectures="T5ForConditionalGeneration"),
+        settings(model_type="bert", architectures=["BertModel"]),
+        has_code("import_model_type_unsupported", kind="bert", architectures="BertModel"),
     ),
     "no weights": (without("model.safetensors"), has_code("weights_file_missing", weights="model.safetensors")),
     "a pickle": (
@@ -206,12 +206,12 @@ INVALID: dict[str, tuple[Change, str]] = {
         has_code("json_field_invalid", field="max_length", value="-3", needed=has_code("needs_count")),
     ),
     "no list of architectures": (
-        settings(model_type="t5", architectures="T5"),
-        has_code("import_model_type_unsupported", kind="t5", architectures="T5"),
+        settings(model_type="bert", architectures="B"),
+        has_code("import_model_type_unsupported", kind="bert", architectures="B"),
     ),
     "architectures without names": (
-        settings(model_type="t5", architectures=[1]),
-        has_code("import_model_type_unsupported", kind="t5", architectures="1"),
+        settings(model_type="bert", architectures=[1]),
+        has_code("import_model_type_unsupported", kind="bert", architectures="1"),
     ),
     "NaN": (
         weights(model__encoder__layers__0__fc1__weight=torch.full((24, 16), torch.nan)),
@@ -308,8 +308,8 @@ def test_languages_need_a_multilingual_model(marian: Path, tmp_path: Path) -> No
     written(random_model("m2m_100", vocab_size=size), tmp_path)
     with pytest.raises(UsageError, check=has_code("language_not_in_model", name="'xx'")):
         from_folder(tmp_path, source_language="xx")
-    assert from_folder(tmp_path).sides_without_language() == ["source", "target"]
-    assert from_folder(tmp_path, target_language="de").sides_without_language() == ["source"]
+    assert from_folder(tmp_path).missing_languages == ("source", "target")
+    assert from_folder(tmp_path, target_language="de").missing_languages == ("source",)
 
 
 @pytest.mark.short(1)

@@ -53,8 +53,35 @@ def test_a_dumped_config_loads_again() -> None:
         ),
         (
             {"source_vocab_size": 5, "target_vocab_size": 6, "tie": "all"},
-            message("tied_vocabulary_not_joint", source_size=5, target_size=6),
+            message("tied_vocabulary_not_joint", tie="all", source_size=5, target_size=6),
         ),
+        (
+            {"source_vocab_size": 5, "target_vocab_size": 6, "tie": "inputs"},
+            message("tied_vocabulary_not_joint", tie="inputs", source_size=5, target_size=6),
+        ),
+        (
+            {"vocab_size": 5, "prefix_lm": True, "tie": "inputs"},
+            message("tied_inputs_without_encoder"),
+        ),
+        (
+            {"vocab_size": 5, "positions": "relative", "relative_buckets": 16, "relative_max_distance": 8},
+            message("relative_max_distance_small", distance=8, buckets=16),
+        ),
+        (
+            {"vocab_size": 5, "relative_bias": "per_layer"},
+            message("position_setting_unused", option="relative_bias", positions="sinusoidal"),
+        ),
+        (
+            {"vocab_size": 5, "positions": "relative", "position_offset": 2},
+            message("position_setting_unused", option="position_offset", positions="relative"),
+        ),
+        ({"vocab_size": 5, "positions": "relative", "relative_buckets": 2}, "relative_buckets must be at least 4"),
+        (
+            {"vocab_size": 5, "positions": "relative", "relative_buckets": 31},
+            message("relative_buckets_odd", buckets=31),
+        ),
+        ({"vocab_size": 5, "attention_scale": 0.0}, "attention_scale must be above 0, not 0.0"),
+        ({"vocab_size": 5, "output_scale": float("inf")}, "output_scale must be"),
         (
             {"vocab_size": 5, "d_modle": 64},
             fragment("unknown_setting", name="d_modle", suggestion=" (did you mean d_model?)"),

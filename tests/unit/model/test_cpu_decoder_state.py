@@ -29,7 +29,7 @@ def random_parents(sentences: int, width: int, generator: torch.Generator) -> Te
 
 
 @pytest.mark.short(2)
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
 @pytest.mark.parametrize(("width", "padded"), [(1, False), (1, True), (3, True), (4, False)])
 @pytest.mark.parametrize("kind", [{}, {"num_encoder_layers": 0, "prefix_lm": True}], ids=["encoder", "prefix LM"])
 @torch.no_grad()

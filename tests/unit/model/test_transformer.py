@@ -115,7 +115,7 @@ def test_memory_keeps_its_source_mask(small_network: MakeNetwork) -> None:
     assert memory.mask is mask
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative", "none"])
 def test_weights_can_be_saved_and_loaded_by_name(small_network: MakeNetwork, positions: str) -> None:
     first, second = small_network(seed=1, positions=positions), small_network(seed=2, positions=positions)
     assert not torch.equal(first(SOURCE, TARGET), second(SOURCE, TARGET))

@@ -13,9 +13,11 @@ from attendo.nn.positions import (
     LearnedPositions,
     NoPositions,
     OrthogonalPositions,
+    RelativePositions,
     RotaryPositions,
     Rotation,
     SinusoidalPositions,
+    find_buckets,
 )
 
 
@@ -132,3 +134,41 @@ def test_orthogonal_positions_do_not_depend_on_the_length_or_the_first_position(
     torch.testing.assert_close(
         positions.add(torch.zeros(2, 4, 8), starts), torch.stack((together[0, 1:5], together[1, 3:7]))
     )
+
+
+def test_distances_have_the_buckets_of_t5() -> None:
+    behind = torch.tensor([0, 1, 7, 8, 11, 12, 15, 16, 19, 22, 23, 31, 32, 45, 46, 63, 64, 90, 91, 127, 128, 1000])
+    encoder = [0, 1, 7, 8, 8, 9, 9, 10, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15, 15, 15]
+    decoder = [0, 1, 7, 8, 11, 12, 15, 16, 17, 18, 18, 21, 21, 23, 24, 26, 26, 29, 29, 31, 31, 31]
+    assert find_buckets(-behind, True, 32, 128).tolist() == encoder
+    assert find_buckets(-behind, False, 32, 128).tolist() == decoder
+    assert find_buckets(torch.tensor([1, 7, 8, 16, 128]), True, 32, 128).tolist() == [17, 23, 24, 26, 31]
+    assert find_buckets(torch.tensor([1, 7, 300]), False, 32, 128).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (4, 3), (16, 20), (64, 256), (32, 17)])
+def test_buckets_of_all_distances_are_those_of_transformers(two_sided: bool, buckets: int, max_distance: int) -> None:
+    attention = pytest.importorskip("transformers.models.t5.modeling_t5").T5Attention
+    distance = torch.arange(-3000, 3001)
+    expected = attention._relative_position_bucket(distance, two_sided, buckets, max_distance)
+    found = find_buckets(distance, two_sided, buckets, max_distance)
+    assert torch.equal(found, expected)
+    positions = RelativePositions(1, 1, buckets, max_distance, two_sided)
+    with torch.no_grad():
+        positions.table[0, :, 0] = torch.arange(buckets)
+    assert torch.equal(positions.by_distance(distance)[0, 0].long(), expected)
+
+
+def test_biases_depend_on_the_distance_only() -> None:
+    positions = RelativePositions(2, 3, 8, 5, two_sided=True)
+    torch.nn.init.normal_(positions.table, generator=torch.Generator().manual_seed(0))
+    x = torch.zeros(4, 3, 6)
+    number = lambda query, key: positions.by_distance(torch.tensor(key - query))  # noqa: E731
+    biases = positions.biases(x, 2, 9)
+    assert biases.shape == (3, 1, 2, 3, 9)
+    assert all(torch.equal(biases[:, 0, :, q, k], number(2 + q, k)) for q in range(3) for k in range(9))
+    starts = torch.tensor([4, 0, 2, 7])
+    by_row = positions.biases(x, starts, 9)
+    assert by_row.shape == (3, 4, 2, 3, 9)
+    assert all(torch.equal(by_row[:, row, :, 1, 5], number(start + 1, 5)) for row, start in enumerate(starts.tolist()))

@@ -45,7 +45,14 @@ def test_a_cpu_does_not_use_the_kernel(calls: list[tuple[Any, ...]]) -> None:
 def test_training_uses_the_kernel(calls: list[tuple[Any, ...]]) -> None:
     queries, keys, visible = _heads(5), _heads(7), torch.ones(2, 1, 1, 7, dtype=torch.bool)
     assert fused_attention(queries, KeysValues(keys, keys), Mask(visible), 0.3) is queries
-    assert [given[3:] for given in calls] == [(visible, False, 0.3)]
+    assert [given[3:] for given in calls] == [(visible, False, 0.3, None)]
+
+
+@pytest.mark.usefixtures("with_kernels")
+def test_scores_with_a_bias_do_not_use_the_kernel(calls: list[tuple[Any, ...]]) -> None:
+    queries, keys = _heads(5), _heads(7)
+    fused_attention(queries, KeysValues(keys, keys), Mask().with_bias(torch.zeros(1, queries.size(1), 5, 7)))
+    assert calls == []
 
 
 @pytest.mark.usefixtures("with_kernels")

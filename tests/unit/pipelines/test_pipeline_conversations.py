@@ -112,6 +112,7 @@ def test_source_prefix_symbols_reduce_the_source_limit() -> None:
     model = answering(True)
     assert max_source_tokens(model, model.generation) == model.generation.max_source == 8192
     assert max_source_tokens(model, model.generation.replace(source_prefix=("<turn>",), max_source=9)) == 8
+    assert max_source_tokens(model, model.generation.replace(source_suffix=("<turn>",), max_source=9)) == 8
 
 
 @pytest.mark.parametrize(

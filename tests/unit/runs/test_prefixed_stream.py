@@ -13,9 +13,10 @@ from attendo.data.sampler import BatchStream
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel, load_model, save_model
-from attendo.runs.corpora import PrefixedStream, with_prefixes
+from attendo.runs.corpora import PrefixedStream, with_symbols
 from attendo.text import Words
 from attendo.text_model import load
+from attendo.text_model.inputs import ModelSymbols
 from attendo.train.config import TrainConfig
 from attendo.train.update import Updater
 from attendo.train.validation import Validator
@@ -25,18 +26,18 @@ PREFIXES = {"source_prefix": ["<en>"], "target_prefix": ["<zh>", "<s2>"], "max_l
 
 def test_prefixes_are_added_to_every_pair_of_a_batch() -> None:
     pairs = [([5, 6, 7], [8]), ([9], [5, 6])]
-    made = with_prefixes(collate([Example(*pair) for pair in pairs]), [20, 21], [30])
+    made = with_symbols(collate([Example(*pair) for pair in pairs]), ModelSymbols(before=(20, 21), begin=(30,)))
     expected = collate([Example([20, 21, *source], [30, *target]) for source, target in pairs])
     for name in ("source_ids", "source_mask", "target_ids", "labels"):
         assert torch.equal(getattr(made, name), getattr(expected, name))
     assert (made.tokens, made.source_tokens) == (expected.tokens, expected.source_tokens)
-    assert with_prefixes(collate([Example([5], [6])]), [20], []).source_mask is None
+    assert with_symbols(collate([Example([5], [6])]), ModelSymbols(before=(20,))).source_mask is None
 
 
 def test_the_stream_adds_prefixes_and_keeps_positions(tmp_path: Path) -> None:
     data = prepare_all(tmp_path / "data", ListCorpus(sentences(40)))
     plain = BatchStream(data, 64, seed=1).batches()
-    prefixed = PrefixedStream(data, 64, 1, 0.0, ((7,), (8, 9))).batches()
+    prefixed = PrefixedStream(data, 64, 1, 0.0, ModelSymbols(before=(7,), begin=(8, 9))).batches()
     for _ in range(5):
         expected, found = next(plain), next(prefixed)
         assert found.next_position == expected.next_position

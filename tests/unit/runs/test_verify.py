@@ -34,6 +34,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"norm_kind": "rms", "activation": "swiglu", "positions": "rotary"},
     {"positions": "learned", "activation": "silu", "embedding_norm": True, "output_bias": True},
     {"positions": "none", "tie": "output", "scale_embedding": False},
+    {"positions": "relative", "linear_bias": False, "attention_scale": 1.0, "output_scale": 0.25},
     {"position_layout": "halves", "position_offset": 2, "d_key": 6, "d_value": 3},
 ]
 FAST = {"fast", "fast, batches of 7", "fast, one slot"}

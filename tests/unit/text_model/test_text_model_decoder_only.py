@@ -29,7 +29,7 @@ def continue_greedily(model: TextModel, text: str, length: int) -> list[int]:
     return ids
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "learned", "none"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative", "learned", "none"])
 def test_an_answer_is_the_text_and_its_greedy_continuation(positions: str) -> None:
     model = continuer(positions=positions)
     for text, result in zip(TEXTS, model.generate(TEXTS, max_length=15), strict=True):

@@ -43,8 +43,9 @@ WINDOWS = [collate_windows(RaggedArray.from_lists([[5, 6, 7, 8], [9, 10, 11, 12]
         ({"num_encoder_layers": 0}, {"precision": "bf16"}, WINDOWS),
         ({"tie": "all"}, {"scheduled_sampling": "confidence", "sampling_start": 0.0}, [BATCH, OTHER]),
         ({"tie": "all"}, {"scheduled_sampling": "schedule", "sampling_start": 0.0, "ema": 0.9}, [BATCH]),
+        ({"tie": "inputs", "positions": "relative", "linear_bias": False}, {"ema": 0.9}, [BATCH, OTHER]),
     ],
-    ids=["rotary", "learned positions", "post-norm", "decoder-only", "confidence", "schedule"],
+    ids=["rotary", "learned positions", "post-norm", "decoder-only", "confidence", "schedule", "relative"],
 )
 def test_every_kind_of_network_trains_with_fsdp(
     request: pytest.FixtureRequest, sizes: dict[str, Any], changes: dict[str, Any], batches: list[Batch]

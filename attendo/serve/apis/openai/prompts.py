@@ -74,9 +74,8 @@ def build_source(messages: Sequence[ChatMessage], served: ServedModel, settings:
     if served.about.task != "conversation":
         return texts[-1]
     model = served.model
-    most = min(
-        settings.max_source_tokens - len(model.generation.source_prefix), max_source_tokens(model, model.generation)
-    )
+    added = len(model.generation.source_prefix) + len(model.generation.source_suffix)
+    most = min(settings.max_source_tokens - added, max_source_tokens(model, model.generation))
 
     def fits(text: str) -> bool:
         return len(text) <= settings.max_characters and len(model.source_tokenizer.encode(text)) <= most

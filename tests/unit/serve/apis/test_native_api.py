@@ -45,7 +45,9 @@ def test_every_option_but_server_options_is_a_field() -> None:
     assert set(DecodingOptions.model_fields) == known - SERVER_OPTIONS
     used = {name for options in OPTIONS for name in options}
     of_other_kinds = {"passes", "length_candidates", "graph_search", "path_length_penalty", "merge_repeats"}
-    assert known - SERVER_OPTIONS - used - of_other_kinds == {"split", "long_source", "source_prefix", "target_prefix"}
+    assert known - SERVER_OPTIONS - used - of_other_kinds == {
+        *("split", "long_source", "source_prefix", "source_suffix", "target_prefix")
+    }
 
 
 @pytest.mark.short(3)
