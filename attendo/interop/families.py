@@ -147,8 +147,8 @@ def refuse_unsupported(path: Path, settings: Mapping[str, Any]) -> None:
     kind = str(settings.get("model_type"))
     if kind in FAMILY_BY_TYPE:
         return
-    if kind in REFUSED:
-        raise ModelError("model_type_refused", path=path, kind=kind, reason=MessagePart(REFUSED[kind]))
+    if code := REFUSED.get(kind):
+        raise ModelError("model_type_refused", path=path, kind=kind, reason=MessagePart(code))
     architectures = settings.get("architectures")
     names = architectures if isinstance(architectures, list) else [architectures or "nothing"]
     raise ModelError(

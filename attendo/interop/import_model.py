@@ -7,7 +7,7 @@ from pathlib import Path
 from attendo import atomic_files, model_folder
 from attendo.errors import MessagePart, UsageError
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
-from attendo.interop.certify import certify, collect_sentences, fit_source_length, model_symbols
+from attendo.interop.certify import MIN_SENTENCES, certify, collect_sentences, fit_source_length, model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
 from attendo.interop.export import ModelMismatchError
 from attendo.interop.families import FAMILY_BY_TYPE
@@ -56,15 +56,22 @@ def import_model(
         if not prove:
             return None
         model = TextModel(model_folder.load_model(folder, into=imported.network))
-        certificate = _certify_import(out, imported, model, texts)
+        certificate = certify_import(out, imported, model, texts)
         _write_certificate(folder, certificate)
     return certificate
 
 
-def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts: Sequence[str] | None) -> Certificate:
+def certify_import(
+    out: Path,
+    imported: ImportedModel,
+    model: TextModel,
+    texts: Sequence[str] | None,
+    min_sentences: int = MIN_SENTENCES,
+) -> Certificate:
+    """Compare the model with its original. A difference beyond the bounds raises a `ModelMismatchError`."""
     symbols = model_symbols(model)
     max_length = _max_source_length(imported, symbols)
-    collected = collect_sentences(model, texts)
+    collected = collect_sentences(model, texts, min_count=min_sentences)
     added = None if "source" in imported.missing_languages else symbols
     texts = texts or [model.source_tokenizer.decode(source) for source in collected.without_symbols]
     comparison = compare_tokenizations(
