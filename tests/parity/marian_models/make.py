@@ -67,7 +67,7 @@ MODELS = {
     "untied": Model("sorted", ("--transformer-ffn-activation", "gelu", "--transformer-postprocess-emb", "nd")),
     "sentencepiece": Model("spm", ("--tied-embeddings-all", "--output-omit-bias")),
     "pre_norm": Model("yml", ("--tied-embeddings-all", *PRE_NORM.split())),
-    "rms_norm": Model("yml", ("--tied-embeddings-src", "--transformer-postprocess", "dar")),
+    "rms_norm": Model("yml", ("--tied-embeddings-src", "--transformer-postprocess", "dar"), updates=60),
 }
 
 
