@@ -16,10 +16,12 @@ from torch import Tensor
 from attendo.errors import ModelError
 from attendo.interop.certificate import SystemOutput
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
-from attendo.interop.marian.archive import ModelFiles
+from attendo.interop.marian.archive import ModelFiles, open_folder
 from attendo.interop.marian.marian_process import MarianTranslator, marian_name, run_marian, start_translator
 from attendo.interop.marian.vocabulary import EOS_NAME, UNK_NAME
+from attendo.interop.marian.write_model import WEIGHTS_FILE, MarianVocabularies
 from attendo.text import EOS, UNK
+from attendo.text_model import TextModel
 
 _WORKSPACE_MB = "256"
 _MODEL, _SOURCE, _TARGET = "model.npz", "source.txt", "target.txt"
@@ -95,6 +97,15 @@ def open_marian(
         options = ["-m", str(folder / _MODEL), "-v", *vocabularies, "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
         with start_translator([*options, *_machine_options(), "--quiet-translation"], folder) as translator:
             yield MarianSystem(folder, translator, orders)
+
+
+@contextmanager
+def open_exported_model(model: TextModel, folder: Path) -> Iterator[MarianSystem]:
+    """Open the model that `write_marian` has written into the folder."""
+    vocabularies = MarianVocabularies.of(model)
+    orders = vocabularies.source, vocabularies.target
+    with open_marian(open_folder(folder), WEIGHTS_FILE, orders) as system:
+        yield system
 
 
 def _names(order: VocabularyPermutation) -> list[str]:
