@@ -3,8 +3,8 @@
     python benchmarks/marian_exactness.py          # needs ctranslate2 and transformers
 
 The models and scores are those of `tests/parity/marian_models`. CTranslate2's converter cannot read an npz of Marian
-1.12.40 or newer, so it gets the same weights as `write_marian` writes them. The class MarianMTModel of transformers gets
-them from `HFModelClass.build`, with its own positions and its own epsilon.
+1.12.40 or newer, so it gets the same weights as `write_marian` writes them. The class MarianMTModel of transformers
+gets them from `HFModelClass.build`, with its own positions and its own epsilon.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-TESTS = Path(__file__).parents[1] / "tests" / "parity"
+TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
 from marian_folders import FOLDER, load_marian  # noqa: E402

@@ -1,6 +1,7 @@
 """Names of Marian's parameters for attendo's, without the tables of tokens."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attendo.model.config import ModelConfig
@@ -53,6 +54,30 @@ def marian_parameters(name: str, config: ModelConfig) -> MarianParameters:
     attention, _, projection = part.partition(".")
     suffixes = "qkv" if projection == "project" else "o"
     return MarianParameters(tuple(f"{layer}_{_ATTENTIONS[attention]}_{letter}{each}" for each in suffixes), is_matrix)
+
+
+def block_parameters(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield name and shape of all of attendo's parameters but the tables, without a network that would need memory."""
+    width, inner = config.d_model, config.d_ff
+    stacks = {"encoder": (config.num_encoder_layers, 1), "decoder": (config.num_decoder_layers, 2)}
+    norms = [f"{stack}_norm" for stack in stacks if config.has_final_norm]
+    norms += [f"{side}.norm" for side in ("source", "target") if config.embedding_norm]
+    for stack, (depth, attentions) in stacks.items():
+        for block in (f"{stack}.{number}" for number in range(depth)):
+            for attention, norm in list(zip(_ATTENTIONS, _NORMS, strict=False))[:attentions]:
+                yield from _linear(f"{block}.{attention}.project", 3 * width, width)
+                yield from _linear(f"{block}.{attention}.output", width, width)
+                norms.append(f"{block}.{norm}")
+            yield from _linear(f"{block}.feed_forward.expand", inner, width)
+            yield from _linear(f"{block}.feed_forward.contract", width, inner)
+            norms.append(f"{block}.feed_forward_residual.normalise")
+    for norm in norms:
+        for kind in ("weight", "bias") if config.norm_kind == "layer" else ("weight",):
+            yield f"{norm}.{kind}", (width,)
+
+
+def _linear(name: str, out: int, width: int) -> list[tuple[str, tuple[int, ...]]]:
+    return [(f"{name}.weight", (out, width)), (f"{name}.bias", (out,))]
 
 
 def _norm_name(prefix: str, suffix: str, kind: str, config: ModelConfig) -> str:

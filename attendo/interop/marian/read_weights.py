@@ -16,10 +16,10 @@ from attendo.interop.marian.parameters import (
     SHARED_TABLE,
     SOURCE_TABLE,
     TARGET_TABLE,
+    block_parameters,
     marian_parameters,
 )
 from attendo.model.config import ModelConfig
-from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.model_folder import allocate_network
 from attendo.text import BOS, PAD
@@ -102,21 +102,12 @@ def _plan_copies(
         add(tables.output, _copy_table(lambda net: net.output.weight, target, width, transposed))
     if has_bias:
         add(OUTPUT_BIAS, _copy_bias(target))
-    for name, shape in _block_parameters(config):
+    for name, shape in block_parameters(config):
         found = marian_parameters(name, config)
         count = shape[0] // len(found.names)
         for number, each in enumerate(found.names):
             add(each, _copy_parameter(name, (number * count, count), shape[1:], found.is_matrix))
     return copies
-
-
-def _block_parameters(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield name and shape of all parameters but the tables, without allocating them."""
-    with torch.device("meta"):
-        network = make_network(config)
-    for name, parameter in network.named_parameters():
-        if ".tokens." not in name and not name.startswith("output."):
-            yield name, tuple(parameter.shape)
 
 
 def _source_table(network: Transformer) -> Tensor:

@@ -15,7 +15,7 @@ from attendo.interop.marian.yaml_text import YamlTextError, read_scalar, split_l
 from attendo.model_files import COPY_AGAIN
 
 _KEY = re.compile(r"([A-Za-z0-9_.-]+):(?:\s+(.*))?")
-_MAX_NUMBER_CHARS = 30
+_MAX_NUMBER_CHARS, _MAX_COUNT = 30, 2**24  # above every size of a network
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FLAGS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 _MAX_LINE_CHARS = 60  # of a line in a message
@@ -65,7 +65,8 @@ class MarianSettings:
 
 
 def _parse_count(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_NUMBER_CHARS else None
+    is_count = text.isascii() and text.isdigit() and len(text) <= _MAX_NUMBER_CHARS and int(text) <= _MAX_COUNT
+    return int(text) if is_count else None
 
 
 def _parse_number(text: str) -> float | None:
