@@ -15,6 +15,7 @@ from attendo.interop.huggingface.read_tokenizers import (
     check_sentencepiece_model,
     missing_piece_notes,
     non_text_ids,
+    read_pieces,
 )
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, build_permutation
 from attendo.interop.marian.archive import (
@@ -145,19 +146,30 @@ def _read_vocabularies(
     declared = settings.counts("dim-vocabs")
     if declared and any(declared) and list(declared) != sizes:
         raise ModelError("marian_vocabulary_sizes_differ", path=settings.path, declared=list(declared), rows=sizes)
-    source = _SizedVocabulary(read_vocabulary(folder.files, names[0]), sizes[0])
+    split = _sentencepiece_pieces(folder.files)
+    source = _SizedVocabulary(read_vocabulary(folder.files, names[0]), sizes[0], split)
     same = names[0] == names[1] and sizes[0] == sizes[1]
-    target = source if same else _SizedVocabulary(read_vocabulary(folder.files, names[1]), sizes[1])
+    target = source if same else _SizedVocabulary(read_vocabulary(folder.files, names[1]), sizes[1], split)
     if tables.source == tables.target and _permutation(source) != _permutation(target):
         raise ModelError("marian_tied_vocabularies_differ", path=folder.path, files=" / ".join(names))
     return source, target
 
 
-class _SizedVocabulary:
-    """A vocabulary and the number of rows of its table, which may be larger."""
+def _sentencepiece_pieces(files: ModelFiles) -> set[str]:
+    """Return the pieces of source.spm and target.spm."""
+    pieces: set[str] = set()
+    for name in (f"{side}.spm" for side in ("source", "target")):
+        if name in files.entries:
+            model = files.read(name, MAX_VOCABULARY_BYTES)
+            pieces.update(piece.text for piece in read_pieces(Path(files.describe(name)), model))
+    return pieces
 
-    def __init__(self, vocabulary: MarianVocabulary, rows: int) -> None:
-        self.vocabulary, self.rows = vocabulary, rows
+
+class _SizedVocabulary:
+    """A vocabulary, the number of rows of its table, which may be larger, and SentencePiece's own pieces."""
+
+    def __init__(self, vocabulary: MarianVocabulary, rows: int, split: set[str]) -> None:
+        self.vocabulary, self.rows, self._split = vocabulary, rows, split
         token, last = max(vocabulary.ids.items(), key=lambda each: each[1])
         if last >= rows:
             path = vocabulary.path
@@ -169,13 +181,13 @@ class _SizedVocabulary:
     def first(self) -> list[int]:
         """The ids of language labels such as `>>fra<<`, which start multilingual sources, and of other non-text.
 
-        A vocabulary that is a SentencePiece model has none: it splits the text as a whole, labels included.
+        Labels that SentencePiece has as pieces are not among them, because it splits the text as a whole.
         """
         if self.vocabulary.model is not None:
             return []
         ids = self.vocabulary.ids
-        labels = sorted(each for token, each in ids.items() if token.startswith(">>") and token.endswith("<<"))
-        return [*labels, *non_text_ids(ids)]
+        labels = (token for token in ids if token.startswith(">>") and token.endswith("<<"))
+        return [*sorted(ids[label] for label in labels if label not in self._split), *non_text_ids(ids)]
 
     @property
     def pieces(self) -> dict[str, int]:
