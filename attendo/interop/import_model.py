@@ -1,11 +1,11 @@
-"""Import of a Hugging Face folder as a model folder, which is kept only if its certificate passes."""
+"""Import of another system's model as a model folder, which is kept only if its certificate passes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attendo import atomic_files, model_folder
-from attendo.errors import MessagePart, UsageError
+from attendo.errors import MessagePart, UsageError, require_package
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
 from attendo.interop.certify import MIN_SENTENCES, certify, collect_sentences, fit_source_length, model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
@@ -19,6 +19,10 @@ from attendo.interop.huggingface.read_marian import from_marian
 from attendo.interop.huggingface.read_pegasus import from_pegasus
 from attendo.interop.huggingface.read_t5 import from_t5
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
+from attendo.interop.marian.certify_import import certify_marian_import
+from attendo.interop.marian.imported import ImportedMarian
+from attendo.interop.marian.marian_process import require_marian
+from attendo.interop.marian.read_model import is_marian, read_marian
 from attendo.model_files import write_json
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import ModelSymbols
@@ -37,8 +41,16 @@ _READERS: dict[str, Callable[[HuggingFaceFolder, bool], ImportedModel]] = {
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 
 
+def require_other_system(path: str | Path) -> None:
+    """Raise a `UsageError` if the system that checks an import of this path is not installed."""
+    if is_marian(path):
+        require_marian()
+    else:
+        require_package("transformers", "hf", "the check of an import (skipped with --no-proof)")
+
+
 def import_model(
-    imported: ImportedModel, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
+    imported: ImportedModel | ImportedMarian, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
 ) -> Certificate | None:
     """Write the model folder `out` and return its certificate, or None without `prove`.
 
@@ -56,19 +68,22 @@ def import_model(
         if not prove:
             return None
         model = TextModel(model_folder.load_model(folder, into=imported.network))
-        certificate = certify_import(out, imported, model, texts)
+        certificate = certify_import(imported, model, texts)
+        if not certificate.passed:
+            raise ModelMismatchError(out, certificate)
         _write_certificate(folder, certificate)
     return certificate
 
 
 def certify_import(
-    out: Path,
-    imported: ImportedModel,
+    imported: ImportedModel | ImportedMarian,
     model: TextModel,
     texts: Sequence[str] | None,
     min_sentences: int = MIN_SENTENCES,
 ) -> Certificate:
-    """Compare the model with its original. A difference beyond the bounds raises a `ModelMismatchError`."""
+    """Compare the model with its original."""
+    if isinstance(imported, ImportedMarian):
+        return certify_marian_import(imported, model, texts, min_sentences)
     symbols = model_symbols(model)
     max_length = _max_source_length(imported, symbols)
     collected = collect_sentences(model, texts, min_count=min_sentences)
@@ -81,7 +96,7 @@ def certify_import(
     sources = [symbols.wrap_source(source[:max_length]) for source in collected.without_symbols]
     ours = TorchSystem(model.network, "hf", symbols.begin)
     certificate = certify(ours, theirs, sources, Bounds(), pairs=collected.pairs)
-    certificate = replace(
+    return replace(
         certificate,
         notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
         reasons=(
@@ -89,9 +104,6 @@ def certify_import(
             *([] if comparison.agrees else [MessagePart("tokenizer_differs", comparison=comparison.summary)]),
         ),
     )
-    if not certificate.passed:
-        raise ModelMismatchError(out, certificate)
-    return certificate
 
 
 def _max_source_length(imported: ImportedModel, symbols: ModelSymbols) -> int:
@@ -110,6 +122,17 @@ def _write_certificate(folder: Path, certificate: Certificate) -> None:
     write_json(folder / CERTIFICATE_FILE, certificate.as_json())
     (folder / "manifest.json").unlink()
     model_folder.write_manifest(folder, model_folder.FORMAT, model_folder.VERSION)
+
+
+def read_import(
+    path: str | Path, source_language: str | None = None, target_language: str | None = None
+) -> ImportedModel | ImportedMarian:
+    """Read a model of Marian or of transformers. The languages are for multilingual models of transformers."""
+    if not is_marian(path):
+        return from_folder(path, source_language=source_language, target_language=target_language)
+    if source_language or target_language:
+        raise UsageError("marian_languages_are_labels", path=path)
+    return read_marian(path)
 
 
 def from_folder(

@@ -8,6 +8,7 @@ from attendo.errors import ModelError, UsageError, cut_text
 from attendo.interop.backends import drop_machine_settings
 from attendo.interop.exported_files import ARGOS_SUFFIX, MANIFEST_FORMAT
 from attendo.interop.families import FAMILY_BY_TYPE, refuse_unsupported
+from attendo.interop.marian.read_model import is_marian
 from attendo.model_files import read_json
 from attendo.model_folder import ABOUT, read_about
 from attendo.text_model import Backend, ExportedFolder, TextModel, pick_device
@@ -106,6 +107,8 @@ def _reject_other_formats(folder: Path) -> None:
         return
     if (folder / "model.bin").is_file() and not (folder / "model.safetensors").is_file():
         raise ModelError("ctranslate2_folder_not_attendo", folder=folder)
+    if is_marian(folder):
+        raise ModelError("marian_model_not_imported", folder=folder)
     try:
         config = read_json(folder / "config.json")
     except ModelError:

@@ -25,6 +25,7 @@ import torch  # noqa: E402
 from foreign_families import make_folder  # noqa: E402
 from foreign_models import random_model, written  # noqa: E402
 from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E402
+from marian_folders import copy_folder, write_zip  # noqa: E402
 from tampered_folders import replace_file  # noqa: E402
 from tiny import SIZES, SOURCES, TARGETS  # noqa: E402
 
@@ -35,7 +36,7 @@ from attendo.interop.argos import LanguagePair  # noqa: E402
 from attendo.interop.certify import CertificateSentences  # noqa: E402
 from attendo.interop.compared_systems import TransformersSystem  # noqa: E402
 from attendo.interop.export import export  # noqa: E402
-from attendo.interop.import_model import from_folder  # noqa: E402
+from attendo.interop.import_model import from_folder, read_import  # noqa: E402
 from attendo.interop.load import load  # noqa: E402
 from attendo.model.config import ModelConfig  # noqa: E402
 from attendo.model.transformer import Transformer  # noqa: E402
@@ -113,6 +114,15 @@ def import_folder(path: Path, dice: random.Random) -> None:
         TransformersSystem.from_import(imported)
 
 
+def import_from_marian(path: Path, dice: random.Random) -> None:
+    """A path that no longer looks like a model of Marian is refused as a folder of transformers."""
+    read_import(path).build_text_model().generate(["the cat sees a dog"], max_length=3)
+
+
+def zip_marian(folder: Path) -> Path:
+    return write_zip("separate", folder / "m.zip")
+
+
 def check_package(path: Path, dice: random.Random) -> None:
     """attendo overwrites such a package, but does not run it."""
     exported_files._check_file(path)
@@ -139,6 +149,14 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, random.Random], N
         kind: (family_folder(name), import_folder)
         for kind, name in {"pegasus_spm": "pegasus", **{name: name for name in FAMILIES}}.items()
     },
+    "native_marian": (lambda folder: copy_folder("tied_all", folder / "m"), import_from_marian),
+    "untied_marian": (lambda folder: copy_folder("untied", folder / "m"), import_from_marian),
+    "marian_vocabularies": (
+        lambda folder: copy_folder("separate", folder / "m", "source.spm", "target.spm"),
+        import_from_marian,
+    ),
+    "marian_spm": (lambda folder: copy_folder("sentencepiece", folder / "m"), import_from_marian),
+    "marian_zip": (zip_marian, import_from_marian),
 }
 
 

@@ -14,6 +14,7 @@ OWN = ("words", "characters", "decomposed", "spaced", "bytes", "bpe", "unigram")
 EXPORTED = ("onnx", "ctranslate2", "argos", "hf", "pegasus")
 RELATIVES = ("pegasus_spm", "mbart25", "nllb-legacy", "small100", "plbart", "mvp", "blenderbot")
 FOREIGN = ("marian", "bart", "m2m100", *RELATIVES)
+MARIAN = ("native_marian", "untied_marian", "marian_vocabularies", "marian_spm", "marian_zip")
 NEEDS = {"onnx": ("onnx", "onnxruntime"), "ctranslate2": ("ctranslate2",), "argos": ("ctranslate2",)}
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a child is forked for each mutation")
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a child is fork
 def fuzz(count: int, *kinds: str, seed: int = 0) -> list[dict[str, Any]]:
     """Fuzz all kinds in one process, because importing torch takes longer than the changes."""
     for kind in kinds:
-        for package in NEEDS.get(kind, ("transformers",) if kind not in OWN else ()):
+        for package in NEEDS.get(kind, ("transformers",) if kind not in (*OWN, *MARIAN) else ()):
             pytest.importorskip(package)
     ended = subprocess.run(
         [sys.executable, str(SCRIPT), ",".join(kinds), str(count), str(seed)],
@@ -36,8 +37,8 @@ def fuzz(count: int, *kinds: str, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def test_6_mutations_are_rejected_or_valid() -> None:
-    kinds = fuzz(6, "words", "ctranslate2")
-    assert len(kinds) == 2
+    kinds = fuzz(6, "words", "ctranslate2", "native_marian", "marian_zip")
+    assert len(kinds) == 4
     for found in kinds:
         assert found["odd"] == []
         assert found["refused"] + found["valid"] == 6
@@ -45,7 +46,7 @@ def test_6_mutations_are_rejected_or_valid() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*OWN, *EXPORTED, *FOREIGN])
+@pytest.mark.parametrize("kind", [*OWN, *EXPORTED, *FOREIGN, *MARIAN])
 def test_300_mutations_are_rejected_or_valid(kind: str) -> None:
     (found,) = fuzz(300, kind, seed=1)
     assert found["odd"] == []
