@@ -235,11 +235,16 @@ def require_fit(path: Path, vocabulary: Mapping[str, int], size: int) -> None:
 def read_sentencepiece_model(path: Path, vocabulary: Mapping[str, int]) -> bytes:
     """Read a SentencePiece model. At least 90% of its pieces must be in the vocabulary."""
     model = read_bytes(path, COPY_AGAIN)
+    check_sentencepiece_model(path, model, vocabulary)
+    return model
+
+
+def check_sentencepiece_model(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> None:
+    """Raise a `ModelError` unless at least 90% of the pieces are in the vocabulary."""
     normal = [piece.text for piece in read_pieces(path, model) if piece.type == PieceType.NORMAL]
     known = len(normal) - len(_missing_pieces(model, vocabulary))
     if not normal or known < _MIN_KNOWN_SHARE * len(normal):
         raise ModelError("sentencepiece_vocabulary_mismatch", path=path, known=known, count=len(normal))
-    return model
 
 
 def read_pieces(path: Path, model: bytes) -> list[SentencePieceEntry]:

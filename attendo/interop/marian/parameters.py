@@ -1,0 +1,60 @@
+"""Names of Marian's parameters for attendo's, without the tables of tokens."""
+
+import re
+from dataclasses import dataclass
+
+from attendo.model.config import ModelConfig
+
+OUTPUT_BIAS = "decoder_ff_logit_out_b"
+OUTPUT_WEIGHT, OLD_OUTPUT_WEIGHT = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"  # [V, D]; very old: [D, V]
+SHARED_TABLE, SOURCE_TABLE, TARGET_TABLE = "Wemb", "encoder_Wemb", "decoder_Wemb"
+_ATTENTIONS = {"self_attention": "self", "cross_attention": "context"}
+_NORMS = {
+    "self_residual.normalise": "self_Wo",
+    "cross_residual.normalise": "context_Wo",
+    "feed_forward_residual.normalise": "ffn_ffn",
+}
+_FEED_FORWARD = {"feed_forward.expand": "1", "feed_forward.contract": "2"}
+_STACK_NORMS = {
+    "source.norm": ("encoder_emb", "_pre"),
+    "target.norm": ("decoder_emb", "_pre"),
+    "encoder_norm": ("encoder_top", ""),
+    "decoder_norm": ("decoder_top", ""),
+}
+
+
+@dataclass(frozen=True)
+class MarianParameters:
+    """Marian's names for one of attendo's parameters, in the order in which they are concatenated.
+
+    Marian stores matrices as [in, out], attendo as [out, in].
+    """
+
+    names: tuple[str, ...]
+    is_matrix: bool
+
+
+def marian_parameters(name: str, config: ModelConfig) -> MarianParameters:
+    """Return Marian's names for a parameter of a block or of a norm."""
+    module, _, kind = name.rpartition(".")
+    if module in _STACK_NORMS:
+        prefix, suffix = _STACK_NORMS[module]
+        return MarianParameters((_norm_name(prefix, suffix, kind, config),), is_matrix=False)
+    block = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)", module)
+    assert block is not None, name
+    layer, part = f"{block[1]}_l{int(block[2]) + 1}", block[3]
+    is_matrix = kind == "weight"
+    if part in _NORMS:
+        suffix = "_pre" if config.norm == "pre" else ""
+        return MarianParameters((_norm_name(f"{layer}_{_NORMS[part]}", suffix, kind, config),), is_matrix=False)
+    letter = "W" if is_matrix else "b"
+    if part in _FEED_FORWARD:
+        return MarianParameters((f"{layer}_ffn_{letter}{_FEED_FORWARD[part]}",), is_matrix)
+    attention, _, projection = part.partition(".")
+    suffixes = "qkv" if projection == "project" else "o"
+    return MarianParameters(tuple(f"{layer}_{_ATTENTIONS[attention]}_{letter}{each}" for each in suffixes), is_matrix)
+
+
+def _norm_name(prefix: str, suffix: str, kind: str, config: ModelConfig) -> str:
+    norm = "ln" if config.norm_kind == "layer" else "rms"
+    return f"{prefix}_{norm}_{'scale' if kind == 'weight' else 'bias'}{suffix}"
