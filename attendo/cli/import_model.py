@@ -8,13 +8,18 @@ import typer
 from attendo.cli.options import JsonCertificate
 from attendo.cli.output import print_certificate, print_stderr
 from attendo.cli.signals import cleanup_on_signal
-from attendo.errors import UsageError, require_package
+from attendo.errors import UsageError
 
 
 @cleanup_on_signal()
 def import_model(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Hugging Face transformers model: config.json and safetensors.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Hugging Face transformers model (config.json and safetensors), or Marian model: a folder or zip "
+            "file with decoder.yml and an npz file.",
+        ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Model folder to write.")],
     source_language: Annotated[
@@ -25,25 +30,27 @@ def import_model(
         Path | None, typer.Option(help="Sentences to compare with, one per line, instead of random ones.")
     ] = None,
     no_proof: Annotated[
-        bool, typer.Option("--no-proof", help="Skip the comparison; transformers is not needed.")
+        bool, typer.Option("--no-proof", help="Skip the comparison; transformers or pymarian is not needed.")
     ] = False,
     as_json: JsonCertificate = False,
 ) -> None:
     """Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, and compare the two on at least 200 sentences.
 
+    The other side of the comparison is transformers, or pymarian for files of Marian itself.
+
     Exit code 0: written, and both agree. 4: they differ or the model is not supported. Then nothing is written.
     """
     if no_proof and (proof is not None or as_json):
         raise UsageError("proof_options_with_no_proof")
-    if not no_proof:
-        require_package("transformers", "hf", "the check of an import (skipped with --no-proof)")
     from attendo.data.corpus_files import read_lines
     from attendo.interop.export import ModelMismatchError
-    from attendo.interop.import_model import from_folder
     from attendo.interop.import_model import import_model as write
+    from attendo.interop.import_model import read_import, require_other_system
 
+    if not no_proof:
+        require_other_system(folder)
     texts = None if proof is None else [line for line in read_lines(proof) if line.strip()]
-    imported = from_folder(folder, source_language=source_language, target_language=target_language)
+    imported = read_import(folder, source_language, target_language)
     try:
         certificate = write(imported, out, texts, prove=not no_proof)
     except ModelMismatchError as error:

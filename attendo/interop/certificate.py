@@ -37,6 +37,14 @@ class ComparedSystem(Protocol):
         """Return the best hypothesis per source. Beam 1 is greedy. The limit counts eos, which is not forced there."""
 
 
+@runtime_checkable
+class TokenScorer(Protocol):
+    """A system that returns log-probabilities of given targets. They are compared if a system returns no logits."""
+
+    def score_tokens(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Return the log-probability of each token of each target, and of eos."""
+
+
 @dataclass(frozen=True)
 class TextEvaluation:
     """Decoder of ids to text, the number of leading sources that are sentences, and their references."""
@@ -58,7 +66,7 @@ class Bounds:
     """
 
     same_tokens: float | None = 0.995  # minimum
-    mean_difference: float | None = 1e-4  # of logits, maximum
+    mean_difference: float | None = 1e-4  # of logits, or of token scores if there are no logits, maximum
     largest_difference: float | None = None  # of logits, maximum
     lost_bleu: float | None = None  # maximum
     agreement: float | None = None  # BLEU with attendo's outputs as references, minimum
@@ -78,6 +86,16 @@ class SearchComparison:
     @property
     def name(self) -> str:
         return "greedy" if self.beam == 1 else f"beam {self.beam}"
+
+
+@dataclass(frozen=True)
+class TokenScoreComparison:
+    """Differences of the log-probabilities of the tokens of given targets."""
+
+    tokens: int  # eos included
+    longest: int  # tokens of the longest source or target
+    largest_difference: float
+    mean_difference: float
 
 
 @dataclass(frozen=True)
@@ -115,6 +133,7 @@ class Certificate:
     bounds: Bounds
     reasons: tuple[MessagePart, ...] = ()
     notes: tuple[MessagePart, ...] = ()  # other remarks, such as settings that the format cannot store
+    token_scores: TokenScoreComparison | None = None  # only if a system returns no logits
 
     @property
     def passed(self) -> bool:
@@ -172,7 +191,15 @@ def format_beside_bound(value: float, bound: float | None, digits: int, format_c
 
 
 def _logit_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
-    bounds = certificate.bounds
+    bounds, scores = certificate.bounds, certificate.token_scores
+    if scores is not None:
+        most = bounds.mean_difference
+        required = "" if most is None else f"at most {most:.0e}"
+        return [
+            ("token scores compared", f"{scores.tokens:,}", ""),
+            ("mean token score difference", _format_number(scores.mean_difference, most), required),
+            ("largest token score difference", _format_number(scores.largest_difference), ""),
+        ]
     return [
         (f"{name} logit difference", _format_number(found, most), "" if most is None else f"at most {most:.0e}")
         for name, found, most in (

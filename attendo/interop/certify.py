@@ -19,6 +19,8 @@ from attendo.interop.certificate import (
     SearchComparison,
     SystemOutput,
     TextEvaluation,
+    TokenScoreComparison,
+    TokenScorer,
     choose_criterion,
     format_beside_bound,
 )
@@ -40,17 +42,23 @@ def certify(
     sources: Sequence[Sequence[int]],
     bounds: Bounds,
     evaluation: TextEvaluation | None = None,
+    compare_searches: bool = True,
 ) -> Certificate:
-    """Compare the logits, the greedy outputs and the outputs of a beam of 4."""
+    """Compare the logits, the greedy outputs and the outputs of a beam of 4.
+
+    If a system has no logits, the log-probabilities of the tokens of attendo's outputs are compared. Without
+    `compare_searches` only they are compared.
+    """
     if not sources:
         raise UsageError("certificate_sentences_missing")
-    found = {beam: _generate_both(ours, theirs, sources, beam) for beam in BEAMS}
-    largest, mean = _logit_differences(ours, theirs, sources, [answer.ids for answer in found[1].ours])
-    scored, agreement = (
-        _score_texts(found[BEAMS[-1]], evaluation) if evaluation and evaluation.sentences else (None, None)
-    )
+    found = {beam: _generate_both(ours, theirs, sources, beam) for beam in (BEAMS if compare_searches else ())}
+    targets = [answer.ids for answer in (found[1].ours if found else _generate_greedily(ours, sources))]
+    largest, mean = _logit_differences(ours, theirs, sources, targets)
+    token_scores = _compare_token_scores(ours, theirs, sources, targets) if largest is None else None
+    is_scored = found and evaluation and evaluation.sentences
+    scored, agreement = _score_texts(found[BEAMS[-1]], evaluation) if is_scored and evaluation else (None, None)
     searches = tuple(_compare_outputs(beam, both) for beam, both in found.items())
-    reasons = tuple(_reasons(bounds, largest, mean, searches, scored, agreement))
+    reasons = tuple(_reasons(bounds, largest, mean, token_scores, searches, scored, agreement))
     return Certificate(
         ours=ours.name,
         theirs=theirs.name,
@@ -62,6 +70,7 @@ def certify(
         agreement=agreement,
         bounds=bounds,
         reasons=reasons,
+        token_scores=token_scores,
     )
 
 
@@ -93,6 +102,13 @@ def _generate_both(
     return _PairedOutputs(first, second, *seconds)
 
 
+def _generate_greedily(system: ComparedSystem, sources: Sequence[Sequence[int]]) -> list[SystemOutput]:
+    found: dict[int, SystemOutput] = {}
+    for group, limit in _groups(sources):
+        found |= dict(zip(group, system.generate([sources[n] for n in group], 1, limit), strict=True))
+    return [found[n] for n in range(len(sources))]
+
+
 def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]:
     """Yield indices of sources of similar length, with the limit of their outputs in tokens."""
     order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
@@ -118,6 +134,22 @@ def _logit_differences(
         total += float(difference.sum(dtype=torch.float64))
         count += difference.numel()
     return largest, total / count
+
+
+def _compare_token_scores(
+    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> TokenScoreComparison | None:
+    """Compare the scores of the targets; None if a system cannot score."""
+    if not isinstance(ours, TokenScorer) or not isinstance(theirs, TokenScorer):
+        return None
+    both = zip(ours.score_tokens(sources, targets), theirs.score_tokens(sources, targets), strict=True)
+    differences = torch.cat([(first - second).abs().double() for first, second in both])
+    return TokenScoreComparison(
+        tokens=differences.numel(),
+        longest=max(map(len, (*sources, *targets))),
+        largest_difference=float(differences.max()),
+        mean_difference=float(differences.mean()),
+    )
 
 
 def _max_with_nan(one: float, other: float) -> float:
@@ -168,6 +200,7 @@ def _reasons(
     bounds: Bounds,
     largest: float | None,
     mean: float | None,
+    token_scores: TokenScoreComparison | None,
     searches: Sequence[SearchComparison],
     scored: ReferenceScores | None,
     agreement: float | None,
@@ -180,6 +213,10 @@ def _reasons(
         if found is not None and most is not None and not found <= most:
             value = format_beside_bound(found, most, 2, "e")
             yield MessagePart("logit_difference_too_large", kind=name, value=value, bound=f"{most:.0e}")
+    most = bounds.mean_difference
+    if token_scores is not None and most is not None and not token_scores.mean_difference <= most:
+        value = format_beside_bound(token_scores.mean_difference, most, 2, "e")
+        yield MessagePart("token_score_difference_too_large", value=value, bound=f"{most:.0e}")
     match choose_criterion(bounds, scored, agreement):
         case "lost_bleu" if scored is not None and bounds.lost_bleu is not None:
             if not scored.lost_bleu <= bounds.lost_bleu:

@@ -55,6 +55,14 @@ class AttendoSystem:
         logits, _ = self._network.step(ids, self._network.start(memory))
         return logits[0, len(self._prefix) :]
 
+    def score_tokens(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Return the log-probability of each token of each target, and of eos."""
+        scores = []
+        for source, target in zip(sources, targets, strict=True):
+            log_probs = self.logits(source, target).float().cpu().log_softmax(-1)
+            scores.append(log_probs.gather(1, torch.tensor([[*target, EOS]]).T)[:, 0])
+        return scores
+
     def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
         given = {"beam": beam, "at_limit": "any"}
         config = preset(self._preset_name, given) if self._preset_name else GenerationConfig(**given)

@@ -1,11 +1,11 @@
-"""Import of a Hugging Face folder as a model folder, which is kept only if its certificate passes."""
+"""Import of another system's model as a model folder, which is kept only if its certificate passes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from attendo import atomic_files, model_folder
-from attendo.errors import MessagePart, ModelError, UsageError, cut_text, list_names
+from attendo.errors import MessagePart, ModelError, UsageError, cut_text, list_names, require_package
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
 from attendo.interop.certify import certify, collect_sentences, fit_source_length, model_prefix_ids
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
@@ -14,14 +14,26 @@ from attendo.interop.huggingface.folder import read_folder
 from attendo.interop.huggingface.imported import MULTILINGUAL_MODEL_TYPES, SUPPORTED, ImportedModel
 from attendo.interop.huggingface.read_models import from_bart, from_m2m100, from_marian
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
+from attendo.interop.marian.certify_import import certify_import
+from attendo.interop.marian.imported import ImportedMarian
+from attendo.interop.marian.marian_process import require_marian
+from attendo.interop.marian.read_model import is_marian, read_marian
 from attendo.model_files import write_json
 from attendo.text_model import TextModel, load
 
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 
 
+def require_other_system(path: str | Path) -> None:
+    """Raise a `UsageError` if the system that checks an import of this path is not installed."""
+    if is_marian(path):
+        require_marian()
+    else:
+        require_package("transformers", "hf", "the check of an import (skipped with --no-proof)")
+
+
 def import_model(
-    imported: ImportedModel, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
+    imported: ImportedModel | ImportedMarian, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
 ) -> Certificate | None:
     """Write the model folder `out` and return its certificate, or None without `prove`.
 
@@ -36,12 +48,16 @@ def import_model(
         imported.build_text_model().save(folder)
         if not prove:
             return None
-        certificate = _certify_import(out, imported, load(folder, "cpu"), texts)
+        certificate = _certify(imported, load(folder, "cpu"), texts)
+        if not certificate.passed:
+            raise ModelMismatchError(out, certificate)
         _write_certificate(folder, certificate)
     return certificate
 
 
-def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts: Sequence[str] | None) -> Certificate:
+def _certify(imported: ImportedModel | ImportedMarian, model: TextModel, texts: Sequence[str] | None) -> Certificate:
+    if isinstance(imported, ImportedMarian):
+        return certify_import(imported, model, texts)
     before, begin = model_prefix_ids(model)
     max_length = _max_source_length(imported, len(begin))
     collected = collect_sentences(model, texts)
@@ -54,7 +70,7 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
     theirs = TransformersSystem.from_import(imported, begin)
     sources = [source[:max_length] for source in sentences]
     certificate = certify(TorchSystem(model.network, "hf", begin), theirs, sources, Bounds())
-    certificate = replace(
+    return replace(
         certificate,
         notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
         reasons=(
@@ -62,9 +78,6 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
             *([] if comparison.agrees else [MessagePart("tokenizer_differs", comparison=comparison.summary)]),
         ),
     )
-    if not certificate.passed:
-        raise ModelMismatchError(out, certificate)
-    return certificate
 
 
 def _max_source_length(imported: ImportedModel, prefix_length: int) -> int:
@@ -82,6 +95,17 @@ def _write_certificate(folder: Path, certificate: Certificate) -> None:
     write_json(folder / CERTIFICATE_FILE, certificate.as_json())
     (folder / "manifest.json").unlink()
     model_folder.write_manifest(folder, model_folder.FORMAT, model_folder.VERSION)
+
+
+def read_import(
+    path: str | Path, source_language: str | None = None, target_language: str | None = None
+) -> ImportedModel | ImportedMarian:
+    """Read a model of Marian or of transformers. The languages are for multilingual models of transformers."""
+    if not is_marian(path):
+        return from_folder(path, source_language=source_language, target_language=target_language)
+    if source_language or target_language:
+        raise UsageError("marian_languages_are_labels", path=path)
+    return read_marian(path)
 
 
 def from_folder(

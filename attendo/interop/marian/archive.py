@@ -1,8 +1,7 @@
 """Files of a Marian model by base name, from a folder or from a zip file as OPUS-MT publishes it.
 
-Nothing is unpacked to disk and no path of a zip file is used, so a member cannot be written or read elsewhere. Sizes are
-checked before reading. A member that is much larger than its compressed bytes is refused, because weights and
-vocabularies never shrink that much.
+No path of a zip file is used, so a member cannot be written or read elsewhere. Sizes are checked before reading. A
+member that is much larger than its compressed bytes is refused, because a model never shrinks that much.
 """
 
 import re
@@ -29,7 +28,16 @@ _TAIL_BYTES = 2**16 + 128  # both records, and the longest comment
 _ZIP_MAGIC = b"PK\x03\x04"
 _DRIVE_OR_FOLDER = re.compile(r"^.*[/\\]")
 # Exceptions of zipfile and zlib for damaged members. RuntimeError: a member needs a password.
-READ_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError, struct.error)
+READ_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+)
 
 
 def base_name(path: str) -> str:

@@ -90,7 +90,10 @@ def read_config(settings: MarianSettings, sizes: tuple[int, int]) -> ModelConfig
 
 
 def _find_unsupported(settings: MarianSettings) -> Iterator[MessagePart]:
-    if settings.text("type", "") == "transformer" and settings.text("transformer-decoder-autoreg", "self-attention") == "rnn":
+    if (
+        settings.text("type", "") == "transformer"
+        and settings.text("transformer-decoder-autoreg", "self-attention") == "rnn"
+    ):
         yield MessagePart("marian_decoder_recurrent", cell=shorten(settings.text("dec-cell")))
         return
     for name, expected in _TEXTS.items():
@@ -109,9 +112,8 @@ def _find_unsupported(settings: MarianSettings) -> Iterator[MessagePart]:
     if (count := settings.count("transformer-decoder-dim-ffn", 0)) not in (0, width):
         yield _refuse("transformer-decoder-dim-ffn", str(count), f"0 / {width}")
     for name in _EMPTY_LISTS:
-        if items := settings.items(name):
-            if items != ("",):
-                yield _refuse(name, " ".join(items), "[]")
+        if (items := settings.items(name)) not in ((), ("",)):
+            yield _refuse(name, " ".join(items), "[]")
     yield from _find_unsupported_versions(settings)
 
 
@@ -139,7 +141,12 @@ def _norm_options(settings: MarianSettings) -> Mapping[str, Any]:
     """Return where the norms are; empty if attendo has no such network. `d` is dropout, `a` the residual sum."""
     before, after, top, embedding = (
         settings.text(f"transformer-{name}", default).replace("d", "")
-        for name, default in (("preprocess", ""), ("postprocess", "dan"), ("postprocess-top", ""), ("postprocess-emb", "d"))
+        for name, default in (
+            ("preprocess", ""),
+            ("postprocess", "dan"),
+            ("postprocess-top", ""),
+            ("postprocess-emb", "d"),
+        )
     )
     norm, letter = ("pre", before) if after == "a" else ("post", after.removeprefix("a"))
     is_known = letter in _LETTERS_OF_KIND and (norm == "pre" or (not before and after.startswith("a")))

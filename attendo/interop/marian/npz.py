@@ -1,7 +1,7 @@
 """An npz file of weights, read tensor by tensor.
 
-An npz file is a zip file of npy files. Headers are parsed here, by one pattern, so nothing in the file can run code. The
-size of every tensor is known and checked before its first value is read.
+An npz file is a zip file of npy files. Headers are parsed here, by one pattern, so nothing in the file can run code.
+The size of every tensor is known and checked before its first value is read.
 """
 
 import math
@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ _HEADER = re.compile(
     r"\{'descr': '(?P<type>[<>|=]?[a-z]\d+)', 'fortran_order': (?P<fortran>True|False), "
     r"'shape': \((?P<shape>[\d, ]*)\),? ?\}\s*"
 )
-_FLOATS = {"<f4": np.dtype("<f4"), "<f2": np.dtype("<f2")}
+_FLOATS: dict[str, np.dtype[Any]] = {"<f4": np.dtype("<f4"), "<f2": np.dtype("<f2")}
 _BYTES = ("<i1", "|i1", "<u1", "|u1")
 _MAX_EXPANSION, _SMALL_BYTES = 20, 1024**2  # bytes of all tensors by bytes on disk, unless they are few
 _CHUNK_BYTES = 16 * 1024**2  # of a tensor in memory, beside the network

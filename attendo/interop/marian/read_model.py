@@ -1,6 +1,6 @@
 """Reads a model of Marian: a folder, a zip file as OPUS-MT publishes it, or one of several `decoder.yml` of a folder.
 
-    *.npz  decoder.yml  the vocabularies it names  source.spm  target.spm
+*.npz  decoder.yml  the vocabularies it names  source.spm  target.spm
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ _UNSUPPORTED = {
 
 
 def is_marian(path: str | Path) -> bool:
-    """Return whether a path looks like a model of Marian: a zip file, a `decoder.yml`, or a folder with one or an npz."""
+    """Return whether a path looks like a model of Marian: a zip file, a decoder.yml, or a folder with one or an npz."""
     path = Path(path)
     if path.is_file():
         return is_decoder_file(path.name) or is_zip_file(path)
@@ -160,7 +160,9 @@ class _SizedVocabulary:
         token, last = max(vocabulary.ids.items(), key=lambda each: each[1])
         if last >= rows:
             path = vocabulary.path
-            raise ModelError("marian_vocabulary_exceeds_table", path=path, piece=shorten(token), token_id=last, rows=rows)
+            raise ModelError(
+                "marian_vocabulary_exceeds_table", path=path, piece=shorten(token), token_id=last, rows=rows
+            )
 
     @property
     def first(self) -> list[int]:
@@ -199,7 +201,7 @@ def _tokenizers(
 
 
 def _tokenizer(folder: MarianFolder, side: str, sized: _SizedVocabulary, order: VocabularyPermutation) -> Tokenizer:
-    """Return SentencePiece with the vocabulary's ids, or the words between spaces if there is no SentencePiece model."""
+    """Return SentencePiece with the vocabulary's ids, or words between spaces if there is no SentencePiece model."""
     files, name, model = folder.files, f"{side}.spm", sized.vocabulary.model
     if model is None and name in files.entries:
         model = files.read(name, MAX_VOCABULARY_BYTES)

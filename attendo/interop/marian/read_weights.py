@@ -74,7 +74,7 @@ def read_network(
 
 
 def _fill_new_rows(network: Transformer) -> None:
-    """Set the tables and the bias to the values of pad and bos, which Marian does not have: zero vectors, suppressed."""
+    """Set tables and bias to the values of pad and bos, which Marian does not have: zero vectors, suppressed."""
     assert network.source is not None
     for table in (network.source.tokens.weight, network.target.tokens.weight, network.output.weight):
         table.zero_()

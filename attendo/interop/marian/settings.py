@@ -1,4 +1,4 @@
-"""Marian's settings: the flat YAML of `decoder.yml` and of `special:model.yml`, read line by line without a YAML library.
+"""Marian's settings: the flat YAML of `decoder.yml` and `special:model.yml`, read line by line without a YAML library.
 
     key: value          - item of the list above          key: [item, item]          # comment
 

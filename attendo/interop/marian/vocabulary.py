@@ -1,7 +1,7 @@
 """Vocabularies of Marian: YAML, JSON, plain text or SentencePiece. Ids are found by name, never by position.
 
-The order of the tokens depends on the tool that wrote the file: `marian-vocab` writes `</s>` first, OPUS's own tool sorts
-by text, and a vocabulary made from SentencePiece begins with `<unk>`.
+The order of the tokens depends on the tool that wrote the file: `marian-vocab` writes `</s>` first, OPUS's own tool
+sorts by text, and a vocabulary made from SentencePiece begins with `<unk>`.
 """
 
 from collections.abc import Iterator
@@ -135,7 +135,9 @@ def _read_json(path: str, text: str) -> MarianVocabulary:
         ids = parse_json(text.encode("utf-8"))
     except ValueError as error:
         raise ModelError("json_syntax_invalid", path=path, reason=error, fix=COPY_AGAIN) from None
-    if not isinstance(ids, dict) or not all(type(each) is int and 0 <= each < 10**_MAX_ID_DIGITS for each in ids.values()):
+    if not isinstance(ids, dict) or not all(
+        type(each) is int and 0 <= each < 10**_MAX_ID_DIGITS for each in ids.values()
+    ):
         raise ModelError("vocabulary_ids_invalid", path=path)
     return _require_unique(path, ids)
 
@@ -147,4 +149,6 @@ def _require_unique(path: str, ids: dict[str, int]) -> MarianVocabulary:
 
 
 def _make_line_error(path: str, number: int, line: str) -> ModelError:
-    return ModelError("marian_vocabulary_line_invalid", path=path, line=number, text=shorten(cut_line(line, _MAX_LINE_CHARS)))
+    return ModelError(
+        "marian_vocabulary_line_invalid", path=path, line=number, text=shorten(cut_line(line, _MAX_LINE_CHARS))
+    )

@@ -1,0 +1,116 @@
+"""Marian as one side of a certificate.
+
+Marian reads ids by the names of its vocabulary. The comparison gives it a vocabulary of its own, in which every id has
+a name without spaces, so that any id can be compared, whatever the real vocabulary is.
+"""
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from attendo.errors import ModelError
+from attendo.interop.certificate import SystemOutput
+from attendo.interop.huggingface.vocabulary import VocabularyPermutation
+from attendo.interop.marian.archive import ModelFiles
+from attendo.interop.marian.marian_process import MarianTranslator, marian_name, run_marian, start_translator
+from attendo.interop.marian.vocabulary import EOS_NAME, UNK_NAME
+from attendo.text import EOS, UNK
+
+_WORKSPACE_MB = "256"
+_MODEL, _SOURCE, _TARGET = "model.npz", "source.txt", "target.txt"
+_SCORED_AT_ONCE = 32  # sentences
+_MAX_TOKENS = "2000"  # of a sentence; longer ones would be skipped
+
+
+class MarianSystem:
+    """A model in a folder with two vocabularies of names. `orders` convert the ids."""
+
+    def __init__(
+        self, folder: Path, translator: MarianTranslator, orders: tuple[VocabularyPermutation, VocabularyPermutation]
+    ) -> None:
+        self._folder, self._translator = folder, translator
+        self._source, self._target = orders
+        self._names = tuple(map(_names, orders))
+        self._ids = {name: number for number, name in enumerate(self._names[1])}
+
+    @property
+    def name(self) -> str:
+        return marian_name()
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> None:
+        """Return None: Marian does not show its logits."""
+
+    def score_tokens(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Return the log-probability of each token of each target and of its eos. Marian rounds them to 5 digits."""
+        files = [self._folder / name for name in ("scored.source", "scored.target")]
+        files[0].write_text("".join(f"{self._to_line(0, each)}\n" for each in sources), "utf-8")
+        files[1].write_text("".join(f"{self._to_line(1, each)}\n" for each in targets), "utf-8")
+        vocabularies = [str(self._folder / name) for name in (_SOURCE, _TARGET)]
+        batch = ["--mini-batch", str(_SCORED_AT_ONCE), "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
+        model = ["-m", str(self._folder / _MODEL), "-v", *vocabularies, "-t", *map(str, files)]
+        lines = run_marian(["score", *model, *batch, "--word-scores", *_machine_options()])
+        scores = [_parse_scores(line) for line in lines]
+        if [len(each) for each in scores] != [len(target) + 1 for target in targets]:
+            raise ModelError("marian_failed", reason=f"{len(scores)} lines of scores for {len(targets)} sentences")
+        return scores
+
+    def generate(self, sources: Sequence[Sequence[int]], beam: int, max_length: int) -> list[SystemOutput]:
+        """Return the best hypotheses. Marian's limit is a factor of the longest source of the batch, with its eos."""
+        longest = max(map(len, sources)) + 1
+        options = {
+            "beam-size": beam,
+            "max-length-factor": (max_length - 0.5) / longest,
+            "n-best": True,
+            "mini-batch": len(sources),
+        }
+        lines = self._translator.translate([self._to_line(0, each) for each in sources], options)
+        best: dict[int, SystemOutput] = {}
+        for line in lines:
+            number, text, _, score = line.split(" ||| ")
+            ids = (self._ids[name] for name in text.split())
+            best.setdefault(int(number), SystemOutput(tuple(self._target.to_ours(ids)), float(score)))
+        return [best[number] for number in range(len(sources))]
+
+    def _to_line(self, side: int, ids: Sequence[int]) -> str:
+        order = (self._source, self._target)[side]
+        return " ".join(self._names[side][each] for each in order.to_theirs(ids))
+
+
+@contextmanager
+def open_marian(
+    files: ModelFiles, weights: str, orders: tuple[VocabularyPermutation, VocabularyPermutation]
+) -> Iterator[MarianSystem]:
+    """Open a model in Marian."""
+    with tempfile.TemporaryDirectory(prefix="attendo-marian-") as temporary:
+        folder = Path(temporary)
+        files.copy(weights, folder / _MODEL)
+        for name, order in zip((_SOURCE, _TARGET), orders, strict=True):
+            (folder / name).write_text("".join(f"{each}\n" for each in _names(order)), "utf-8")
+        vocabularies = [str(folder / name) for name in (_SOURCE, _TARGET)]
+        options = ["-m", str(folder / _MODEL), "-v", *vocabularies, "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
+        with start_translator([*options, *_machine_options(), "--quiet-translation"], folder) as translator:
+            yield MarianSystem(folder, translator, orders)
+
+
+def _names(order: VocabularyPermutation) -> list[str]:
+    """Return a name for each of Marian's ids."""
+    eos, unk = order.to_theirs((EOS, UNK))
+    names = {eos: EOS_NAME, unk: UNK_NAME}
+    return [names.get(number, f"t{number}") for number in range(order.their_size - 1)]
+
+
+def _machine_options() -> list[str]:
+    return ["--cpu-threads", str(torch.get_num_threads()), "--workspace", _WORKSPACE_MB, "--quiet"]
+
+
+def _parse_scores(line: str) -> Tensor:
+    _, _, words = line.partition("WordScores= ")
+    numbers = [float(each) for each in words.split()]
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise ModelError("marian_failed", reason=f"scores {words[:60]!r}")
+    return torch.tensor(numbers)
