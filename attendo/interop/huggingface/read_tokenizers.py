@@ -239,11 +239,13 @@ def read_sentencepiece_model(path: Path, vocabulary: Mapping[str, int]) -> bytes
     return model
 
 
-def check_sentencepiece_model(path: Path, model: bytes, vocabulary: Mapping[str, int]) -> None:
-    """Raise a `ModelError` unless at least 90% of the pieces are in the vocabulary."""
+def check_sentencepiece_model(
+    path: Path, model: bytes, vocabulary: Mapping[str, int], min_share: float = _MIN_KNOWN_SHARE
+) -> None:
+    """Raise a `ModelError` unless at least this share of the pieces is in the vocabulary."""
     normal = [piece.text for piece in read_pieces(path, model) if piece.type == PieceType.NORMAL]
     known = len(normal) - len(_missing_pieces(model, vocabulary))
-    if not normal or known < _MIN_KNOWN_SHARE * len(normal):
+    if not normal or known < min_share * len(normal):
         raise ModelError("sentencepiece_vocabulary_mismatch", path=path, known=known, count=len(normal))
 
 

@@ -50,6 +50,7 @@ _FIREFOX_MODEL, _FIREFOX_VOCABULARIES = "model.", (("vocab.", "vocab."), ("srcvo
 _FIREFOX_DECODER = {"beam-size": "1", "normalize": "1.0", "max-length-factor": "2.0"}  # as Firefox decodes
 _SOURCE_BPE, _PREPROCESS = "source.bpe", "preprocess.sh"
 _CONFIG_FILE = "config.json"  # of transformers
+_MIN_KNOWN_SHARE = 0.5  # of SentencePiece's pieces; Marian's vocabulary has only those that its training text has
 _DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0  # of Marian's decoder
 # Settings of decoder.yml that change translations and that attendo does not have, with their neutral values.
 _UNSUPPORTED = {
@@ -90,7 +91,7 @@ def read_marian(path: str | Path) -> ImportedMarian:
     with open_weights(folder) as file:
         settings = _read_model_settings(file)
         vocabularies = _read_vocabularies(folder, settings, file)
-        orders = _permutations(vocabularies)
+        orders = _permutation(vocabularies[0]), _permutation(vocabularies[1])
         config = read_config(settings, (orders[0].size, orders[1].size))
         _check_depth(config.num_encoder_layers + config.num_decoder_layers, file, settings)
         tables = TableNames.find(tie(settings), file.shapes())
@@ -182,7 +183,7 @@ def _read_vocabularies(
     source = _SizedVocabulary(read_vocabulary(folder.files, names[0]), sizes[0])
     same = names[0] == names[1] and sizes[0] == sizes[1]
     target = source if same else _SizedVocabulary(read_vocabulary(folder.files, names[1]), sizes[1])
-    if tables.source == tables.target and source.vocabulary.ids != target.vocabulary.ids:
+    if tables.source == tables.target and _permutation(source) != _permutation(target):
         raise ModelError("marian_tied_vocabularies_differ", path=folder.path, files=" / ".join(names))
     return source, target
 
@@ -201,7 +202,12 @@ class _SizedVocabulary:
 
     @property
     def first(self) -> list[int]:
-        """The ids of language labels such as `>>fra<<`, which start multilingual sources, and of other non-text."""
+        """The ids of language labels such as `>>fra<<`, which start multilingual sources, and of other non-text.
+
+        A vocabulary that is a SentencePiece model has none: it splits the text as a whole, labels included.
+        """
+        if self.vocabulary.model is not None:
+            return []
         ids = self.vocabulary.ids
         labels = sorted(each for token, each in ids.items() if token.startswith(">>") and token.endswith("<<"))
         return [*labels, *non_text_ids(ids)]
@@ -213,15 +219,10 @@ class _SizedVocabulary:
         return {renamed.get(each, token): each for token, each in self.vocabulary.ids.items()}
 
 
-def _permutations(
-    vocabularies: tuple[_SizedVocabulary, _SizedVocabulary],
-) -> tuple[VocabularyPermutation, VocabularyPermutation]:
-    """Return the permutations. Marian has no pad and starts from a zero vector: both are one additional row."""
-    orders = []
-    for each in vocabularies:
-        unk, eos = each.vocabulary.unk, each.vocabulary.eos
-        orders.append(build_permutation(each.rows + 1, each.rows, unk, each.rows, eos, each.first))
-    return orders[0], orders[1]
+def _permutation(sized: _SizedVocabulary) -> VocabularyPermutation:
+    """Return the permutation. Marian has no pad and starts from a zero vector: both are one additional row."""
+    unk, eos, last = sized.vocabulary.unk, sized.vocabulary.eos, sized.rows
+    return build_permutation(sized.rows + 1, last, unk, last, eos, sized.first)
 
 
 def _tokenizers(
@@ -240,7 +241,7 @@ def _tokenizer(folder: MarianFolder, side: str, sized: _SizedVocabulary, order: 
     files, name, model = folder.files, f"{side}.spm", sized.vocabulary.model
     if model is None and name in files.entries:
         model = files.read(name, MAX_VOCABULARY_BYTES)
-        check_sentencepiece_model(Path(files.describe(name)), model, sized.pieces)
+        check_sentencepiece_model(Path(files.describe(name)), model, sized.pieces, _MIN_KNOWN_SHARE)
     try:
         names, symbols = build_names_and_symbols(sized.pieces, order, sized.first)
         if model is not None:
@@ -291,6 +292,9 @@ def _describe_settings(decoder: MarianSettings) -> Iterator[MessagePart]:
         if value not in (neutral, (), "", ("",)):
             shown = value if isinstance(value, str) else " ".join(value)
             yield MessagePart("setting_not_imported", name=name, value=cut_text(shown))
+    factor = decoder.number("max-length-factor", _DEFAULT_LENGTH_FACTOR)
+    if not factor.is_integer():
+        yield MessagePart("marian_length_factor_fraction", factor=factor)
 
 
 def _describe_files(
