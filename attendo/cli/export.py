@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attendo.text_model import TextModel
 
 
-Format = Literal["ctranslate2", "hf", "onnx", "argos"]
+Format = Literal["ctranslate2", "hf", "onnx", "argos", "marian"]
 Precision = Literal["float32", "float16", "int8"]
 
 

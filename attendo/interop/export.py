@@ -1,6 +1,7 @@
 """Export of a text model to another system's files, which are kept only if the certificate passes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,17 +18,22 @@ from attendo.interop.ctranslate2 import folder as ctranslate2_folder
 from attendo.interop.errors import join_reasons
 from attendo.interop.exported_files import ExportPrecision, model_max_length
 from attendo.interop.huggingface import write_folder
+from attendo.interop.marian import write_model
+from attendo.interop.marian.compared_marian import open_exported_model
+from attendo.interop.marian.marian_process import require_marian
+from attendo.interop.marian.write_model import without_pad_and_bos
 from attendo.model_files import read_json, write_json
 from attendo.model_folder import write_manifest
 from attendo.text_model import TextModel
 
-ExportFormat = Literal["ctranslate2", "hf", "onnx", "argos"]
+ExportFormat = Literal["ctranslate2", "hf", "onnx", "argos", "marian"]
 
 _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
     "hf": ("transformers",),
     "onnx": ("onnx", "onnxruntime"),
     "argos": ("ctranslate2",),
+    "marian": (),  # see `require_marian`
 }
 
 # The bounds on tokens are wide. Random networks, and trained ones on random sources, give all words similar
@@ -50,6 +56,16 @@ class ModelMismatchError(ModelError):
         self.certificate = certificate
 
 
+@contextmanager
+def _open_systems(to: ExportFormat, model: TextModel, folder: Path) -> Iterator[tuple[ComparedSystem, ComparedSystem]]:
+    """Open both sides of the comparison. Marian runs in its own process."""
+    if to != "marian":
+        yield _LOAD_SYSTEMS[to](model, folder)
+        return
+    with open_exported_model(model, folder) as marian:
+        yield TorchSystem(without_pad_and_bos(model.network), "marian"), marian
+
+
 def _load_onnx_systems(model: TextModel, folder: Path) -> tuple[ComparedSystem, ComparedSystem]:
     _, prefix = model_prefix_ids(model)
     return TorchSystem(model.network, None, prefix), OnnxSystem(folder, prefix)
@@ -65,6 +81,8 @@ _LOAD_SYSTEMS: dict[ExportFormat, Callable[[TextModel, Path], tuple[ComparedSyst
 
 def check_packages(to: ExportFormat) -> None:
     """Raise a `UsageError` if a package for the format is missing. Call it before long work."""
+    if to == "marian":
+        require_marian()
     for package in _PACKAGES[to]:
         require_package(package, "hf" if to == "hf" else "export", f"an export to {to}")
 
@@ -118,7 +136,8 @@ def _write_and_certify(
 ) -> Certificate:
     with exported_files.new_export(certifier.goal) as folder:
         notes = [*write(model, folder, precision), *notes]
-        certificate = certifier.certify(_LOAD_SYSTEMS[to](model, folder), notes)
+        with _open_systems(to, model, folder) as systems:
+            certificate = certifier.certify(systems, notes)
         write_json(folder / CERTIFICATE_FILE, certificate.as_json())
         _write_manifest(folder, {"to": to, "precision": precision, "longest": model_max_length(model)})
     return certificate
@@ -195,6 +214,8 @@ def _writers(to: ExportFormat, precision: ExportPrecision) -> list[_Writer]:
             return [_write_ctranslate2]
         case "hf":
             return [write_folder.write_transformers]
+        case "marian":
+            return [write_model.write_marian]
         case _:
             shares = FLOAT32_SHARES if precision == "int8" else FLOAT32_SHARES[:1]
             return [partial(_write_onnx, float32_share=share) for share in shares]

@@ -17,12 +17,14 @@ from torch import Tensor
 from attendo.errors import ModelError
 from attendo.interop.certificate import SystemOutput
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
-from attendo.interop.marian.archive import ModelFiles
+from attendo.interop.marian.archive import ModelFiles, open_folder
 from attendo.interop.marian.bin_file import open_bin
 from attendo.interop.marian.marian_process import MarianTranslator, marian_name, run_marian, start_translator
 from attendo.interop.marian.vocabulary import EOS_NAME, UNK_NAME
 from attendo.interop.marian.weight_file import SETTINGS_TENSOR
+from attendo.interop.marian.write_model import WEIGHTS_FILE, MarianVocabularies
 from attendo.text import EOS, UNK
+from attendo.text_model import TextModel
 
 _WORKSPACE_MB = "256"
 _SOURCE, _TARGET = "source.txt", "target.txt"
@@ -121,6 +123,15 @@ def _write_weights(files: ModelFiles, weights: str, folder: Path) -> str:
         arrays = {name: torch.cat([rows for _, rows in file.iter_rows(name)]).numpy() for name in names}
         np.savez(folder / "model.npz", allow_pickle=False, **{SETTINGS_TENSOR: settings}, **arrays)
     return "model.npz"
+
+
+@contextmanager
+def open_exported_model(model: TextModel, folder: Path) -> Iterator[MarianSystem]:
+    """Open the model that `write_marian` has written into the folder."""
+    vocabularies = MarianVocabularies.of(model)
+    orders = vocabularies.source, vocabularies.target
+    with open_marian(open_folder(folder), WEIGHTS_FILE, orders) as system:
+        yield system
 
 
 def _names(order: VocabularyPermutation) -> list[str]:

@@ -10,9 +10,6 @@ from attendo.interop.marian.settings import MarianSettings
 from attendo.model.config import ModelConfig
 
 NORM_EPSILON = 1e-6  # of Marian's layer norm and RMS norm
-# Marian can share the table of source and target without the output layer (`tied-embeddings-src`).
-# attendo then gets two equal tables: change this to "inputs" once `ModelConfig.tie` has it.
-TIE_OF_SHARED_INPUTS: Literal["none"] = "none"
 ACTIVATIONS = {"swish": "silu", "relu": "relu", "gelu": "gelu"}
 _EXACT_GELU = (1, 12, 3)  # version that computes gelu with the error function; before: x times sigmoid(1.702 x)
 _PRE_NORM_KEYS = (1, 11, 0)  # version that normalises keys and values of self-attention with pre-norm
@@ -68,7 +65,6 @@ def read_config(settings: MarianSettings, sizes: tuple[int, int]) -> ModelConfig
     reasons = list(_find_unsupported(settings))
     if not reasons:
         activation = ACTIVATIONS[settings.text("transformer-ffn-activation", "swish")]
-        shared = tie(settings)
         try:
             return ModelConfig(
                 source_vocab_size=sizes[0],
@@ -84,7 +80,7 @@ def read_config(settings: MarianSettings, sizes: tuple[int, int]) -> ModelConfig
                 norm_epsilon=NORM_EPSILON,
                 positions="sinusoidal",
                 position_layout="fairseq",
-                tie=TIE_OF_SHARED_INPUTS if shared == "inputs" else shared,
+                tie=tie(settings),
                 output_bias=True,
             )
         except UsageError as error:

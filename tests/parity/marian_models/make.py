@@ -70,7 +70,7 @@ MODELS = {
     "untied": Model("sorted", ("--transformer-ffn-activation", "gelu", "--transformer-postprocess-emb", "nd")),
     "sentencepiece": Model("spm", ("--tied-embeddings-all", "--output-omit-bias")),
     "pre_norm": Model("yml", ("--tied-embeddings-all", *PRE_NORM.split())),
-    "rms_norm": Model("yml", ("--tied-embeddings-src", "--transformer-postprocess", "dar")),
+    "rms_norm": Model("yml", ("--tied-embeddings-src", "--transformer-postprocess", "dar"), updates=60),
     # Marian's conversion to integers needs widths that are multiples of 16.
     "student": Model("spm", ("--tied-embeddings-all", *RECURRENT.split()), d_ff=32),
 }
