@@ -87,6 +87,7 @@ ALONE: tuple[Options, ...] = (
     {"kind": "ctc"},
     {"kind": "ctc", "canvas": "copy"},
     {"kind": "graph", "upsample": 3},
+    {"autoregression": "ssru"},
 )
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 WORDS = [f"word{n}" for n in range(40)]

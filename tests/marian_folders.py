@@ -8,7 +8,7 @@ from attendo.interop.marian.imported import ImportedMarian
 from attendo.interop.marian.read_model import read_marian
 
 FOLDER = Path(__file__).parent / "parity" / "marian_models"
-NAMES = ("tied_all", "separate", "untied", "sentencepiece", "pre_norm", "rms_norm")
+NAMES = ("tied_all", "separate", "untied", "sentencepiece", "pre_norm", "rms_norm", "student")
 ANSWERS = "answers.json"
 
 

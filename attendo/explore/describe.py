@@ -22,6 +22,7 @@ from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.feedforward import FeedForward
 from attendo.nn.links import Links
 from attendo.nn.residual import Residual
+from attendo.nn.ssru import SSRU
 
 Shape = tuple[int, ...]
 _INITIALISERS = ("normal", "uniform", "xavier_uniform", "kaiming_uniform", "ones", "zeros")
@@ -160,13 +161,24 @@ def _encoder_block(block: EncoderBlock, length: int) -> Iterator[NetworkOperatio
 
 def _decoder_block(block: DecoderBlock, source: int, target: int, causal: bool) -> Iterator[NetworkOperation]:
     width = block.feed_forward.contract.out_features
-    yield from _self_attention("masked self-attention" if causal else "self-attention", block.self_attention, target)
+    if block.recurrence is not None:
+        yield from _recurrence(block.recurrence, target)
+    else:
+        name = "masked self-attention" if causal else "self-attention"
+        yield from _self_attention(name, block.self_attention, target)
     yield _add_and_norm(block.self_residual, target, width)
     if block.cross_attention is not None and block.cross_residual is not None:
         yield from _cross_attention(block.cross_attention, source, target)
         yield _add_and_norm(block.cross_residual, target, width)
     yield from _feed_forward(block.feed_forward, target)
     yield _add_and_norm(block.feed_forward_residual, target, width)
+
+
+def _recurrence(module: SSRU, length: int) -> Iterator[NetworkOperation]:
+    shape = (length, module.forget.in_features)
+    yield NetworkOperation("SSRU forget gate", shape, shape, _count(module.forget))
+    yield NetworkOperation("SSRU candidate", shape, shape, _count(module.candidate))
+    yield NetworkOperation("SSRU cells", shape, shape)
 
 
 def _self_attention(name: str, attention: MultiHeadAttention, length: int) -> Iterator[NetworkOperation]:

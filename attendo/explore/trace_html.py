@@ -108,7 +108,7 @@ def _render_layers(trace: Trace, first: OpenMap | None) -> Iterator[str]:
 
 
 def _sub_layer(trace: Trace, sub_layer: str, first: OpenMap) -> str:
-    title = render_languages(sub_layer_title(sub_layer, language) for language in LANGUAGES)
+    title = render_languages(sub_layer_title(sub_layer, language, trace.is_recurrent) for language in LANGUAGES)
     is_open = sub_layer == first.site
     attributes = f'data-site="{sub_layer}" data-first="{first.head if is_open else 0}"'
     maps = "" if sub_layer.endswith(".feed_forward") else f'<div class="maps" {attributes} hidden></div>'

@@ -135,7 +135,7 @@ def _render_selection(trace: Trace, view: TraceView, width: int) -> Iterator[Ren
 
 def _layer(trace: Trace, stack: str, layer: int, view: TraceView, width: int) -> Iterator[RenderableType]:
     for site in list_sub_layers(trace, stack, layer):
-        yield render_title(sub_layer_title(site, view.language))
+        yield render_title(sub_layer_title(site, view.language, trace.is_recurrent))
         yield from _render_entries(trace, f"{site}.", view, width)
         if not site.endswith(".feed_forward"):
             yield from _maps(trace, site, view, width)

@@ -89,10 +89,12 @@ def format_sizes(trace: Trace) -> list[list[str]]:
     ]
 
 
-def sub_layer_title(site: str, language: Language) -> str:
-    """Return the title of a sub-layer such as decoder.0.self."""
+def sub_layer_title(site: str, language: Language, recurrent: bool = False) -> str:
+    """Return the title of a sub-layer such as decoder.0.self. `recurrent` means that the decoder is."""
     stack, layer, part = site.split(".")
-    name = "masked_self" if (stack, part) == ("decoder", "self") else part
+    name = part
+    if (stack, part) == ("decoder", "self"):
+        name = "recurrence" if recurrent else "masked_self"
     numbered = trace_string(f"{stack}_layer", language, layer)
     return trace_string("titled", language, numbered, trace_string(name, language))
 

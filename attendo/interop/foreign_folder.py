@@ -1,6 +1,6 @@
-"""Loads a folder of transformers as it is: imported in memory, with a certificate.
+"""Loads a model of transformers or Marian as it is: imported in memory, with a certificate.
 
-The weights are read from the original folder at every start, so nothing is copied to the disk, a read-only folder
+The weights are read from the original files at every start, so nothing is copied to the disk, a read-only folder
 works, and a change of the original applies. Only the certificate is cached, by the contents of the files:
 `~/.cache/attendo/certificates/SHA-256.json` (or in `XDG_CACHE_HOME`).
 """
@@ -17,38 +17,40 @@ from typing import Any
 from attendo import atomic_files
 from attendo.errors import AttendoError, MessagePart, ModelError
 from attendo.interop.errors import join_reasons
-from attendo.interop.export import ModelMismatchError
-from attendo.interop.import_model import certify_import, from_folder
+from attendo.interop.import_model import certify_import, find_missing_system, read_import
 from attendo.model_files import read_json
 from attendo.text_model import TextModel, pick_device
 
 _SENTENCES = 16  # enough to notice a wrong network; `attendo import` compares 200
-_READ_SUFFIXES = (".json", ".txt", ".model", ".spm", ".safetensors")  # of the files that an import reads
+# Of the files that an import reads.
+_READ_SUFFIXES = (".json", ".txt", ".model", ".spm", ".safetensors", ".npz", ".bin", ".gz", ".yml", ".vocab", ".zip")
 _CACHED_FIELDS = ("theirs", "sentences", "same_answers", "largest_difference")
 
 
 class ForeignFolderWarning(UserWarning):
-    """The result of the comparison of a folder of transformers that was loaded directly, or a remark of its import."""
+    """The result of the comparison of a foreign model that was loaded directly, or a remark of its import."""
 
 
 def load_foreign_folder(folder: Path, device: str) -> TextModel:
-    """Import a folder in memory. The certificate and the remarks are warnings. A failed comparison is an error."""
-    imported = from_folder(folder)
+    """Import a folder or zip file in memory. The certificate and the remarks are warnings. A failed comparison is an error."""
+    imported = read_import(folder)
     model = imported.build_text_model()
     kind = imported.folder.model_type
-    if find_spec("transformers") is None:
-        _warn("foreign_folder_not_compared", folder=folder, kind=kind)
+    if (missing := find_missing_system(imported)) is not None:
+        _warn("foreign_folder_not_compared", folder=folder, kind=kind, package=missing)
     else:
         cache = _cache_path(folder)
         found = _read_certificate(cache)
         if found is None:
-            try:
-                certificate = certify_import(folder, imported, model, None, _SENTENCES)
-            except ModelMismatchError as error:
-                reasons = join_reasons(error.certificate.reasons)
-                raise ModelError("foreign_folder_differs", folder=folder, reasons=reasons) from None
-            same = min(search.same_answers for search in certificate.searches)
-            values = certificate.theirs, certificate.sentences, same, certificate.largest_difference
+            certificate = certify_import(imported, model, None, _SENTENCES)
+            if not certificate.passed:
+                reasons = join_reasons(certificate.reasons)
+                raise ModelError("foreign_folder_differs", folder=folder, reasons=reasons)
+            # Marian's searches are not compared with pre-norm, and it shows scores, not logits.
+            same = min((search.same_answers for search in certificate.searches), default=0)
+            scores = certificate.token_scores
+            largest = scores.largest_difference if scores else certificate.largest_difference
+            values = certificate.theirs, certificate.sentences, same, largest
             found = dict(zip(_CACHED_FIELDS, values, strict=True))
             _write_certificate(cache, {**found, "certificate": certificate.as_json()})
         difference = f"{float(found['largest_difference']):.1e}"
@@ -65,9 +67,11 @@ def _warn(code: str, **values: object) -> None:
 
 def _cache_path(folder: Path) -> Path | None:
     """Return the path of the certificate, or None without a home folder. Its name changes with every file."""
-    versions = {name: version(name) for name in ("attendo", "transformers", "torch", "safetensors", "sentencepiece")}
+    packages = ("attendo", "transformers", "pymarian", "torch", "safetensors", "sentencepiece")
+    versions = {name: version(name) for name in packages if find_spec(name) is not None}
     content = hashlib.sha256(json.dumps([_SENTENCES, versions]).encode())
-    for path in sorted(each for each in folder.iterdir() if each.suffix in _READ_SUFFIXES and each.is_file()):
+    paths = [folder] if folder.is_file() else folder.iterdir()
+    for path in sorted(each for each in paths if each.suffix in _READ_SUFFIXES and each.is_file()):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         content.update(f"\n{path.name}\n{digest}".encode("utf-8", "surrogateescape"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from attendo import atomic_files, model_folder
@@ -21,7 +22,7 @@ from attendo.interop.huggingface.read_t5 import from_t5
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.interop.marian.certify_import import certify_marian_import
 from attendo.interop.marian.imported import ImportedMarian
-from attendo.interop.marian.marian_process import require_marian
+from attendo.interop.marian.marian_process import MODULE, PACKAGE, require_marian
 from attendo.interop.marian.read_model import is_marian, read_marian
 from attendo.model_files import write_json
 from attendo.text_model import TextModel
@@ -47,6 +48,12 @@ def require_other_system(path: str | Path) -> None:
         require_marian()
     else:
         require_package("transformers", "hf", "the check of an import (skipped with --no-proof)")
+
+
+def find_missing_system(imported: ImportedModel | ImportedMarian) -> str | None:
+    """Return the package that checks an import if it is not installed."""
+    package, module = (PACKAGE, MODULE) if isinstance(imported, ImportedMarian) else ("transformers",) * 2
+    return package if find_spec(module) is None else None
 
 
 def import_model(
@@ -125,11 +132,16 @@ def _write_certificate(folder: Path, certificate: Certificate) -> None:
 
 
 def read_import(
-    path: str | Path, source_language: str | None = None, target_language: str | None = None
+    path: str | Path,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    keep_dtype: bool = False,
 ) -> ImportedModel | ImportedMarian:
-    """Read a model of Marian or of transformers. The languages are for multilingual models of transformers."""
+    """Read a model of Marian or of transformers. The languages and `keep_dtype` are for models of transformers."""
     if not is_marian(path):
-        return from_folder(path, source_language=source_language, target_language=target_language)
+        return from_folder(
+            path, source_language=source_language, target_language=target_language, keep_dtype=keep_dtype
+        )
     if source_language or target_language:
         raise UsageError("marian_languages_are_labels", path=path)
     return read_marian(path)

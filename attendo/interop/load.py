@@ -18,7 +18,7 @@ from attendo.text_model.backends import EXTERNAL_ENGINES
 def load(folder: str | Path, device: str = "auto") -> TextModel:
     """Load the model in a folder. `device` is cpu, cuda, or auto for a GPU if the folder can use one.
 
-    A folder of transformers is imported in memory. A folder exported to `onnx` or `ctranslate2` runs on that engine.
+    A model of transformers or Marian is imported in memory. A folder exported to `onnx` or `ctranslate2` runs on that engine.
     """
     folder = Path(folder)
     engine = detect_export_format(folder)
@@ -39,9 +39,9 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
 
 
 def load_torch_model(folder: str | Path, device: str = "auto") -> TextModel:
-    """Load a model folder, or a supported folder of transformers, which is imported in memory."""
+    """Load a model folder, or a supported model of transformers or Marian, which is imported in memory."""
     folder = Path(folder)
-    if find_foreign_family(folder) is not None:
+    if find_foreign_family(folder) is not None or is_marian(folder):
         from attendo.interop.foreign_folder import load_foreign_folder
 
         return load_foreign_folder(folder, device)

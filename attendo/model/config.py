@@ -54,6 +54,10 @@ class ModelConfig(Settings):
     d_key: Count | None = Field(None, description="width of a head's queries and keys; default: d_model / num_heads")
     d_value: Count | None = Field(None, description="width of a head's values; default: d_model / num_heads")
 
+    autoregression: Literal["attention", "ssru"] = Field(
+        "attention",
+        description="how the decoder reads its own tokens: self-attention, or a recurrence as in Firefox's models",
+    )
     prefix_lm: bool = Field(
         False,
         description="decoder-only network for pairs, which reads source and target as one row; no encoder layers",
@@ -203,6 +207,8 @@ class ModelConfig(Settings):
         for name in ("upsample", "canvas"):
             if self.kind not in ("ctc", "graph") and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError("canvas_setting_unused", option=name, kind=self.kind)
+        if self.autoregression == "ssru":
+            self._check_ssru()
         if self.relative_buckets % 2:
             raise UsageError("relative_buckets_odd", buckets=self.relative_buckets)
         if self.positions == "relative" and self.relative_max_distance <= self.relative_buckets // 2:
@@ -229,6 +235,19 @@ class ModelConfig(Settings):
             raise UsageError(
                 "prefix_lm_vocabulary_not_joint", source_size=self.source_vocab_size, target_size=self.target_vocab_size
             )
+
+    def _check_ssru(self) -> None:
+        """Reject settings of the decoder's self-attention, and networks that need it."""
+        reasons = {
+            "kind": self.kind if self.kind != "autoregressive" else None,
+            "num_encoder_layers": 0 if self.decoder_only else None,
+            "positions": self.positions if self.positions in ("rotary", "relative") else None,
+            "d_key": self.d_key,
+            "d_value": self.d_value,
+        }
+        for name, value in reasons.items():
+            if value is not None:
+                raise UsageError("ssru_setting_conflict", option=name, value=value)
 
     @property
     def head_width(self) -> int:

@@ -24,6 +24,7 @@ class SharedKeysValues:
 
     storage: KeysValues
     used: int
+    order: Int[Tensor, "R P"]  # of the state, with the new position
 
     def extend(self, new: KeysValues) -> KeysValues:
         """Write the new keys and values in place."""
@@ -32,6 +33,18 @@ class SharedKeysValues:
         for here, there in ((self.storage.keys, new.keys), (self.storage.values, new.values)):
             here[:, :, columns] = there[:, :, 0].unflatten(0, (-1, width)).transpose(1, 2)  # [R, H, K] -> [B, H, W, K]
         return self.storage.map(lambda each: each[:, :, : columns.stop])
+
+    def store(self, new: KeysValues) -> KeysValues:
+        return self.extend(new)
+
+    def last_values(self) -> Float[Tensor, "R H Kv"]:
+        width = self.order.size(0) // self.storage.values.size(0)
+        sentences = torch.arange(self.order.size(0)) // width
+        if self.order.size(1) < 2:
+            return torch.zeros_like(self.storage.values[sentences, :, 0])
+        writers = self.order[:, -2]
+        found = self.storage.values[sentences, :, self.used - width + writers.clamp(min=0)]
+        return torch.where((writers != _NO_WRITER)[:, None, None], found, 0.0)
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ class SharedCacheState:
         return biases if self.width == 1 else biases.repeat_interleave(self.width, dim=-1)
 
     def layer_cache(self, layer: int) -> SharedKeysValues:
-        return SharedKeysValues(self.storage[layer], self.num_positions * self.width)
+        return SharedKeysValues(self.storage[layer], self.num_positions * self.width, self.order)
 
     def with_cache(self, past: Sequence[KeysValues]) -> "SharedCacheState":
         return replace(self, num_positions=self.num_positions + 1)

@@ -24,6 +24,7 @@ from attendo.model.trace_layers import (
     feed_forward,
     leave,
     norm,
+    recurrence,
     softmax,
 )
 from attendo.model.transformer import Embedding, Transformer
@@ -37,6 +38,7 @@ from attendo.nn.positions import (
     find_buckets,
 )
 from attendo.nn.residual import Residual
+from attendo.nn.ssru import SSRU
 
 MAX_NUMBERS = 50_000_000  # in a trace: 200 MB
 
@@ -96,7 +98,10 @@ def _decode(
     contexts = _layer_contexts(recorder, "target", network.target, context, len(network.decoder))
     for n, block in enumerate(network.decoder):
         assert isinstance(block, DecoderBlock)
-        y = _attention_sublayer(recorder, block.self_attention, block.self_residual, y, None, contexts[n])
+        if block.recurrence is None:
+            y = _attention_sublayer(recorder, block.self_attention, block.self_residual, y, None, contexts[n])
+        else:
+            y = _recurrence_sublayer(recorder, f"decoder.{n}.self", block.recurrence, block.self_residual, y)
         if block.cross_attention is not None and block.cross_residual is not None and memory is not None:
             all_visible = _full_mask(len(ids), memory.vectors.size(0), y.vectors)
             to_memory = AttentionContext(all_visible, "padding_mask", scales)
@@ -146,6 +151,13 @@ def _attention_sublayer(
     queries = enter(recorder, module.site, residual, activations)
     output = attention(recorder, module, queries, memory or queries, context)
     return leave(recorder, module.site, residual, activations, output)
+
+
+def _recurrence_sublayer(
+    recorder: TraceRecorder, site: str, module: SSRU, residual: Residual, activations: Activations
+) -> Activations:
+    sublayer_input = enter(recorder, site, residual, activations)
+    return leave(recorder, site, residual, activations, recurrence(recorder, site, module, sublayer_input))
 
 
 def _feed_forward_sublayer(

@@ -17,6 +17,7 @@ from attendo.model.head_scaling import ScaledHeads
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.feedforward import FeedForward
 from attendo.nn.residual import Residual
+from attendo.nn.ssru import SSRU
 
 Shape = tuple[int, ...]
 _ACTIVATIONS_OF_GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu"}
@@ -148,6 +149,27 @@ def attention(
     )
     joined = torch.cat(list(mixed), dim=-1)  # [H, T, Kv] -> [T, H * Kv]
     return _linear(recorder, f"{site}.output", "heads_joined", module.output, Activations(joined, "X"))
+
+
+def recurrence(recorder: TraceRecorder, site: str, module: SSRU, activations: Activations) -> Float[Tensor, "T D"]:
+    """Return the outputs of an SSRU. Also record how much of each token is left in each cell, as attention weights."""
+    x = activations.vectors
+    matrix, bias = cast_like(module.forget.weight, x).T, cast_like(module.forget.bias, x)
+    forget = 1 / (1 + (-(x @ matrix + bias)).exp())
+    recorder.record(f"{site}.forget", "forget", forget, (x, matrix, bias), activations.letter)
+    matrix = cast_like(module.candidate.weight, x).T
+    candidate = recorder.record(f"{site}.candidate", "candidate", x @ matrix, (x, matrix), activations.letter)
+    shares, cells = torch.zeros(len(x), *x.shape, dtype=x.dtype, device=x.device), torch.zeros_like(x)
+    for t, gate in enumerate(forget):
+        if t:
+            shares[t] = gate * shares[t - 1]
+            cells[t] = gate * cells[t - 1]
+        shares[t, t] = 1 - gate
+        cells[t] += (1 - gate) * candidate[t]
+    recorder.record(f"{site}.cells", "cells", cells, (forget, candidate))
+    heads = torch.stack([each.mean(-1) for each in shares.chunk(module.num_heads, dim=-1)])  # [T, T, D] -> [H, T, T]
+    recorder.record(f"{site}.weights", "shares", heads, (forget,))
+    return recorder.record(f"{site}.output", "positive_cells", cells.clamp(min=0), (cells,))
 
 
 def feed_forward(

@@ -225,6 +225,7 @@ def _block_shape(config: ModelConfig) -> BlockShape:
         d_value=config.d_value or width,
         linear_bias=config.linear_bias,
         attention_scale=config.attention_scale,
+        recurrent=config.autoregression == "ssru",
     )
 
 

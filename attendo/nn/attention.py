@@ -36,6 +36,12 @@ class KVCache(Protocol):
     def extend(self, new: "KeysValues") -> "KeysValues | PendingKeysValues":
         """Return the old and new keys and values."""
 
+    def store(self, new: "KeysValues") -> "KeysValues":
+        """Keep the new ones. Return what the state after the step needs, for which no row is gathered."""
+
+    def last_values(self) -> Float[Tensor, "R H Kv"]:
+        """Return the values of each row's last position, or zeros if it has none."""
+
 
 @dataclass(frozen=True)
 class KeysValues:
@@ -55,6 +61,12 @@ class KeysValues:
     def extend(self, new: "KeysValues") -> "KeysValues":
         """Return a copy with the new positions appended."""
         return KeysValues(torch.cat((self.keys, new.keys), dim=2), torch.cat((self.values, new.values), dim=2))
+
+    def store(self, new: "KeysValues") -> "KeysValues":
+        return self.extend(new)
+
+    def last_values(self) -> Float[Tensor, "R H Kv"]:
+        return self.values[:, :, -1] if self.length else torch.zeros_like(self.values.sum(2))
 
     def select(self, rows: Int[Tensor, " R"]) -> "KeysValues":
         """Return the given rows of the batch in that order. A row may be repeated."""
@@ -77,12 +89,22 @@ class StaticKeysValues:
         return PendingKeysValues(self, new) if single_query_attention.is_supported(new.keys) else self.append(new)
 
     def append(self, new: KeysValues) -> KeysValues:
-        rows = torch.arange(self.length.size(0), device=self.length.device)
-        self.storage.keys[rows, :, self.length] = new.keys[:, :, 0]
-        self.storage.values[rows, :, self.length] = new.values[:, :, 0]
+        self.store(new)
         if self.order is None:
             return self.storage
         return self.storage.map(self._gather_rows)
+
+    def store(self, new: KeysValues) -> KeysValues:
+        rows = torch.arange(self.length.size(0), device=self.length.device)
+        self.storage.keys[rows, :, self.length] = new.keys[:, :, 0]
+        self.storage.values[rows, :, self.length] = new.values[:, :, 0]
+        return self.storage
+
+    def last_values(self) -> Float[Tensor, "R H Kv"]:
+        rows, last = torch.arange(self.length.size(0), device=self.length.device), (self.length - 1).clamp(min=0)
+        writers = rows if self.order is None else self.order.gather(1, last[:, None])[:, 0]
+        # Unused storage may hold NaN, which a product with 0 would keep.
+        return torch.where((self.length > 0)[:, None, None], self.storage.values[writers, :, last], 0.0)
 
     def _gather_rows(self, storage: Float[Tensor, "R H C K"]) -> Float[Tensor, "R H C K"]:
         """Gather vectors by flat index. On a CPU this is several times as fast as indexing rows and positions."""

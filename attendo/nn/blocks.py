@@ -10,6 +10,7 @@ from attendo.nn.feedforward import Activation, FeedForward
 from attendo.nn.masks import Mask
 from attendo.nn.positions import Rotation
 from attendo.nn.residual import Norm, NormKind, Residual, make_norm
+from attendo.nn.ssru import SSRU
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class BlockShape:
     d_value: int
     linear_bias: bool = True
     attention_scale: float | None = None
+    recurrent: bool = False  # SSRU instead of the decoder's self-attention
 
     def attention(self, site: str) -> MultiHeadAttention:
         return MultiHeadAttention(
@@ -77,12 +79,17 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Masked self-attention over the target so far, attention to the memory, then the feed-forward network.
 
-    A decoder-only network has no cross-attention. Its self-attention also reads the memory, if there is one.
+    A decoder-only network has no cross-attention. Its self-attention also reads the memory, if there is one. A
+    recurrent block has an SSRU, and no self-attention.
     """
+
+    self_attention: MultiHeadAttention  # unless there is a recurrence
 
     def __init__(self, shape: BlockShape, site: str, with_memory: bool = True) -> None:
         super().__init__()
-        self.self_attention = shape.attention(f"{site}.self")
+        self.recurrence = SSRU(shape.d_model, shape.num_heads) if shape.recurrent else None
+        if self.recurrence is None:
+            self.self_attention = shape.attention(f"{site}.self")
         self.self_residual = shape.residual()
         self.cross_attention = shape.attention(f"{site}.cross") if with_memory else None
         self.cross_residual = shape.residual() if with_memory else None
@@ -101,12 +108,17 @@ class DecoderBlock(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], KeysValues | PendingKeysValues]:
         """Return the new vectors, and the keys and values of the whole target so far."""
         x, y = self.self_residual.enter(x)
-        queries, new = self.self_attention.queries_keys_values(y, rotation)
-        kv = new if past is None else past.extend(new)
-        row: KeysValues | PendingKeysValues | PrefixedKeysValues = kv
-        if self.cross_attention is None and memory is not None and memory.length:
-            row = PrefixedKeysValues(memory, memory_mask, kv)
-        x = self.self_residual.leave(x, self.self_attention(queries, row, mask, tap))
+        kv: KeysValues | PendingKeysValues
+        if self.recurrence is not None:
+            mixed, kv = self.recurrence(y, past, mask)
+        else:
+            queries, new = self.self_attention.queries_keys_values(y, rotation)
+            kv = new if past is None else past.extend(new)
+            row: KeysValues | PendingKeysValues | PrefixedKeysValues = kv
+            if self.cross_attention is None and memory is not None and memory.length:
+                row = PrefixedKeysValues(memory, memory_mask, kv)
+            mixed = self.self_attention(queries, row, mask, tap)
+        x = self.self_residual.leave(x, mixed)
 
         if self.cross_attention is not None and self.cross_residual is not None and memory is not None:
             x, y = self.cross_residual.enter(x)

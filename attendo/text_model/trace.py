@@ -112,6 +112,11 @@ class Trace(Mapping[str, Tensor]):
         return self._layers("decoder")
 
     @property
+    def is_recurrent(self) -> bool:
+        """Whether the decoder has a recurrence in place of self-attention. Its weights are shares, which are measured."""
+        return self.config.autoregression == "ssru"
+
+    @property
     def encoder_self(self) -> Float[Tensor, "E H S S"]:
         return self._stack_weights("encoder", "self")
 

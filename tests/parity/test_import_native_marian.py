@@ -149,7 +149,8 @@ def test_tied_tables_and_positions_are_those_of_marian() -> None:
         "untied": "none",
         "sentencepiece": "all",
         "pre_norm": "all",
-        "rms_norm": "none",
+        "rms_norm": "inputs",
+        "student": "all",
     }
     assert {config.position_layout for config in configs.values()} == {"fairseq"}
     assert {config.norm_epsilon for config in configs.values()} == {1e-6}

@@ -124,6 +124,8 @@ def masks_together(trace: Trace) -> str:
 
 def leak(trace: Trace) -> str:
     """Attention weight on future tokens without the causal mask."""
+    if trace.is_recurrent:
+        return ""
     shares = {
         f"decoder.{n}.self": float(softmax(trace[f"decoder.{n}.self.scores"]).triu(diagonal=1).sum(dim=-1).mean())
         for n in trace.decoder_layers[:8]
@@ -132,7 +134,7 @@ def leak(trace: Trace) -> str:
 
 
 def side_by_side(trace: Trace) -> str:
-    if not trace.decoder_layers:
+    if not trace.decoder_layers or trace.is_recurrent:
         return ""
     site = f"decoder.{trace.decoder_layers[0]}.self"
     bare, masked = softmax(trace[f"{site}.scores"])[0, 0], trace[f"{site}.weights"][0, 0]
@@ -140,7 +142,8 @@ def side_by_side(trace: Trace) -> str:
 
 
 def row_sums(trace: Trace) -> str:
-    sums = torch.cat([trace[name].sum(dim=-1).flatten() for name in trace if name.endswith(".weights")])
+    names = [name for name in trace if name.endswith(".weights") and f"{name.removesuffix('weights')}masked" in trace]
+    sums = torch.cat([trace[name].sum(dim=-1).flatten() for name in names])  # without the shares of a recurrence
     return f"∑ A[i, ·] = {float(sums.min()):.6f} … {float(sums.max()):.6f}"
 
 

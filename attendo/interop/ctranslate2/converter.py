@@ -54,6 +54,7 @@ def incompatibilities(config: ModelConfig) -> list[MessagePart]:
         {
             # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
             MessagePart("rotary_keys_narrow", keys=keys, values=values): config.positions != "rotary" or keys >= values,
+            MessagePart("recurrent_decoder"): config.autoregression == "attention",
             MessagePart("vocabulary_without_control_tokens", size=min(sizes)): min(sizes) > EOS,
         }
     )

@@ -52,6 +52,7 @@ class HFModelClass:
                 MessagePart(
                     "embedding_norm_missing" if self.embedding_norm else "embedding_norm_unsupported"
                 ): config.embedding_norm == self.embedding_norm,
+                MessagePart("recurrent_decoder"): config.autoregression == "attention",
                 MessagePart("vocabulary_sizes_differ", source=source, target=target): same_size,
                 **self._position_checks(config),
                 **_block_checks(config),

@@ -4,15 +4,16 @@ No path of a zip file is used, so a member cannot be written or read elsewhere. 
 member that is much larger than its compressed bytes is refused, because a model never shrinks that much.
 """
 
+import gzip
 import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from attendo.errors import AttendoError, MessagePart, ModelError, cut_line, cut_text, list_names
 from attendo.interop.errors import MAX_ERROR_CHARS
@@ -25,6 +26,7 @@ _MAX_EXPANSION, _SMALL_BYTES = 100, 1024**2  # size by compressed size of a memb
 # The records at the end of a zip file that have the size of this list: first bytes, position of the size, its form.
 _DIRECTORY_SIZES = ((b"PK\x05\x06", 12, "<I"), (b"PK\x06\x06", 40, "<Q"))
 _TAIL_BYTES = 2**16 + 128  # both records, and the longest comment
+GZIP_SUFFIX = ".gz"
 _ZIP_MAGIC = b"PK\x03\x04"
 _DRIVE_OR_FOLDER = re.compile(r"^.*[/\\]")
 # Exceptions of zipfile and zlib for damaged members. RuntimeError: a member needs a password.
@@ -66,15 +68,18 @@ class ModelFiles:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a file that can be read and searched. A fault of the zip file raises a `ModelError`."""
+        """Open a file that can be read and searched, uncompressed. A fault of the file raises a `ModelError`."""
         entry = self._entry(name)
         try:
-            if isinstance(entry, Path):
-                with entry.open("rb") as file:
-                    yield file
-            else:
-                with zipfile.ZipFile(self.path) as archive, archive.open(entry) as member:
-                    yield member
+            with ExitStack() as stack:
+                if isinstance(entry, Path):
+                    file: IO[bytes] = stack.enter_context(entry.open("rb"))
+                else:
+                    archive = stack.enter_context(zipfile.ZipFile(self.path))
+                    file = stack.enter_context(archive.open(entry))
+                if name.endswith(GZIP_SUFFIX):
+                    file = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=file)))
+                yield file
         except AttendoError:
             raise
         except READ_ERRORS as error:
@@ -93,7 +98,11 @@ class ModelFiles:
             path = self.describe(name)
             raise ModelError("model_file_too_large", path=path, size=size, limit=limit, fix=COPY_AGAIN)
         with self.open(name) as file:
-            return file.read(limit + 1)
+            content = file.read(limit + 1)
+        if len(content) > limit:  # a compressed file
+            path = self.describe(name)
+            raise ModelError("model_file_too_large", path=path, size=len(content), limit=limit, fix=COPY_AGAIN)
+        return content
 
     def describe(self, name: str) -> str:
         """Return the path of a file for a message."""
@@ -102,7 +111,7 @@ class ModelFiles:
     def copy(self, name: str, target: Path) -> None:
         """Write a file to `target`, as a link if possible."""
         entry = self._entry(name)
-        if isinstance(entry, Path):
+        if isinstance(entry, Path) and not name.endswith(GZIP_SUFFIX):
             target.symlink_to(entry.resolve())
             return
         with self.open(name) as file, target.open("wb") as copied:

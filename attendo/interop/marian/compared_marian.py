@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,14 +18,16 @@ from attendo.errors import ModelError
 from attendo.interop.certificate import SystemOutput
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.interop.marian.archive import ModelFiles, open_folder
+from attendo.interop.marian.bin_file import open_bin
 from attendo.interop.marian.marian_process import MarianTranslator, marian_name, run_marian, start_translator
 from attendo.interop.marian.vocabulary import EOS_NAME, UNK_NAME
+from attendo.interop.marian.weight_file import SETTINGS_TENSOR
 from attendo.interop.marian.write_model import WEIGHTS_FILE, MarianVocabularies
 from attendo.text import EOS, UNK
 from attendo.text_model import TextModel
 
 _WORKSPACE_MB = "256"
-_MODEL, _SOURCE, _TARGET = "model.npz", "source.txt", "target.txt"
+_SOURCE, _TARGET = "source.txt", "target.txt"
 _SCORED_AT_ONCE = 32  # sentences
 _MAX_TOKENS = "2000"  # of a sentence; longer ones would be skipped
 
@@ -33,9 +36,13 @@ class MarianSystem:
     """A model in a folder with two vocabularies of names. `orders` convert the ids."""
 
     def __init__(
-        self, folder: Path, translator: MarianTranslator, orders: tuple[VocabularyPermutation, VocabularyPermutation]
+        self,
+        folder: Path,
+        model: str,
+        translator: MarianTranslator,
+        orders: tuple[VocabularyPermutation, VocabularyPermutation],
     ) -> None:
-        self._folder, self._translator = folder, translator
+        self._folder, self._model, self._translator = folder, model, translator
         self._source, self._target = orders
         self._names = tuple(map(_names, orders))
         self._ids = {name: number for number, name in enumerate(self._names[1])}
@@ -54,7 +61,7 @@ class MarianSystem:
         files[1].write_text("".join(f"{self._to_line(1, each)}\n" for each in targets), "utf-8")
         vocabularies = [str(self._folder / name) for name in (_SOURCE, _TARGET)]
         batch = ["--mini-batch", str(_SCORED_AT_ONCE), "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
-        model = ["-m", str(self._folder / _MODEL), "-v", *vocabularies, "-t", *map(str, files)]
+        model = ["-m", str(self._folder / self._model), "-v", *vocabularies, "-t", *map(str, files)]
         lines = run_marian(["score", *model, *batch, "--word-scores", *_machine_options()])
         scores = [_parse_scores(line) for line in lines]
         if [len(each) for each in scores] != [len(target) + 1 for target in targets]:
@@ -90,13 +97,32 @@ def open_marian(
     """Open a model in Marian."""
     with tempfile.TemporaryDirectory(prefix="attendo-marian-") as temporary:
         folder = Path(temporary)
-        files.copy(weights, folder / _MODEL)
+        model = _write_weights(files, weights, folder)
         for name, order in zip((_SOURCE, _TARGET), orders, strict=True):
             (folder / name).write_text("".join(f"{each}\n" for each in _names(order)), "utf-8")
         vocabularies = [str(folder / name) for name in (_SOURCE, _TARGET)]
-        options = ["-m", str(folder / _MODEL), "-v", *vocabularies, "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
+        options = ["-m", str(folder / model), "-v", *vocabularies, "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
         with start_translator([*options, *_machine_options(), "--quiet-translation"], folder) as translator:
-            yield MarianSystem(folder, translator, orders)
+            yield MarianSystem(folder, model, translator, orders)
+
+
+def _write_weights(files: ModelFiles, weights: str, folder: Path) -> str:
+    """Write the weights for Marian and return the file's name. Integers become the numbers that they stand for.
+
+    Marian rounds activations too if weights are integers. Its scores are then those of another computation.
+    """
+    if weights.endswith(".npz"):
+        files.copy(weights, folder / "model.npz")
+        return "model.npz"
+    with open_bin(files, weights) as file:
+        if not file.is_quantized:
+            files.copy(weights, folder / "model.bin")
+            return "model.bin"
+        settings = np.frombuffer(file.read_bytes(SETTINGS_TENSOR), np.int8)
+        names = sorted(file.shapes(), key=lambda each: file.headers[each].position)
+        arrays = {name: torch.cat([rows for _, rows in file.iter_rows(name)]).numpy() for name in names}
+        np.savez(folder / "model.npz", allow_pickle=False, **{SETTINGS_TENSOR: settings}, **arrays)
+    return "model.npz"
 
 
 @contextmanager

@@ -10,9 +10,6 @@ from attendo.interop.marian.settings import MarianSettings
 from attendo.model.config import ModelConfig
 
 NORM_EPSILON = 1e-6  # of Marian's layer norm and RMS norm
-# Marian can share the table of source and target without the output layer (`tied-embeddings-src`).
-# attendo then gets two equal tables: change this to "inputs" once `ModelConfig.tie` has it.
-TIE_OF_SHARED_INPUTS: Literal["none"] = "none"
 ACTIVATIONS = {"swish": "silu", "relu": "relu", "gelu": "gelu"}
 _EXACT_GELU = (1, 12, 3)  # version that computes gelu with the error function; before: x times sigmoid(1.702 x)
 _PRE_NORM_KEYS = (1, 11, 0)  # version that normalises keys and values of self-attention with pre-norm
@@ -33,7 +30,6 @@ _FLAGS = (
 )
 _TEXTS = {
     "type": "transformer",
-    "transformer-decoder-autoreg": "self-attention",
     "transformer-attention-mask": "default",
     "factors-combine": "sum",
     "lemma-dependency": "",
@@ -59,12 +55,16 @@ def tie(settings: MarianSettings) -> Literal["all", "output", "inputs", "none"]:
     return "inputs" if settings.flag("tied-embeddings-src") else "none"
 
 
+def is_recurrent(settings: MarianSettings) -> bool:
+    """Return whether the decoder has a recurrence in place of self-attention."""
+    return settings.text("transformer-decoder-autoreg", "self-attention") == "rnn"
+
+
 def read_config(settings: MarianSettings, sizes: tuple[int, int]) -> ModelConfig:
     """Return the configuration of a network with vocabularies of these sizes, attendo's additional rows included."""
     reasons = list(_find_unsupported(settings))
     if not reasons:
         activation = ACTIVATIONS[settings.text("transformer-ffn-activation", "swish")]
-        shared = tie(settings)
         try:
             return ModelConfig(
                 source_vocab_size=sizes[0],
@@ -74,12 +74,13 @@ def read_config(settings: MarianSettings, sizes: tuple[int, int]) -> ModelConfig
                 d_ff=settings.count("transformer-dim-ffn", 2048),
                 num_encoder_layers=settings.count("enc-depth", 1),
                 num_decoder_layers=settings.count("dec-depth", 1),
+                autoregression="ssru" if is_recurrent(settings) else "attention",
                 activation=activation,
                 **_norm_options(settings),
                 norm_epsilon=NORM_EPSILON,
                 positions="sinusoidal",
                 position_layout="fairseq",
-                tie=TIE_OF_SHARED_INPUTS if shared == "inputs" else shared,
+                tie=tie(settings),
                 output_bias=True,
             )
         except UsageError as error:
@@ -90,18 +91,16 @@ def read_config(settings: MarianSettings, sizes: tuple[int, int]) -> ModelConfig
 
 
 def _find_unsupported(settings: MarianSettings) -> Iterator[MessagePart]:
-    if (
-        settings.text("type", "") == "transformer"
-        and settings.text("transformer-decoder-autoreg", "self-attention") == "rnn"
-    ):
-        yield MessagePart("marian_decoder_recurrent", cell=shorten(settings.text("dec-cell")))
-        return
     for name, expected in _TEXTS.items():
         default = "" if name == "type" else expected
         if (text := settings.text(name, default)) != expected:
             yield _refuse(name, text, expected or '""')
         if name == "type" and text != expected:
             return  # the other settings are those of another network
+    if is_recurrent(settings):
+        yield from _find_unsupported_recurrence(settings)
+    elif (decoder := settings.text("transformer-decoder-autoreg", "self-attention")) != "self-attention":
+        yield _refuse("transformer-decoder-autoreg", decoder, "self-attention / rnn")
     for name in _FLAGS:
         if settings.flag(name):
             yield _refuse(name, "true", "false")
@@ -115,6 +114,14 @@ def _find_unsupported(settings: MarianSettings) -> Iterator[MessagePart]:
         if (items := settings.items(name)) not in ((), ("",)):
             yield _refuse(name, " ".join(items), "[]")
     yield from _find_unsupported_versions(settings)
+
+
+def _find_unsupported_recurrence(settings: MarianSettings) -> Iterator[MessagePart]:
+    if (cell := settings.text("dec-cell", "gru")) != "ssru":
+        yield MessagePart("marian_decoder_recurrent", cell=shorten(cell))
+    for name, only in (("dec-cell-base-depth", 2), ("dec-cell-high-depth", 1)):
+        if (depth := settings.count(name, only)) != only:
+            yield _refuse(name, str(depth), str(only))
 
 
 def _find_unsupported_versions(settings: MarianSettings) -> Iterator[MessagePart]:

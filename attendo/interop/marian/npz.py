@@ -19,9 +19,8 @@ from torch import Tensor
 
 from attendo.errors import MessagePart, ModelError, cut_text
 from attendo.interop.marian.archive import MAX_SETTINGS_BYTES, ModelFiles, check_directory_size, find_member_fault
+from attendo.interop.marian.weight_file import CHUNK_BYTES, WeightFile, read_exactly
 
-SETTINGS_TENSOR = "special:model.yml"
-SPECIAL_PREFIX = "special:"
 _SUFFIX = ".npy"
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 4096
@@ -32,7 +31,6 @@ _HEADER = re.compile(
 _FLOATS: dict[str, np.dtype[Any]] = {"<f4": np.dtype("<f4"), "<f2": np.dtype("<f2")}
 _BYTES = ("<i1", "|i1", "<u1", "|u1")
 _MAX_EXPANSION, _SMALL_BYTES = 20, 1024**2  # bytes of all tensors by bytes on disk, unless they are few
-_CHUNK_BYTES = 16 * 1024**2  # of a tensor in memory, beside the network
 
 
 @dataclass(frozen=True)
@@ -49,44 +47,40 @@ class NpyHeader:
         return self.type_name in _FLOATS
 
     @property
+    def position(self) -> int:
+        return self.member.header_offset
+
+    @property
     def item_bytes(self) -> int:
         return int(self.type_name[2:])
 
 
-class NpzFile:
+class NpzFile(WeightFile):
     """An open npz file."""
 
     def __init__(self, archive: zipfile.ZipFile, path: str, headers: Mapping[str, NpyHeader]) -> None:
-        self._archive, self.path, self.headers = archive, path, headers
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights, without Marian's special entries."""
-        return {name: each.shape for name, each in self.headers.items() if not name.startswith(SPECIAL_PREFIX)}
+        super().__init__(path, headers)
+        self._archive, self._headers = archive, headers
 
     def read_bytes(self, name: str) -> bytes:
-        """Return an entry of single bytes, such as the settings."""
-        header = self.headers[name]
+        header = self._headers[name]
         if header.type_name not in _BYTES or header.member.file_size > MAX_SETTINGS_BYTES:
-            raise self._make_error(name, MessagePart("npy_not_settings"))
+            raise self.make_error(name, MessagePart("npy_not_settings"))
         with self._archive.open(header.member) as file:
             return file.read()[header.offset :]
 
     def iter_rows(self, name: str) -> Iterator[tuple[int, Tensor]]:
-        """Yield the rows of a weight in float32: the number of the first row, and some rows."""
-        header = self.headers[name]
+        header = self._headers[name]
         rows, width = header.shape[0], math.prod(header.shape[1:])
-        step = max(1, _CHUNK_BYTES // max(1, 4 * width))
+        step = max(1, CHUNK_BYTES // max(1, 4 * width))
         kind = _FLOATS[header.type_name]
         with self._archive.open(header.member) as file:
-            _read_exactly(file, header.offset)
+            read_exactly(file, header.offset)
             for start in range(0, rows, step):
                 count = min(step, rows - start)
-                content = _read_exactly(file, count * width * kind.itemsize)
+                content = read_exactly(file, count * width * kind.itemsize)
                 values = np.frombuffer(content, kind).astype(np.float32, copy=False)
                 yield start, torch.from_numpy(values.reshape(count, *header.shape[1:]).copy())
-
-    def _make_error(self, name: str, reason: MessagePart) -> ModelError:
-        return ModelError("npz_tensor_invalid", path=self.path, tensor=cut_text(name), reason=reason)
 
 
 @contextmanager
@@ -129,10 +123,10 @@ def _read_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpyHeader
         if start[:6] != _MAGIC or len(start) < 8:
             return MessagePart("npy_not_array")
         form = "<H" if start[6] == 1 else "<I"
-        (length,) = struct.unpack(form, _read_exactly(file, struct.calcsize(form)))
+        (length,) = struct.unpack(form, read_exactly(file, struct.calcsize(form)))
         if length > _MAX_HEADER_BYTES:
             return MessagePart("npy_not_array")
-        found = _HEADER.fullmatch(_read_exactly(file, length).decode("latin-1"))
+        found = _HEADER.fullmatch(read_exactly(file, length).decode("latin-1"))
     if found is None or found["fortran"] == "True":
         return MessagePart("npy_not_array")
     shape = tuple(int(each) for each in found["shape"].replace(",", " ").split())
@@ -145,10 +139,3 @@ def _find_header_fault(header: NpyHeader) -> MessagePart | None:
     if header.offset + math.prod(header.shape) * header.item_bytes != header.member.file_size:
         return MessagePart("npy_size_differs", shape=list(header.shape), size=header.member.file_size)
     return None
-
-
-def _read_exactly(file: IO[bytes], count: int) -> bytes:
-    content = file.read(count)
-    if len(content) < count:
-        raise EOFError("the file ends too early")
-    return content

@@ -15,6 +15,7 @@ _NORMS = {
     "cross_residual.normalise": "context_Wo",
     "feed_forward_residual.normalise": "ffn_ffn",
 }
+_RECURRENCE = {"recurrence.candidate.weight": "W", "recurrence.forget.weight": "Wf", "recurrence.forget.bias": "bf"}
 _FEED_FORWARD = {"feed_forward.expand": "1", "feed_forward.contract": "2"}
 _STACK_NORMS = {
     "source.norm": ("encoder_emb", "_pre"),
@@ -47,7 +48,12 @@ def marian_parameters(name: str, config: ModelConfig) -> MarianParameters:
     is_matrix = kind == "weight"
     if part in _NORMS:
         suffix = "_pre" if config.norm == "pre" else ""
-        return MarianParameters((_norm_name(f"{layer}_{_NORMS[part]}", suffix, kind, config),), is_matrix=False)
+        norm = _NORMS[part]
+        if config.autoregression == "ssru" and block[1] == "decoder" and part == "self_residual.normalise":
+            norm = "rnn" if config.norm == "pre" else "rnn_ffn"
+        return MarianParameters((_norm_name(f"{layer}_{norm}", suffix, kind, config),), is_matrix=False)
+    if (recurrent := _RECURRENCE.get(f"{part}.{kind}")) is not None:
+        return MarianParameters((f"{layer}_rnn_{recurrent}",), is_matrix)
     letter = "W" if is_matrix else "b"
     if part in _FEED_FORWARD:
         return MarianParameters((f"{layer}_ffn_{letter}{_FEED_FORWARD[part]}",), is_matrix)

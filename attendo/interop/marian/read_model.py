@@ -1,9 +1,13 @@
 """Reads a model of Marian: a folder, a zip file as OPUS-MT publishes it, or one of several `decoder.yml` of a folder.
 
-*.npz  decoder.yml  the vocabularies it names  source.spm  target.spm
+*.npz or *.bin  decoder.yml  the vocabularies it names  source.spm  target.spm
+
+A folder of Firefox Translations has no decoder.yml: model.*.bin, and vocab.*.spm or srcvocab.*.spm and trgvocab.*.spm. Its
+files may be compressed (.gz).
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from attendo.interop.huggingface.read_tokenizers import (
 )
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, build_permutation
 from attendo.interop.marian.archive import (
+    GZIP_SUFFIX,
     MAX_SETTINGS_BYTES,
     MAX_VOCABULARY_BYTES,
     ModelFiles,
@@ -27,18 +32,23 @@ from attendo.interop.marian.archive import (
     open_folder,
     open_zip,
 )
+from attendo.interop.marian.bin_file import open_bin
 from attendo.interop.marian.imported import ImportedMarian, MarianFolder
 from attendo.interop.marian.network_settings import read_config, tie
-from attendo.interop.marian.npz import SETTINGS_TENSOR, NpzFile, open_npz
+from attendo.interop.marian.npz import open_npz
 from attendo.interop.marian.read_weights import TableNames, read_network
 from attendo.interop.marian.settings import MarianSettings, parse_settings
 from attendo.interop.marian.vocabulary import EOS_NAME, UNK_NAME, MarianVocabulary, read_vocabulary
+from attendo.interop.marian.weight_file import SETTINGS_TENSOR, WeightFile
 from attendo.text import Tokenizer
 from attendo.text.characters import WhitespaceTokenizer
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
 
 DECODER_FILE, DECODER_SUFFIX = "decoder.yml", ".decoder.yml"
-_WEIGHTS_SUFFIX = ".npz"
+_NPZ_SUFFIX, _BIN_SUFFIX = ".npz", ".bin"
+# Of Firefox Translations. A shortlist (lex.*.bin) only limits the output vocabulary, for speed.
+_FIREFOX_MODEL, _FIREFOX_VOCABULARIES = "model.", (("vocab.", "vocab."), ("srcvocab.", "trgvocab."))
+_FIREFOX_DECODER = {"beam-size": "1", "normalize": "1.0", "max-length-factor": "2.0"}  # as Firefox decodes
 _SOURCE_BPE, _PREPROCESS = "source.bpe", "preprocess.sh"
 _CONFIG_FILE = "config.json"  # of transformers
 _MIN_KNOWN_SHARE = 0.5  # of SentencePiece's pieces; Marian's vocabulary has only those that its training text has
@@ -57,15 +67,18 @@ _UNSUPPORTED = {
 
 
 def is_marian(path: str | Path) -> bool:
-    """Return whether a path looks like a model of Marian: a zip file, a decoder.yml, or a folder with one or an npz."""
+    """Return whether a path looks like a model of Marian: a zip file, a decoder.yml, or a folder with one or with
+    weights."""
     path = Path(path)
     if path.is_file():
         return is_decoder_file(path.name) or is_zip_file(path)
     if not path.is_dir():
         return False
     names = [each.name for each in path.iterdir()]
-    has_weights = any(name.endswith(_WEIGHTS_SUFFIX) for name in names)
-    return any(map(is_decoder_file, names)) or (has_weights and _CONFIG_FILE not in names)
+    if any(map(is_decoder_file, names)):
+        return True
+    has_weights = any(name.endswith(_NPZ_SUFFIX) for name in names) or _find_firefox_model(names) is not None
+    return has_weights and _CONFIG_FILE not in names
 
 
 def is_decoder_file(name: str) -> bool:
@@ -76,20 +89,39 @@ def read_marian(path: str | Path) -> ImportedMarian:
     """Read a model. Missing, damaged or unsupported files raise a `ModelError` that names them."""
     files, decoder = _find_decoder(Path(path))
     folder = _find_files(files, decoder)
-    with open_npz(files, folder.weights) as npz:
-        settings = _read_model_settings(npz)
-        vocabularies = _read_vocabularies(folder, settings, npz)
+    with open_weights(folder) as file:
+        settings = _read_model_settings(file)
+        vocabularies = _read_vocabularies(folder, settings, file)
         orders = _permutation(vocabularies[0]), _permutation(vocabularies[1])
         config = read_config(settings, (orders[0].size, orders[1].size))
-        _check_depth(config.num_encoder_layers + config.num_decoder_layers, npz, settings)
-        tables = TableNames.find(tie(settings), npz.shapes())
-        network = read_network(npz, config, tables, *orders)
+        _check_depth(config.num_encoder_layers + config.num_decoder_layers, file, settings)
+        tables = TableNames.find(tie(settings), file.shapes())
+        network = read_network(file, config, tables, *orders)
     tokenizers = _tokenizers(folder, vocabularies, orders)
     notes = [*_describe_settings(decoder), *_describe_files(folder, vocabularies, tokenizers)]
     if config.norm == "pre":
         notes.append(MessagePart("marian_decodes_pre_norm_wrong"))
     generation = _read_generation(decoder)
     return ImportedMarian(folder, network, *orders, *tokenizers, generation, tuple(notes))
+
+
+@contextmanager
+def open_weights(folder: MarianFolder) -> Iterator[WeightFile]:
+    """Open the weights of a model."""
+    is_npz = folder.weights.endswith(_NPZ_SUFFIX)
+    with (open_npz if is_npz else open_bin)(folder.files, folder.weights) as file:
+        yield file
+
+
+def _find_firefox_model(names: Sequence[str]) -> tuple[str, str, str] | None:
+    """Return the weights and both vocabularies of a folder of Firefox Translations, or None if it is something else."""
+    uncompressed = {name.removesuffix(GZIP_SUFFIX): name for name in sorted(names, reverse=True)}
+    models = [each for each in uncompressed if each.startswith(_FIREFOX_MODEL) and each.endswith(_BIN_SUFFIX)]
+    for prefixes in _FIREFOX_VOCABULARIES:
+        found = [[each for each in uncompressed if each.startswith(p) and each.endswith(".spm")] for p in prefixes]
+        if len(models) == 1 and all(len(each) == 1 for each in found):
+            return uncompressed[models[0]], uncompressed[found[0][0]], uncompressed[found[1][0]]
+    return None
 
 
 def _find_decoder(path: Path) -> tuple[ModelFiles, MarianSettings]:
@@ -100,6 +132,9 @@ def _find_decoder(path: Path) -> tuple[ModelFiles, MarianSettings]:
         files = open_zip(path) if path.is_file() else open_folder(path)
         names = [name for name in files.names if is_decoder_file(name)]
         names = [DECODER_FILE] if DECODER_FILE in names else names
+    if not names and (firefox := _find_firefox_model(files.names)) is not None:
+        values = {"models": firefox[:1], "vocabs": firefox[1:], **_FIREFOX_DECODER}
+        return files, MarianSettings(str(path), values)
     if len(names) != 1:
         listing = list_names(names or files.names) or "nothing"
         code = "marian_decoder_files_several" if names else "marian_decoder_file_missing"
@@ -114,35 +149,35 @@ def _find_files(files: ModelFiles, decoder: MarianSettings) -> MarianFolder:
         raise ModelError("marian_models_several", path=decoder.path, count=len(models))
     if len(vocabularies) != 2:
         raise ModelError("marian_vocabularies_not_two", path=decoder.path, count=len(vocabularies))
-    if not models[0].endswith(_WEIGHTS_SUFFIX):
+    if not models[0].removesuffix(GZIP_SUFFIX).endswith((_NPZ_SUFFIX, _BIN_SUFFIX)):
         raise ModelError("marian_weights_not_npz", path=decoder.path, file=cut_text(models[0]))
     if _SOURCE_BPE in files.entries:
         raise ModelError("marian_bpe_unsupported", path=files.path, file=_SOURCE_BPE)
     return MarianFolder(files, models[0], (vocabularies[0], vocabularies[1]))
 
 
-def _read_model_settings(npz: NpzFile) -> MarianSettings:
-    if SETTINGS_TENSOR not in npz.headers:
-        raise ModelError("marian_model_settings_missing", path=npz.path, tensor=SETTINGS_TENSOR)
-    return parse_settings(f"{npz.path}: {SETTINGS_TENSOR}", npz.read_bytes(SETTINGS_TENSOR))
+def _read_model_settings(file: WeightFile) -> MarianSettings:
+    if SETTINGS_TENSOR not in file.headers:
+        raise ModelError("marian_model_settings_missing", path=file.path, tensor=SETTINGS_TENSOR)
+    return parse_settings(f"{file.path}: {SETTINGS_TENSOR}", file.read_bytes(SETTINGS_TENSOR))
 
 
-def _check_depth(layers: int, npz: NpzFile, settings: MarianSettings) -> None:
+def _check_depth(layers: int, file: WeightFile, settings: MarianSettings) -> None:
     """Refuse more layers than weights before a network is described."""
-    if layers > len(npz.headers):
-        raise ModelError("marian_layers_exceed_weights", path=settings.path, layers=layers, count=len(npz.headers))
+    if layers > len(file.headers):
+        raise ModelError("marian_layers_exceed_weights", path=settings.path, layers=layers, count=len(file.headers))
 
 
 def _read_vocabularies(
-    folder: MarianFolder, settings: MarianSettings, npz: NpzFile
+    folder: MarianFolder, settings: MarianSettings, file: WeightFile
 ) -> tuple["_SizedVocabulary", "_SizedVocabulary"]:
     """Return both vocabularies, the same object if they are one file."""
-    names, shapes = folder.vocabularies, npz.shapes()
+    names, shapes = folder.vocabularies, file.shapes()
     tables = TableNames.find(tie(settings), shapes)
     sizes = [shapes[table][0] if shapes.get(table) else 0 for table in (tables.source, tables.target)]
     if missing := [table for table in (tables.source, tables.target) if not shapes.get(table)]:
         fault = MessagePart("weight_missing", name=missing[0])
-        raise ModelError("marian_weights_mismatch", path=npz.path, faults=fault)
+        raise ModelError("marian_weights_mismatch", path=file.path, faults=fault)
     declared = settings.counts("dim-vocabs")
     if declared and any(declared) and list(declared) != sizes:
         raise ModelError("marian_vocabulary_sizes_differ", path=settings.path, declared=list(declared), rows=sizes)

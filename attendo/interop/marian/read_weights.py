@@ -1,4 +1,4 @@
-"""Copies the weights of an npz file into a network, a few rows at a time."""
+"""Copies the weights of a weight file into a network, a few rows at a time."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from attendo.errors import ErrorList, MessagePart, ModelError, cut_text
 from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS, VocabularyPermutation
-from attendo.interop.marian.npz import NpzFile
 from attendo.interop.marian.parameters import (
     OLD_OUTPUT_WEIGHT,
     OUTPUT_BIAS,
@@ -19,6 +18,7 @@ from attendo.interop.marian.parameters import (
     block_parameters,
     marian_parameters,
 )
+from attendo.interop.marian.weight_file import WeightFile
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import allocate_network
@@ -53,21 +53,21 @@ class _Copy:
 
 
 def read_network(
-    npz: NpzFile, config: ModelConfig, tables: TableNames, source: VocabularyPermutation, target: VocabularyPermutation
+    file: WeightFile, config: ModelConfig, tables: TableNames, source: VocabularyPermutation, target: VocabularyPermutation
 ) -> Transformer:
     """Return the network in evaluation mode. All shapes are checked before memory is allocated."""
-    shapes = npz.shapes()
+    shapes = file.shapes()
     copies = _plan_copies(config, tables, source, target, has_bias=OUTPUT_BIAS in shapes)
-    if faults := list(_find_faults(copies, npz)):
-        raise ModelError("marian_weights_mismatch", path=npz.path, faults=ErrorList(faults))
+    if faults := list(_find_faults(copies, file)):
+        raise ModelError("marian_weights_mismatch", path=file.path, faults=ErrorList(faults))
     network = allocate_network(config)
     with torch.no_grad():
         _fill_new_rows(network)
-        for name in sorted(copies, key=lambda each: npz.headers[each].member.header_offset):
-            for start, rows in npz.iter_rows(name):
+        for name in sorted(copies, key=lambda each: file.headers[each].position):
+            for start, rows in file.iter_rows(name):
                 if not bool(rows.isfinite().all()):
                     fault = MessagePart("weight_not_finite", name=name)
-                    raise ModelError("marian_weights_mismatch", path=npz.path, faults=fault)
+                    raise ModelError("marian_weights_mismatch", path=file.path, faults=fault)
                 for copy in copies[name]:
                     copy.write(network, start, rows)
     return network.eval()
@@ -156,9 +156,9 @@ def _copy_parameter(name: str, part: tuple[int, int], rest: tuple[int, ...], is_
     return _Copy((rest[0], count) if is_matrix else (1, count), write)
 
 
-def _find_faults(copies: Mapping[str, list[_Copy]], npz: NpzFile) -> Iterator[MessagePart]:
+def _find_faults(copies: Mapping[str, list[_Copy]], file: WeightFile) -> Iterator[MessagePart]:
     """Yield every weight that is missing, of another shape or type, or unknown."""
-    shapes = npz.shapes()
+    shapes = file.shapes()
     for name, each_copy in copies.items():
         if name not in shapes:
             yield MessagePart("weight_missing", name=name)
@@ -168,8 +168,8 @@ def _find_faults(copies: Mapping[str, list[_Copy]], npz: NpzFile) -> Iterator[Me
                 yield MessagePart(
                     "weight_shape_differs", name=name, found=list(shapes[name]), expected=list(copy.shape)
                 )
-        if not npz.headers[name].is_float:
-            yield MessagePart("weight_not_float", name=name, type=npz.headers[name].type_name)
+        if not file.headers[name].is_float:
+            yield MessagePart("weight_not_float", name=name, type=file.headers[name].type_name)
     for name in shapes:
         if name not in copies:
             yield MessagePart("weight_unknown", name=cut_text(name))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attendo.errors import ModelError, cut_line, shorten
-from attendo.interop.marian.archive import MAX_VOCABULARY_BYTES, ModelFiles
+from attendo.interop.marian.archive import GZIP_SUFFIX, MAX_VOCABULARY_BYTES, ModelFiles
 from attendo.interop.marian.yaml_text import YamlTextError, read_key, read_scalar
 from attendo.model_files import COPY_AGAIN, parse_json
 from attendo.text.sentencepiece import PieceType, iter_pieces, open_processor
@@ -54,6 +54,7 @@ def read_vocabulary(files: ModelFiles, name: str) -> MarianVocabulary:
     if name.endswith(_FACTORED_SUFFIX):
         raise ModelError("marian_vocabulary_factored", path=path)
     content = files.read(name, MAX_VOCABULARY_BYTES)
+    name = name.removesuffix(GZIP_SUFFIX)
     if name.endswith(_SENTENCEPIECE_SUFFIX):
         return _read_sentencepiece(path, content)
     try:

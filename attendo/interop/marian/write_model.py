@@ -30,11 +30,11 @@ from attendo.interop.huggingface.vocabulary import (
     vocabulary_names,
 )
 from attendo.interop.marian.network_settings import ACTIVATIONS, NORM_EPSILON
-from attendo.interop.marian.npz import SETTINGS_TENSOR
 from attendo.interop.marian.parameters import OUTPUT_BIAS, marian_parameters
 from attendo.interop.marian.read_model import DECODER_FILE
 from attendo.interop.marian.read_weights import TableNames
 from attendo.interop.marian.vocabulary import EOS_NAME, UNK_NAME
+from attendo.interop.marian.weight_file import SETTINGS_TENSOR
 from attendo.interop.marian.yaml_text import write_scalar
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
@@ -139,6 +139,9 @@ def _incompatibilities(model: TextModel) -> list[MessagePart]:
         "position_offset": (0,),
         "activation": tuple(ACTIVATIONS.values()),
         "scale_embedding": (True,),
+        "linear_bias": (True,),
+        "attention_scale": (None,),
+        "output_scale": (1.0,),
         "d_key": (None, config.d_model // config.num_heads),
         "d_value": (None, config.d_model // config.num_heads),
     }
@@ -146,7 +149,8 @@ def _incompatibilities(model: TextModel) -> list[MessagePart]:
         _setting(name, getattr(config, name), " / ".join(map(str, values))): getattr(config, name) in values
         for name, values in expected.items()
     }
-    conditions[MessagePart("marian_start_not_zero")] = start_is_zero or not config.embedding_norm
+    first_adds_start = not config.embedding_norm and config.autoregression == "attention"
+    conditions[MessagePart("marian_start_not_zero")] = start_is_zero or first_adds_start
     conditions[MessagePart("marian_has_no_prefix", prefix=" ".join(prefixes))] = not prefixes
     return unmet_conditions(conditions)
 
@@ -221,6 +225,7 @@ def _model_settings(config: ModelConfig, vocabularies: MarianVocabularies) -> st
     activation = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
     sizes = [order.their_size - 1 for order in (vocabularies.source, vocabularies.target)]
     values: dict[str, object] = {
+        "dec-cell": config.autoregression if config.autoregression == "ssru" else "gru",
         "dec-depth": config.num_decoder_layers,
         "dim-emb": config.d_model,
         "dim-vocabs": "".join(f"\n  - {size}" for size in sizes),
@@ -233,7 +238,7 @@ def _model_settings(config: ModelConfig, vocabularies: MarianVocabularies) -> st
         "tied-embeddings": _yes(config.tie == "output"),
         "tied-embeddings-all": _yes(config.tie == "all"),
         "tied-embeddings-src": _yes(str(config.tie) == "inputs"),
-        "transformer-decoder-autoreg": "self-attention",
+        "transformer-decoder-autoreg": "rnn" if config.autoregression == "ssru" else "self-attention",
         "transformer-dim-ffn": config.d_ff,
         "transformer-ffn-activation": activation,
         "transformer-ffn-depth": 2,

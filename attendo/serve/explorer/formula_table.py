@@ -251,10 +251,11 @@ def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
             masks = layer_masks(mask, biases, len(blocks))
             for n, block in enumerate(blocks):
                 assert isinstance(block, EncoderBlock | DecoderBlock)
-                work: dict[str, Callable[[Tensor], object]] = {
-                    "self": partial(_attend_to_self, block.self_attention, masks[n], rotation),
-                    "feed_forward": block.feed_forward,
-                }
+                work: dict[str, Callable[[Tensor], object]] = {"feed_forward": block.feed_forward}
+                if isinstance(block, DecoderBlock) and block.recurrence is not None:
+                    work["self"] = partial(block.recurrence, past=None, mask=masks[n])
+                else:
+                    work["self"] = partial(_attend_to_self, block.self_attention, masks[n], rotation)
                 if isinstance(block, DecoderBlock):
                     assert block.cross_attention is not None  # not decoder-only
                     work["cross"] = partial(_attend_to_memory, block.cross_attention, memory)

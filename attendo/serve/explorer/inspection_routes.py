@@ -93,6 +93,8 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
 def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
     """Return the decoder's self-attention before and after the causal mask, and the loss with and without it."""
     config = model.network.config
+    if config.autoregression == "ssru":
+        raise ApiError("recurrent_decoder_without_mask")
     if request.layer >= config.num_decoder_layers:
         raise ApiError("unknown_layer", layer=request.layer, stack="decoder", count=config.num_decoder_layers)
     if request.head >= config.num_heads:

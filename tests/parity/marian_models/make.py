@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 MARIAN = [sys.executable, "-c", "import sys, _pymarian; sys.exit(_pymarian.main(sys.argv[1:]))"]
 QUIET = ["--cpu-threads", "1", "--quiet"]
 NETWORK = (
-    "--type transformer --dim-emb 16 --transformer-dim-ffn 24 --transformer-heads 4 --enc-depth 2 --dec-depth 1 "
+    "--type transformer --dim-emb 16 --transformer-heads 4 --enc-depth 2 --dec-depth 1 "
     "--transformer-dropout 0.1 --label-smoothing 0.1 --max-length 60"
 )
 TRAINING = (
@@ -49,6 +49,8 @@ GERMAN = (
     "der|ein|alt|klein|Katze|Hund|Haus|Kind|Frau|Mann|sieht|mag|hat|kauft|rot|grün|und|Baum|Buch|geht|heim|heute|nicht|"
     "\"|'|:|#|1|ja|null|~|C:\\|er's"
 )
+RECURRENT = "--transformer-decoder-autoreg rnn --dec-cell ssru --transformer-ffn-activation relu"  # as the models inside Firefox
+BIN_TYPES = ("float32", "intgemm8", "intgemm16")
 LABELS = (">>deu<<", ">>rev<<")  # the second asks for the words in reverse order
 
 
@@ -59,6 +61,7 @@ class Model:
     vocabularies: str  # yml, sorted, text or spm
     options: tuple[str, ...]
     updates: int = 250
+    d_ff: int = 24
 
 
 MODELS = {
@@ -68,6 +71,8 @@ MODELS = {
     "sentencepiece": Model("spm", ("--tied-embeddings-all", "--output-omit-bias")),
     "pre_norm": Model("yml", ("--tied-embeddings-all", *PRE_NORM.split())),
     "rms_norm": Model("yml", ("--tied-embeddings-src", "--transformer-postprocess", "dar"), updates=60),
+    # Marian's conversion to integers needs widths that are multiples of 16.
+    "student": Model("spm", ("--tied-embeddings-all", *RECURRENT.split()), d_ff=32),
 }
 
 
@@ -162,6 +167,8 @@ def make(name: str) -> None:
             "train",
             *data,
             *NETWORK.split(),
+            "--transformer-dim-ffn",
+            str(model.d_ff),
             *model.options,
             *TRAINING.split(),
             "--after-batches",
@@ -169,6 +176,8 @@ def make(name: str) -> None:
             *QUIET,
         )
         shutil.copy(work / "model.npz", folder / "model.npz")
+        for each in BIN_TYPES if name == "student" else ():
+            run("convert", "-f", str(work / "model.npz"), "-t", str(folder / f"{each}.bin"), "-g", each)
         answers = {
             "marian": run("--version").strip(),
             "options": list(model.options),
