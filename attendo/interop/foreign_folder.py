@@ -32,7 +32,10 @@ class ForeignFolderWarning(UserWarning):
 
 
 def load_foreign_folder(folder: Path, device: str) -> TextModel:
-    """Import a folder or zip file in memory. The certificate and the remarks are warnings. A failed comparison is an error."""
+    """Import a folder or zip file in memory. The certificate and the remarks are warnings.
+
+    A failed comparison is an error.
+    """
     imported = read_import(folder)
     model = imported.build_text_model()
     kind = imported.folder.model_type

@@ -18,7 +18,8 @@ from attendo.text_model.backends import EXTERNAL_ENGINES
 def load(folder: str | Path, device: str = "auto") -> TextModel:
     """Load the model in a folder. `device` is cpu, cuda, or auto for a GPU if the folder can use one.
 
-    A model of transformers or Marian is imported in memory. A folder exported to `onnx` or `ctranslate2` runs on that engine.
+    A model of transformers or Marian is imported in memory. A folder exported to `onnx` or `ctranslate2` runs on that
+    engine.
     """
     folder = Path(folder)
     engine = detect_export_format(folder)

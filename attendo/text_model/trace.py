@@ -113,7 +113,7 @@ class Trace(Mapping[str, Tensor]):
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether the decoder has a recurrence in place of self-attention. Its weights are shares, which are measured."""
+        """Whether the decoder has a recurrence in place of self-attention. Its weights are measured shares."""
         return self.config.autoregression == "ssru"
 
     @property

@@ -53,7 +53,9 @@ def test_integers_differ_by_half_a_step(tmp_path: Path, name: str, bits: int) ->
     for key, expected in weights(read_marian(STUDENT)).items():
         error = float((found[key] - expected).abs().max())
         if key.endswith("weight") and "normalise" not in key and "tokens" not in key:
-            parts = expected.chunk(3) if "project" in key else (expected,)  # queries, keys and values are three matrices
+            parts = (
+                expected.chunk(3) if "project" in key else (expected,)
+            )  # queries, keys and values are three matrices
             # intgemm8 clips at the largest number. intgemm16 multiplies by 1024.
             step = max(float(each.abs().max()) for each in parts) / 127 if bits == 8 else 1 / 1024
             assert error <= 0.501 * step

@@ -3,8 +3,8 @@
     version, number of tensors; of each tensor: bytes of its name, type, dimensions and bytes of its values
     names; shapes; padding; values                                                    integers are little endian
 
-The integers of intgemm are q = round(weight · multiplier), as [out, in], followed by the multiplier. Tables of tokens are
-not transposed. attendo computes with q / multiplier, so it does not round activations as Marian does with such files.
+The integers of intgemm are q = round(weight · multiplier), as [out, in], followed by the multiplier. Tables of tokens
+are not transposed. attendo computes with q / multiplier. It does not round activations, as Marian does with such files.
 """
 
 import math
@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -27,8 +27,11 @@ _MAX_TENSORS, _MAX_NAME_BYTES, _MAX_DIMENSIONS = 100_000, 1024, 8
 _MAX_PADDING = 1024  # bytes after names or values
 _MAX_VALUES = 2**40
 _BYTES = 0x101
-_FLOATS = {0x404: np.dtype("<f4"), 0x402: np.dtype("<f2")}
-_INTEGERS = {0x10001: np.dtype("<i1"), 0x10002: np.dtype("<i2")}  # of intgemm, for any processor
+_FLOATS: dict[int, np.dtype[Any]] = {0x404: np.dtype("<f4"), 0x402: np.dtype("<f2")}
+_INTEGERS: dict[int, np.dtype[Any]] = {
+    0x10001: np.dtype("<i1"),
+    0x10002: np.dtype("<i2"),
+}  # of intgemm, for any processor
 _TYPE_NAMES = {_BYTES: "int8", 0x404: "float32", 0x402: "float16", 0x10001: "intgemm8", 0x10002: "intgemm16"}
 # Types of matrices in an order for one kind of processor.
 _PACKED = {0x11001: "SSSE3", 0x12001: "AVX2", 0x14001: "AVX512", 0x12002: "AVX2", 0x14002: "AVX512"}
@@ -168,5 +171,3 @@ def _find_fault(header: BinHeader) -> MessagePart | None:
     if not header.value_bytes <= header.size <= header.value_bytes + _MAX_PADDING:
         return MessagePart("npy_size_differs", shape=list(header.shape), size=header.size)
     return None
-
-

@@ -133,8 +133,8 @@ def _find_decoder(path: Path) -> tuple[ModelFiles, MarianSettings]:
         names = [name for name in files.names if is_decoder_file(name)]
         names = [DECODER_FILE] if DECODER_FILE in names else names
     if not names and (firefox := _find_firefox_model(files.names)) is not None:
-        values = {"models": firefox[:1], "vocabs": firefox[1:], **_FIREFOX_DECODER}
-        return files, MarianSettings(str(path), values)
+        named = {"models": firefox[:1], "vocabs": firefox[1:]}
+        return files, MarianSettings(str(path), {**named, **_FIREFOX_DECODER})
     if len(names) != 1:
         listing = list_names(names or files.names) or "nothing"
         code = "marian_decoder_files_several" if names else "marian_decoder_file_missing"

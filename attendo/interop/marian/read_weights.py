@@ -53,7 +53,11 @@ class _Copy:
 
 
 def read_network(
-    file: WeightFile, config: ModelConfig, tables: TableNames, source: VocabularyPermutation, target: VocabularyPermutation
+    file: WeightFile,
+    config: ModelConfig,
+    tables: TableNames,
+    source: VocabularyPermutation,
+    target: VocabularyPermutation,
 ) -> Transformer:
     """Return the network in evaluation mode. All shapes are checked before memory is allocated."""
     shapes = file.shapes()

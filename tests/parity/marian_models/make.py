@@ -49,7 +49,8 @@ GERMAN = (
     "der|ein|alt|klein|Katze|Hund|Haus|Kind|Frau|Mann|sieht|mag|hat|kauft|rot|grün|und|Baum|Buch|geht|heim|heute|nicht|"
     "\"|'|:|#|1|ja|null|~|C:\\|er's"
 )
-RECURRENT = "--transformer-decoder-autoreg rnn --dec-cell ssru --transformer-ffn-activation relu"  # as the models inside Firefox
+# As the models inside Firefox.
+RECURRENT = "--transformer-decoder-autoreg rnn --dec-cell ssru --transformer-ffn-activation relu"
 BIN_TYPES = ("float32", "intgemm8", "intgemm16")
 LABELS = (">>deu<<", ">>rev<<")  # the second asks for the words in reverse order
 
