@@ -2,8 +2,8 @@
 
 *.npz or *.bin  decoder.yml  the vocabularies it names  source.spm  target.spm
 
-A folder of Firefox Translations has no decoder.yml: model.*.bin, and vocab.*.spm or srcvocab.*.spm and trgvocab.*.spm. Its
-files may be compressed (.gz).
+A folder of Firefox Translations has no decoder.yml: model.*.bin, and vocab.*.spm or srcvocab.*.spm and trgvocab.*.spm.
+Its files may be compressed (.gz).
 """
 
 from collections.abc import Iterator, Sequence
