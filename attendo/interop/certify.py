@@ -40,12 +40,17 @@ def certify(
     sources: Sequence[Sequence[int]],
     bounds: Bounds,
     evaluation: TextEvaluation | None = None,
+    long_pair: tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> Certificate:
-    """Compare the logits, the greedy outputs and the outputs of a beam of 4."""
+    """Compare the logits, the greedy outputs and the outputs of a beam of 4.
+
+    The logits of `long_pair`, a source and a target, are compared too.
+    """
     if not sources:
         raise UsageError("certificate_sentences_missing")
     found = {beam: _generate_both(ours, theirs, sources, beam) for beam in BEAMS}
-    largest, mean = _logit_differences(ours, theirs, sources, [answer.ids for answer in found[1].ours])
+    pairs = list(zip(sources, (answer.ids for answer in found[1].ours), strict=True))
+    largest, mean = _logit_differences(ours, theirs, [*pairs, *([long_pair] if long_pair else [])])
     scored, agreement = (
         _score_texts(found[BEAMS[-1]], evaluation) if evaluation and evaluation.sentences else (None, None)
     )
@@ -102,11 +107,11 @@ def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]
 
 
 def _logit_differences(
-    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ours: ComparedSystem, theirs: ComparedSystem, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
 ) -> tuple[float | None, float | None]:
     """Return the largest and the mean difference, without pad and bos, which are never generated."""
     largest = total = count = 0.0
-    for source, target in zip(sources, targets, strict=True):
+    for source, target in pairs:
         first, second = ours.logits(source, target), theirs.logits(source, target)
         if first is None or second is None:
             return None, None

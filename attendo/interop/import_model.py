@@ -1,5 +1,6 @@
 """Import of a Hugging Face folder as a model folder, which is kept only if its certificate passes."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,9 @@ from attendo.interop.huggingface.read_marian import from_marian
 from attendo.interop.huggingface.read_pegasus import from_pegasus
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.model_files import write_json
+from attendo.text import CONTROL_PIECES, UNK
 from attendo.text_model import TextModel, load
+from attendo.text_model.constraints import Ids
 from attendo.text_model.inputs import ModelSymbols
 
 # Of the families without languages.
@@ -30,6 +33,7 @@ _READERS: dict[str, Callable[[HuggingFaceFolder, bool], ImportedModel]] = {
     "blenderbot": from_bart,
     "pegasus": from_pegasus,
 }
+_LONG_TOKENS = 150  # tokens of the long source and target
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 
 
@@ -72,10 +76,17 @@ def certify_import(
     )
     theirs = TransformersSystem.from_import(imported, symbols.begin)
     sources = [symbols.wrap_source(source[:max_length]) for source in collected.without_symbols]
-    certificate = certify(TorchSystem(model.network, "hf", symbols.begin), theirs, sources, Bounds())
+    long_pair, length = _make_long_pair(imported, symbols)
+    ours = TorchSystem(model.network, "hf", symbols.begin)
+    certificate = certify(ours, theirs, sources, Bounds(), long_pair=long_pair)
     certificate = replace(
         certificate,
-        notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
+        notes=(
+            *collected.notes,
+            MessagePart("long_pair_compared", length=length),
+            *imported.remarks(),
+            *([comparison.summary] if comparison.agrees else []),
+        ),
         reasons=(
             *certificate.reasons,
             *([] if comparison.agrees else [MessagePart("tokenizer_differs", comparison=comparison.summary)]),
@@ -84,6 +95,19 @@ def certify_import(
     if not certificate.passed:
         raise ModelMismatchError(out, certificate)
     return certificate
+
+
+def _make_long_pair(imported: ImportedModel, symbols: ModelSymbols) -> tuple[tuple[Ids, Ids], int]:
+    """Return a source and a target of random tokens, and their length: 150 if the original has the positions."""
+    positions = imported.folder.setting("max_position_embeddings").count() or _DEFAULT_POSITIONS
+    added = max(len(symbols.wrap_source(())), len(symbols.begin)) + 1
+    length = min(_LONG_TOKENS, positions - added)
+    dice = random.Random(1)
+    source, target = (
+        tuple(dice.choices(range(len(CONTROL_PIECES), order.size) or [UNK], k=length))
+        for order in (imported.source, imported.target)
+    )
+    return (symbols.wrap_source(source), target), length
 
 
 def _max_source_length(imported: ImportedModel, symbols: ModelSymbols) -> int:
