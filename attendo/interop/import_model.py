@@ -1,5 +1,6 @@
 """Import of another system's model as a model folder, which is kept only if its certificate passes."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -25,7 +26,9 @@ from attendo.interop.marian.imported import ImportedMarian
 from attendo.interop.marian.marian_process import MODULE, PACKAGE, require_marian
 from attendo.interop.marian.read_model import is_marian, read_marian
 from attendo.model_files import write_json
+from attendo.text import CONTROL_PIECES, UNK
 from attendo.text_model import TextModel
+from attendo.text_model.constraints import Ids
 from attendo.text_model.inputs import ModelSymbols
 
 # Of the families without languages.
@@ -39,6 +42,7 @@ _READERS: dict[str, Callable[[HuggingFaceFolder, bool], ImportedModel]] = {
     "mt5": from_t5,
     "umt5": from_t5,
 }
+_LONG_TOKENS = 150  # tokens of the long source and target
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 
 
@@ -101,16 +105,32 @@ def certify_import(
     )
     theirs = TransformersSystem.from_import(imported, symbols.begin)
     sources = [symbols.wrap_source(source[:max_length]) for source in collected.without_symbols]
-    ours = TorchSystem(model.network, "hf", symbols.begin)
-    certificate = certify(ours, theirs, sources, Bounds(), pairs=collected.pairs)
+    ours, pairs, notes = TorchSystem(model.network, "hf", symbols.begin), collected.pairs, list(collected.notes)
+    if not pairs:
+        long_pair, length = _make_long_pair(imported, symbols)
+        pairs, notes = [long_pair], [*notes, MessagePart("long_pair_compared", length=length)]
+    certificate = certify(ours, theirs, sources, Bounds(), pairs=pairs)
     return replace(
         certificate,
-        notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
+        notes=(*notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
         reasons=(
             *certificate.reasons,
             *([] if comparison.agrees else [MessagePart("tokenizer_differs", comparison=comparison.summary)]),
         ),
     )
+
+
+def _make_long_pair(imported: ImportedModel, symbols: ModelSymbols) -> tuple[tuple[Ids, Ids], int]:
+    """Return a source and a target of random tokens, and their length: 150 if the original has the positions."""
+    positions = imported.folder.setting("max_position_embeddings").count() or _DEFAULT_POSITIONS
+    added = max(len(symbols.wrap_source(())), len(symbols.begin)) + 1
+    length = min(_LONG_TOKENS, positions - added)
+    dice = random.Random(1)
+    source, target = (
+        tuple(dice.choices(range(len(CONTROL_PIECES), order.size) or [UNK], k=length))
+        for order in (imported.source, imported.target)
+    )
+    return (symbols.wrap_source(source), target), length
 
 
 def _max_source_length(imported: ImportedModel, symbols: ModelSymbols) -> int:

@@ -71,6 +71,11 @@ def block_parameters(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]
     for stack, (depth, attentions) in stacks.items():
         for block in (f"{stack}.{number}" for number in range(depth)):
             for attention, norm in list(zip(_ATTENTIONS, _NORMS, strict=False))[:attentions]:
+                if config.autoregression == "ssru" and (stack, attention) == ("decoder", "self_attention"):
+                    yield f"{block}.recurrence.candidate.weight", (width, width)
+                    yield from _linear(f"{block}.recurrence.forget", width, width)
+                    norms.append(f"{block}.{norm}")
+                    continue
                 yield from _linear(f"{block}.{attention}.project", 3 * width, width)
                 yield from _linear(f"{block}.{attention}.output", width, width)
                 norms.append(f"{block}.{norm}")
