@@ -248,13 +248,14 @@ def compare_residual_sum(case: Rows, rate: float) -> bool:
     ]
     share = abs(float((~kept).double().mean()) - rate)
     assert share < 6 * math.sqrt(rate / kept.numel()) + 1e-9, f"{share} more or fewer numbers dropped than {rate}"
+    few = slice(0, 1000)
     with with_kernels(True), torch.no_grad():
-        another = add_dropped_with_kernel(torch.zeros_like(x), y, rate) != 0
+        another = add_dropped_with_kernel(torch.zeros_like(x[few]), y[few], rate) != 0
     flat = kept.flatten()
     # Neighbours, the same place of two blocks and of two programs, and two draws are independent.
     pairs = [(flat[lag:], flat[:-lag]) for lag in (1, _QUARTER, 4 * _QUARTER) if lag < len(flat)]
-    for first, second in [*pairs, (kept, another)]:
-        differ, expected_share = float((first != second).double().mean()), 2 * rate * (1 - rate)
+    for first, second in [*pairs, (kept[few], another)]:
+        differ, expected_share = int((first != second).sum()) / first.numel(), 2 * rate * (1 - rate)
         limit = 6 * math.sqrt(expected_share / first.numel())
         assert abs(differ - expected_share) < limit, f"{differ} of the pairs differ, not {expected_share}"
     return report(

@@ -1,7 +1,8 @@
 """The `attendo distill` command: replaces the targets of a corpus by translations of a teacher."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -42,7 +43,6 @@ def distill(
     from attendo.metrics import check_metric
     from attendo.recipes.distill import Distillation
     from attendo.runs.run_folder import make_folder
-    from attendo.text_model import load
 
     if folds == 1 and jobs > 1:
         raise UsageError("distillation_jobs_unused", jobs=jobs)
@@ -55,11 +55,7 @@ def distill(
     options = {"beam": beam, "split": False, "long_source": "truncate"}
     work = Distillation(out, source, target, file, folds, options)
     settings = work.identify()
-    only_teacher = load(folder, device) if config is None else None
-    if only_teacher is not None:
-        if only_teacher.continues_text:
-            raise UsageError("distillation_model_without_source", model=model)
-        only_teacher.settings(**options)  # raises if its kind has no beam
+    only_teacher = _load_suitable_model(folder, model, device, options) if config is None else None
     make_folder(out)
     with atomic_files.folder_lock(out):
         work.begin(settings)
@@ -90,6 +86,17 @@ def _read_suitable_run(run: Path | None, model: Path) -> "RunConfig":
     if any((data.prepared, data.text, data.tag, config.start_from)) or config.model.get("kind") in ("masked", "ctc"):
         raise UsageError("distillation_run_unsuitable", folder=run)
     return config
+
+
+def _load_suitable_model(folder: Path, model: Path, device: str, options: Mapping[str, Any]) -> "TextModel":
+    """Return the only teacher. Raise for a model without a source or without a beam."""
+    from attendo.text_model import load
+
+    teacher = load(folder, device)
+    if teacher.continues_text:
+        raise UsageError("distillation_model_without_source", model=model)
+    teacher.settings(**options)  # raises if its kind has no beam
+    return teacher
 
 
 def _train_and_translate(work: "Distillation", config: "RunConfig", device: str, jobs: int) -> None:
