@@ -5,7 +5,9 @@ member that is much larger than its compressed bytes is refused, because a model
 """
 
 import re
+import shutil
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,6 +23,7 @@ from attendo.model_files import COPY_AGAIN
 MAX_SETTINGS_BYTES = 1024**2  # of decoder.yml and of special:model.yml; they have about 5 kB
 MAX_VOCABULARY_BYTES = 64 * 1024**2  # of a vocabulary or a SentencePiece model; the largest have about 5 MB
 _MAX_DIRECTORY_BYTES = 4 * 1024**2  # list of a zip file's members: about 50,000 names
+_SPOOLED_BYTES = 8 * 1024**2  # of an unpacked member in memory; a larger one is a temporary file
 _MAX_EXPANSION, _SMALL_BYTES = 100, 1024**2  # size by compressed size of a member, unless the member is small
 # The records at the end of a zip file that have the size of this list: first bytes, position of the size, its form.
 _DIRECTORY_SIZES = ((b"PK\x05\x06", 12, "<I"), (b"PK\x06\x06", 40, "<Q"))
@@ -66,15 +69,22 @@ class ModelFiles:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a file that can be read and searched. A fault of the zip file raises a `ModelError`."""
+        """Open a file that can be read and searched. A fault of the zip file raises a `ModelError`.
+
+        A large member of a zip file is unpacked to an unnamed temporary file: the weights are a zip file too, and each
+        step back in a compressed file would unpack it again.
+        """
         entry = self._entry(name)
         try:
             if isinstance(entry, Path):
                 with entry.open("rb") as file:
                     yield file
             else:
-                with zipfile.ZipFile(self.path) as archive, archive.open(entry) as member:
-                    yield member
+                with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as unpacked:
+                    with zipfile.ZipFile(self.path) as archive, archive.open(entry) as member:
+                        shutil.copyfileobj(member, unpacked, _SMALL_BYTES)
+                    unpacked.seek(0)
+                    yield unpacked
         except AttendoError:
             raise
         except READ_ERRORS as error:
@@ -106,8 +116,7 @@ class ModelFiles:
             target.symlink_to(entry.resolve())
             return
         with self.open(name) as file, target.open("wb") as copied:
-            while chunk := file.read(_SMALL_BYTES):
-                copied.write(chunk)
+            shutil.copyfileobj(file, copied, _SMALL_BYTES)
 
     def _entry(self, name: str) -> Path | zipfile.ZipInfo:
         if name not in self.entries:
