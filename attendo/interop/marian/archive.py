@@ -6,7 +6,9 @@ member that is much larger than its compressed bytes is refused, because a model
 
 import gzip
 import re
+import shutil
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,6 +24,7 @@ from attendo.model_files import COPY_AGAIN
 MAX_SETTINGS_BYTES = 1024**2  # of decoder.yml and of special:model.yml; they have about 5 kB
 MAX_VOCABULARY_BYTES = 64 * 1024**2  # of a vocabulary or a SentencePiece model; the largest have about 5 MB
 _MAX_DIRECTORY_BYTES = 4 * 1024**2  # list of a zip file's members: about 50,000 names
+_SPOOLED_BYTES = 8 * 1024**2  # of an unpacked member in memory; a larger one is a temporary file
 _MAX_EXPANSION, _SMALL_BYTES = 100, 1024**2  # size by compressed size of a member, unless the member is small
 # The records at the end of a zip file that have the size of this list: first bytes, position of the size, its form.
 _DIRECTORY_SIZES = ((b"PK\x05\x06", 12, "<I"), (b"PK\x06\x06", 40, "<Q"))
@@ -68,15 +71,22 @@ class ModelFiles:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a file that can be read and searched, uncompressed. A fault of the file raises a `ModelError`."""
+        """Open a file that can be read and searched, uncompressed. A fault of the file raises a `ModelError`.
+
+        A large member of a zip file is unpacked to an unnamed temporary file: the weights are a zip file too, and each
+        step back in a compressed file would unpack it again.
+        """
         entry = self._entry(name)
         try:
             with ExitStack() as stack:
+                file: IO[bytes]
                 if isinstance(entry, Path):
-                    file: IO[bytes] = stack.enter_context(entry.open("rb"))
+                    file = stack.enter_context(entry.open("rb"))
                 else:
-                    archive = stack.enter_context(zipfile.ZipFile(self.path))
-                    file = stack.enter_context(archive.open(entry))
+                    file = stack.enter_context(tempfile.SpooledTemporaryFile(_SPOOLED_BYTES))
+                    with zipfile.ZipFile(self.path) as archive, archive.open(entry) as member:
+                        shutil.copyfileobj(member, file, _SMALL_BYTES)
+                    file.seek(0)
                 if name.endswith(GZIP_SUFFIX):
                     file = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=file)))
                 yield file
@@ -115,8 +125,7 @@ class ModelFiles:
             target.symlink_to(entry.resolve())
             return
         with self.open(name) as file, target.open("wb") as copied:
-            while chunk := file.read(_SMALL_BYTES):
-                copied.write(chunk)
+            shutil.copyfileobj(file, copied, _SMALL_BYTES)
 
     def _entry(self, name: str) -> Path | zipfile.ZipInfo:
         if name not in self.entries:

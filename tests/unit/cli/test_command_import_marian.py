@@ -1,0 +1,83 @@
+"""`attendo import` of Marian's own files, and the commands that use the result. Marian itself is not needed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from error_codes import fragment
+from marian_folders import FOLDER, write_zip
+from tiny import Command
+
+from attendo.interop.marian import marian_process
+
+TEXTS = [">>deu<< the cat sees a dog", ">>rev<< today not", ">>deu<< red house"]
+REFERENCES = ["der Katze sieht ein Hund", "nicht heute", "rot Haus"]
+
+
+@pytest.fixture(scope="module")
+def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_zip("tied_all", tmp_path_factory.mktemp("zip") / "opus-2020-02-26.zip")
+
+
+def test_without_marian_the_check_is_refused_with_the_command_that_installs_it(
+    attendo: Command, zipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marian_process, "find_spec", lambda name: None)
+    done = attendo("import", zipped, tmp_path / "model")
+    assert done.code == 2
+    assert fragment("import_proof_needs_marian", package="pymarian", version="1.12.42") in done.error
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_imported_zip_file_works_in_the_other_commands(attendo: Command, zipped: Path, tmp_path: Path) -> None:
+    model, sources, targets = tmp_path / "model", tmp_path / "source", tmp_path / "target"
+    done = attendo("import", zipped, model, "--no-proof")
+    assert (done.code, done.output) == (0, "")
+    assert "native Marian model written to" in done.errors
+    given = "".join(f"{text}\n" for text in TEXTS).encode()
+    generated = attendo("generate", model, given=given)
+    assert generated.code == 0, generated.errors
+    assert generated.output.count("\n") == len(TEXTS)
+    sources.write_bytes(given)
+    targets.write_text("".join(f"{text}\n" for text in REFERENCES), "utf-8")
+    scored = attendo("score", model, "--source", sources, "--target", targets)
+    assert [float(line) < 0 for line in scored.output.split()] == [True] * len(TEXTS)
+    assert attendo("trace", model, TEXTS[0]).code == 0
+    verified = attendo("verify", model, "--source", sources)
+    assert verified.code == 0, verified.errors
+
+
+def test_an_imported_model_is_finetuned(attendo: Command, tmp_path: Path) -> None:
+    """Source and target have tokenizers of their own, with one vocabulary and one table."""
+    for name, lines in (("source", TEXTS), ("target", REFERENCES)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines * 40), "utf-8")
+    assert attendo("import", FOLDER / "tied_all", tmp_path / "model", "--no-proof").code == 0
+    files = ("--source", tmp_path / "source", "--target", tmp_path / "target")
+    tuned = attendo("finetune", tmp_path / "model", *files, "--out", tmp_path / "run", "--set", "train.steps=2")
+    assert tuned.code == 0, tuned.errors
+    generated = attendo("generate", tmp_path / "run" / "model", given=f"{TEXTS[0]}\n".encode())
+    assert generated.code == 0, generated.errors
+    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text("utf-8"))
+    assert (config["tie"], config["position_layout"]) == ("all", "fairseq")
+
+
+@pytest.mark.parametrize("option", ["--source-language", "--target-language"])
+def test_languages_are_labels_in_the_text(attendo: Command, zipped: Path, tmp_path: Path, option: str) -> None:
+    done = attendo("import", zipped, tmp_path / "model", "--no-proof", option, "fra")
+    assert done.code == 2
+    assert fragment("marian_languages_are_labels") in done.error
+
+
+def test_a_damaged_zip_file_is_one_line(attendo: Command, zipped: Path, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.zip"
+    path.write_bytes(zipped.read_bytes()[:-40])
+    done = attendo("import", path, tmp_path / "model", "--no-proof")
+    assert done.code == 4
+    assert fragment("zip_file_invalid") in done.error
+
+
+def test_a_model_of_marian_must_be_imported_before_use(attendo: Command, zipped: Path) -> None:
+    for path in (zipped, FOLDER / "tied_all"):
+        done = attendo("generate", path, given=b"text\n")
+        assert done.code == 4
+        assert fragment("marian_model_not_imported") in done.error
