@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from attendo import atomic_files
 from attendo.errors import AttendoError, ModelError, UsageError, cut_text, list_names, shorten
@@ -33,6 +34,10 @@ FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
+_INITIALISERS = (  # of weights: methods of a tensor, and functions of torch.nn.init
+    *("uniform_", "normal_", "trunc_normal_", "zero_", "fill_", "div_", "__itruediv__"),
+    *("xavier_uniform_", "kaiming_uniform_", "zeros_", "ones_", "constant_"),
+)
 _HALF_DTYPES = (torch.bfloat16, torch.float16)  # of stored weights, which are read into float32
 
 
@@ -210,15 +215,18 @@ def allocate_network(config: ModelConfig) -> Transformer:
 
     The system provides the memory of a weight when it is first written.
     """
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        network = make_network(config)
-    parameters: dict[int, nn.Parameter] = {}  # tied weights stay tied
-    for module in network.modules():
-        for name, weight in module.named_parameters(recurse=False, remove_duplicate=False):
-            if id(weight) not in parameters:
-                parameters[id(weight)] = nn.Parameter(torch.empty(weight.shape, device="cpu"), weight.requires_grad)
-            setattr(module, name, parameters[id(weight)])
-    return network
+    with _SkipInitialisation():
+        return make_network(config)
+
+
+class _SkipInitialisation(TorchFunctionMode):
+    """Leaves new weights as they are. A network on the meta device would import sympy, which takes 4 s and 70 MB."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in _INITIALISERS:
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 @torch.no_grad()

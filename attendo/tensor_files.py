@@ -18,7 +18,7 @@ from torch import Tensor
 from attendo.errors import ModelError, cut_text
 
 _MAX_HEADER_BYTES = 2 * 1024**2  # of a safetensors file: about 20,000 tensors; a network has hundreds
-_CHUNK_BYTES = 16 * 1024**2
+_CHUNK_BYTES = 1024**2  # glibc gives larger blocks that are often freed back late
 _DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -60,7 +60,7 @@ class StoredTensor:
         return self._read(begin * width, (end - begin) * width).reshape(end - begin, *self.shape[1:])
 
     def chunks(self) -> Iterator[tuple[int, Tensor]]:
-        """Yield all rows in pieces of about 16 MiB, each with the number of its first row."""
+        """Yield all rows in pieces of about 1 MiB, each with the number of its first row."""
         width = math.prod(self.shape[1:]) * self.dtype.itemsize
         count = max(1, _CHUNK_BYTES // max(1, width))
         for begin in range(0, self.shape[0], count):

@@ -24,6 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 import torch  # noqa: E402
 from foreign_families import make_folder  # noqa: E402
 from foreign_models import random_model, written  # noqa: E402
+from foreign_t5 import T5_FOLDERS, make_t5_folder  # noqa: E402
 from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E402
 from marian_folders import copy_folder, write_zip  # noqa: E402
 from tampered_folders import replace_file  # noqa: E402
@@ -103,6 +104,10 @@ def family_folder(name: str) -> Callable[[Path], Path]:
     return lambda folder: make_folder(name, folder / "m", max_position_embeddings=64)
 
 
+def t5_folder(name: str) -> Callable[[Path], Path]:
+    return lambda folder: make_t5_folder(name, folder / "m", d_model=16, d_ff=8, num_layers=1, num_decoder_layers=1)
+
+
 def load_and_generate(path: Path, dice: random.Random) -> None:
     load(path, "cpu").generate(["I love NLP"], max_length=3)
 
@@ -157,6 +162,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, random.Random], N
     ),
     "marian_spm": (lambda folder: copy_folder("sentencepiece", folder / "m"), import_from_marian),
     "marian_zip": (zip_marian, import_from_marian),
+    **{name: (t5_folder(name), import_folder) for name in T5_FOLDERS},
 }
 
 

@@ -13,8 +13,9 @@ SCRIPT = Path(__file__).with_name("fuzz_folders.py")
 OWN = ("words", "characters", "decomposed", "spaced", "bytes", "bpe", "unigram")
 EXPORTED = ("onnx", "ctranslate2", "argos", "hf", "pegasus")
 RELATIVES = ("pegasus_spm", "mbart25", "nllb-legacy", "small100", "plbart", "mvp", "blenderbot")
-FOREIGN = ("marian", "bart", "m2m100", *RELATIVES)
-MARIAN = ("native_marian", "untied_marian", "marian_vocabularies", "marian_spm", "marian_zip")
+T5 = ("t5", "flan", "byt5", "codet5", "madlad", "mt5", "umt5")
+FOREIGN = ("marian", "bart", "m2m100", *RELATIVES, *T5)
+MARIAN = ("native_marian", "untied_marian", "marian_vocabularies", "marian_spm", "marian_zip", "firefox")
 NEEDS = {"onnx": ("onnx", "onnxruntime"), "ctranslate2": ("ctranslate2",), "argos": ("ctranslate2",)}
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a child is forked for each mutation")

@@ -188,9 +188,7 @@ def _take_parameter(weights: WeightReader, name: str, shape: torch.Size, config:
     names = t5_names(name, config)
     if name.endswith("positions.table"):
         return torch.stack([weights.take(each, tuple(shape[1:])) for each in names])
-    if len(names) == 1:
-        return weights.take(names[0], tuple(shape))
-    return torch.cat([weights.take(each, (shape[0] // len(names), *shape[1:])) for each in names])
+    return weights.take_joined(names, tuple(shape))
 
 
 def _list_notes(folder: HuggingFaceFolder, config: ModelConfig) -> Iterator[MessagePart]:

@@ -1,7 +1,7 @@
 """Builds a network from weights with BART's names: Marian, Pegasus, BART, mBART, M2M100 and NLLB."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -74,21 +74,31 @@ class WeightReader:
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Return a weight. On a fault, return zeros and record it, so that `check` reports all faults together."""
-        if not self.fits(name, shape):
+        return self.take_joined([name], shape)
+
+    def take_joined(self, names: Sequence[str], shape: tuple[int, ...]) -> Tensor:
+        """Return weights of equal shape one below the other. Each is read in parts, so it is in memory only once."""
+        part_shape = (shape[0] // len(names), *shape[1:])
+        fitting = [name for name in names if self.fits(name, part_shape)]  # the faults of all names are recorded
+        if len(fitting) < len(names):
             return torch.zeros(()).expand(shape)
-        weight = self._weights[name]
-        self._check_finite(name, weight)
-        return weight
+        joined = torch.empty(shape, dtype=self._weights.dtype(names[0]))
+        for name, weight in zip(names, joined.chunk(len(names)), strict=True):
+            for begin, part in self._weights.stored[name].chunks():
+                self._check_finite(name, part)
+                weight[begin : begin + len(part)] = part
+        return joined
 
     def take_table(self, name: str, shape: tuple[int, int], order: VocabularyPermutation) -> Tensor:
-        """Return a table in the order of attendo's ids. It is read in parts, so it is in memory only once."""
+        """Return a table in the order of attendo's ids."""
         if not self.fits(name, shape):
             return torch.zeros(()).expand(order.size, shape[1])
-        rows, table = torch.tensor(order.rows), torch.empty(order.size, shape[1], dtype=self._weights.dtype(name))
+        rows, ids = torch.tensor(order.rows).sort()
+        table = torch.empty(order.size, shape[1], dtype=self._weights.dtype(name))
         for begin, part in self._weights.stored[name].chunks():
             self._check_finite(name, part)
-            here = ((rows >= begin) & (rows < begin + len(part))).nonzero()[:, 0]
-            table[here] = part[rows[here] - begin].to(table.dtype)
+            here = slice(*torch.searchsorted(rows, torch.tensor([begin, begin + len(part)])).tolist())
+            table[ids[here]] = part[rows[here] - begin].to(table.dtype)
         return table
 
     def fits(self, name: str, shape: tuple[int, ...]) -> bool:
@@ -133,21 +143,19 @@ class WeightReader:
 class BartFamilyWeights(WeightReader):
     """Weights of the BART family."""
 
-    def take_shared(self, names: set[str], default_name: str, shape: tuple[int, ...], flags: str) -> Tensor:
-        """Return the table that all `names` share. `SHARED` replaces a missing embedding."""
+    def find_shared(self, names: set[str], default_name: str, flags: str) -> str:
+        """Return the name of the table that all `names` share. `SHARED` replaces a missing embedding."""
         stand_in = SHARED if default_name != OUTPUT and SHARED in self._weights else default_name
-        present = sorted(name for name in names if name in self._weights) or [stand_in]
-        first = self.take(present[0], shape)
-        for other in present[1:]:
-            if not torch.equal(first, self.take(other, shape)):
-                self._faults[other] = MessagePart("shared_weights_differ", first=present[0], other=other, flags=flags)
+        first, *others = sorted(name for name in names if name in self._weights) or [stand_in]
+        for other in others:
+            fault = MessagePart("shared_weights_differ", first=first, other=other, flags=flags)
+            self.require_equal(first, other, fault)
         self._taken.add(SHARED)
         return first
 
     def take_parameter(self, name: str, shape: torch.Size) -> Tensor:
         """Return the weights for one of attendo's parameters. Queries, keys and values are concatenated."""
-        names = bart_names(name)
-        return torch.cat([self.take(each, (shape[0] // len(names), *shape[1:])) for each in names])
+        return self.take_joined(bart_names(name), tuple(shape))
 
 
 def bart_names(name: str) -> list[str]:
@@ -251,16 +259,12 @@ def build_network(
             "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=join_reasons(reasons)
         )
     found = BartFamilyWeights(folder.weights)
-    tables = _embedding_tables(found, settings)
+    tables = _find_tables(found, settings)
     bias = None
     if OUTPUT_BIAS in folder.weights:
         bias = found.take(OUTPUT_BIAS, (1, settings["target_vocab_size"]))[0]
     _check_sizes(found, settings, choices)
     found.check(folder)
-    tables["output.bias"] = target.bias_to_ours(torch.zeros(settings["target_vocab_size"]) if bias is None else bias)
-    tables["source.tokens.weight"] = source.table_to_ours(tables["source.tokens.weight"])
-    for name in ("target.tokens.weight", "output.weight"):
-        tables[name] = target.table_to_ours(tables[name])
     has_bias = bool(target.copies) or (bias is not None and bool(bias.any()))
     try:
         config = _config(settings, choices, (source.size, target.size), _tie(settings), has_bias)
@@ -269,9 +273,14 @@ def build_network(
             "imported_model_incompatible", path=folder.path, kind=folder.model_type, reason=error
         ) from None
     network = allocate_network(config)
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            parameter.data = tables[name] if name in tables else found.take_parameter(name, parameter.shape)
+    for name, parameter in network.named_parameters():
+        if name in tables:
+            order = source if name.startswith("source") else target
+            parameter.data = found.take_table(tables[name], (order.their_size, config.d_model), order)
+        elif name == "output.bias":
+            parameter.data = target.bias_to_ours(torch.zeros(target.their_size) if bias is None else bias)
+        else:
+            parameter.data = found.take_parameter(name, parameter.shape)
     if config.positions != "learned":
         found.ignore(_FIXED_POSITIONS)
     found.check(folder, complete=True)
@@ -316,21 +325,24 @@ def _tie(settings: Mapping[str, Any]) -> str:
     return "all" if settings["share_encoder_decoder_embeddings"] else "output"
 
 
-def _embedding_tables(weights: BartFamilyWeights, settings: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the embedding tables and the output weight. A shared table may be stored under any of its names.
+def _find_tables(weights: BartFamilyWeights, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the embedding tables and of the output weight, by attendo's names.
 
-    Without tie_word_embeddings nothing is shared, even with share_encoder_decoder_embeddings, as in transformers.
+    A shared table may be stored under any of its names. Without tie_word_embeddings nothing is shared, even with
+    share_encoder_decoder_embeddings, as in transformers.
     """
     shared, tied = settings["share_encoder_decoder_embeddings"], settings["tie_word_embeddings"]
     encoder, decoder, output = {ENCODER}, {DECODER}, {OUTPUT}
     if tied:
         decoder = output = {DECODER, OUTPUT, *([SHARED, ENCODER] if shared else [])}
         encoder = decoder if shared else encoder
-    sizes = {"source": settings["source_vocab_size"], "target": settings["target_vocab_size"]}
     flags = f"share_encoder_decoder_embeddings {shared} and tie_word_embeddings {tied}"
-    shapes = {side: (size, settings["d_model"]) for side, size in sizes.items()}
-    return {
-        "source.tokens.weight": weights.take_shared(encoder, ENCODER, shapes["source"], flags),
-        "target.tokens.weight": weights.take_shared(decoder, DECODER, shapes["target"], flags),
-        "output.weight": weights.take_shared(output, OUTPUT, shapes["target"], flags),
+    tables = {
+        "source.tokens.weight": weights.find_shared(encoder, ENCODER, flags),
+        "target.tokens.weight": weights.find_shared(decoder, DECODER, flags),
+        "output.weight": weights.find_shared(output, OUTPUT, flags),
     }
+    for name, table in tables.items():
+        size = settings["source_vocab_size" if name.startswith("source") else "target_vocab_size"]
+        weights.fits(table, (size, settings["d_model"]))
+    return tables

@@ -16,7 +16,7 @@ from attendo.interop.certify import model_symbols, random_sources
 from attendo.interop.exported_files import model_max_length
 from attendo.interop.huggingface.load_pretrained import open_tokenizer
 from attendo.interop.huggingface.read_bart import IMPORTED_BOS
-from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
+from attendo.interop.huggingface.read_tokenizers import TOKENIZER_JSON, compare_tokenizations
 from attendo.interop.huggingface.t5_classes import bos_is_suppressed
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, vocabulary_names
 from attendo.interop.huggingface.write_tokenizers import find_bos_original
@@ -31,7 +31,7 @@ _NUM_COMPARED_TEXTS = 100
 _FIRST = (IMPORTED_BOS, "<mask>")  # they precede the pieces of CodeT5
 _FILES = (
     *("spiece.model", "vocab.json", "merges.txt"),
-    *("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json"),
+    *("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json", TOKENIZER_JSON),
 )
 
 
@@ -97,6 +97,9 @@ def write_t5_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutat
         )
     settings = write[tokenizer.kind](tokenizer, folder, order)
     write_json(folder / "tokenizer_config.json", {**settings, "model_max_length": model_max_length(model)})
+    if tokenizer.kind == "foreign_pieces" and model.network.config.relative_bias == "per_layer":
+        # transformers 5 opens the tokenizer of a umT5 folder only with this file.
+        open_tokenizer(folder, "t5").backend_tokenizer.save(str(folder / TOKENIZER_JSON))
     fault = _find_fault(model, folder, order)
     for file in _FILES if fault else ():
         (folder / file).unlink(missing_ok=True)
