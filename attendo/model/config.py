@@ -147,6 +147,16 @@ class ModelConfig(Settings):
         return self.decoder_only and not self.prefix_lm
 
     @property
+    def suits_fp16(self) -> bool:
+        """Whether fp16 holds all numbers of the network. The feed-forward networks of T5 models exceed 65,504."""
+        return self.positions != "relative"
+
+    def check_fp16(self) -> None:
+        """Raise UsageError if fp16 does not suit the network."""
+        if not self.suits_fp16:
+            raise UsageError("fp16_with_relative_positions")
+
+    @property
     def ties_inputs(self) -> bool:
         """Whether source and target share one embedding table."""
         return self.tie in ("inputs", "all")

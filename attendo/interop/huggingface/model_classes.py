@@ -14,6 +14,7 @@ from attendo.interop.huggingface.read_weights import DECODER, ENCODER, OUTPUT, O
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, identity_permutation
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
+from attendo.nn.feedforward import GATED
 from attendo.text import BOS, EOS, PAD
 
 EPSILON = 1e-5  # of every norm in transformers; these configs have no setting for it
@@ -120,7 +121,11 @@ def _block_checks(config: ModelConfig) -> dict[MessagePart, bool]:
     return {
         _setting("norm_kind", config.norm_kind, "layer"): config.norm_kind == "layer",
         _setting("norm_epsilon", config.norm_epsilon, EPSILON): config.norm_epsilon == EPSILON,
-        MessagePart("gated_activation_unsupported", activation=config.activation): config.activation != "swiglu",
+        MessagePart("gated_activation_unsupported", activation=config.activation): config.activation not in GATED,
+        _setting("tie", config.tie, "none/output/all"): config.tie != "inputs",
+        _setting("linear_bias", config.linear_bias, True): config.linear_bias,
+        _setting("attention_scale", config.attention_scale, None): config.attention_scale is None,
+        _setting("output_scale", config.output_scale, 1.0): config.output_scale == 1,
         _setting("d_key", config.d_key, "d_model / num_heads"): config.d_key in (None, width),
         _setting("d_value", config.d_value, "d_model / num_heads"): config.d_value in (None, width),
         heads: not uneven,
@@ -152,7 +157,7 @@ def config_settings(config: ModelConfig, max_length: int, order: VocabularyPermu
         "decoder_attention_heads": config.num_heads,
         "encoder_ffn_dim": config.d_ff,
         "decoder_ffn_dim": config.d_ff,
-        "activation_function": config.activation,
+        "activation_function": {"gelu_tanh": "gelu_pytorch_tanh"}.get(config.activation, config.activation),
         "dropout": config.dropout,
         "attention_dropout": share(config.attention_dropout),
         "activation_dropout": share(config.activation_dropout),
