@@ -34,16 +34,12 @@ class BlockShape:
     recurrent: bool = False  # SSRU instead of the decoder's self-attention
 
     def attention(self, site: str) -> MultiHeadAttention:
-        return MultiHeadAttention(
-            self.d_model,
-            self.num_heads,
-            self.attention_dropout,
-            site,
-            d_key=self.d_key,
-            d_value=self.d_value,
-            bias=self.linear_bias,
-            scale=self.attention_scale,
+        widths = {"d_key": self.d_key, "d_value": self.d_value}
+        made = MultiHeadAttention(
+            self.d_model, self.num_heads, self.attention_dropout, site, bias=self.linear_bias, **widths
         )
+        made.scale = self.attention_scale
+        return made
 
     def feed_forward(self) -> FeedForward:
         return FeedForward(self.d_model, self.d_ff, self.activation, self.activation_dropout, self.linear_bias)

@@ -26,7 +26,7 @@ from foreign_families import make_folder  # noqa: E402
 from foreign_models import random_model, written  # noqa: E402
 from foreign_t5 import T5_FOLDERS, make_t5_folder  # noqa: E402
 from foreign_tokenizers import write_bart, write_m2m100, write_marian  # noqa: E402
-from marian_folders import copy_folder, write_zip  # noqa: E402
+from marian_folders import FOLDER, copy_folder, write_zip  # noqa: E402
 from tampered_folders import replace_file  # noqa: E402
 from tiny import SIZES, SOURCES, TARGETS  # noqa: E402
 
@@ -128,6 +128,14 @@ def zip_marian(folder: Path) -> Path:
     return write_zip("separate", folder / "m.zip")
 
 
+def copy_firefox(folder: Path) -> Path:
+    """A folder as Firefox has it, without decoder.yml."""
+    (folder / "m").mkdir()
+    for name, kept in (("intgemm8.bin", "model.ende.bin"), ("joint.spm", "vocab.ende.spm")):
+        shutil.copy(FOLDER / "student" / name, folder / "m" / kept)
+    return folder / "m"
+
+
 def check_package(path: Path, dice: random.Random) -> None:
     """attendo overwrites such a package, but does not run it."""
     exported_files._check_file(path)
@@ -162,6 +170,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path, random.Random], N
     ),
     "marian_spm": (lambda folder: copy_folder("sentencepiece", folder / "m"), import_from_marian),
     "marian_zip": (zip_marian, import_from_marian),
+    "firefox": (copy_firefox, import_from_marian),
     **{name: (t5_folder(name), import_folder) for name in T5_FOLDERS},
 }
 

@@ -151,7 +151,7 @@ def _incompatibilities(model: TextModel) -> list[MessagePart]:
     }
     first_adds_start = not config.embedding_norm and config.autoregression == "attention"
     conditions[MessagePart("marian_start_not_zero")] = start_is_zero or first_adds_start
-    conditions[MessagePart("marian_has_no_prefix", prefix=" ".join(prefixes))] = not prefixes
+    conditions[MessagePart("marian_has_no_prefix", symbols=" ".join(prefixes))] = not prefixes
     return unmet_conditions(conditions)
 
 

@@ -11,6 +11,7 @@ import torch
 from error_codes import has_code
 from foreign_families import make_folder
 from foreign_tokenizers import some_lines
+from marian_folders import FOLDER, load_marian, write_zip
 from tiny import Command
 
 import attendo as package
@@ -50,7 +51,7 @@ def test_it_is_the_imported_model(original: Path, cache: Path) -> None:
     model, messages = load(original)
     expected = from_folder(original).build_text_model()
     assert [each.ids for each in model.generate(TEXTS)] == [each.ids for each in expected.generate(TEXTS)]
-    assert messages[0].startswith(f"{original} is a pegasus model of transformers, imported in memory: 3 of 3 answers")
+    assert messages[0].startswith(f"{original} is a pegasus model, imported in memory: 3 of 3 answers")
     assert {path.name: path.read_bytes() for path in original.iterdir()} == before  # nothing is written beside it
     (stored,) = cache.iterdir()
     content = json.loads(stored.read_text("utf-8"))
@@ -108,24 +109,31 @@ def test_a_read_only_folder_without_a_cache_is_loaded(
 
 
 def test_a_wrong_network_is_refused(original: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = from_folder
-
     def damage(folder: Path) -> object:
-        imported = read(folder)
+        imported = from_folder(folder)
         with torch.no_grad():
             imported.network.decoder[0].feed_forward.contract.weight[0] += 1
         return imported
 
-    monkeypatch.setattr(foreign_folder, "from_folder", damage)
+    monkeypatch.setattr(foreign_folder, "read_import", damage)
     with pytest.raises(ModelError, check=has_code("foreign_folder_differs")):
         package.load(original)
     assert not cache.exists()
 
 
 def test_without_transformers_it_is_not_compared(original: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_folder, "find_spec", lambda name: None)
+    monkeypatch.setattr(foreign_folder, "find_missing_system", lambda imported: "transformers")
     _, messages = load(original)
     assert "not compared with the original, because transformers is not installed" in messages[0]
+
+
+def test_a_model_of_marian_is_loaded_from_its_folder_and_its_zip_file(cache: Path, tmp_path: Path) -> None:
+    path = write_zip("tied_all", tmp_path / "m.zip")
+    expected = load_marian("tied_all").build_text_model().generate([">>deu<< the old cat"])[0]
+    for each in (path, FOLDER / "tied_all"):
+        model, messages = load(each)
+        assert messages[0].startswith(f"{each} is a native Marian model, imported in memory")
+        assert model.generate([">>deu<< the old cat"])[0].ids == expected.ids
 
 
 def test_remarks_of_the_import_are_warnings(cache: Path, tmp_path: Path) -> None:
@@ -143,7 +151,7 @@ def test_other_folders_are_refused_as_before(tmp_path: Path) -> None:
 
 
 def test_commands_read_the_folder(attendo: Command, original: Path, cache: Path, tmp_path: Path) -> None:
-    with pytest.warns(ForeignFolderWarning, match="is a pegasus model of transformers"):
+    with pytest.warns(ForeignFolderWarning, match="is a pegasus model, imported in memory"):
         result = attendo("generate", original, "--max-length", "5", given="\n".join(TEXTS).encode())
     assert result.code == 0, result.errors
     assert len(result.output.splitlines()) == 3

@@ -198,7 +198,8 @@ def change_settings(members: dict[str, bytes], **changes: str) -> None:
     [
         ({"type": "s2s"}, "type"),
         ({"transformer_decoder_autoreg": "average-attention"}, "transformer-decoder-autoreg"),
-        ({"transformer_decoder_autoreg": "rnn", "dec_cell": "ssru"}, "ssru"),
+        ({"transformer_decoder_autoreg": "rnn", "dec_cell": "gru"}, "gru"),
+        ({"transformer_decoder_autoreg": "rnn", "dec_cell": "ssru", "dec_cell_high_depth": "2"}, "dec-cell-high-depth"),
         ({"transformer_no_projection": "true"}, "transformer-no-projection"),
         ({"transformer_pool": "true"}, "transformer-pool"),
         ({"right_left": "true"}, "right-left"),
@@ -286,7 +287,7 @@ def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
         ("models: [a.npz, b.npz]\nvocabs: [a, b]\n", "marian_models_several"),
         ("models: []\nvocabs: [a, b]\n", "marian_models_several"),
         ("models: [model.npz]\nvocabs: [a, b, c]\n", "marian_vocabularies_not_two"),
-        ("models: [model.bin]\nvocabs: [a, b]\n", "marian_weights_not_npz"),
+        ("models: [model.pt]\nvocabs: [a, b]\n", "marian_weights_not_npz"),
         ("models: [other.npz]\nvocabs: [a, b]\n", "marian_file_missing"),
         ("models: [model.npz]\nvocabs: [a, b]\n", "marian_file_missing"),
         ("models: [model.npz]\nvocabs: [opus.vocab.yml, opus.vocab.yml]\nbeam-size: 0\n", "decoding_defaults_invalid"),
