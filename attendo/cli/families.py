@@ -17,10 +17,11 @@ def families(as_json: JsonLines = False) -> None:
     The oracle is the system that a certificate compares with. A folder of a family also works directly:
     `attendo generate FOLDER`.
     """
-    from attendo.interop.families import FAMILIES
+    from attendo.interop.families import FAMILIES, MARIAN_FAMILIES
 
-    width = max(len(each.model_type) for each in FAMILIES) + 2
-    for each in FAMILIES:
+    found = (*FAMILIES, *MARIAN_FAMILIES)
+    width = max(len(each.model_type) for each in found) + 2
+    for each in found:
         if as_json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:

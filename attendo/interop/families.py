@@ -122,6 +122,25 @@ FAMILIES = (
         ("T5Tokenizer", "LlamaTokenizer"),
     ),
 )
+# Models without config.json.
+MARIAN_FAMILIES = (
+    Family(
+        "native Marian",
+        "OPUS-MT and Tatoeba-Challenge as published: a folder or a zip file",
+        "post-norm or pre-norm, Marian's own sines",
+        "vocabularies as yml, text or SentencePiece; source.spm and target.spm",
+        oracle="Marian (pymarian)",
+        exports=("marian", "ctranslate2", "onnx"),
+    ),
+    Family(
+        "Firefox Translations",
+        "students of Bergamot: model.*.bin with float32 or 8-bit integers",
+        "post-norm, a recurrent decoder (SSRU)",
+        "vocab.*.spm, or srcvocab.*.spm and trgvocab.*.spm",
+        oracle="Marian (pymarian)",
+        exports=("marian",),
+    ),
+)
 FAMILY_BY_TYPE = {each.model_type: each for each in FAMILIES}
 SUPPORTED = tuple(FAMILY_BY_TYPE)  # model types
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny import Command
 
-from attendo.interop.families import FAMILIES, REFUSED
+from attendo.interop.families import FAMILIES, MARIAN_FAMILIES, REFUSED
 from attendo.messages import MESSAGES
 
 DOCS = Path(__file__).parents[3] / "docs" / "exchange"
@@ -15,15 +15,17 @@ DOCS = Path(__file__).parents[3] / "docs" / "exchange"
 
 def test_every_family_is_listed(attendo: Command) -> None:
     output = attendo("families").output
-    assert [line.split()[0] for line in output.splitlines() if line[0] != " "] == [each.model_type for each in FAMILIES]
-    for family in FAMILIES:
+    families = (*FAMILIES, *MARIAN_FAMILIES)
+    listed = [line for line in output.splitlines() if line[0] != " "]
+    assert all(line.startswith(each.model_type) for line, each in zip(listed, families, strict=True))
+    for family in families:
         for value in (family.models, family.network, family.tokenizer, family.model_class or "", *family.exports):
             assert value in output
 
 
 def test_json_has_all_fields(attendo: Command) -> None:
     found = [json.loads(line) for line in attendo("families", "--json").output.splitlines()]
-    assert found == [json.loads(json.dumps(asdict(each))) for each in FAMILIES]
+    assert found == [json.loads(json.dumps(asdict(each))) for each in (*FAMILIES, *MARIAN_FAMILIES)]
 
 
 @pytest.mark.parametrize("page", ["import.md", "families.md", "families.zh-CN.md"])
