@@ -28,13 +28,13 @@ def explore(
     from attendo.serve.server import bind, open_browser, serve
 
     with bind(host, port) as socket:  # fail on a used port before loading a model
+        from attendo.interop.load import load_torch_model
         from attendo.serve.app import create_app
         from attendo.serve.scheduling.registry import make_model_specs
         from attendo.serve.settings import LOOPBACK, ServeSettings
-        from attendo.text_model import load
 
         app = create_app(
-            make_model_specs(models, [load(folder, device) for folder in models]),
+            make_model_specs(models, [load_torch_model(folder, device) for folder in models]),
             ServeSettings(allowed_hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
         )
         if host not in LOOPBACK:

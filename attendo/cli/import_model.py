@@ -18,7 +18,10 @@ def import_model(
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Model folder to write.")],
     source_language: Annotated[
-        str | None, typer.Option(help="Source language, in the notation of M2M100 (en) or NLLB (eng_Latn).")
+        str | None,
+        typer.Option(
+            help="Source language, in the notation of the model, such as en (M2M100), eng_Latn (NLLB) or en_XX (mBART)."
+        ),
     ] = None,
     target_language: Annotated[str | None, typer.Option(help="Target language.")] = None,
     dtype: Annotated[
@@ -32,7 +35,9 @@ def import_model(
     ] = False,
     as_json: JsonCertificate = False,
 ) -> None:
-    """Read a Marian (OPUS-MT), BART, M2M100, NLLB, mBART or T5 model, and compare the two on at least 200 sentences.
+    """Read a model of another system and compare the two on at least 200 sentences.
+
+    `attendo families` lists the families of models.
 
     Exit code 0: written, and both agree. 4: they differ or the model is not supported. Then nothing is written.
     """

@@ -76,9 +76,9 @@ COMMANDS: CommandTable = {
     "Exchange and measure": {
         "import": (
             "import_model:import_model",
-            "Read a Marian (OPUS-MT), BART, M2M100, NLLB or mBART model, "
-            "and compare the two on at least 200 sentences.",
+            "Read a model of another system and compare the two on at least 200 sentences.",
         ),
+        "families": ("families:families", "List the families that `attendo import` reads."),
         "export": (
             "export:export",
             "Export a model to another system's format and compare the two on at least 200 sentences.",

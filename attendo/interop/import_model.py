@@ -1,5 +1,6 @@
 """Import of a Hugging Face folder as a model folder, which is kept only if its certificate passes."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from attendo import atomic_files, model_folder
 from attendo.errors import MessagePart, UsageError
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
-from attendo.interop.certify import certify, collect_sentences, fit_source_length, model_symbols
+from attendo.interop.certify import MIN_SENTENCES, certify, collect_sentences, fit_source_length, model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
 from attendo.interop.export import ModelMismatchError
 from attendo.interop.families import FAMILY_BY_TYPE
@@ -20,7 +21,9 @@ from attendo.interop.huggingface.read_pegasus import from_pegasus
 from attendo.interop.huggingface.read_t5 import from_t5
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.model_files import write_json
+from attendo.text import CONTROL_PIECES, UNK
 from attendo.text_model import TextModel
+from attendo.text_model.constraints import Ids
 from attendo.text_model.inputs import ModelSymbols
 
 # Of the families without languages.
@@ -34,6 +37,7 @@ _READERS: dict[str, Callable[[HuggingFaceFolder, bool], ImportedModel]] = {
     "mt5": from_t5,
     "umt5": from_t5,
 }
+_LONG_TOKENS = 150  # tokens of the long source and target
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings
 
 
@@ -56,15 +60,22 @@ def import_model(
         if not prove:
             return None
         model = TextModel(model_folder.load_model(folder, into=imported.network))
-        certificate = _certify_import(out, imported, model, texts)
+        certificate = certify_import(out, imported, model, texts)
         _write_certificate(folder, certificate)
     return certificate
 
 
-def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts: Sequence[str] | None) -> Certificate:
+def certify_import(
+    out: Path,
+    imported: ImportedModel,
+    model: TextModel,
+    texts: Sequence[str] | None,
+    min_sentences: int = MIN_SENTENCES,
+) -> Certificate:
+    """Compare the model with its original. A difference beyond the bounds raises a `ModelMismatchError`."""
     symbols = model_symbols(model)
     max_length = _max_source_length(imported, symbols)
-    collected = collect_sentences(model, texts)
+    collected = collect_sentences(model, texts, min_count=min_sentences)
     added = None if "source" in imported.missing_languages else symbols
     texts = texts or [model.source_tokenizer.decode(source) for source in collected.without_symbols]
     comparison = compare_tokenizations(
@@ -72,11 +83,20 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
     )
     theirs = TransformersSystem.from_import(imported, symbols.begin)
     sources = [symbols.wrap_source(source[:max_length]) for source in collected.without_symbols]
+    pairs, pair_notes = collected.pairs, list[MessagePart]()
+    if not pairs:
+        long_pair, length = _make_long_pair(imported, symbols)
+        pairs, pair_notes = [long_pair], [MessagePart("long_pair_compared", length=length)]
     ours = TorchSystem(model.network, "hf", symbols.begin)
-    certificate = certify(ours, theirs, sources, Bounds(), pairs=collected.pairs)
+    certificate = certify(ours, theirs, sources, Bounds(), pairs=pairs)
     certificate = replace(
         certificate,
-        notes=(*collected.notes, *imported.remarks(), *([comparison.summary] if comparison.agrees else [])),
+        notes=(
+            *collected.notes,
+            *pair_notes,
+            *imported.remarks(),
+            *([comparison.summary] if comparison.agrees else []),
+        ),
         reasons=(
             *certificate.reasons,
             *([] if comparison.agrees else [MessagePart("tokenizer_differs", comparison=comparison.summary)]),
@@ -85,6 +105,19 @@ def _certify_import(out: Path, imported: ImportedModel, model: TextModel, texts:
     if not certificate.passed:
         raise ModelMismatchError(out, certificate)
     return certificate
+
+
+def _make_long_pair(imported: ImportedModel, symbols: ModelSymbols) -> tuple[tuple[Ids, Ids], int]:
+    """Return a source and a target of random tokens, and their length: 150 if the original has the positions."""
+    positions = imported.folder.setting("max_position_embeddings").count() or _DEFAULT_POSITIONS
+    added = max(len(symbols.wrap_source(())), len(symbols.begin)) + 1
+    length = min(_LONG_TOKENS, positions - added)
+    dice = random.Random(1)
+    source, target = (
+        tuple(dice.choices(range(len(CONTROL_PIECES), order.size) or [UNK], k=length))
+        for order in (imported.source, imported.target)
+    )
+    return (symbols.wrap_source(source), target), length
 
 
 def _max_source_length(imported: ImportedModel, symbols: ModelSymbols) -> int:

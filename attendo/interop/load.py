@@ -7,7 +7,7 @@ from attendo import text_model
 from attendo.errors import ModelError, UsageError, cut_text
 from attendo.interop.backends import drop_machine_settings
 from attendo.interop.exported_files import ARGOS_SUFFIX, MANIFEST_FORMAT
-from attendo.interop.families import SUPPORTED
+from attendo.interop.families import FAMILY_BY_TYPE, find_model_type, refuse_unsupported
 from attendo.model_files import read_json
 from attendo.model_folder import ABOUT, read_about
 from attendo.text_model import Backend, ExportedFolder, TextModel, pick_device
@@ -17,13 +17,12 @@ from attendo.text_model.backends import EXTERNAL_ENGINES
 def load(folder: str | Path, device: str = "auto") -> TextModel:
     """Load the model in a folder. `device` is cpu, cuda, or auto for a GPU if the folder can use one.
 
-    A folder exported to `onnx` or `ctranslate2` runs on that engine.
+    A folder of transformers is imported in memory. A folder exported to `onnx` or `ctranslate2` runs on that engine.
     """
     folder = Path(folder)
     engine = detect_export_format(folder)
     if engine is None:
-        _reject_other_formats(folder)
-        return text_model.load(folder, device)
+        return load_torch_model(folder, device)
     if engine not in EXTERNAL_ENGINES:
         raise ModelError(
             "export_format_not_runnable", folder=folder, engine=engine, formats=" or ".join(EXTERNAL_ENGINES)
@@ -36,6 +35,28 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
         return TextModel(found, backend=backend)
     except UsageError as error:
         raise ModelError("generation_settings_invalid", path=folder / "generation.json", error=error) from None
+
+
+def load_torch_model(folder: str | Path, device: str = "auto") -> TextModel:
+    """Load a model folder, or a supported folder of transformers, which is imported in memory."""
+    folder = Path(folder)
+    if find_foreign_family(folder) is not None:
+        from attendo.interop.foreign_folder import load_foreign_folder
+
+        return load_foreign_folder(folder, device)
+    _reject_other_formats(folder)
+    return text_model.load(folder, device)
+
+
+def find_foreign_family(folder: Path) -> str | None:
+    """Return the model type of a folder of transformers that attendo imports; None for any other folder."""
+    if (folder / "manifest.json").exists():
+        return None
+    try:
+        kind = find_model_type(read_json(folder / "config.json"))
+    except ModelError:
+        return None
+    return kind if isinstance(kind, str) and kind in FAMILY_BY_TYPE else None
 
 
 def require_model_folder(folder: str | Path) -> Path:
@@ -80,16 +101,15 @@ def _load_ctranslate2(folder: Path, device: str) -> tuple[Any, Backend]:
 
 
 def _reject_other_formats(folder: Path) -> None:
-    """Raise a `ModelError` for common wrong folders: CTranslate2 or transformers models."""
+    """Raise a `ModelError` for common wrong folders: CTranslate2 models, and those of transformers."""
     if (folder / "manifest.json").exists():
         return
     if (folder / "model.bin").is_file() and not (folder / "model.safetensors").is_file():
         raise ModelError("ctranslate2_folder_not_attendo", folder=folder)
     try:
-        kind = read_json(folder / "config.json").get("model_type")
+        config = read_json(folder / "config.json")
     except ModelError:
         return
-    if isinstance(kind, str) and kind not in SUPPORTED:
-        raise ModelError("model_type_unsupported", folder=folder, kind=cut_text(kind), supported=", ".join(SUPPORTED))
-    if kind is not None:
+    if (kind := config.get("model_type")) is not None:
+        refuse_unsupported(folder, config)
         raise ModelError("transformers_model_not_imported", folder=folder, kind=cut_text(str(kind)))

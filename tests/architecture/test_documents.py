@@ -198,7 +198,7 @@ def test_both_readmes_have_the_same_code_and_headings() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["exposure-bias", "three-kinds"])
+@pytest.mark.parametrize("name", ["exposure-bias", "three-kinds", "exchange/families"])
 def test_both_languages_of_a_page_have_the_same_code_and_headings(name: str) -> None:
     """Blocks without a language are formulas, with words."""
     english, chinese = (ROOT / f"docs/{name}{end}.md" for end in ("", ".zh-CN"))

@@ -24,7 +24,7 @@ GENERATE = [
     *("--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
     *("--normalise", "--output", "--passes", "--path-length-penalty", "--patience", "--precision"),
     *("--prefix", "--preset", "--renormalise", "--repetition-of", "--repetition-penalty", "--sample"),
-    *("--seed", "--source-prefix", "--split", "--stop", "--target-prefix", "--temperature"),
+    *("--seed", "--source-prefix", "--source-suffix", "--split", "--stop", "--target-prefix", "--temperature"),
     *("--threads", "--top-k", "--top-p", "--typical-p", "--word-penalty", "-o"),
     *("MODEL", "[TEXT]..."),
 ]
@@ -70,6 +70,7 @@ OPTIONS = {
         *("--batch-tokens", "--device", "--figure", "--help", "--json", "--limit", "--oracle", "--precision"),
         *("--reference", "--seed", "--source", "--threads", "MODEL"),
     ],
+    "families": ["--help", "--json"],
     "finetune": [
         "--device",
         "--freeze",

@@ -348,11 +348,9 @@ def test_load_detects_the_format_of_a_folder(
 @pytest.mark.parametrize(
     ("files", "error"),
     [
-        ({"config.json": {"model_type": "marian"}}, has_code("transformers_model_not_imported", kind="marian")),
-        (
-            {"config.json": {"model_type": "t5"}},
-            has_code("model_type_unsupported", kind="t5"),
-        ),
+        ({"config.json": {"model_type": "marian"}}, has_code("weights_file_missing")),
+        ({"config.json": {"model_type": "gpt2"}}, has_code("import_model_type_unsupported", kind="gpt2")),
+        ({"config.json": {"model_type": "led"}}, has_code("model_type_refused", kind="led")),
         ({"model.bin": {}}, has_code("ctranslate2_folder_not_attendo")),
         ({"config.json": []}, has_code("model_manifest_missing", reason="it has no manifest.json")),
         (

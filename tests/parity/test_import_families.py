@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import has_code, message
 from foreign_families import FOLDERS, POSITIONS, make_folder
 from foreign_models import assert_passed, certificate, random_model, written
 from foreign_t5 import T5_FOLDERS
@@ -23,8 +23,10 @@ from foreign_tokenizers import (
 )
 
 from attendo.errors import ModelError, UsageError
+from attendo.interop import import_model as importing
 from attendo.interop.certify import model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
+from attendo.interop.export import ModelMismatchError
 from attendo.interop.families import FAMILIES, REFUSED
 from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.huggingface.read_tokenizers import TokenizationComparison, compare_tokenizations
@@ -281,3 +283,18 @@ def test_every_family_has_a_reader_a_folder_and_an_oracle() -> None:
             assert hasattr(transformers, family.model_class or "")
     assert POSITIONS > 300
     assert not {each.model_type for each in FAMILIES} & {*REFUSED}
+
+
+def test_the_certificate_compares_long_sources_and_targets(folders: Folders, tmp_path: Path) -> None:
+    """A fault that only far positions show. With few positions the pair is shorter."""
+    found = from_folder(folders("blenderbot"))
+    certificate = importing.certify_import(tmp_path, found, found.build_text_model(), None, 2)
+    assert message("long_pair_compared", length=150) in map(str, certificate.notes)
+    assert found.network.source is not None
+    with torch.no_grad():
+        found.network.source.positions.table[100:] *= -1  # type: ignore[operator]
+    with pytest.raises(ModelMismatchError):
+        importing.certify_import(tmp_path, found, found.build_text_model(), None, 2)
+    short = from_folder(make_folder("blenderbot", tmp_path / "short", max_position_embeddings=64))
+    certificate = importing.certify_import(tmp_path, short, short.build_text_model(), None, 2)
+    assert message("long_pair_compared", length=63) in map(str, certificate.notes)

@@ -1,0 +1,102 @@
+"""Loads a folder of transformers as it is: imported in memory, with a certificate.
+
+The weights are read from the original folder at every start, so nothing is copied to the disk, a read-only folder
+works, and a change of the original applies. Only the certificate is cached, by the contents of the files:
+`~/.cache/attendo/certificates/SHA-256.json` (or in `XDG_CACHE_HOME`).
+"""
+
+import hashlib
+import json
+import os
+import warnings
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attendo import atomic_files
+from attendo.errors import AttendoError, MessagePart, ModelError
+from attendo.interop.errors import join_reasons
+from attendo.interop.export import ModelMismatchError
+from attendo.interop.import_model import certify_import, from_folder
+from attendo.model_files import read_json
+from attendo.text_model import TextModel, pick_device
+
+_SENTENCES = 16  # enough to notice a wrong network; `attendo import` compares 200
+_READ_SUFFIXES = (".json", ".txt", ".model", ".spm", ".safetensors")  # of the files that an import reads
+_CACHED_FIELDS = ("theirs", "sentences", "same_answers", "largest_difference")
+
+
+class ForeignFolderWarning(UserWarning):
+    """The result of the comparison of a folder of transformers that was loaded directly, or a remark of its import."""
+
+
+def load_foreign_folder(folder: Path, device: str) -> TextModel:
+    """Import a folder in memory. The certificate and the remarks are warnings. A failed comparison is an error."""
+    imported = from_folder(folder)
+    model = imported.build_text_model()
+    kind = imported.folder.model_type
+    if find_spec("transformers") is None:
+        _warn("foreign_folder_not_compared", folder=folder, kind=kind)
+    else:
+        cache = _cache_path(folder)
+        found = _read_certificate(cache)
+        if found is None:
+            try:
+                certificate = certify_import(folder, imported, model, None, _SENTENCES)
+            except ModelMismatchError as error:
+                reasons = join_reasons(error.certificate.reasons)
+                raise ModelError("foreign_folder_differs", folder=folder, reasons=reasons) from None
+            same = min(search.same_answers for search in certificate.searches)
+            values = certificate.theirs, certificate.sentences, same, certificate.largest_difference
+            found = dict(zip(_CACHED_FIELDS, values, strict=True))
+            _write_certificate(cache, {**found, "certificate": certificate.as_json()})
+        difference = f"{float(found['largest_difference']):.1e}"
+        _warn("foreign_folder_loaded", folder=folder, kind=kind, **{**found, "largest_difference": difference})
+    for remark in imported.remarks():
+        warnings.warn(str(remark), ForeignFolderWarning, stacklevel=2)
+    model.network.to(pick_device(device))
+    return model
+
+
+def _warn(code: str, **values: object) -> None:
+    warnings.warn(str(MessagePart(code, **values)), ForeignFolderWarning, stacklevel=3)
+
+
+def _cache_path(folder: Path) -> Path | None:
+    """Return the path of the certificate, or None without a home folder. Its name changes with every file."""
+    versions = {name: version(name) for name in ("attendo", "transformers", "torch", "safetensors", "sentencepiece")}
+    content = hashlib.sha256(json.dumps([_SENTENCES, versions]).encode())
+    for path in sorted(each for each in folder.iterdir() if each.suffix in _READ_SUFFIXES and each.is_file()):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        content.update(f"\n{path.name}\n{digest}".encode("utf-8", "surrogateescape"))
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return base / "attendo" / "certificates" / f"{content.hexdigest()}.json"
+
+
+def _read_certificate(path: Path | None) -> dict[str, Any] | None:
+    """Return the numbers of a cached certificate, or None if there is none. A damaged file is ignored."""
+    if path is None:
+        return None
+    try:
+        content = read_json(path)
+    except AttendoError:
+        return None
+    found = {name: content.get(name) for name in _CACHED_FIELDS}
+    kinds = {"theirs": str, "sentences": int, "same_answers": int, "largest_difference": float}
+    return found if all(isinstance(found[name], kind) for name, kind in kinds.items()) else None
+
+
+def _write_certificate(path: Path | None, content: dict[str, Any]) -> None:
+    """Write the file in one step: two processes may start together. Without a writable cache there is no file."""
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_files.replace_file(path, json.dumps(content).encode())
+    except (OSError, AttendoError):
+        return

@@ -1,0 +1,162 @@
+"""A folder of transformers is loaded as it is: imported in memory, with a cached certificate."""
+
+import json
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from error_codes import has_code
+from foreign_families import make_folder
+from foreign_tokenizers import some_lines
+from tiny import Command
+
+import attendo as package
+from attendo.errors import ModelError
+from attendo.interop import foreign_folder
+from attendo.interop.foreign_folder import ForeignFolderWarning
+from attendo.interop.import_model import from_folder
+from attendo.text_model import TextModel
+
+pytest.importorskip("transformers")
+TEXTS = some_lines(1, 3)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder("pegasus", tmp_path_factory.mktemp("foreign") / "m")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(foreign_folder, "_SENTENCES", 3)
+    return tmp_path / "cache" / "attendo" / "certificates"
+
+
+def load(folder: Path) -> tuple[TextModel, list[str]]:
+    """The model and its warnings."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model = package.load(folder, "cpu")
+    assert {each.category for each in found} == {ForeignFolderWarning}
+    return model, [str(each.message) for each in found]
+
+
+def test_it_is_the_imported_model(original: Path, cache: Path) -> None:
+    before = {path.name: path.read_bytes() for path in original.iterdir()}
+    model, messages = load(original)
+    expected = from_folder(original).build_text_model()
+    assert [each.ids for each in model.generate(TEXTS)] == [each.ids for each in expected.generate(TEXTS)]
+    assert messages[0].startswith(f"{original} is a pegasus model of transformers, imported in memory: 3 of 3 answers")
+    assert {path.name: path.read_bytes() for path in original.iterdir()} == before  # nothing is written beside it
+    (stored,) = cache.iterdir()
+    content = json.loads(stored.read_text("utf-8"))
+    assert content["certificate"]["passed"] is True
+    assert content["same_answers"] == 3
+
+
+def test_the_certificate_is_made_once_for_the_same_files(
+    original: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, first = load(original)
+    monkeypatch.setattr(foreign_folder, "certify_import", None)  # would fail
+    _, second = load(original)
+    assert first == second
+    copied = tmp_path / "copied"
+    shutil.copytree(original, copied)
+    _, third = load(copied)  # the same contents elsewhere
+    assert third[0].replace(str(copied), str(original)) == first[0]
+    (stored,) = cache.iterdir()
+    stored.write_text("{", "utf-8")
+    with pytest.raises(TypeError):  # a damaged file is no certificate
+        load(original)
+
+
+def test_a_changed_original_is_compared_and_read_again(original: Path, cache: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "m"
+    shutil.copytree(original, folder)
+    model, _ = load(folder)
+    path = folder / "model.safetensors"
+    status, weights = path.stat(), load_file(path)
+    changed = {name: weight if "embed_positions" in name else weight * 0.9 for name, weight in weights.items()}
+    save_file(changed, path, {"format": "pt"})
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # size and time do not show the change
+    assert path.stat().st_size == status.st_size
+    again, _ = load(folder)
+    assert len(list(cache.iterdir())) == 2
+    one, other = (each.network.state_dict()["output.weight"] for each in (model, again))
+    assert torch.allclose(one * 0.9, other)
+
+
+def test_a_read_only_folder_without_a_cache_is_loaded(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # cannot be made
+    original.chmod(0o555)
+    try:
+        model, messages = load(original)
+    finally:
+        original.chmod(0o755)
+    assert "imported in memory" in messages[0]
+    assert model.generate(TEXTS)
+
+
+def test_a_wrong_network_is_refused(original: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = from_folder
+
+    def damage(folder: Path) -> object:
+        imported = read(folder)
+        with torch.no_grad():
+            imported.network.decoder[0].feed_forward.contract.weight[0] += 1
+        return imported
+
+    monkeypatch.setattr(foreign_folder, "from_folder", damage)
+    with pytest.raises(ModelError, check=has_code("foreign_folder_differs")):
+        package.load(original)
+    assert not cache.exists()
+
+
+def test_without_transformers_it_is_not_compared(original: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_folder, "find_spec", lambda name: None)
+    _, messages = load(original)
+    assert "not compared with the original, because transformers is not installed" in messages[0]
+
+
+def test_remarks_of_the_import_are_warnings(cache: Path, tmp_path: Path) -> None:
+    folder = make_folder("mvp", tmp_path / "m")
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "encoder_no_repeat_ngram_size": 3}), "utf-8")
+    _, messages = load(folder)
+    assert messages[1:] == ["not imported: encoder_no_repeat_ngram_size 3"]
+
+
+def test_other_folders_are_refused_as_before(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "led"}', "utf-8")
+    with pytest.raises(ModelError, check=has_code("model_type_refused", kind="led")):
+        package.load(tmp_path)
+
+
+def test_commands_read_the_folder(attendo: Command, original: Path, cache: Path, tmp_path: Path) -> None:
+    with pytest.warns(ForeignFolderWarning, match="is a pegasus model of transformers"):
+        result = attendo("generate", original, "--max-length", "5", given="\n".join(TEXTS).encode())
+    assert result.code == 0, result.errors
+    assert len(result.output.splitlines()) == 3
+    files = [_write(tmp_path / name, TEXTS) for name in ("s", "t")]
+    for command in (
+        ("score", original, "--source", files[0], "--target", files[1]),
+        ("verify", original, "--source", files[0]),
+    ):
+        with pytest.warns(ForeignFolderWarning):
+            result = attendo(*command)
+        assert result.code == 0, result.errors + result.output
+
+
+def _write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
