@@ -41,7 +41,7 @@ def main() -> None:
         report(f"import --dtype {dtype}", ["import", str(folder), str(out), "--dtype", dtype, "--no-proof"], size)
         print(f"  {sum(path.stat().st_size for path in out.iterdir()):,} bytes written")
         if dtype == "keep":
-            report("generate", ["generate", str(out), "--beam", "1", "--set", "max_length_factor=0"], size, "the cat\n")
+            report("generate", ["generate", str(out), "--beam", "1", "--max-length", "20"], size, "the cat\n")
         if not arguments.keep:
             shutil.rmtree(out)
     if not arguments.keep:

@@ -161,6 +161,14 @@ REFUSED = {
 }
 
 
+def find_model_type(settings: Mapping[str, Any]) -> Any:
+    """Return the model_type of a config.json. Google's umT5 models have none there, so their class names it."""
+    names = settings.get("architectures")
+    by_class = {each.model_class: each.model_type for each in FAMILIES if each.model_type.endswith("t5")}
+    named = by_class.get(names[0]) if isinstance(names, list) and names and isinstance(names[0], str) else None
+    return settings.get("model_type", named)
+
+
 def refuse_unsupported(path: Path, settings: Mapping[str, Any]) -> None:
     """Raise a `ModelError` if the config.json of a folder has a model type that attendo does not read."""
     kind = str(settings.get("model_type"))

@@ -7,7 +7,7 @@ from attendo import text_model
 from attendo.errors import ModelError, UsageError, cut_text
 from attendo.interop.backends import drop_machine_settings
 from attendo.interop.exported_files import ARGOS_SUFFIX, MANIFEST_FORMAT
-from attendo.interop.families import FAMILY_BY_TYPE, refuse_unsupported
+from attendo.interop.families import FAMILY_BY_TYPE, find_model_type, refuse_unsupported
 from attendo.interop.marian.read_model import is_marian
 from attendo.model_files import read_json
 from attendo.model_folder import ABOUT, read_about
@@ -55,7 +55,7 @@ def find_foreign_family(folder: Path) -> str | None:
     if (folder / "manifest.json").exists():
         return None
     try:
-        kind = read_json(folder / "config.json").get("model_type")
+        kind = find_model_type(read_json(folder / "config.json"))
     except ModelError:
         return None
     return kind if isinstance(kind, str) and kind in FAMILY_BY_TYPE else None

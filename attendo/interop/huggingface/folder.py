@@ -1,7 +1,6 @@
 """Hugging Face model folder on disk: config, generation config, safetensors, and validated JSON fields."""
 
 import json
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from attendo import model_files, model_folder
 from attendo.errors import MessagePart, ModelError, cut_text, list_names, shorten
-from attendo.interop.families import refuse_unsupported
+from attendo.interop.families import find_model_type, refuse_unsupported
 from attendo.tensor_files import StoredTensor, list_tensors
 
 T = TypeVar("T")
@@ -23,7 +22,6 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONFIG, GENERATION = "config.json", "generation_config.json"
 _LFS_POINTER = b"version https://git-lfs"
 _TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_T5_CLASS = re.compile("(T5|MT5|UMT5)ForConditionalGeneration")
 _UNSAFE_SUFFIXES = (*_TORCH_SUFFIXES, ".npz", ".h5", ".msgpack")
 
 
@@ -186,19 +184,12 @@ def read_folder(path: str | Path, keep_dtype: bool = False) -> HuggingFaceFolder
     if not (path / CONFIG).is_file():
         raise ModelError("transformers_config_missing", path=path, files=_list_files(path))
     settings = read_json(path / CONFIG)
-    kind = settings.get("model_type", _model_type_of_class(settings))
+    kind = find_model_type(settings)
     if not isinstance(kind, str):
         raise ModelError("model_type_missing", path=path / CONFIG, value=shorten(kind))
     refuse_unsupported(path, {**settings, "model_type": kind})
     generation = read_json(path / GENERATION) if (path / GENERATION).is_file() else None
     return HuggingFaceFolder(path, kind, settings, generation, _list_weights(path, keep_dtype))
-
-
-def _model_type_of_class(settings: Mapping[str, Any]) -> str | None:
-    """Return the model_type of a T5 class. The config.json of Google's umT5 models names only the class."""
-    names = settings.get("architectures")
-    found = _T5_CLASS.fullmatch(names[0]) if isinstance(names, list) and names and isinstance(names[0], str) else None
-    return found[1].lower() if found else None
 
 
 def _refuse_attendo_folder(path: Path) -> None:
