@@ -32,7 +32,7 @@ _HEADER = re.compile(
 _FLOATS: dict[str, np.dtype[Any]] = {"<f4": np.dtype("<f4"), "<f2": np.dtype("<f2")}
 _BYTES = ("<i1", "|i1", "<u1", "|u1")
 _MAX_EXPANSION, _SMALL_BYTES = 20, 1024**2  # bytes of all tensors by bytes on disk, unless they are few
-_CHUNK_BYTES = 16 * 1024**2  # of a tensor in memory, beside the network
+_CHUNK_BYTES = 1024**2  # of a tensor in memory, beside the network
 
 
 @dataclass(frozen=True)
