@@ -14,7 +14,7 @@ from attendo.interop.huggingface.folder import read_folder
 from attendo.interop.huggingface.imported import MULTILINGUAL_MODEL_TYPES, SUPPORTED, ImportedModel
 from attendo.interop.huggingface.read_models import from_bart, from_m2m100, from_marian
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
-from attendo.interop.marian.certify_import import certify_import
+from attendo.interop.marian.certify_import import certify_marian_import
 from attendo.interop.marian.imported import ImportedMarian
 from attendo.interop.marian.marian_process import require_marian
 from attendo.interop.marian.read_model import is_marian, read_marian
@@ -57,7 +57,7 @@ def import_model(
 
 def _certify(imported: ImportedModel | ImportedMarian, model: TextModel, texts: Sequence[str] | None) -> Certificate:
     if isinstance(imported, ImportedMarian):
-        return certify_import(imported, model, texts)
+        return certify_marian_import(imported, model, texts)
     before, begin = model_prefix_ids(model)
     max_length = _max_source_length(imported, len(begin))
     collected = collect_sentences(model, texts)

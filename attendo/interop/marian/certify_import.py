@@ -17,7 +17,7 @@ from attendo.text_model import TextModel
 _LONG_SOURCES = (131, 160, 200)  # tokens; positions that short sources never reach
 
 
-def certify_import(imported: ImportedMarian, model: TextModel, texts: Sequence[str] | None) -> Certificate:
+def certify_marian_import(imported: ImportedMarian, model: TextModel, texts: Sequence[str] | None) -> Certificate:
     """Compare the scores of every token, greedy search and a beam of 4 on `texts` or on random sentences.
 
     Searches are not compared with pre-norm, because Marian's decoder then computes other scores than its scorer.
