@@ -10,7 +10,7 @@ from attendo.errors import MessagePart, ModelError, cut_text
 
 SETTINGS_TENSOR = "special:model.yml"
 SPECIAL_PREFIX = "special:"
-CHUNK_BYTES = 16 * 1024**2  # of a tensor in memory, beside the network
+CHUNK_BYTES = 1024**2  # of a tensor in memory, beside the network
 
 
 class TensorHeader(Protocol):
