@@ -67,8 +67,15 @@ def test_logits_are_those_of_transformers(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("cache", ["growing", "static", "shared"])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(
+    ("cache", "width"),
+    [
+        ("growing", 2),
+        ("static", 2),
+        ("shared", 2),
+        *(pytest.param(each, 1, marks=pytest.mark.slow) for each in ("static", "shared")),
+    ],
+)
 def test_steps_have_the_logits_of_transformers(
     network: Transformer, inputs: tuple[Tensor, Tensor, Tensor], logits: Tensor, cache: str, width: int
 ) -> None:
