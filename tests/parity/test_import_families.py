@@ -27,12 +27,8 @@ from attendo.errors import ModelError, UsageError
 from attendo.interop import import_model as importing
 from attendo.interop.certify import model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
-<<<<<<< HEAD
-from attendo.interop.families import FAMILIES, REFUSED
-=======
-from attendo.interop.export import ModelMismatchError, export
+from attendo.interop.export import export
 from attendo.interop.families import FAMILIES, FAMILY_BY_TYPE, REFUSED
->>>>>>> 95c16c616a76a534e152f4a735aff615167470c8
 from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.huggingface.read_tokenizers import TokenizationComparison, compare_tokenizations
 from attendo.interop.import_model import from_folder, import_model
