@@ -28,6 +28,7 @@ from attendo.text_model import TextModel
 
 _WORKSPACE_MB = "256"
 _SOURCE, _TARGET = "source.txt", "target.txt"
+_SCORED = ("scored.source", "scored.target")
 _SCORED_AT_ONCE = 32  # sentences
 _MAX_TOKENS = "2000"  # of a sentence; longer ones would be skipped
 
@@ -56,13 +57,11 @@ class MarianSystem:
 
     def score_tokens(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Tensor]:
         """Return the log-probability of each token of each target and of its eos. Marian rounds them to 5 digits."""
-        files = [self._folder / name for name in ("scored.source", "scored.target")]
-        files[0].write_text("".join(f"{self._to_line(0, each)}\n" for each in sources), "utf-8")
-        files[1].write_text("".join(f"{self._to_line(1, each)}\n" for each in targets), "utf-8")
-        vocabularies = [str(self._folder / name) for name in (_SOURCE, _TARGET)]
+        for side, (name, rows) in enumerate(zip(_SCORED, (sources, targets), strict=True)):
+            (self._folder / name).write_text("".join(f"{self._to_line(side, each)}\n" for each in rows), "utf-8")
         batch = ["--mini-batch", str(_SCORED_AT_ONCE), "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
-        model = ["-m", str(self._folder / self._model), "-v", *vocabularies, "-t", *map(str, files)]
-        lines = run_marian(["score", *model, *batch, "--word-scores", *_machine_options()])
+        model = ["-m", self._model, "-v", _SOURCE, _TARGET, "-t", *_SCORED]
+        lines = run_marian(["score", *model, *batch, "--word-scores", *_machine_options()], self._folder)
         scores = [_parse_scores(line) for line in lines]
         if [len(each) for each in scores] != [len(target) + 1 for target in targets]:
             raise ModelError("marian_failed", reason=f"{len(scores)} lines of scores for {len(targets)} sentences")
@@ -100,8 +99,7 @@ def open_marian(
         model = _write_weights(files, weights, folder)
         for name, order in zip((_SOURCE, _TARGET), orders, strict=True):
             (folder / name).write_text("".join(f"{each}\n" for each in _names(order)), "utf-8")
-        vocabularies = [str(folder / name) for name in (_SOURCE, _TARGET)]
-        options = ["-m", str(folder / model), "-v", *vocabularies, "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
+        options = ["-m", model, "-v", _SOURCE, _TARGET, "--maxi-batch", "1", "--max-length", _MAX_TOKENS]
         with start_translator([*options, *_machine_options(), "--quiet-translation"], folder) as translator:
             yield MarianSystem(folder, model, translator, orders)
 

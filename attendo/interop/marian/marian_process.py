@@ -46,12 +46,13 @@ def marian_name() -> str:
         return "Marian"
 
 
-def run_marian(arguments: Sequence[str]) -> list[str]:
-    """Run a command of Marian, such as `score`, and return the lines of its output."""
+def run_marian(arguments: Sequence[str], folder: Path) -> list[str]:
+    """Run a command of Marian in a folder, such as `score`, and return the lines of its output."""
     ended = subprocess.run(
         [sys.executable, "-c", _MAIN, *arguments],
         capture_output=True,
         stdin=subprocess.DEVNULL,
+        cwd=folder,
         text=True,
         encoding="utf-8",
         errors="replace",
@@ -85,21 +86,22 @@ class MarianTranslator:
 
 @contextmanager
 def start_translator(options: Sequence[str], folder: Path) -> Iterator[MarianTranslator]:
-    """Start a decoder, which ends with the context. `folder` gets its log."""
+    """Start a decoder in a folder, which ends with the context. Marian reads no paths with spaces: name files only."""
     log = folder / "marian.log"
-    with log.open("w") as errors, _start(options, errors) as process:
+    with log.open("w") as errors, _start(options, folder, errors) as process:
         try:
             yield MarianTranslator(process, log)
         finally:
             process.kill()
 
 
-def _start(options: Sequence[str], errors: IO[str]) -> "subprocess.Popen[str]":
+def _start(options: Sequence[str], folder: Path, errors: IO[str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", _TRANSLATOR, " ".join(options)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
+        cwd=folder,
         text=True,
         encoding="utf-8",
         env=_environment(),
@@ -108,7 +110,7 @@ def _start(options: Sequence[str], errors: IO[str]) -> "subprocess.Popen[str]":
 
 def _environment() -> dict[str, str]:
     """Return the environment, with the paths where this process finds packages."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
 
 
 def _make_error(log: str) -> ModelError:

@@ -8,7 +8,7 @@ from error_codes import fragment
 from marian_folders import FOLDER, write_zip
 from tiny import Command
 
-from attendo.interop.marian import marian_process
+from attendo.interop.marian import certify_import, marian_process
 
 TEXTS = [">>deu<< the cat sees a dog", ">>rev<< today not", ">>deu<< red house"]
 REFERENCES = ["der Katze sieht ein Hund", "nicht heute", "rot Haus"]
@@ -26,6 +26,50 @@ def test_without_marian_the_check_is_refused_with_the_command_that_installs_it(
     done = attendo("import", zipped, tmp_path / "model")
     assert done.code == 2
     assert fragment("import_proof_needs_marian", package="pymarian", version="1.12.42") in done.error
+    assert not (tmp_path / "model").exists()
+
+
+FAKE = """
+class Translator:
+    def __init__(self, options):
+        assert options.startswith("-m model.npz -v source.txt target.txt ")
+
+    def translate(self, lines, **options):
+        return [f"{{n}} ||| t5 t6 ||| F0= -3.5 ||| -3.5" for n in range(len(lines))]
+
+
+def main(arguments):
+    {fault}
+    with open(arguments[arguments.index("-t") + 2]) as targets:
+        for line in targets:
+            print("-1.0 ||| WordScores=" + " -1.0" * (len(line.split()) + 1))
+    return 0
+"""
+
+
+@pytest.fixture
+def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    collect = certify_import.collect_sentences
+    monkeypatch.setattr(certify_import, "collect_sentences", lambda model, texts: collect(model, texts, min_count=6))
+
+
+@pytest.mark.usefixtures("few_sentences")
+def test_other_answers_of_marian_write_nothing(
+    attendo: Command, zipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for Marian gives wrong scores and wrong translations."""
+    module = tmp_path / "a module" / "_pymarian.py"
+    module.parent.mkdir()
+    module.write_text(FAKE.format(fault="pass"))
+    monkeypatch.syspath_prepend(module.parent)
+    done = attendo("import", zipped, tmp_path / "model")
+    assert done.code == 4
+    assert "FAILED: the mean difference of token scores is" in done.output
+    assert fragment("converted_model_differs") in done.errors
+    module.write_text(FAKE.format(fault="import sys; print('[now] Error: no such device', file=sys.stderr); return 1"))
+    done = attendo("import", zipped, tmp_path / "model")
+    assert done.code == 4
+    assert fragment("marian_failed", reason="Error: no such device") in done.error
     assert not (tmp_path / "model").exists()
 
 
