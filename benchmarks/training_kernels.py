@@ -50,6 +50,7 @@ class Attention:
     d_value: int
     mask: str  # none, causal, padding, matrix: one for all sentences, hidden: another one for each, with empty rows
     dropout: float = 0.0
+    scale: float | None = None  # of the scores; None: 1 / √d_key
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ EPSILON, IGNORED = 1e-5, 0
 SMALL_ATTENTION = [
     Attention(3, 2, 5, 7, 32, 16, "padding"),
     Attention(2, 2, 14, 14, 64, 64, "causal", 0.1),
-    Attention(2, 2, 17, 9, 16, 48, "matrix", 0.3),
+    Attention(2, 2, 17, 9, 16, 48, "matrix", 0.3, scale=0.6),
     Attention(3, 2, 16, 16, 32, 32, "hidden", 0.1),
     Attention(3, 2, 1, 9, 16, 16, "padding", 0.1),
     Attention(2, 1, 9, 1, 32, 32, "none"),
@@ -131,13 +132,13 @@ def compare_attention(case: Attention, dtype: torch.dtype) -> bool:
     def kernel() -> Sequence[Tensor]:
         torch.manual_seed(SEED)
         leaves = [each.detach().requires_grad_() for each in inputs]
-        mixed = short_attention.attend(*leaves, mask.visible, mask.causal, case.dropout)
+        mixed = short_attention.attend(*leaves, mask.visible, mask.causal, case.dropout, case.scale)
         return [each[rows].detach() for each in (mixed, *torch.autograd.grad(mixed, leaves, given))]
 
     def formula(dtype: torch.dtype) -> Sequence[Tensor]:
         queries, keys, values = leaves = [each[rows].detach().to(dtype).requires_grad_() for each in inputs]
         few = mask if mask.visible is None or len(mask.visible) == 1 else Mask(mask.visible[rows])
-        weights = attention_weights(queries, KeysValues(keys, values), few) * factors
+        weights = attention_weights(queries, KeysValues(keys, values), few, case.scale) * factors
         mixed = weights.to(dtype) @ values
         return [mixed.detach(), *torch.autograd.grad(mixed, leaves, given[rows].to(dtype))]
 

@@ -21,6 +21,7 @@ from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.feedforward import FeedForward
 from attendo.nn.links import Links
+from attendo.nn.positions import RelativePositions
 from attendo.nn.residual import Residual
 
 Shape = tuple[int, ...]
@@ -114,8 +115,14 @@ def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> It
     size = 0 if shared_with else embedding.tokens.weight.numel()
     scale = " × √d_model" if embedding.scale != 1 else ""
     yield NetworkOperation(f"embedding{scale}", (length,), (length, width), size, shared_with)
-    kind = type(embedding.positions).__name__.removesuffix("Positions").lower()
-    yield NetworkOperation(f"{kind} positions", (length, width), (length, width), _count(embedding.positions))
+    positions = embedding.positions
+    if isinstance(positions, RelativePositions):
+        layers, _, heads = positions.table.shape
+        name = "relative positions" + (" per layer" if layers > 1 else "")
+        yield NetworkOperation(name, (length, length), (heads, length, length), _count(positions))
+    else:
+        kind = type(positions).__name__.removesuffix("Positions").lower()
+        yield NetworkOperation(f"{kind} positions", (length, width), (length, width), _count(positions))
     if embedding.norm is not None:
         yield NetworkOperation("norm", (length, width), (length, width), _count(embedding.norm))
 
@@ -179,14 +186,16 @@ def _self_attention(name: str, attention: MultiHeadAttention, length: int) -> It
 def _cross_attention(attention: MultiHeadAttention, source: int, target: int) -> Iterator[NetworkOperation]:
     width, queries = attention.project.in_features, attention.num_heads * attention.d_key
     rest = attention.project.out_features - queries
-    yield NetworkOperation("cross-attention Q", (target, width), (target, queries), (width + 1) * queries)
-    yield NetworkOperation("cross-attention K, V", (source, width), (source, rest), (width + 1) * rest)
+    per_column = width if attention.project.bias is None else width + 1
+    yield NetworkOperation("cross-attention Q", (target, width), (target, queries), per_column * queries)
+    yield NetworkOperation("cross-attention K, V", (source, width), (source, rest), per_column * rest)
     yield from _attention_output("cross-attention", attention, target, source)
 
 
 def _attention_output(name: str, attention: MultiHeadAttention, queries: int, keys: int) -> Iterator[NetworkOperation]:
     weights, heads = (attention.num_heads, queries, keys), (queries, attention.output.in_features)
-    yield NetworkOperation(f"{name} weights", (), weights)
+    scale = "" if attention.scale is None else f", scale {attention.scale:g}"
+    yield NetworkOperation(f"{name} weights{scale}", (), weights)
     yield NetworkOperation(f"{name} weights × V", weights, heads)
     yield NetworkOperation(f"{name} W^O", heads, (queries, attention.output.out_features), _count(attention.output))
 
@@ -217,7 +226,9 @@ def _output(network: Transformer, length: int) -> Iterator[NetworkOperation]:
     own = _count(linear) - (linear.weight.numel() if tied else 0)
     shapes = (length, linear.in_features), (length, linear.out_features)
     table = "source and target" if isinstance(network, PrefixTransformer) else "target"
-    yield NetworkOperation("linear", *shapes, own, table if tied else None)
+    scale = network.config.output_scale
+    name = "linear" if scale == 1 else f"× {scale:g}, linear"
+    yield NetworkOperation(name, *shapes, own, table if tied else None)
     yield NetworkOperation("softmax", shapes[1], shapes[1])
 
 

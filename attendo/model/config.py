@@ -147,6 +147,16 @@ class ModelConfig(Settings):
         return self.decoder_only and not self.prefix_lm
 
     @property
+    def suits_fp16(self) -> bool:
+        """Whether fp16 holds all numbers of the network. The feed-forward networks of T5 models exceed 65,504."""
+        return self.positions != "relative"
+
+    def check_fp16(self) -> None:
+        """Raise UsageError if fp16 does not suit the network."""
+        if not self.suits_fp16:
+            raise UsageError("fp16_with_relative_positions")
+
+    @property
     def ties_inputs(self) -> bool:
         """Whether source and target share one embedding table."""
         return self.tie in ("inputs", "all")
@@ -188,27 +198,12 @@ class ModelConfig(Settings):
         self._check_prefix_lm()
         if self.d_model % self.num_heads and (self.d_key is None or self.d_value is None):
             raise UsageError("d_model_not_divisible", d_model=self.d_model, num_heads=self.num_heads)
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise UsageError("sinusoidal_d_model_odd", d_model=self.d_model)
-        if self.positions == "rotary" and self.head_width % 2:
-            raise UsageError("rotary_head_width_odd", head_width=self.head_width)
-        for name, kinds in _POSITION_SETTINGS.items():
-            if self.positions not in kinds and getattr(self, name) != type(self).model_fields[name].default:
-                raise UsageError("position_setting_unused", option=name, positions=self.positions)
+        self._check_positions()
         if self.kind != "autoregressive" and self.decoder_only:
             raise UsageError("parallel_needs_encoder", kind=self.kind)
-        if self.positions not in _POSITIONS_OF_KINDS.get(self.kind, (self.positions,)):
-            known = " or ".join(_POSITIONS_OF_KINDS[self.kind])
-            raise UsageError("positions_unsuitable_for_kind", kind=self.kind, positions=self.positions, known=known)
         for name in ("upsample", "canvas"):
             if self.kind not in ("ctc", "graph") and getattr(self, name) != type(self).model_fields[name].default:
                 raise UsageError("canvas_setting_unused", option=name, kind=self.kind)
-        if self.relative_buckets % 2:
-            raise UsageError("relative_buckets_odd", buckets=self.relative_buckets)
-        if self.positions == "relative" and self.relative_max_distance <= self.relative_buckets // 2:
-            raise UsageError(
-                "relative_max_distance_small", distance=self.relative_max_distance, buckets=self.relative_buckets
-            )
         if self.tie == "inputs" and self.decoder_only:
             raise UsageError("tied_inputs_without_encoder")
         if self.ties_inputs and not self.continues_text and self.source_vocab_size != self.target_vocab_size:
@@ -219,6 +214,24 @@ class ModelConfig(Settings):
                 target_size=self.target_vocab_size,
             )
         return self
+
+    def _check_positions(self) -> None:
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise UsageError("sinusoidal_d_model_odd", d_model=self.d_model)
+        if self.positions == "rotary" and self.head_width % 2:
+            raise UsageError("rotary_head_width_odd", head_width=self.head_width)
+        for name, kinds in _POSITION_SETTINGS.items():
+            if self.positions not in kinds and getattr(self, name) != type(self).model_fields[name].default:
+                raise UsageError("position_setting_unused", option=name, positions=self.positions)
+        if self.positions not in _POSITIONS_OF_KINDS.get(self.kind, (self.positions,)):
+            known = " or ".join(_POSITIONS_OF_KINDS[self.kind])
+            raise UsageError("positions_unsuitable_for_kind", kind=self.kind, positions=self.positions, known=known)
+        if self.relative_buckets % 2:
+            raise UsageError("relative_buckets_odd", buckets=self.relative_buckets)
+        if self.positions == "relative" and self.relative_max_distance <= self.relative_buckets // 2:
+            raise UsageError(
+                "relative_max_distance_small", distance=self.relative_max_distance, buckets=self.relative_buckets
+            )
 
     def _check_prefix_lm(self) -> None:
         if not self.prefix_lm:

@@ -144,7 +144,6 @@ class MultiHeadAttention(nn.Module):
         d_key: int | None = None,
         d_value: int | None = None,
         bias: bool = True,
-        scale: float | None = None,
     ) -> None:
         super().__init__()
         if d_model % num_heads and (d_key is None or d_value is None):
@@ -154,7 +153,7 @@ class MultiHeadAttention(nn.Module):
         self.d_value = d_value or d_model // num_heads
         self.dropout = dropout
         self.site = site
-        self.scale = scale  # of the scores; None: 1 / √d_key
+        self.scale: float | None = None  # of the scores; None: 1 / √d_key
         self.project = nn.Linear(d_model, num_heads * (2 * self.d_key + self.d_value), bias=bias)
         self.output = nn.Linear(num_heads * self.d_value, d_model, bias=bias)
 

@@ -32,16 +32,12 @@ class BlockShape:
     attention_scale: float | None = None
 
     def attention(self, site: str) -> MultiHeadAttention:
-        return MultiHeadAttention(
-            self.d_model,
-            self.num_heads,
-            self.attention_dropout,
-            site,
-            d_key=self.d_key,
-            d_value=self.d_value,
-            bias=self.linear_bias,
-            scale=self.attention_scale,
+        widths = {"d_key": self.d_key, "d_value": self.d_value}
+        made = MultiHeadAttention(
+            self.d_model, self.num_heads, self.attention_dropout, site, bias=self.linear_bias, **widths
         )
+        made.scale = self.attention_scale
+        return made
 
     def feed_forward(self) -> FeedForward:
         return FeedForward(self.d_model, self.d_ff, self.activation, self.activation_dropout, self.linear_bias)

@@ -6,6 +6,7 @@ program has all queries and keys of a head. It reads and writes the heads where 
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,7 +56,8 @@ def attend(
     A query without visible keys gets zeros.
     """
     given = [each.to(_autocast_dtype(each)) for each in (queries, keys, values)]
-    mixed: Tensor = _ShortAttention.apply(*given, visible, causal, dropout, scale)
+    scale = 1 / math.sqrt(queries.size(3)) if scale is None else scale
+    mixed: Tensor = _ShortAttention.apply(*given, visible, _Settings(causal, dropout, scale))
     return mixed
 
 
@@ -70,6 +72,13 @@ def _autocast_dtype(tensor: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
 
 
+@dataclass(frozen=True)
+class _Settings:
+    causal: bool
+    dropout: float
+    scale: float
+
+
 class _ShortAttention(torch.autograd.Function):
     """Keeps the inputs and the seed. The backward pass computes the weights again, and draws the same dropout."""
 
@@ -80,24 +89,20 @@ class _ShortAttention(torch.autograd.Function):
         keys: Tensor,
         values: Tensor,
         visible: Tensor | None,
-        causal: bool,
-        dropout: float,
-        scale: float | None,
+        settings: "_Settings",
     ) -> Tensor:
         from attendo.nn.short_attention_triton import attend_kernel
-
-        scale = 1 / math.sqrt(queries.size(3)) if scale is None else scale
 
         queries, keys, values = (_with_contiguous_vectors(each) for each in (queries, keys, values))
         if visible is not None:  # without a copy: the strides of repeated axes are 0
             repeated = visible.expand(len(queries), 1, queries.size(2), keys.size(2))
             visible = _with_contiguous_vectors(repeated)
         # Drawn on the GPU, so that every replay of a CUDA graph draws another seed.
-        seed = torch.randint(_MAX_SEED, (1,), device=queries.device) if dropout else None
+        seed = torch.randint(_MAX_SEED, (1,), device=queries.device) if settings.dropout else None
         mixed = _empty_heads(queries, values.size(3))
-        _launch_kernel(attend_kernel, (queries, keys, values, visible, seed), [mixed], causal, dropout, scale)
+        _launch_kernel(attend_kernel, (queries, keys, values, visible, seed), [mixed], settings)
         ctx.save_for_backward(queries, keys, values, visible, seed)
-        ctx.causal, ctx.dropout, ctx.scale = causal, dropout, scale
+        ctx.settings = settings
         return mixed
 
     @staticmethod
@@ -107,17 +112,15 @@ class _ShortAttention(torch.autograd.Function):
 
         gradients = [_empty_heads(each, each.size(3)) for each in ctx.saved_tensors[:3]]
         more = [_with_contiguous_vectors(grad), *gradients]
-        _launch_kernel(grad_kernel, ctx.saved_tensors, more, ctx.causal, ctx.dropout, ctx.scale)
-        return *gradients, None, None, None, None
+        _launch_kernel(grad_kernel, ctx.saved_tensors, more, ctx.settings)
+        return *gradients, None, None
 
 
 def _launch_kernel(
     kernel: Any,
     saved: tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None],
     more: Sequence[Tensor],
-    causal: bool,
-    dropout: float,
-    scale: float,
+    settings: "_Settings",
 ) -> None:
     """Run the kernel on the saved tensors, and on `more`, which have heads too."""
     queries, keys, values, visible, seed = saved
@@ -129,14 +132,14 @@ def _launch_kernel(
         kernel,
         (queries.size(0) * queries.size(1),),
         *(queries, keys, values, queries if visible is None else visible, queries if seed is None else seed, *more),
-        *(queries.size(2), keys.size(2), float(dropout), *mask_strides, *strides),
-        scale=scale,
+        *(queries.size(2), keys.size(2), float(settings.dropout), *mask_strides, *strides),
+        scale=settings.scale,
         num_heads=queries.size(1),
         d_key=keys.size(3),
         d_value=values.size(3),
-        causal=causal,
+        causal=settings.causal,
         mask_kind="none" if visible is None else "keys" if visible.stride(2) == 0 else "matrix",
-        drops=dropout > 0,
+        drops=settings.dropout > 0,
         query_block=blocks[0],
         key_block=blocks[1],
         d_key_block=blocks[2],

@@ -51,7 +51,7 @@ def append_and_attend(
 
     Position p of row r is read from row `order[r, p]`.
     """
-    return _launch_kernel(queries, *storage, new=new, length=length, order=order, bias=bias, scale=scale)
+    return _launch_kernel(queries, *storage, appended=(*new, length, order), bias=bias, scale=scale)
 
 
 def _launch_kernel(
@@ -59,20 +59,19 @@ def _launch_kernel(
     keys: Tensor,
     values: Tensor,
     mask: Tensor | None = None,
-    new: tuple[Tensor, Tensor] | None = None,
-    length: Tensor | None = None,
-    order: Tensor | None = None,
+    appended: tuple[Tensor, Tensor, Tensor, Tensor | None] | None = None,
     bias: Tensor | None = None,
     scale: float | None = None,
 ) -> Tensor:
+    """Run the kernel. `appended` are the new keys and values, and the length and order of the cache."""
     from attendo.nn import single_query_triton as kernel
 
     rows, heads, _, d_key = queries.shape
     d_value = values.size(-1)
     # The kernel reads contiguous vectors.
-    assert all(each.stride(-1) == 1 for each in (queries, keys, values, *(new or ())))
+    new_keys, new_values, length, order = appended or (queries, queries, None, None)
+    assert all(each.stride(-1) == 1 for each in (queries, keys, values, new_keys, new_values))
     mixed = torch.empty(rows, heads, 1, d_value, dtype=queries.dtype, device=queries.device)
-    new_keys, new_values = new or (queries, queries)
     given = [queries if each is None else each for each in (length, order, mask)]
     if bias is not None:
         bias = bias[:, :, 0].expand(rows, heads, keys.size(2))  # without a copy: the strides of repeated axes are 0
@@ -92,7 +91,7 @@ def _launch_kernel(
         value_block=next_power_of_2(d_value),
         block=_BLOCK if keys.size(2) <= _MAX_SHORT_LENGTH else _LONG_BLOCK,
         width=rows // keys.size(0),
-        appends=new is not None,
+        appends=appended is not None,
         ordered=order is not None,
         masked=mask is not None,
         biased=bias is not None,

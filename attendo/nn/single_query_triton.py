@@ -8,6 +8,14 @@ import triton.language as tl
 
 
 @triton.jit  # Triton accepts only its own annotations
+def _add_bias(scores, bias, positions, seen, biased: tl.constexpr):
+    """Add the bias of these positions, if there is one."""
+    if biased:
+        scores += tl.load(bias + positions, mask=seen, other=0.0).to(tl.float32)
+    return scores
+
+
+@triton.jit
 def attend_kernel(
     queries,  # [R, H, d_key]
     keys,  # [N, H, P, d_key]
@@ -53,8 +61,7 @@ def attend_kernel(
     k, v = tl.arange(0, key_block), tl.arange(0, value_block)
     in_key, in_value = k < d_key, v < d_value
     query = tl.load(queries + row * query_row + head * query_head + k, mask=in_key, other=0.0).to(tl.float32) * scale
-    keys += head * key_head
-    values += head * value_head
+    keys, values = keys + head * key_head, values + head * value_head
     bias += row * bias_row + head * bias_head
     if appends:
         num_positions = tl.load(lengths + row)
@@ -62,9 +69,7 @@ def attend_kernel(
         value = tl.load(new_values + row * new_value_row + head * new_value_head + v, mask=in_value, other=0.0)
         tl.store(keys + row * key_row + num_positions * key_position + k, key, mask=in_key)
         tl.store(values + row * value_row + num_positions * value_position + v, value, mask=in_value)
-        top = tl.sum(query * key.to(tl.float32))
-        if biased:
-            top += tl.load(bias + num_positions).to(tl.float32)
+        top = _add_bias(tl.sum(query * key.to(tl.float32)), bias, num_positions, True, biased)
         total = 1.0
         sums = value.to(tl.float32)
     else:
@@ -80,10 +85,7 @@ def attend_kernel(
             seen = seen & (tl.load(visible + (row // width) * visible_row + positions, mask=seen, other=0) != 0)
         at = source[:, None] * key_row + positions[:, None] * key_position + k[None, :]
         here = tl.load(keys + at, mask=seen[:, None] & in_key[None, :], other=0.0).to(tl.float32)
-        scores = tl.sum(here * query[None, :], axis=1)
-        if biased:
-            scores += tl.load(bias + positions, mask=seen, other=0.0).to(tl.float32)
-        scores = tl.where(seen, scores, float("-inf"))
+        scores = tl.where(seen, _add_bias(tl.sum(here * query, axis=1), bias, positions, seen, biased), float("-inf"))
         highest = tl.maximum(top, tl.max(scores, axis=0))
         level = tl.where(highest == float("-inf"), 0.0, highest)
         weights, shrunk = tl.exp(scores - level), tl.exp(top - level)

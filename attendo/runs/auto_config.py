@@ -103,8 +103,8 @@ def _choose_tokenizer(given: Mapping[str, Any], stats: DataStats) -> Iterable[Se
     if own_file:
         joint = not _is_given(given, "tokenizer.target_file")
         reason = "tokenizer.file serves both sides" if joint else "each side has its own file"
-    elif _get(given, "model.tie", None) == "all":
-        joint, reason = True, "model.tie all needs it"
+    elif (tie := _get(given, "model.tie", None)) in ("all", "inputs"):
+        joint, reason = True, f"model.tie {tie} needs it"
     elif _get(given, "model.prefix_lm", False):
         joint, reason = True, "model.prefix_lm needs it"
     if not prepared:

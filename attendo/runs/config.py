@@ -24,7 +24,7 @@ from attendo.text.newlines import add_newline_symbol
 from attendo.train.config import TrainConfig
 
 # Model settings that a run with `start_from` may change. Another kind keeps the weights that both kinds have.
-_CHANGEABLE = {"dropout", "attention_dropout", "activation_dropout", "kind", "upsample", "canvas"}
+_CHANGEABLE = {"dropout", "attention_dropout", "activation_dropout", "final_dropout", "kind", "upsample", "canvas"}
 
 
 class RunConfig(Settings):
@@ -59,11 +59,11 @@ class RunConfig(Settings):
         if self.start_from is not None:
             self._check_start()
             return self
-        tie = self.make_model_config(8, 8).tie
+        network = self.make_model_config(8, 8)
         separate = not (self.tokenizer.joint or self.data.prepared or self.data.text)
-        if tie == "all" and separate and self.preset != "auto":
+        if network.ties_inputs and separate and self.preset != "auto":
             of_preset = "" if "tie" in self.model else f" (which preset {self.preset} has)"
-            raise UsageError("tie_all_without_joint_vocabulary", origin=of_preset)
+            raise UsageError("tie_all_without_joint_vocabulary", tie=network.tie, origin=of_preset)
         if self._is_prefix_lm and separate:
             raise UsageError("prefix_lm_without_joint_vocabulary")
         return self

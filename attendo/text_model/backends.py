@@ -269,6 +269,8 @@ def check_draft_options(options: GenerateOptions, config: GenerationConfig) -> N
 def with_precision(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqNetwork:
     """Return the network, or a copy if the precision differs."""
     kind, networks = _DTYPES.get(config.precision), member_networks(network)
+    for each in networks if kind == torch.float16 else ():
+        each.config.check_fp16()
     for each in networks:
         configure_cpu_bf16(each.device, kind or each.output.weight.dtype)
     if kind is None or all(each.output.weight.dtype == kind for each in networks):

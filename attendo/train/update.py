@@ -18,6 +18,7 @@ from torch.nn.utils import get_total_norm
 
 from attendo.data.batch import Batch
 from attendo.errors import UsageError
+from attendo.model.config import ModelConfig
 from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import without_cudnn_attention
@@ -67,7 +68,7 @@ class Updater:
     ) -> None:
         self.network, self.config, self.world = network, config, world
         self.device = next(network.parameters()).device
-        self.precision = pick_precision(config.precision, self.device)
+        self.precision = pick_precision(config.precision, self.device, network.config)
         configure_cpu_bf16(self.device, torch.bfloat16 if self.precision == "bf16" else torch.float32)
         self.step = 0
         freeze(network, config.freeze)
@@ -314,10 +315,14 @@ def should_capture(config: TrainConfig, device: torch.device, world: Distributed
     return config.capture != "off" and device.type == "cuda" and world.size == 1
 
 
-def pick_precision(requested: str, device: torch.device) -> str:
-    """Resolve auto for this device."""
+def pick_precision(requested: str, device: torch.device, network: ModelConfig) -> str:
+    """Resolve auto for this device and network."""
+    if requested == "fp16":
+        network.check_fp16()
     if requested != "auto":
         return requested
     if device.type != "cuda":
         return "fp32"
-    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16"
+    return "fp16" if network.suits_fp16 else "fp32"

@@ -49,13 +49,18 @@ def test_tiny_model_learns_the_task_from_files(
     attendo: Command, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    tokenizer_section = "allow_copies = true\n\n[tokenizer]" if task == "copy" else "[tokenizer]"
+    assert _learn(attendo, tmp_path, task, RUN.replace("[tokenizer]", tokenizer_section)) >= 190
+
+
+def _learn(attendo: Command, tmp_path: Path, task: str, run: str) -> int:
+    """Train on the task and return how many of 200 new strings are answered correctly."""
     strings = distinct_strings(count=5_200, seed=task)
     train, test_set = strings[:-200], strings[-200:]
     solve = TASKS[task]
     write_lines(tmp_path / "train.source", train)
     write_lines(tmp_path / "train.target", [solve(digits) for digits in train])
-    tokenizer_section = "allow_copies = true\n\n[tokenizer]" if task == "copy" else "[tokenizer]"
-    (tmp_path / "run.toml").write_text(RUN.replace("[tokenizer]", tokenizer_section))
+    (tmp_path / "run.toml").write_text(run)
 
     trained = attendo("train", "run.toml", "--out", "run")
     assert trained.code == 0, trained.errors
@@ -64,8 +69,24 @@ def test_tiny_model_learns_the_task_from_files(
     ).output.split()
 
     assert len(answers) == len(test_set)
-    right = sum(found == solve(digits) for found, digits in zip(answers, test_set, strict=True))
-    assert right >= 0.95 * len(test_set), f"{right} of {len(test_set)} are right"
+    return sum(found == solve(digits) for found, digits in zip(answers, test_set, strict=True))
+
+
+@pytest.mark.slow
+def test_a_network_like_t5_learns_from_scratch(
+    attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    like_t5 = """\
+positions = "relative"
+scale_embedding = false
+linear_bias = false
+attention_scale = 1.0
+output_scale = 0.144
+norm_kind = "rms"
+activation = "geglu_tanh"
+[train]"""
+    assert _learn(attendo, tmp_path, "reverse", RUN.replace("[train]", like_t5).replace("= 200", "= 500")) >= 190
 
 
 def distinct_strings(count: int, seed: str) -> list[str]:

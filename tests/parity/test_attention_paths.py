@@ -25,14 +25,21 @@ MASKS = {
 }
 
 
+BIAS = torch.randn(1, HEADS, KEYS, KEYS, generator=torch.Generator().manual_seed(1))
+MASKS |= {
+    f"{name}, bias": (mask.with_bias(BIAS[:, :, :queries]), queries) for name, (mask, queries) in [*MASKS.items()]
+}
+
+
+@pytest.mark.parametrize("scale", [None, 1.0])
 @pytest.mark.parametrize("d_value", [8, 5])
 @pytest.mark.parametrize("name", MASKS)
-def test_fused_equals_explicit_in_outputs_and_gradients(name: str, d_value: int) -> None:
+def test_fused_equals_explicit_in_outputs_and_gradients(name: str, d_value: int, scale: float | None) -> None:
     mask, queries = MASKS[name]
     results = []
     for path in (fused_attention, explicit_attention):
         q, k, v = _heads(queries, d_value)
-        mixed = path(q, KeysValues(k, v), mask)
+        mixed = path(q, KeysValues(k, v), mask, scale=scale)
         mixed = mixed if isinstance(mixed, Tensor) else mixed[0]
         (mixed * torch.linspace(-1, 1, mixed.numel()).view_as(mixed)).sum().backward()
         results.append((mixed, q.grad, k.grad, v.grad))

@@ -1,5 +1,6 @@
 """Networks with relative positions against transformers' T5, and against a reference of a few lines."""
 
+import copy
 import math
 from pathlib import Path
 
@@ -66,8 +67,15 @@ def test_logits_are_those_of_transformers(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("cache", ["growing", "static", "shared"])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(
+    ("cache", "width"),
+    [
+        ("growing", 2),
+        ("static", 2),
+        ("shared", 2),
+        *(pytest.param(each, 1, marks=pytest.mark.slow) for each in ("static", "shared")),
+    ],
+)
 def test_steps_have_the_logits_of_transformers(
     network: Transformer, inputs: tuple[Tensor, Tensor, Tensor], logits: Tensor, cache: str, width: int
 ) -> None:
@@ -93,6 +101,37 @@ def test_logits_are_those_of_the_reference(network: Transformer, inputs: tuple[T
     source, target, _ = inputs
     expected = torch.stack([_reference(network, *pair) for pair in zip(source, target, strict=True)])
     _assert_close(network(source, target), expected)
+
+
+@torch.no_grad()
+def test_bf16_gives_nearly_the_same_logits_in_every_path(
+    network: Transformer, inputs: tuple[Tensor, Tensor, Tensor], logits: Tensor
+) -> None:
+    source, target, mask = inputs
+    half = copy.deepcopy(network).bfloat16()
+    explicit = half(source, target, mask, tap=lambda site, weights: None)
+    memory = half.encode(source, mask)
+    state = half.allocate_state(2, _SOURCE, 1, 30)
+    state.insert(torch.arange(2), torch.arange(2), half.start(memory))
+    columns = []
+    for column in target[:, :20].split(1, dim=1):
+        step, state = half.step(column, state)
+        columns.append(step)
+    for found in (half(source, target, mask), explicit, torch.cat(columns, dim=1)):
+        assert found.dtype == torch.bfloat16
+        expected = logits[:, : found.size(1)]
+        assert float((found - expected).square().mean().sqrt()) < 0.03 * float(expected.square().mean().sqrt())
+
+
+def test_training_in_bf16_reaches_the_biases(kind: T5Kind) -> None:
+    network = t5_network(kind).train()
+    ids = torch.randint(3, 64, (2, 12), generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        network(ids, ids).logsumexp(-1).sum().backward()
+    for side in (network.source, network.target):
+        grad = side.positions.table.grad  # type: ignore[union-attr]
+        assert grad.dtype == torch.float32
+        assert (grad.abs().sum((0, 2)) > 0).sum() > 8  # buckets
 
 
 @torch.no_grad()

@@ -38,6 +38,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dropout": {"model": {"dropout": 0.3, "attention_dropout": 0.2}},
     "moving average": {"model": {"dropout": 0.1}, "train": {"ema": 0.9, "weight_decay": 0.1, "optimizer": "adam"}},
     "BPE-dropout": {"tokenizer": {"dropout": 0.2}, "train": {"workers": 2, "r_drop": 1.0}, "model": {"dropout": 0.1}},
+    "relative positions": {
+        "model": {"dropout": 0.1, "positions": "relative", "final_dropout": True, "linear_bias": False}
+        | {"attention_scale": 1.0, "activation": "geglu_tanh", "norm_kind": "rms"}
+    },
     "scheduled sampling": {
         "train": {"scheduled_sampling": "schedule", "sampling_start": 0.3, "sampling_decay": 2.0, "input_noise": 0.2},
         "model": {"dropout": 0.1},
@@ -61,6 +65,7 @@ SHORT = {
     ("dropout", "after a validation"),
     ("moving average", "before a validation"),
     ("BPE-dropout", "at the end of an epoch"),
+    ("relative positions", "amid an epoch"),
     ("scheduled sampling", "amid an epoch"),
 }
 

@@ -41,7 +41,15 @@ _OTHER_MODULES = {
     "encoder_norm": "encoder.layer_norm",
     "decoder_norm": "decoder.layer_norm",
 }
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_python": "gelu", "silu": "silu", "swish": "silu"}
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
 OUTPUT_BIAS = "final_logits_bias"
 _FIXED_POSITIONS = ("encoder.embed_positions.weight", "decoder.embed_positions.weight")
 # Defaults of the whole family, for settings missing in config.json.

@@ -93,12 +93,12 @@ def step_graph(network: Transformer, ranges: ActivationRanges | None = None) -> 
         order=graph.input("order", "int", ["B", "W", "C"]),
         source_mask=_repeat_mask(graph, mask, beam_width),
         query_shape=graph.node("Concat", ends[0], beam_width, ends[1], axis=0),
+        biases=_step_biases(graph, network, positions),
     )
     x, turn = embed(graph, ids, network.target, positions), rotary_tables(graph, network.target, positions)
-    biases = _step_biases(graph, network, positions)
     for layer, (block, cross) in enumerate(zip(_decoder_blocks(network), _cross_attentions(network), strict=True)):
         assert block.cross_residual is not None  # the network has an encoder
-        past = partial(decoder_self_attention, graph, block.self_attention, heads, rows, turn, biases[layer], layer)
+        past = partial(decoder_self_attention, graph, block.self_attention, heads, rows, turn, layer)
         x = add_residual(graph, x, block.self_residual, past)
         x = add_residual(graph, x, block.cross_residual, partial(cross_attention, graph, cross, heads, rows, layer))
         x = add_residual(graph, x, block.feed_forward_residual, partial(feed_forward, graph, block.feed_forward))

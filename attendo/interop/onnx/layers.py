@@ -1,7 +1,7 @@
 """Layers of a network as ONNX nodes: embedding, attention, feed-forward network, residual connections."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,7 @@ class StepInputs:
     order: str
     source_mask: str  # [B, 1, R / B, S]
     query_shape: str  # the shape [B, R / B, H * K]
+    biases: Sequence[str]  # of relative positions in every layer, [1, H, 1, P], or empty names
 
 
 def embed(graph: GraphBuilder, ids: str, embedding: Embedding, positions: str) -> str:
@@ -116,21 +117,17 @@ def decoder_self_attention(
     heads: HeadLayout,
     rows: StepInputs,
     rotary: RotaryTables | None,
-    bias: str,
     layer: int,
     x: str,
 ) -> str:
-    """Write the new keys and values into the cache in place, and attend to all cached positions.
-
-    `bias` is that of relative positions, [1, H, 1, P], or empty.
-    """
+    """Write the new keys and values into the cache in place, and attend to all cached positions."""
     new = _queries_keys_values(graph, x, attention, heads, rotary)
     cache_shape: OnnxShape = ["R", heads.num_heads, "C", heads.width]
     past = [graph.input(f"past_{kind}.{layer}", "float", cache_shape) for kind in ("keys", "values")]
     present = (f"present_keys.{layer}", f"present_values.{layer}")
     mixed, *_ = graph.nodes(
         "DecoderMaskedMultiHeadAttention",
-        *(*new, "", bias, *past, rows.position, rows.width, rows.order),
+        *(*new, "", rows.biases[layer], *past, rows.position, rows.width, rows.order),
         count=3,
         names=present,
         num_heads=heads.num_heads,

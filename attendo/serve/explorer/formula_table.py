@@ -63,6 +63,8 @@ class OperationTable:
     def _sub_layer_row(self, site: str, lines: Sequence[TracedTensor]) -> dict[str, Any]:
         is_attention = not site.endswith("feed_forward")
         formula, text, english, chinese = ATTENTION if is_attention else FEED_FORWARD
+        if is_attention:
+            text = text.replace("QKᵀ/√d_k", self._score_formula(site, "QKᵀ", "√d_k"))
         made, before = self._trace[f"{site}.output"], _sub_layer_input(self._network, self._trace, site)
         numbers = {
             "formula": formula,
@@ -75,6 +77,12 @@ class OperationTable:
             "microseconds": 1e6 * self._seconds[site],
         }
         return self._make_row(site, lines[-1], lines, numbers)
+
+    def _score_formula(self, site: str, products: str, root: str) -> str:
+        """Return the formula of the scores: their scale, and the biases of relative positions."""
+        scale = self._network.config.attention_scale
+        scaled = f"{products}/{root}" if scale is None else f"{scale:g}·{products}"
+        return f"{scaled} + U" if f"{site}.bias" in self._trace else scaled
 
     def _operation_row(self, entry: TracedTensor, lines: Sequence[TracedTensor]) -> dict[str, Any]:
         """Build the row of a single formula: a residual sum, a norm, an input, the logits or the probabilities."""
@@ -183,8 +191,9 @@ class OperationTable:
                 format_shape(values[1:]),
             )
             head_shape = format_shape([queries[1], values[2]])
+            scores = self._score_formula(site, f"{query_shape}·{key_shape}", f"√{width}")
             return (
-                f"softmax({query_shape}·{key_shape}/√{width})·{value_shape} → {head_shape} × {heads} → "
+                f"softmax({scores})·{value_shape} → {head_shape} × {heads} → "
                 f"{format_shape(trace[f'{site}.output'].shape)}"
             )
         input_shape, inner_shape, activation_shape, output_shape = (

@@ -189,8 +189,9 @@ def test_reading_a_changed_target_equals_reading_it_anew() -> None:
 
 
 @pytest.mark.parametrize("captured", [False, True])
-def test_learned_positions_are_used_to_the_last(captured: bool) -> None:
-    network = make_network(positions="learned", max_length=20)
+@pytest.mark.parametrize("changes", [{"positions": "learned", "max_length": 20}, {"positions": "relative"}], ids=str)
+def test_positions_are_those_of_the_ordinary_search_to_the_last(captured: bool, changes: dict[str, Any]) -> None:
+    network = make_network(**changes)
     requests = [DecodeRequest(number, (4,) * 19, 19) for number in range(2)]
     rules = (SuppressTokens((PAD, BOS, EOS)),)
     expected = generate(CachedEngine(network, 4096), Greedy(), rules, requests)

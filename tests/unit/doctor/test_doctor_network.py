@@ -51,6 +51,7 @@ def list_batches(run: Run) -> list[Batch]:
         {},
         {"norm": "post"},
         {"positions": "rotary"},
+        {"positions": "relative", "output_scale": 0.5},
         {"positions": "learned", "max_length": 40},
         {"tie": "none", "dropout": 0.0},
         {"d_model": 64, "num_heads": 4},

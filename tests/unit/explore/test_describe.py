@@ -28,6 +28,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"positions": "learned", "max_length": 50, "tie": "all"},
     {"positions": "learned", "max_length": 50, "position_offset": 2},
     {"positions": "rotary"},
+    {"positions": "relative", "tie": "inputs", "linear_bias": False, "activation": "geglu"},
+    {"positions": "relative", "relative_bias": "per_layer", "attention_scale": 1.0, "output_scale": 0.5},
     {"positions": "none"},
     {"embedding_norm": True},
     {"d_key": 6, "d_value": 10},

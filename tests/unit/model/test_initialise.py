@@ -130,3 +130,29 @@ def test_each_side_has_its_own_embedding_norm(small_config: MakeConfig) -> None:
     assert isinstance(network.source.norm, nn.LayerNorm)
     assert network.source.norm is not network.target.norm
     assert _network(small_config).target.norm is None
+
+
+@torch.no_grad()
+def test_first_scores_and_logits_have_the_same_size_with_any_scale(small_config: MakeConfig) -> None:
+    plain = _network(small_config, **WIDE, tie="all").eval()
+    scaled = _network(small_config, **WIDE, tie="all", attention_scale=1.0, output_scale=1 / 8).eval()
+    queries, key_rows = slice(0, 64), slice(64, 128)
+    for one, other in zip((*plain.encoder, *plain.decoder), (*scaled.encoder, *scaled.decoder), strict=True):
+        first, second = (each.get_submodule("self_attention") for each in (one, other))
+        width = first.d_key**0.5
+        torch.testing.assert_close(second.project.weight[queries] * width, first.project.weight[queries])
+        assert torch.equal(second.project.weight[key_rows], first.project.weight[key_rows])
+    ids = torch.randint(4, 500, (4, 9), generator=torch.Generator().manual_seed(0))
+    sizes = [float(each(ids, ids).std()) for each in (plain, scaled)]
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.2)
+    assert scaled.output.weight.std().item() == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize("relative_bias", ["shared", "per_layer"])
+def test_biases_of_relative_positions_start_small(small_config: MakeConfig, relative_bias: str) -> None:
+    network = _network(small_config, **WIDE, positions="relative", relative_bias=relative_bias)
+    assert network.source is not None
+    for embedding, layers in ((network.source, network.encoder), (network.target, network.decoder)):
+        table = embedding.positions.get_parameter("table")
+        assert table.shape == (len(layers) if relative_bias == "per_layer" else 1, 32, network.config.num_heads)
+        assert table.std().item() == pytest.approx(1 / 8, rel=0.4)

@@ -137,3 +137,33 @@ def test_a_mask_of_another_dtype_or_shape_is_rejected(mask: torch.Tensor, found:
         check_mask(mask, SOURCE)
     check_mask(torch.ones_like(SOURCE, dtype=torch.bool), SOURCE)
     check_mask(None, SOURCE)
+
+
+@pytest.mark.parametrize("final_dropout", [False, True])
+def test_final_dropout_drops_outputs_of_both_stacks(small_network: MakeNetwork, final_dropout: bool) -> None:
+    network = small_network(dropout=0.5, final_dropout=final_dropout, tie="none").train()
+    seen: list[torch.Tensor] = []
+    network.output.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    torch.manual_seed(0)
+    memory = network.encode(SOURCE)
+    network.step(TARGET, network.start(memory))
+    for states in (memory.states, seen[0]):
+        share = float((states == 0).float().mean())
+        assert 0.3 < share < 0.7 if final_dropout else share == 0
+    network.eval()
+    assert not (network.encode(SOURCE).states == 0).any()
+
+
+def test_source_and_target_may_share_a_table_that_the_output_does_not_have(small_network: MakeNetwork) -> None:
+    network = small_network(tie="inputs")
+    assert network.source is not None
+    assert network.source.tokens.weight is network.target.tokens.weight
+    assert network.output.weight is not network.target.tokens.weight
+
+
+def test_a_network_without_linear_biases_has_only_those_of_norms(small_network: MakeNetwork) -> None:
+    for changes in ({}, {"num_encoder_layers": 0, "prefix_lm": True}):
+        names = dict(small_network(linear_bias=False, **changes).named_parameters())
+        assert {name.split(".")[-2] for name in names if name.endswith(".bias")} <= {
+            *("normalise", "encoder_norm", "decoder_norm")
+        }

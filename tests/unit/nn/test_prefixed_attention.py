@@ -30,9 +30,17 @@ def attend(queries: Tensor, kv: PrefixedKeysValues, mask: Mask, tap: Any = None)
 @pytest.mark.parametrize("copied", [0, 1 << 17], ids=["two products", "one kernel"])
 @pytest.mark.parametrize("tapped", [False, True], ids=["fused", "tapped"])
 @pytest.mark.parametrize("padded", [False, True], ids=["full", "padded"])
+@pytest.mark.parametrize("biased", [False, True], ids=["no bias", "bias"])
 @pytest.mark.parametrize(("rows", "own_rows", "queries"), [(3, 3, 1), (3, 3, 4), (6, 6, 1), (6, 6, 4), (6, 3, 1)])
 def test_two_parts_equal_one_list_of_keys(
-    copied: int, tapped: bool, padded: bool, rows: int, own_rows: int, queries: int, monkeypatch: pytest.MonkeyPatch
+    copied: int,
+    tapped: bool,
+    padded: bool,
+    biased: bool,
+    rows: int,
+    own_rows: int,
+    queries: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Three prefixes, each for `rows` / 3 rows. The rows of a shared cache have their own keys in one list."""
     monkeypatch.setattr(attention, "_MAX_COPIED_NUMBERS", copied)
@@ -43,6 +51,9 @@ def test_two_parts_equal_one_list_of_keys(
     mask = Mask(causal=True) if queries > 1 else Mask()
     if width > 1:  # each row sees every second column
         mask = Mask((torch.arange(4 * width) % width == torch.arange(width)[:, None]).expand(own_rows, 1, -1, -1))
+    bias = torch.randn(own_rows, HEADS, queries, 4, generator=torch.Generator().manual_seed(4)) * biased
+    if biased:
+        mask = mask.with_bias(bias.repeat_interleave(width, dim=-1))
     each = torch.randn(rows, HEADS, queries, WIDTH, generator=torch.Generator().manual_seed(3))
     seen: list[Tensor] = []
     tap = (lambda site, weights: seen.append(weights)) if tapped else None
@@ -58,7 +69,9 @@ def test_two_parts_equal_one_list_of_keys(
         )
         visible = torch.cat((torch.ones(queries, int(kept.sum())), torch.ones(queries, 4).tril() if queries > 1 else
                              torch.ones(1, 4)), 1).bool()  # fmt: skip
-        expected, _ = explicit_attention(each[row : row + 1], KeysValues(keys, values), Mask(visible[None, None]))
+        added = torch.nn.functional.pad(bias[there : there + 1], (int(kept.sum()), 0))
+        seen_mask = Mask(visible[None, None], bias=added)
+        expected, _ = explicit_attention(each[row : row + 1], KeysValues(keys, values), seen_mask)
         torch.testing.assert_close(found[row : row + 1], expected, atol=1e-5, rtol=1e-5)
     if tapped:
         torch.testing.assert_close(seen[0].sum(-1), torch.ones(rows, HEADS, queries))

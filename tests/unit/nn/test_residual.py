@@ -1,5 +1,6 @@
 """Residual connections, pre-norm and post-norm."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -35,6 +36,16 @@ def test_dropout_applies_to_the_sublayer_only() -> None:
     x = torch.full((4, 8, 16), 3.0)
     output = residual.leave(x, torch.ones_like(x))
     assert set(output.unique().tolist()) == {3.0, 5.0}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_rms_norm_takes_the_mean_of_squares_in_float32(dtype: torch.dtype) -> None:
+    """Their squares and sums exceed the largest number of fp16."""
+    x = (600 * torch.randn(4, 512, generator=torch.Generator().manual_seed(0))).to(dtype)
+    expected = x.double() / x.double().square().mean(-1, keepdim=True).sqrt()
+    found = make_norm("rms", 512, 1e-6).to(dtype)(x)
+    assert ((found.double() - expected).abs() <= torch.finfo(dtype).eps * expected.abs() + 1e-6).all()
 
 
 def test_norms_equal_their_formulas() -> None:

@@ -30,7 +30,10 @@ def read_back(config: RunConfig, text: DataConfig | None = None) -> RunConfig:
 def test_every_setting_is_shown() -> None:
     found = parse_resolved(RunConfig(preset="small", data=FILES, generation={"beam": 4}))
     assert found["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
-    assert found["model"].keys() == ModelConfig.model_fields.keys() - {"vocab_size", "upsample", *VOCABULARIES}
+    assert found["model"].keys() == ModelConfig.model_fields.keys() - {
+        *("vocab_size", "upsample", "attention_scale"),
+        *VOCABULARIES,
+    }
     assert found["generation"] == GenerationConfig(beam=4).model_dump(mode="json")
     assert (found["model"]["d_key"], found["model"]["final_norm"]) == (64, True)
     assert found["model"]["attention_dropout"] == found["model"]["dropout"]

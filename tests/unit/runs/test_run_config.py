@@ -178,7 +178,14 @@ def test_a_change_inside_a_value_is_rejected() -> None:
             fragment("vocabulary_size_in_model", setting="target_vocab_size"),
         ),
         ({"data": FILES, "model": {"num_encoder_layers": 0}}, fragment("decoder_only_without_text")),
-        ({"data": FILES, "model": {"tie": "all"}, "preset": "tiny"}, fragment("tie_all_without_joint_vocabulary")),
+        (
+            {"data": FILES, "model": {"tie": "all"}, "preset": "tiny"},
+            fragment("tie_all_without_joint_vocabulary", tie="all"),
+        ),
+        (
+            {"data": FILES, "model": {"tie": "inputs"}, "preset": "tiny"},
+            fragment("tie_all_without_joint_vocabulary", tie="inputs"),
+        ),
         ({"data": FILES, "start_from": "m", "preset": "tiny"}, fragment("start_from_preset_fixed")),
         ({"data": FILES, "start_from": "m", "tokenizer": {"size": 9}}, fragment("start_from_tokenizer_fixed")),
         (
@@ -295,7 +302,7 @@ def test_a_preset_with_tied_embeddings_uses_a_joint_vocabulary() -> None:
     assert not RunConfig(preset="paper", data=FILES, model={"tie": "output"}).tokenizer.joint
     assert not RunConfig(preset="base", data=FILES).tokenizer.joint
     with pytest.raises(
-        UsageError, check=has_code("tie_all_without_joint_vocabulary", origin=" (which preset paper has)")
+        UsageError, check=has_code("tie_all_without_joint_vocabulary", tie="all", origin=" (which preset paper has)")
     ):
         RunConfig(preset="paper", data=FILES, tokenizer={"joint": False})
 

@@ -9,6 +9,7 @@ from error_codes import ErrorCheck, has_code
 from learning import BATCH, BOTH, OTHER, SHORT, config, make_batch, make_updater
 
 from attendo.errors import UsageError
+from attendo.model.config import ModelConfig
 from attendo.train.config import NetworkPart
 from attendo.train.distributed import Distributed
 from attendo.train.loss import cross_entropy_sum, training_loss
@@ -102,9 +103,19 @@ def test_other_precisions_give_similar_updates(precision: str) -> None:
 
 
 def test_auto_is_fp32_on_a_cpu() -> None:
-    assert pick_precision("auto", CPU) == "fp32"
-    assert pick_precision("bf16", CPU) == "bf16"
+    network = ModelConfig(vocab_size=9)
+    assert pick_precision("auto", CPU, network) == "fp32"
+    assert pick_precision("bf16", CPU, network) == "bf16"
     assert make_updater(config()).precision == "fp32"
+
+
+def test_relative_positions_never_have_fp16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    gpu, relative = torch.device("cuda"), ModelConfig(vocab_size=9, positions="relative")
+    assert pick_precision("auto", gpu, ModelConfig(vocab_size=9)) == "fp16"
+    assert pick_precision("auto", gpu, relative) == "fp32"
+    with pytest.raises(UsageError, check=has_code("fp16_with_relative_positions")):
+        pick_precision("fp16", gpu, relative)
 
 
 def test_capture_needs_one_process_on_a_gpu() -> None:

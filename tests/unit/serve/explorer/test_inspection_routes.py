@@ -162,7 +162,15 @@ def test_mask_returns_scores_before_and_after(server: SmallServer, small_model: 
     assert answer["loss"] != answer["loss_unmasked"]
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"positions": "rotary", "norm_kind": "rms"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post"},
+        {"positions": "rotary", "norm_kind": "rms"},
+        {"positions": "relative", "linear_bias": False, "output_scale": 0.5},
+    ],
+)
 def test_the_ledger_has_a_row_per_step(changes: dict[str, Any]) -> None:
     model = random_model(**changes)
     answer = SmallServer(ModelSpec("small", model)).post("ledger", target=TARGET)
