@@ -55,8 +55,8 @@ def load_foreign_folder(folder: Path, device: str) -> TextModel:
         _warn("foreign_folder_loaded", folder=folder, kind=kind, **{**found, "largest_difference": difference})
     for remark in imported.remarks():
         warnings.warn(str(remark), ForeignFolderWarning, stacklevel=2)
-    model.network.to(pick_device(device))
-    return model
+    imported.network.to(pick_device(device))
+    return imported.build_text_model()
 
 
 def _warn(code: str, **values: object) -> None:

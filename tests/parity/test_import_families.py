@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from error_codes import has_code, message
+from export_models import random_sentences
 from foreign_families import FOLDERS, POSITIONS, make_folder
 from foreign_models import assert_passed, certificate, random_model, written
 from foreign_t5 import T5_FOLDERS
@@ -26,8 +27,8 @@ from attendo.errors import ModelError, UsageError
 from attendo.interop import import_model as importing
 from attendo.interop.certify import model_symbols
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
-from attendo.interop.export import ModelMismatchError
-from attendo.interop.families import FAMILIES, REFUSED
+from attendo.interop.export import ModelMismatchError, export
+from attendo.interop.families import FAMILIES, FAMILY_BY_TYPE, REFUSED
 from attendo.interop.huggingface.imported import ImportedModel
 from attendo.interop.huggingface.read_tokenizers import TokenizationComparison, compare_tokenizations
 from attendo.interop.import_model import from_folder, import_model
@@ -298,3 +299,22 @@ def test_the_certificate_compares_long_sources_and_targets(folders: Folders, tmp
     short = from_folder(make_folder("blenderbot", tmp_path / "short", max_position_embeddings=64))
     certificate = importing.certify_import(tmp_path, short, short.build_text_model(), None, 2)
     assert message("long_pair_compared", length=63) in map(str, certificate.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+def test_exports_are_those_of_the_table(folders: Folders, tmp_path: Path, name: str) -> None:
+    """`attendo families` lists them. Symbols after the source are kept by ONNX only."""
+    found = from_folder(folders(name))
+    model = found.build_text_model()
+    listed = FAMILY_BY_TYPE[found.folder.model_type].exports
+    if model.generation.source_suffix:
+        listed = ("onnx",)
+    exported = []
+    for to in ("hf", "ctranslate2", "onnx"):
+        try:
+            export(model, tmp_path / to, to, "float32", sentences=random_sentences(model, 4))  # type: ignore[arg-type]
+            exported.append(to)
+        except ModelError:
+            pass
+    assert exported == [*listed]
