@@ -90,17 +90,8 @@ OPTIONS = {
         *("-o", "FILE", "MODEL"),
     ],
     "import": [
-        *(
-            "--dtype",
-            "--help",
-            "--json",
-            "--no-proof",
-            "--proof",
-            "--source-language",
-            "--target-language",
-            "FOLDER",
-            "OUT",
-        ),
+        *("--dtype", "--help", "--json", "--no-proof", "--proof", "--source-language", "--target-language"),
+        *("FOLDER", "OUT"),
     ],
     "plot": ["--help", "--metric", "--output", "--x", "-o", "RUN"],
     "plot-attention": [

@@ -16,7 +16,9 @@ pytest.importorskip("transformers")
 @pytest.fixture
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     collect = import_module.collect_sentences
-    monkeypatch.setattr(import_module, "collect_sentences", lambda model, texts: collect(model, texts, min_count=4))
+    monkeypatch.setattr(
+        import_module, "collect_sentences", lambda model, texts, min_count: collect(model, texts, min_count=4)
+    )
 
 
 @pytest.mark.usefixtures("few_sentences")
