@@ -119,16 +119,16 @@ def _refuse_other_classes(folder: HuggingFaceFolder) -> None:
     names = [field.value] if isinstance(field.value, str) else list(map(str, field.items()))
     others = [name for name in names if name not in (*T5_CLASSES.values(), *_OLD_CLASSES)]
     if folder.settings.get("chronos_config") is not None:
-        reason = "t5_reads_numbers"
+        code = "t5_reads_numbers"
     elif others and not set(names) - set(others):
-        suffixes = (code for suffix, code in _REASONS.items() if others[0].endswith(suffix))
-        reason = next(suffixes, "t5_class_unknown")
+        suffixes = (reason for suffix, reason in _REASONS.items() if others[0].endswith(suffix))
+        code = next(suffixes, "t5_class_unknown")
     else:
         return
     raise ModelError(
         "t5_class_unsupported",
         path=folder.path,
         name=list_names(map(cut_text, names)) or folder.model_type,
-        reason=MessagePart(reason),
+        reason=MessagePart(code),
         known=", ".join(T5_CLASSES.values()),
     )
