@@ -51,7 +51,9 @@ def text_model(**changes: Any) -> TextModel:
     return TextModel(StoredModel(t5_network(tokenizer.vocab_size, **changes), tokenizer, tokenizer, {"beam": 2}))
 
 
-@pytest.mark.parametrize("name", T5_FOLDERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("t5", "mt5") else []) for name in T5_FOLDERS]
+)
 def test_an_imported_model_is_exported_and_imported_again(tmp_path: Path, name: str) -> None:
     first = from_folder(make_t5_folder(name, tmp_path / "original", **SIZES))
     model = first.build_text_model()

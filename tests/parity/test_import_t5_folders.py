@@ -22,7 +22,9 @@ def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_sentences")
-@pytest.mark.parametrize("name", T5_FOLDERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("flan", "codet5") else pytest.mark.slow) for name in T5_FOLDERS]
+)
 def test_an_import_is_certified_on_long_pairs_too(tmp_path: Path, name: str) -> None:
     found = from_folder(make_t5_folder(name, tmp_path / "original", num_layers=1, num_decoder_layers=1))
     passed = import_model(found, tmp_path / "out", some_lines(2, 3))
