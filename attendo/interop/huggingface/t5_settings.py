@@ -121,11 +121,7 @@ def _refuse_other_classes(folder: HuggingFaceFolder) -> None:
     if folder.settings.get("chronos_config") is not None:
         code = "t5_reads_numbers"
     elif others and not set(names) - set(others):
-<<<<<<< HEAD
-        suffixes = (each for suffix, each in _REASONS.items() if others[0].endswith(suffix))
-=======
         suffixes = (reason for suffix, reason in _REASONS.items() if others[0].endswith(suffix))
->>>>>>> a934c85a9b3cc573aee891d5d3aea2f51a007aa7
         code = next(suffixes, "t5_class_unknown")
     else:
         return
