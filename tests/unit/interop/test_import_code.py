@@ -39,7 +39,7 @@ SECOND = "config.4.0.0.json"
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     collect = import_model.collect_sentences
 
-    def collect_few(model: TextModel, texts: list[str] | None) -> object:
+    def collect_few(model: TextModel, texts: list[str] | None, min_count: int) -> object:
         return collect(model, texts, min_count=2)
 
     monkeypatch.setattr(import_model, "collect_sentences", collect_few)
