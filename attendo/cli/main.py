@@ -78,7 +78,10 @@ COMMANDS: CommandTable = {
             "import_model:import_model",
             "Read a model of another system and compare the two on at least 200 sentences.",
         ),
-        "families": ("families:families", "List the families that `attendo import` reads."),
+        "families": (
+            "families:families",
+            "List the families that `attendo import` reads: network, tokenizer files, oracle and exports.",
+        ),
         "export": (
             "export:export",
             "Export a model to another system's format and compare the two on at least 200 sentences.",

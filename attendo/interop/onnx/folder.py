@@ -138,7 +138,7 @@ def _calibration_examples(model: TextModel) -> list[Example]:
     targets = model.target_tokenizer.encode_many([target for _, target in pairs])
     longest = model_max_length(model, _MAX_CALIBRATION_LENGTH)
     pairs_of_ids = zip(sources, targets, strict=True)
-    examples = [Example(symbols.wrap_source(source), [*symbols.begin, *target]) for source, target in pairs_of_ids]
+    examples = [Example([*symbols.wrap_source(source)], [*symbols.begin, *target]) for source, target in pairs_of_ids]
     return [each for each in examples if each.length <= longest] or random_examples(model.network)
 
 

@@ -33,7 +33,7 @@ def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """200 sentences take seconds per test."""
     collect = import_model.collect_sentences
 
-    def collect_few(model: TextModel, texts: list[str] | None) -> object:
+    def collect_few(model: TextModel, texts: list[str] | None, min_count: int) -> object:
         return collect(model, texts, min_count=6)
 
     monkeypatch.setattr(import_model, "collect_sentences", collect_few)
