@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from attendo.model.decoder_state import DecoderState
 from attendo.nn.attention import KeysValues
 from attendo.nn.masks import Mask
-from attendo.nn.positions import RelativePositions, Start
+from attendo.nn.positions import NoPositions, Start
 
 _INITIAL_POSITIONS = 32  # initial capacity; doubled when full
 _NO_WRITER = -1  # marks a position before the first one of a row
@@ -76,10 +76,10 @@ class SharedCacheState:
             visible = (order != _NO_WRITER)[:, None, None]
         return replace(self, storage=storage, order=order), Mask(visible)
 
-    def position_biases(self, positions: RelativePositions, x: Float[Tensor, "R 1 D"]) -> Float[Tensor, "L 1 H 1 P"]:
+    def position_biases(self, positions: NoPositions, x: Float[Tensor, "R 1 D"]) -> Float[Tensor, "L 1 H 1 P"] | None:
         """All rows end at the same position of the storage, so that a key has one distance to all of them."""
         biases = positions.biases(x, self.num_positions, self.num_positions + 1)
-        return biases if self.width == 1 else biases.repeat_interleave(self.width, dim=-1)
+        return biases if biases is None or self.width == 1 else biases.repeat_interleave(self.width, dim=-1)
 
     def layer_cache(self, layer: int) -> SharedKeysValues:
         return SharedKeysValues(self.storage[layer], self.num_positions * self.width)

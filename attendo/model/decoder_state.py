@@ -14,7 +14,7 @@ from torch import Tensor
 from attendo.nn import single_query_attention
 from attendo.nn.attention import KeysValues, KVCache, StaticKeysValues
 from attendo.nn.masks import Mask, causal_mask
-from attendo.nn.positions import RelativePositions, Start
+from attendo.nn.positions import NoPositions, Start
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class CacheState(Protocol):
     def read(self, ids: Int[Tensor, "R T"], mask: Bool[Tensor, "R T"] | None) -> tuple[Self, Mask]:
         """Prepare for new columns. Return the state and the mask of their queries."""
 
-    def position_biases(self, positions: RelativePositions, x: Float[Tensor, "R T D"]) -> Float[Tensor, "L #B H T P"]:
-        """Return what relative positions add to the scores of new columns. The keys are those of `read`."""
+    def position_biases(self, positions: NoPositions, x: Float[Tensor, "R T D"]) -> Float[Tensor, "L #B H T P"] | None:
+        """Return what positions add to the scores of new columns. The keys are those of `read`."""
 
     def layer_cache(self, layer: int) -> KVCache | None:
         """Return the cache of a layer, or None before the first step."""
@@ -78,7 +78,7 @@ class DecoderState:
         past_mask = self._extend_mask(ids, mask)
         return replace(self, past_mask=past_mask), causal_mask(self.length, ids.size(1), past_mask, ids.device)
 
-    def position_biases(self, positions: RelativePositions, x: Float[Tensor, "R T D"]) -> Float[Tensor, "L 1 H T P"]:
+    def position_biases(self, positions: NoPositions, x: Float[Tensor, "R T D"]) -> Float[Tensor, "L 1 H T P"] | None:
         return positions.biases(x, self.length, self.length + x.size(1))
 
     def layer_cache(self, layer: int) -> KeysValues | None:
@@ -146,7 +146,7 @@ class StaticCacheState:
         positions = torch.arange(self.storage[0].length, device=ids.device)
         return self, Mask((positions <= self.length[:, None])[:, None, None])
 
-    def position_biases(self, positions: RelativePositions, x: Float[Tensor, "R 1 D"]) -> Float[Tensor, "L R H 1 C"]:
+    def position_biases(self, positions: NoPositions, x: Float[Tensor, "R 1 D"]) -> Float[Tensor, "L R H 1 C"] | None:
         return positions.biases(x, self.length, self.storage[0].length)
 
     def layer_cache(self, layer: int) -> StaticKeysValues:

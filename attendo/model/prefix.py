@@ -25,7 +25,7 @@ from attendo.model.transformer import Transformer, check_mask
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import DecoderBlock
 from attendo.nn.masks import Mask, layer_masks, padding_mask
-from attendo.nn.positions import RelativePositions, Start
+from attendo.nn.positions import Start
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,7 @@ class PrefixTransformer(Transformer):
         check_mask(source_mask, source_ids)
         x = self.target(source_ids, 0, self.segments[0])
         mask, positions = padding_mask(source_mask), self.target.positions
-        rotation, biases = positions.rotation(x, 0), None
-        if isinstance(positions, RelativePositions):
-            biases = positions.biases(x, 0, x.size(1))
+        rotation, biases = positions.rotation(x, 0), positions.biases(x, 0, x.size(1))
         *blocks, last = self._blocks()
         masks = layer_masks(mask, biases, len(self.decoder))
         layers: list[KeysValues] = []

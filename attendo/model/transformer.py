@@ -113,9 +113,7 @@ class Transformer(nn.Module):
         check_mask(source_mask, source_ids)
         x = self.source(source_ids, 0)
         mask, positions = padding_mask(source_mask), self.source.positions
-        rotation, biases = positions.rotation(x, 0), None
-        if isinstance(positions, RelativePositions):
-            biases = positions.biases(x, 0, x.size(1))
+        rotation, biases = positions.rotation(x, 0), positions.biases(x, 0, x.size(1))
         blocks: Sequence[EncoderBlock] = self.encoder  # type: ignore[assignment]
         for block, each in zip(blocks, layer_masks(mask, biases, len(blocks)), strict=True):
             x = block(x, each, rotation, tap)
@@ -179,9 +177,7 @@ class Transformer(nn.Module):
         self, x: Float[Tensor, "B T D"], state: StateT, mask: Mask, tap: Tap | None
     ) -> tuple[Float[Tensor, "B T D"], StateT]:
         memory_mask, positions = padding_mask(state.memory_mask), self.target.positions
-        rotation, biases = positions.rotation(x, state.length), None
-        if isinstance(positions, RelativePositions):
-            biases = state.position_biases(positions, x)
+        rotation, biases = positions.rotation(x, state.length), state.position_biases(positions, x)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
         masks = layer_masks(mask, biases, len(blocks))
         past: list[Any] = []

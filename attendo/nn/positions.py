@@ -1,8 +1,8 @@
 """Position encodings: one class for each variant, with the same methods.
 
 `add(x, start)` adds position vectors to embeddings. `rotation(x, start)` returns the rotation of queries and keys.
-`RelativePositions.biases` returns what is added to the scores. `start` is the position of the first token of `x`, one
-for all rows or one for each. Angles are computed in float32 when needed, so no table limits the length.
+`biases(x, start, keys)` returns what is added to the scores. `start` is the position of the first token of `x`, one for
+all rows or one for each. Angles are computed in float32 when needed, so no table limits the length.
 """
 
 import math
@@ -66,6 +66,10 @@ class NoPositions(nn.Module):
         return x
 
     def rotation(self, x: Float[Tensor, "B T D"], start: Start) -> Rotation | None:
+        return None
+
+    def biases(self, x: Float[Tensor, "B T D"], start: Start, keys: int) -> Float[Tensor, "L #B H T S"] | None:
+        """Return the numbers that every layer adds to the scores of these queries and of keys from position 0 on."""
         return None
 
 

@@ -16,7 +16,7 @@ from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask, layer_masks
-from attendo.nn.positions import RelativePositions, Rotation
+from attendo.nn.positions import Rotation
 from attendo.text_model.backends import eval_mode
 from attendo.text_model.trace import SubLayerSizes, Trace
 
@@ -254,10 +254,10 @@ def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
         ):
             first = _sub_layer_input(network, trace, f"{stack}.0.self")
             x, positions = first[None].to(network.output.weight), embedding.positions
-            rotation, biases = positions.rotation(x, 0), None
-            if isinstance(positions, RelativePositions):
-                biases = positions.biases(x, 0, x.size(1))
-            masks = layer_masks(mask, biases, len(blocks))
+            rotation, masks = (
+                positions.rotation(x, 0),
+                layer_masks(mask, positions.biases(x, 0, x.size(1)), len(blocks)),
+            )
             for n, block in enumerate(blocks):
                 assert isinstance(block, EncoderBlock | DecoderBlock)
                 work: dict[str, Callable[[Tensor], object]] = {
