@@ -22,9 +22,11 @@ from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy
 from attendo.errors import ModelError
 from attendo.interop.ctranslate2.converter import placeholder_pieces, to_ctranslate2
-from attendo.interop.huggingface.model_classes import MARIAN, PEGASUS
+from attendo.interop.huggingface.model_classes import MARIAN, PEGASUS, HFModelClass
+from attendo.interop.huggingface.t5_classes import T5, UMT5
 from attendo.interop.onnx.engine import OnnxEngine
 from attendo.interop.onnx.session import OnnxNetwork
+from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import without_cudnn_attention
 from attendo.nn.devices import configure_cpu_bf16
@@ -121,13 +123,13 @@ def package_version(name: str) -> str | None:
 
 
 class TransformersRunner:
-    """A MarianMTModel, or a Pegasus model for a pre-norm network, called as in the transformers documentation."""
+    """A MarianMTModel, a Pegasus model for a pre-norm network, or a T5, called as in the documentation."""
 
     def __init__(self, network: Transformer, precision: Precision, device: torch.device, max_positions: int) -> None:
         if precision not in DTYPES:
             raise ModelError("transformers_precision_unsupported", precision=precision)
         self.name = f"transformers {precision}"
-        model_class = MARIAN if network.config.norm == "post" else PEGASUS
+        model_class = _choose_model_class(network.config)
         self._model: Any = model_class.build(network, max_positions).to(device, DTYPES[precision])
         # Remove the suppression of tokens that a trained network does not generate; it costs time.
         self._model.generation_config.suppress_tokens = None
@@ -161,6 +163,12 @@ class TransformersRunner:
         ids, mask = collate_sources([workload.sources[n] for n in group])
         mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         return {"input_ids": ids.to(self._device), "attention_mask": mask.to(self._device)}
+
+
+def _choose_model_class(config: ModelConfig) -> HFModelClass:
+    if config.positions == "relative":
+        return UMT5 if config.relative_bias == "per_layer" else T5
+    return MARIAN if config.norm == "post" else PEGASUS
 
 
 class CTranslate2Runner:

@@ -36,7 +36,7 @@ COMBINED: tuple[Options, ...] = (
     | {"attention_scale": 0.5},
     {"positions": "relative", "num_encoder_layers": 0, "activation": "reglu", "output_scale": 0.5},
     {"positions": "relative", "num_encoder_layers": 0, "prefix_lm": True, "activation": "gelu_tanh", "tie": "all"},
-    {"activation": "geglu"},
+    {"activation": "geglu", "autoregression": "ssru"},
     {"kind": "masked", "positions": "learned", "tie": "all"},
     {"kind": "ctc", "canvas": "copy"},
     {"kind": "graph", "upsample": 3, "norm_kind": "rms"},

@@ -126,4 +126,5 @@ def test_no_other_code_reads_model_files() -> None:
         for path in (package / folder).rglob("*.py")
         if "json.load(" in path.read_text("utf-8") or ".read_text(" in path.read_text("utf-8")
     ]
-    assert found == ["interop/onnx/session.py", "text/languages.py"], "they read no file of a model folder"
+    others = ["interop/marian/marian_process.py", "interop/onnx/session.py", "text/languages.py"]
+    assert sorted(found) == others, "they read no file of a model folder"

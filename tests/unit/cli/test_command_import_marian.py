@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 from error_codes import fragment
-from marian_folders import FOLDER, write_zip
+from marian_folders import FOLDER, load_marian, write_zip
 from tiny import Command
 
+from attendo.interop import foreign_folder
+from attendo.interop.foreign_folder import ForeignFolderWarning
 from attendo.interop.marian import certify_import, marian_process
 
 TEXTS = [">>deu<< the cat sees a dog", ">>rev<< today not", ">>deu<< red house"]
@@ -50,7 +52,9 @@ def main(arguments):
 @pytest.fixture
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     collect = certify_import.collect_sentences
-    monkeypatch.setattr(certify_import, "collect_sentences", lambda model, texts: collect(model, texts, min_count=6))
+    monkeypatch.setattr(
+        certify_import, "collect_sentences", lambda model, texts, min_count: collect(model, texts, min_count=6)
+    )
 
 
 @pytest.mark.usefixtures("few_sentences")
@@ -120,8 +124,24 @@ def test_a_damaged_zip_file_is_one_line(attendo: Command, zipped: Path, tmp_path
     assert fragment("zip_file_invalid") in done.error
 
 
-def test_a_model_of_marian_must_be_imported_before_use(attendo: Command, zipped: Path) -> None:
+def test_a_model_of_marian_generates_without_an_import(
+    attendo: Command, zipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_folder, "find_missing_system", lambda imported: "pymarian")
     for path in (zipped, FOLDER / "tied_all"):
-        done = attendo("generate", path, given=b"text\n")
-        assert done.code == 4
-        assert fragment("marian_model_not_imported") in done.error
+        with pytest.warns(ForeignFolderWarning) as found:
+            done = attendo("generate", path, given=b">>deu<< the old cat\n")
+        assert str(found[0].message).startswith(f"{path} is a native Marian model, imported in memory")
+        expected = load_marian("tied_all").build_text_model().generate([">>deu<< the old cat"])[0].text
+        assert (done.code, done.output) == (0, f"{expected}\n"), done.errors
+
+
+def test_other_commands_need_an_import(attendo: Command, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("s", "t")]
+    for file in files:
+        file.write_text("a\n" * 9)
+    done = attendo(
+        "finetune", FOLDER / "tied_all", "--source", files[0], "--target", files[1], "--out", tmp_path / "run"
+    )
+    assert done.code == 4
+    assert fragment("marian_model_not_imported") in done.error
