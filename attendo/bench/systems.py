@@ -24,6 +24,7 @@ from attendo.errors import ModelError
 from attendo.interop.ctranslate2.converter import placeholder_pieces, to_ctranslate2
 from attendo.interop.huggingface.model_classes import MARIAN, PEGASUS, HFModelClass
 from attendo.interop.huggingface.t5_classes import T5, UMT5
+from attendo.interop.huggingface.t5_settings import repair_t5_cache
 from attendo.interop.onnx.engine import OnnxEngine
 from attendo.interop.onnx.session import OnnxNetwork
 from attendo.model.config import ModelConfig
@@ -130,7 +131,9 @@ class TransformersRunner:
             raise ModelError("transformers_precision_unsupported", precision=precision)
         self.name = f"transformers {precision}"
         model_class = _choose_model_class(network.config)
-        self._model: Any = model_class.build(network, max_positions).to(device, DTYPES[precision])
+        model = model_class.build(network, max_positions)
+        model = repair_t5_cache(model) if model_class in (T5, UMT5) else model
+        self._model: Any = model.to(device, DTYPES[precision])
         # Remove the suppression of tokens that a trained network does not generate; it costs time.
         self._model.generation_config.suppress_tokens = None
         self._device = device

@@ -35,6 +35,12 @@ FEED_FORWARD = (
     "Each position is widened, bent and narrowed again, by itself and in the same way as all others.",
     "每个位置独立地先升维、过激活函数、再降维，所有位置共用同一组参数。",
 )
+RECURRENCE = (
+    "",
+    "SSRU(x) = max(0, c), c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ u_t",
+    "A cell keeps a part of what it was before each token and takes the rest from the token. It replaces attention.",
+    "状态在每个词元处保留自己的一部分，其余取自该词元，由此代替注意力。",
+)
 REPEATS = 3  # the minimum is used, because other load only adds time
 
 
@@ -61,8 +67,10 @@ class OperationTable:
             lines = []
 
     def _sub_layer_row(self, site: str, lines: Sequence[TracedTensor]) -> dict[str, Any]:
-        is_attention = not site.endswith("feed_forward")
+        is_attention = f"{site}.queries" in self._trace
         formula, text, english, chinese = ATTENTION if is_attention else FEED_FORWARD
+        if f"{site}.cells" in self._trace:
+            formula, text, english, chinese = RECURRENCE
         if is_attention:
             text = text.replace("QKᵀ/√d_k", self._score_formula(site, "QKᵀ", "√d_k"))
         made, before = self._trace[f"{site}.output"], _sub_layer_input(self._network, self._trace, site)
@@ -196,16 +204,12 @@ class OperationTable:
                 f"softmax({scores})·{value_shape} → {head_shape} × {heads} → "
                 f"{format_shape(trace[f'{site}.output'].shape)}"
             )
-        input_shape, inner_shape, activation_shape, output_shape = (
-            format_shape(each.shape)
-            for each in (
-                _sub_layer_input(self._network, self._trace, site),
-                trace[f"{site}.inner"],
-                trace[f"{site}.bent"],
-                trace[f"{site}.output"],
-            )
-        )
-        return f"{input_shape} → {inner_shape} → {activation_shape} → {output_shape}"
+        inner = ("cells",) if f"{site}.cells" in trace else ("inner", "bent")
+        values = [
+            _sub_layer_input(self._network, trace, site),
+            *(trace[f"{site}.{each}"] for each in (*inner, "output")),
+        ]
+        return " → ".join(format_shape(each.shape) for each in values)
 
 
 def _find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:

@@ -162,6 +162,17 @@ def test_mask_returns_scores_before_and_after(server: SmallServer, small_model: 
     assert answer["loss"] != answer["loss_unmasked"]
 
 
+def test_a_recurrent_decoder_has_shares_but_no_mask() -> None:
+    model = random_model(autoregression="ssru", norm="post")
+    server = SmallServer(ModelSpec("small", model))
+    answer, trace = server.post("trace", target=TARGET), model.trace(TEXT, TARGET)
+    np.testing.assert_allclose(unpack_map(answer, "decoder_self"), trace.decoder_self.numpy(), atol=5e-4)
+    assert float(trace.decoder_self.sum(-1).max()) < 1
+    server.post_error("mask", 400, "recurrent_decoder_without_mask", text=TEXT, layer=0, head=0)
+    (row,) = [each for each in server.post("ledger", target=TARGET)["rows"] if each["name"] == "decoder.0.self"]
+    assert row["text"].startswith("SSRU(x)")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -169,6 +180,7 @@ def test_mask_returns_scores_before_and_after(server: SmallServer, small_model: 
         {"norm": "post"},
         {"positions": "rotary", "norm_kind": "rms"},
         {"positions": "relative", "linear_bias": False, "output_scale": 0.5},
+        {"autoregression": "ssru"},
     ],
 )
 def test_the_ledger_has_a_row_per_step(changes: dict[str, Any]) -> None:
