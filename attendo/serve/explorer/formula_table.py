@@ -205,11 +205,9 @@ class OperationTable:
                 f"{format_shape(trace[f'{site}.output'].shape)}"
             )
         inner = ("cells",) if f"{site}.cells" in trace else ("inner", "bent")
-        values = [
-            _sub_layer_input(self._network, trace, site),
-            *(trace[f"{site}.{each}"] for each in (*inner, "output")),
-        ]
-        return " → ".join(format_shape(each.shape) for each in values)
+        made = [trace[f"{site}.{each}"] for each in (*inner, "output")]
+        shapes = [each.shape for each in (_sub_layer_input(self._network, trace, site), *made)]
+        return " → ".join(map(format_shape, shapes))
 
 
 def _find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:
