@@ -1,6 +1,6 @@
 """Generation speed of the families that attendo imports, beside transformers and CTranslate2.
 
-    python benchmarks/families_speed.py [--families marian,flan,madlad,nllb] [--precision bf16] [--batch 1,64] [--beam 1,4]
+    python benchmarks/families_speed.py [--families marian,flan,madlad,nllb] [--batch 1,64] [--beam 1,4]
 
 The networks have the sizes of published models, but random weights: the time of a step does not depend on them.
 MADLAD-400 3B has 32 + 32 layers; here it has 8 + 8, and a vocabulary of 32,000. Every output has 32 tokens. Systems
