@@ -96,6 +96,24 @@ def test_a_shared_cache_gives_the_last_values_of_each_row() -> None:
         state = state.with_cache([]).reorder(torch.tensor([1, 1, 2, 3]))
 
 
+@pytest.mark.parametrize("options", [{}, {"beam": 3}], ids=str)
+def test_every_engine_gives_the_same_outputs(options: dict[str, Any]) -> None:
+    """Batches of few tokens: sentences join a running batch."""
+    model, texts = tiny_model(1, tie="none", autoregression="ssru"), SOURCES * 2
+    factors = {"candidate": 6.0, "forget.weight": 6.0, "cross_attention.output": 6.0, "output.weight": 4.0}
+    with torch.no_grad():  # so that outputs depend on the source and on the target so far
+        for name, weight in model.network.named_parameters():
+            weight.mul_(next((factor for part, factor in factors.items() if part in name), 1.0))
+        model.network.target.tokens.weight.mul_(0.3)
+    expected = model.generate(texts, engine="textbook", max_length=6, **options)
+    assert len({result.text for result in expected}) > 2
+    for engine in ("cached", "fast"):
+        found = model.generate(texts, engine=engine, batch_tokens=30, max_length=6, **options)
+        assert [each.ids for each in found] == [each.ids for each in expected]
+        assert [each.score for each in found] == pytest.approx([each.score for each in expected], abs=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_all_paths_of_a_recurrent_network_agree(norm: Any) -> None:
     model = tiny_model(2, tie="none", autoregression="ssru", norm=norm)
