@@ -109,9 +109,9 @@ FIRST = 16  # offset of the first tensor's fields
         (lambda each: change(each, 8, "<Q", 2**60), "bin_file_invalid", "bin_tensor_count"),
         (lambda each: change(each, FIRST, "<Q", 2**60), "bin_file_invalid", "bin_not_marian"),
         (lambda each: change(each, FIRST + 16, "<Q", 2**60), "bin_file_invalid", "bin_not_marian"),
-        (lambda each: change(each, FIRST + 24, "<Q", 2**60), "npz_tensor_invalid", "npy_size_differs"),
-        (lambda each: change(each, FIRST + 8, "<Q", 0x12001), "npz_tensor_invalid", "bin_type_unsupported"),
-        (lambda each: change(each, FIRST + 8, "<Q", 0x999), "npz_tensor_invalid", "bin_type_unsupported"),
+        (lambda each: change(each, FIRST + 24, "<Q", 2**60), "weight_tensor_invalid", "tensor_size_differs"),
+        (lambda each: change(each, FIRST + 8, "<Q", 0x12001), "weight_tensor_invalid", "bin_type_unsupported"),
+        (lambda each: change(each, FIRST + 8, "<Q", 0x999), "weight_tensor_invalid", "bin_type_unsupported"),
     ],
 )
 def test_damaged_headers_are_named(tmp_path: Path, make: Any, code: str, reason: str) -> None:

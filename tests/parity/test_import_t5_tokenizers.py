@@ -73,7 +73,7 @@ def write_fallback(folder: Path) -> bytes:
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_byte_fallback_and_tags_follow_sentencepiece(tmp_path: Path, alone: bool) -> None:
-    """transformers writes unk for bytes, and drops the space before a tag. This is told, not refused."""
+    """transformers writes unk for bytes, and drops the space before a tag. The certificate reports this and passes."""
     oracle = SentencePieceProcessor(model_proto=write_fallback(tmp_path))
     theirs = transformers.T5Tokenizer.from_pretrained(tmp_path)
     if alone:

@@ -91,7 +91,7 @@ UMT5 = T5ModelClass("UMT5ForConditionalGeneration", "a umT5 model", norm="pre", 
 
 
 def bos_is_suppressed(network: Transformer) -> bool:
-    """Return True if attendo's bos stands for a start token of the original, as after an import."""
+    """Return True if attendo's bos is a copy of the original's start token, as after an import."""
     return network.output.bias is not None and network.output.bias[BOS].item() <= SUPPRESS_BIAS
 
 

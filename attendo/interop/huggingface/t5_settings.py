@@ -91,7 +91,7 @@ def prepare_t5_oracle(model: Any, folder: HuggingFaceFolder) -> Any:
 
 
 def repair_t5_cache(model: Any) -> Any:
-    """Give `generate` a cache for all decoder layers. transformers 5 makes one for as many as the encoder has."""
+    """Set the number of layers of the cache to that of the decoder. transformers 5 takes the encoder's."""
     model.config.num_layers = max(model.config.num_layers, model.config.num_decoder_layers)
     return model
 

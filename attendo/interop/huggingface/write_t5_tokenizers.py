@@ -38,7 +38,7 @@ _FILES = (
 def t5_permutation(model: TextModel) -> VocabularyPermutation:
     """Return the permutation to the ids of the tokenizer files.
 
-    attendo's bos is the decoder start token. After an import it stands for another token, mostly pad, and shares its
+    attendo's bos is the decoder start token. After an import it is a copy of another token, mostly pad, and shares its
     row. If training has changed it, it takes the input row of pad, which no other input reads. Otherwise it is the last
     row.
     """

@@ -90,7 +90,7 @@ class BinFile(WeightFile):
     def read_bytes(self, name: str) -> bytes:
         header = self._headers[name]
         if header.type_number != _BYTES or header.size > MAX_SETTINGS_BYTES:
-            raise self.make_error(name, MessagePart("npy_not_settings"))
+            raise self.make_error(name, MessagePart("tensor_not_settings"))
         self._file.seek(header.position)
         return read_exactly(self._file, header.value_bytes)
 
@@ -153,9 +153,9 @@ def _read_headers(file: IO[bytes], path: str) -> dict[str, BinHeader]:
     headers: dict[str, BinHeader] = {}
     for name, shape, (_, type_number, _, size) in zip(names, shapes, fields, strict=True):
         header = BinHeader(name, type_number, shape, size, position)
-        fault = MessagePart("npy_twice") if name in headers else _find_fault(header)
+        fault = MessagePart("tensor_repeated") if name in headers else _find_fault(header)
         if fault is not None:
-            raise ModelError("npz_tensor_invalid", path=path, tensor=cut_text(name), reason=fault)
+            raise ModelError("weight_tensor_invalid", path=path, tensor=cut_text(name), reason=fault)
         headers[name] = header
         position += size
     return headers
@@ -169,5 +169,5 @@ def _find_fault(header: BinHeader) -> MessagePart | None:
     if header.is_integer and len(header.shape) != 2:
         return MessagePart("bin_shape_invalid", shape=list(header.shape))
     if not header.value_bytes <= header.size <= header.value_bytes + _MAX_PADDING:
-        return MessagePart("npy_size_differs", shape=list(header.shape), size=header.size)
+        return MessagePart("tensor_size_differs", shape=list(header.shape), size=header.size)
     return None

@@ -105,7 +105,7 @@ def open_marian(
 
 
 def _write_weights(files: ModelFiles, weights: str, folder: Path) -> str:
-    """Write the weights for Marian and return the file's name. Integers become the numbers that they stand for.
+    """Write the weights for Marian and return the file's name. Quantised weights are written in float32.
 
     Marian rounds activations too if weights are integers. Its scores are then those of another computation.
     """

@@ -65,7 +65,7 @@ class NpzFile(WeightFile):
     def read_bytes(self, name: str) -> bytes:
         header = self._headers[name]
         if header.type_name not in _BYTES or header.member.file_size > MAX_SETTINGS_BYTES:
-            raise self.make_error(name, MessagePart("npy_not_settings"))
+            raise self.make_error(name, MessagePart("tensor_not_settings"))
         with self._archive.open(header.member) as file:
             return file.read()[header.offset :]
 
@@ -105,12 +105,12 @@ def _read_headers(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], path
         name = member.filename.removesuffix(_SUFFIX)
         fault = find_member_fault(member)
         if name in headers:
-            fault = MessagePart("npy_twice")
+            fault = MessagePart("tensor_repeated")
         if fault is None:
             header = _read_header(archive, member)
             fault = header if isinstance(header, MessagePart) else _find_header_fault(header)
         if fault is not None:
-            raise ModelError("npz_tensor_invalid", path=path, tensor=cut_text(name), reason=fault)
+            raise ModelError("weight_tensor_invalid", path=path, tensor=cut_text(name), reason=fault)
         assert isinstance(header, NpyHeader)
         headers[name] = header
     return headers
@@ -137,5 +137,5 @@ def _find_header_fault(header: NpyHeader) -> MessagePart | None:
     if not header.is_float and header.type_name not in _BYTES:
         return MessagePart("npy_type_unsupported", type=header.type_name)
     if header.offset + math.prod(header.shape) * header.item_bytes != header.member.file_size:
-        return MessagePart("npy_size_differs", shape=list(header.shape), size=header.member.file_size)
+        return MessagePart("tensor_size_differs", shape=list(header.shape), size=header.member.file_size)
     return None

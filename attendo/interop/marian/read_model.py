@@ -150,7 +150,7 @@ def _find_files(files: ModelFiles, decoder: MarianSettings) -> MarianFolder:
     if len(vocabularies) != 2:
         raise ModelError("marian_vocabularies_not_two", path=decoder.path, count=len(vocabularies))
     if not models[0].removesuffix(GZIP_SUFFIX).endswith((_NPZ_SUFFIX, _BIN_SUFFIX)):
-        raise ModelError("marian_weights_not_npz", path=decoder.path, file=cut_text(models[0]))
+        raise ModelError("marian_weight_file_unsupported", path=decoder.path, file=cut_text(models[0]))
     if _SOURCE_BPE in files.entries:
         raise ModelError("marian_bpe_unsupported", path=files.path, file=_SOURCE_BPE)
     return MarianFolder(files, models[0], (vocabularies[0], vocabularies[1]))

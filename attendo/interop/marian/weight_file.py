@@ -53,7 +53,7 @@ class WeightFile(ABC):
         """Yield the rows of a weight in float32: the number of the first row, and some rows."""
 
     def make_error(self, name: str, reason: MessagePart) -> ModelError:
-        return ModelError("npz_tensor_invalid", path=self.path, tensor=cut_text(name), reason=reason)
+        return ModelError("weight_tensor_invalid", path=self.path, tensor=cut_text(name), reason=reason)
 
 
 def read_exactly(file: IO[bytes], count: int) -> bytes:

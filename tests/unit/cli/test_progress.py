@@ -274,7 +274,7 @@ def test_the_time_left_never_jumps_by_a_factor_of_ten() -> None:
 def test_an_interrupt_ends_parallel_trainings(
     exit_code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The jobs are told to save, and the exit code is that of the signal. Otherwise all of them finish."""
+    """An interrupt makes the jobs save, and the exit code is that of the signal. Without one, all of them finish."""
     interrupt, events = Interrupt(), list[str]()
 
     def run_jobs(jobs: Sequence[TrainingJob], max_jobs: int) -> Iterator[object]:

@@ -255,13 +255,13 @@ WEIGHT = "encoder_l1_ffn_W1.npy"
         (damage(WEIGHT, npy(np.zeros((16, 25), np.float32))), "marian_weights_mismatch"),
         (damage(WEIGHT, npy(np.full((16, 24), np.nan, np.float32))), "marian_weights_mismatch"),
         (damage(WEIGHT, npy(np.zeros((16, 24), np.int8))), "marian_weights_mismatch"),
-        (damage(WEIGHT, npy(np.zeros((16, 24), np.float64))), "npz_tensor_invalid"),
-        (damage(WEIGHT, npy(np.asfortranarray(np.ones((16, 24), np.float32)))), "npz_tensor_invalid"),
-        (damage(WEIGHT, npy(np.zeros((16, 24), np.float32))[:-4]), "npz_tensor_invalid"),
-        (damage(WEIGHT, b"\x93NUMPY\x01\x00\xff\xff"), "npz_tensor_invalid"),
-        (damage(WEIGHT, b"\x80\x04\x95pickle"), "npz_tensor_invalid"),
+        (damage(WEIGHT, npy(np.zeros((16, 24), np.float64))), "weight_tensor_invalid"),
+        (damage(WEIGHT, npy(np.asfortranarray(np.ones((16, 24), np.float32)))), "weight_tensor_invalid"),
+        (damage(WEIGHT, npy(np.zeros((16, 24), np.float32))[:-4]), "weight_tensor_invalid"),
+        (damage(WEIGHT, b"\x93NUMPY\x01\x00\xff\xff"), "weight_tensor_invalid"),
+        (damage(WEIGHT, b"\x80\x04\x95pickle"), "weight_tensor_invalid"),
         (damage("more.npy", npy(np.zeros(3, np.float32))), "marian_weights_mismatch"),
-        (damage(SETTINGS_MEMBER, npy(np.zeros(9, np.float32))), "npz_tensor_invalid"),
+        (damage(SETTINGS_MEMBER, npy(np.zeros(9, np.float32))), "weight_tensor_invalid"),
         (lambda members: change_settings(members, dim_vocabs="[3, 4]"), "marian_vocabulary_sizes_differ"),
         (lambda members: change_settings(members, enc_depth="1000000000"), "json_field_invalid"),
         (lambda members: change_settings(members, enc_depth="100000"), "marian_layers_exceed_weights"),
@@ -278,7 +278,7 @@ def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
     content = io.BytesIO()
     np.save(content, np.array([print], dtype=object), allow_pickle=True)
     folder = rewrite_npz(copy_folder("tied_all", tmp_path / "m"), damage(WEIGHT, content.getvalue()))
-    assert refuse(lambda: read_import(folder)).code == "npz_tensor_invalid"
+    assert refuse(lambda: read_import(folder)).code == "weight_tensor_invalid"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_an_array_of_objects_is_never_unpickled(tmp_path: Path) -> None:
         ("models: [a.npz, b.npz]\nvocabs: [a, b]\n", "marian_models_several"),
         ("models: []\nvocabs: [a, b]\n", "marian_models_several"),
         ("models: [model.npz]\nvocabs: [a, b, c]\n", "marian_vocabularies_not_two"),
-        ("models: [model.pt]\nvocabs: [a, b]\n", "marian_weights_not_npz"),
+        ("models: [model.pt]\nvocabs: [a, b]\n", "marian_weight_file_unsupported"),
         ("models: [other.npz]\nvocabs: [a, b]\n", "marian_file_missing"),
         ("models: [model.npz]\nvocabs: [a, b]\n", "marian_file_missing"),
         ("models: [model.npz]\nvocabs: [opus.vocab.yml, opus.vocab.yml]\nbeam-size: 0\n", "decoding_defaults_invalid"),
