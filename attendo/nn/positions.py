@@ -199,7 +199,7 @@ def find_buckets(distance: Int[Tensor, " N"], two_sided: bool, buckets: int, max
 def _compute_dtype(x: Tensor) -> torch.dtype:
     """Return the precision of products with `x`."""
     kind = x.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+    if kind == "meta" or not torch.is_autocast_enabled(kind):  # autocast does not know the device of shapes
         return x.dtype
     return torch.get_autocast_dtype(kind)
 

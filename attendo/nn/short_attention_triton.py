@@ -85,15 +85,15 @@ def compute_weights(q, k, shown, scale: tl.constexpr):
 
 @triton.jit
 def draw_kept(seed, dropout, query_block: tl.constexpr, key_block: tl.constexpr):
-    """Return which weights are kept. One call of Philox gives the numbers of four keys.
+    """Return which weights are kept. The counter of Philox is the weight and the program: no number is used twice.
 
-    Its counter is the query and the group of keys, and the program, so that no number is used twice.
+    One call could give the numbers of four keys. But Triton 3.6 multiplies 16-bit weights wrongly on an H200 if the
+    numbers of four calls are joined and reshaped.
     """
-    counter = tl.arange(0, query_block)[:, None] * (key_block // 4) + tl.arange(0, key_block // 4)[None, :]
+    counter = tl.arange(0, query_block)[:, None] * key_block + tl.arange(0, key_block)[None, :]
     zero = counter * 0
-    a, b, c, d = tl.philox(tl.load(seed), counter, zero + tl.program_id(0), zero, zero, n_rounds=_ROUNDS)
-    bits = tl.join(tl.join(a, b), tl.join(c, d))  # [query_block, key_block / 4, 2, 2]
-    return tl.reshape(tl.uint_to_uniform_float(bits) >= dropout, [query_block, key_block])
+    bits, _, _, _ = tl.philox(tl.load(seed), counter, zero + tl.program_id(0), zero, zero, n_rounds=_ROUNDS)
+    return tl.uint_to_uniform_float(bits) >= dropout
 
 
 @triton.jit(do_not_specialize=_SIZES)
