@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
@@ -63,18 +63,18 @@ def reproduce(
     chosen = _choose_recipe(recipe, seeds, variants)
     folder = chosen.data_folder(data)
     check_ahead(device)
-    chosen.check_files(folder)
     out = out or Path("runs") / "reproduce" / chosen.name
-    if (start := chosen.find_start()) is not None:
-        start_folder = start.data_folder(data)
-        start.check_files(start_folder)
-        for run in chosen.plan(out):  # settings that a start model fixes are reported before it is trained
-            make_config(chosen.path, {"folder": folder}, run.changes)
-        print_stderr(f"{chosen.name} starts from the models of {start.name}")
-        _train(start, chosen.plan_start(out), start_folder, device, jobs)
-    runs = chosen.plan(out)
-    _train(chosen, runs, folder, device, jobs)
-    if not _judge(chosen, runs, folder, device, out):
+    chain = [chosen, *chosen.list_starts()]
+    outs = [out.joinpath(*["start"] * depth) for depth in range(len(chain))]
+    for each, its_out in zip(chain, outs, strict=True):  # errors are reported before anything is trained
+        each.check_files(each.data_folder(data))
+        for run in each.plan(its_out):
+            make_config(each.path, {"folder": each.data_folder(data)}, run.changes)
+    for each, start in pairwise(chain):
+        print_stderr(f"{each.name} starts from the models of {start.name}")
+    for each, its_out in reversed([*zip(chain, outs, strict=True)]):
+        _train(each, each.plan(its_out), each.data_folder(data), device, jobs)
+    if not _judge(chosen, chosen.plan(out), folder, device, out):
         raise typer.Exit(1)
 
 

@@ -83,7 +83,8 @@ class Recipe:
 
     def plan(self, out: Path) -> list[PlannedRun]:
         """Return the training runs, grouped by variant, each with a folder in `out`."""
-        starts = {run.seed: run.folder / "model" for run in self.plan_start(out)}
+        start = self.find_start()
+        starts = {} if start is None else {run.seed: run.folder / "model" for run in start.plan(out / "start")}
         return [
             PlannedRun(seed, variant, (out if variant is None else out / variant) / f"seed-{seed}", starts.get(seed))
             for variant in self.variants or (None,)
@@ -96,14 +97,20 @@ class Recipe:
             return None
         path = self.path.with_name(f"{self.criteria.start_recipe}.toml")
         start = read_recipe(path) if path.is_file() else find_recipe(self.criteria.start_recipe)
-        if start.variants or start.criteria.start_recipe is not None:
+        if start.variants:
             raise UsageError("start_recipe_unsuitable", recipe=self.name, start=start.name)
         return start.select(self.seeds)
 
-    def plan_start(self, out: Path) -> list[PlannedRun]:
-        """Return the training runs of the recipe that the runs start from."""
+    def list_starts(self) -> "list[Recipe]":
+        """Return the recipe that the runs start from, the recipe that this one starts from, and so on."""
+        found: list[Recipe] = []
         start = self.find_start()
-        return [] if start is None else start.plan(out / "start")
+        while start is not None:
+            found.append(start)
+            if start.path in [self.path, *(each.path for each in found[:-1])]:
+                raise UsageError("start_recipe_circular", recipe=self.name, start=start.name)
+            start = start.find_start()
+        return found
 
     def config(self, variant: str | None, folder: Path | None = None) -> RunConfig:
         """Return the settings for a variant, with its training and test files in `folder`."""

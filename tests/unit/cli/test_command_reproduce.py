@@ -442,6 +442,25 @@ def test_runs_start_from_the_models_of_another_recipe(
     assert "training" not in again.errors
 
 
+def test_a_start_may_start_from_another_recipe(
+    attendo: Command, data: Path, trained: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    recipe(PLAIN)
+    (tmp_path / "student.toml").write_text(STUDENT, "utf-8")
+    last = tmp_path / "last.toml"
+    last.write_text(STUDENT.replace('start_recipe = "mine"', 'start_recipe = "student"'), "utf-8")
+    shutil.copytree(trained, tmp_path / "out" / "start" / "start")
+    done = attendo("reproduce", last, "--out", "out", "--seeds", "2", "--device", "cpu")
+    assert done.code == 0, done.errors
+    assert "last starts from the models of student\nstudent starts from the models of mine\n" in done.errors
+    assert load_run_config(Path("out/seed-2")).start_from == (tmp_path / "out/start/seed-2/model").absolute()
+    stored = load_run_config(Path("out/start/seed-2"))
+    assert stored.start_from == (tmp_path / "out/start/start/seed-2/model").absolute()
+    (tmp_path / "mine.toml").write_text(STUDENT.replace('start_recipe = "mine"', 'start_recipe = "last"'), "utf-8")
+    with pytest.raises(UsageError, check=has_code("start_recipe_circular", recipe="last", start="last")):
+        read_recipe(last).list_starts()
+
+
 def test_settings_that_a_start_fixes_are_reported_before_it_is_trained(
     attendo: Command, data: Path, recipe: Recipe, tmp_path: Path
 ) -> None:
