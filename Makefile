@@ -22,7 +22,7 @@ NOT_QUICK := %/test_documents.py %/test_dependencies.py %/test_layers.py
 QUICK := $(filter-out $(NOT_QUICK),$(wildcard tests/architecture/test_*.py)) tests/golden \
 	tests/unit/nn tests/unit/model tests/unit/text tests/unit/metrics tests/unit/data
 
-.PHONY: demo test test-all check lesson clean
+.PHONY: demo test test-all check lesson docs clean
 
 demo: .venv/extras
 	$(BIN)/attendo demo
@@ -48,8 +48,13 @@ check: .venv/dev
 lesson: .venv/dev
 	$(BIN)/python docs/lesson/build.py $(GALLERY)
 
+# The documentation as a web site in site/. It opens from disk: site/index.html.
+docs: .venv/docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs site
+	@echo "Open site/index.html"
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf site .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Check that PYTHON exists, is new enough and can create virtual environments. Each check has one error line.
 define PYTHON_CHECK
@@ -80,7 +85,11 @@ PIP_FAILED = { echo "make: pip could not install this: check the network and the
 	@$(BROWSER)
 	@touch $@
 
-# Ray is large, and only one test needs it.
+# Ray is large, and only one test needs it. One test builds the documentation.
 .venv/all: .venv/dev
-	$(PIP) --editable '.[dev,ray]' || $(PIP_FAILED)
+	$(PIP) --editable '.[dev,docs,ray]' || $(PIP_FAILED)
+	@touch $@
+
+.venv/docs: .venv/core
+	$(PIP) --editable '.[docs]' || $(PIP_FAILED)
 	@touch $@
