@@ -46,13 +46,14 @@ def tables(text: str) -> list[tuple[int, int]]:
     inside = False
     for line in FENCED.sub("", text).splitlines():
         row = line.strip()
-        if row.startswith("|"):
+        is_row = row.startswith("|") and row.endswith("|")
+        if is_row:
             columns = len(re.findall(r"(?<!\\)\|", row)) - 1
             if not inside:
                 sizes.append((0, columns))
             assert sizes[-1][1] == columns, f"another number of columns: {row}"
             sizes[-1] = (sizes[-1][0] + 1, columns)
-        inside = row.startswith("|")
+        inside = is_row
     return sizes
 
 
