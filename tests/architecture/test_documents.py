@@ -1,4 +1,4 @@
-"""Code in the documents runs, and both languages of the README have the same content."""
+"""Code in the documents runs."""
 
 import os
 import re
@@ -14,20 +14,20 @@ from tempfile import mkdtemp
 import command_server
 import pytest
 import torch
-from documents import DOCUMENTS, ROOT, Block, Command, blocks, commands, document, headings, missing_line
+from documents import CHINESE, DOCUMENTS, ROOT, Block, Command, blocks, commands, document, headings, missing_line
 from piped import QUIET
 
 from attendo.cli.main import COMMANDS
 from attendo.runs.demo import demo_config
 from attendo.runs.run import Run
 
-BLOCKS = [block for path in DOCUMENTS for block in document(path) if block.runs]
-GUIDES = [str(path.relative_to(ROOT)) for path in DOCUMENTS if commands(document(path))]
+RUN = [path for path in DOCUMENTS if path not in CHINESE]
+BLOCKS = [block for path in RUN for block in document(path) if block.runs]
+GUIDES = [str(path.relative_to(ROOT)) for path in RUN if commands(document(path))]
 # They train and evaluate; docs/guides/other-tasks.md does the same in less time.
 LONG_GUIDES = (
     *("docs/guides/your-data.md", "docs/guides/language-model.md", "docs/scores.md"),
-    *("docs/exposure-bias.md", "docs/exposure-bias.zh-CN.md"),
-    *("docs/three-kinds.md", "docs/three-kinds.zh-CN.md"),
+    *("docs/exposure-bias.md", "docs/three-kinds.md"),
 )
 
 SAMPLE = """# Title
@@ -77,13 +77,8 @@ def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return run.finish()
 
 
-# The Chinese README has the same code as the English one, which another test checks.
 @pytest.mark.filterwarnings(QUIET)
-@pytest.mark.parametrize(
-    "block",
-    [pytest.param(each, marks=pytest.mark.slow) if "zh-CN" in each.location else each for each in BLOCKS],
-    ids=lambda block: block.location,
-)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.location)
 def test_code_block_runs(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -188,24 +183,6 @@ def test_document_links_lead_to_files() -> None:
 
 def test_comments_in_code_are_not_headings() -> None:
     assert headings(SAMPLE) == [1, 2]
-
-
-def test_both_readmes_have_the_same_code_and_headings() -> None:
-    english, chinese = (ROOT / "README.md"), (ROOT / "README.zh-CN.md")
-    assert headings(english.read_text("utf-8")) == headings(chinese.read_text("utf-8"))
-    assert [(block.kind, block.text) for block in document(english)] == [
-        (block.kind, block.text) for block in document(chinese)
-    ]
-
-
-@pytest.mark.parametrize("name", ["exposure-bias", "three-kinds", "exchange/families"])
-def test_both_languages_of_a_page_have_the_same_code_and_headings(name: str) -> None:
-    """Blocks without a language are formulas, with words."""
-    english, chinese = (ROOT / f"docs/{name}{end}.md" for end in ("", ".zh-CN"))
-    assert headings(english.read_text("utf-8")) == headings(chinese.read_text("utf-8"))
-    assert [(block.kind, block.text) for block in document(english) if block.kind] == [
-        (block.kind, block.text) for block in document(chinese) if block.kind
-    ]
 
 
 def test_readme_has_code_that_runs() -> None:
