@@ -101,12 +101,14 @@ def write_contents(folder: Path, text: str) -> list[str]:
         ]
     elif folder == DOCS / "zh":
         return []
-    listed: set[str] = set()
+    listed: set[tuple[bool, str]] = set()
     blocks = []
     for title, links in groups:
+        chinese_title = bool(CHINESE.search(title))
         pages = [posixpath.normpath(link).removesuffix(".md") for link in links]
-        pages = [page for page in dict.fromkeys(pages) if page not in listed and not page.startswith("..")]
-        listed.update(pages)
+        pages = [page for page in dict.fromkeys(pages) if page != "README" and not page.startswith("..")]
+        pages = [page for page in pages if (chinese_title, page) not in listed]
+        listed.update((chinese_title, page) for page in pages)
         if pages:
             caption = f":caption: {title}\n" if title else ""
             blocks.append("\n\n```{toctree}\n:hidden:\n" + caption + "\n" + "\n".join(pages) + "\n```\n")
