@@ -12,7 +12,15 @@ from documents import CHINESE, ROOT, blocks, headings
 DOCS = ROOT / "docs"
 PAGES = {page: DOCS / page.relative_to(DOCS / "zh") for page in CHINESE if (DOCS / "zh") in page.parents}
 PAIRS = {**PAGES, ROOT / "README.zh-CN.md": ROOT / "README.md"}
-TRANSLATED = ["README", "exposure-bias", "exchange/families", "guides/your-data", "builtin-task", "serving/README", "decoding/README"]
+TRANSLATED = [
+    *("README", "commands", "run-file", "doctor", "builtin-task", "exposure-bias"),
+    *("guides/your-data", "guides/pipelines", "guides/language-model", "seeing/trace", "seeing/explore"),
+    *(
+        str(page.relative_to(DOCS).with_suffix(""))
+        for area in ("decoding", "serving", "exchange")
+        for page in (DOCS / area).glob("*.md")
+    ),
+]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
 WIDE = r"\u4e00-\u9fff"

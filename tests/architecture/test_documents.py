@@ -164,9 +164,16 @@ def test_output_lines_are_compared_without_numbers(expected: list[str], line: st
 
 
 def test_run_file_reference_is_up_to_date() -> None:
-    """`python docs/run_file.py` writes the page."""
+    """`python docs/run_file.py` writes the pages of both languages."""
     program = run_path(str(ROOT / "docs" / "run_file.py"))
-    assert program["PAGE"].read_text("utf-8") == program["make_reference"]()
+    for language, page in program["PAGES"].items():
+        assert page.read_text("utf-8") == program["make_reference"](language)
+
+
+def test_chinese_of_each_setting_is_used() -> None:
+    program = run_path(str(ROOT / "docs" / "run_file.py"))
+    english = program["make_reference"]("en").replace("`", "")
+    assert [text for text in program["_CHINESE"] if f" {text.replace('`', '')} |" not in english] == []
 
 
 def test_every_command_is_documented() -> None:
