@@ -23,7 +23,7 @@ def explore(
 ) -> None:
     """Inspect a model in the browser: attention, steps, beams, masks, formulas with their numbers.
 
-    Prints the address of the page. Ctrl-C stops the server. Needs `pip install 'attendo\\[serve]'`.
+    Prints the address of the page. Ctrl-C stops the server. Needs `pip install 'attendo[serve]'`.
     """
     from attendo.serve.server import bind, open_browser, serve
 

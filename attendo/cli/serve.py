@@ -117,7 +117,7 @@ def serve(
     Prints the address when the server is ready. SIGTERM stops it after requests in flight are finished.
 
     Exit codes: 0 stopped normally, 2 setting, 3 data, 4 model, 70 the worker died or hung. Needs
-    `pip install 'attendo\\[serve]'`.
+    `pip install 'attendo[serve]'`.
     """
     from attendo.serve.server import bind, check_bindable
     from attendo.serve.server import serve as run
