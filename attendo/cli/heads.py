@@ -10,7 +10,8 @@ from attendo.cli.language import current_language
 from attendo.cli.options import Device, ModelFolder
 from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
-from attendo.explore.i18n import Language, read_strings, report_string
+from attendo.explore.i18n import read_strings, report_string
+from attendo.messages import Language
 
 if TYPE_CHECKING:
     from attendo.explore.head_stats import HeadOrder, HeadReport, Sentence

@@ -16,7 +16,6 @@ from attendo.cli import language
 from attendo.cli.help import MAX_WIDTH, HelpRows, describe_argument, write_help
 from attendo.cli.language import say
 from attendo.cli.signals import find_exit_code
-from attendo.cli.usage_errors import translate_usage_error
 from attendo.errors import AttendoError, LocalizedText, ModelError, UsageError
 
 # typer has its own copy of click and exports only leaf exception classes. This is their common base class.
@@ -316,6 +315,8 @@ def _refuse(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return int(error.exit_code)
+    from attendo.cli.usage_errors import translate_usage_error
+
     return _fail(translate_usage_error(error.format_message()), error.exit_code)
 
 
