@@ -99,6 +99,9 @@ class LocalizedText(str, Localized):
         text.template, text.values = template, values
         return text
 
+    def __add__(self, other: str) -> "LocalizedText":
+        return LocalizedText("{first}{second}", first=self, second=other)
+
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, object]]:  # for copies
         return (self.template,), dict(self.values)
 

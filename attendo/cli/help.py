@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from attendo.cli.language import count_columns, localise, pad_columns, say
+from attendo.cli.language import count_columns, pad_columns, say, translate
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 _OVERFLOW = 1e6  # bounds this large only prevent overflow
@@ -29,11 +29,11 @@ def write_help(command: Any, context: Any, formatter: Any, commands: HelpRows | 
     pieces = " ".join(command.collect_usage_pieces(context))
     lines = _wrap(pieces, formatter.width, usage, " " * count_columns(usage))
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-        lines += ["", *_wrap(localise(" ".join(paragraph.split())), formatter.width)]
+        lines += ["", *_wrap(translate(" ".join(paragraph.split())), formatter.width)]
     for heading, rows in {**_list_arguments(command), **(commands or {}), **_list_options(command, context)}.items():
-        lines += ["", f"{localise(heading)}{say(':')}", *_format_rows(rows, formatter.width)]
+        lines += ["", f"{translate(heading)}{say(':')}", *_format_rows(rows, formatter.width)]
     if command.epilog:
-        lines += ["", *_wrap(localise(command.epilog), formatter.width)]
+        lines += ["", *_wrap(translate(command.epilog), formatter.width)]
     formatter.write("".join(f"{line}\n" for line in lines))
 
 
@@ -137,7 +137,7 @@ def _name_value(option: Any) -> str:
 
 def _explain(parameter: Any) -> str:
     notes = say(", ").join(_list_notes(parameter))
-    return (localise(parameter.help or "") + (say(" [{notes}]", notes=notes) if notes else "")).strip()
+    return (translate(parameter.help or "") + (say(" [{notes}]", notes=notes) if notes else "")).strip()
 
 
 def _list_notes(parameter: Any) -> Iterator[str]:

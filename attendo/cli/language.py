@@ -52,14 +52,17 @@ def say(template: str, /, **values: object) -> str:
 
 
 def localise(text: object) -> str:
-    """Return a text that has several languages in the current one. A plain string is looked up as it is."""
-    if isinstance(text, Localized | AttendoError):
-        return text.text(_current)
-    if _current == "en":
-        return str(text)
+    """Return a text that has several languages in the current one. Plain strings are not changed."""
+    return text.text(_current) if isinstance(text, Localized | AttendoError) else str(text)
+
+
+def translate(text: str) -> str:
+    """Return a plain English text, such as the help of an option, in the current language."""
+    if _current == "en" or isinstance(text, Localized):
+        return localise(text)
     from attendo.messages import translate
 
-    return translate(str(text))
+    return translate(text)
 
 
 def count_columns(text: str) -> int:

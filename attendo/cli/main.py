@@ -210,7 +210,7 @@ class LazyGroup(_LightParameters, TyperGroup):
     def list_helps(self) -> HelpRows:
         """Return name and first help line of every command by section. Hidden commands are excluded."""
         return {
-            section: [(name, language.localise(text)) for name, (_, text) in entries.items()]
+            section: [(name, language.translate(text)) for name, (_, text) in entries.items()]
             for section, entries in self.table.items()
             if section
         }

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from attendo.cli.language import current_language
+from attendo.cli.language import current_language, say
 from attendo.cli.options import Device, ModelFolder
 from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
@@ -36,8 +36,8 @@ def plot(
 
     histories = read_histories(runs)
     write_picture(path, draw_curves(histories, metric or [], x, file_format))
-    name = f"{len(histories)} runs" if len(histories) > 1 else histories[0].name
-    print_stderr(f"learning curves of {name} written to {path}")
+    name = say("{num_histories} runs", num_histories=len(histories)) if len(histories) > 1 else histories[0].name
+    print_stderr(say("learning curves of {name} written to {path}", name=name, path=path))
     print(path)
 
 
