@@ -339,7 +339,7 @@ def _report_out_of_memory(error: Exception) -> int:
 
     if not is_out_of_memory(error):
         raise error
-    return _fail(oom_message(error), 1)
+    return _fail(language.localise(oom_message(error)), 1)
 
 
 def _fail(message: str, code: int) -> int:

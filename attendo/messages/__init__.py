@@ -103,8 +103,9 @@ def read_area(area: str) -> dict[str, Message]:
 
 
 def translate(text: str) -> str:
-    """Return the Chinese of an English text or template, or the text itself if there is none."""
-    return next((found[text] for found in map(read_chinese, CHINESE_AREAS) if text in found), text)
+    """Return the Chinese of an English text or template, or of a system error; the text itself if there is none."""
+    system = {os.strerror(number): chinese for number, chinese in SYSTEM_ERRORS.items()}
+    return next((found[text] for found in map(read_chinese, CHINESE_AREAS) if text in found), system.get(text, text))
 
 
 @cache
