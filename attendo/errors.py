@@ -47,7 +47,6 @@ class AttendoError(Exception):
     """
 
     exit_code = 1
-    language: "Language" = "en"  # of `str`
     option_names: Mapping[str, str] = _NO_OPTIONS  # options of the command, by setting; for `str`
 
     def __init__(self, code: str, /, **values: object) -> None:
@@ -55,7 +54,7 @@ class AttendoError(Exception):
         self.code, self.values = code, values
 
     def __str__(self) -> str:
-        return self.text(self.language, self.option_names)
+        return self.text("en", self.option_names)
 
     def text(self, language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS) -> str:
         """Return the message in one language. Values with a text of their own use the same language.
@@ -86,6 +85,43 @@ class MessagePart(Localized):
         return render_message(self.code, self.values, language, option_names)
 
 
+class LocalizedText(str, Localized):
+    """A text of the program's output. It is English as a string; `text` has the Chinese of its template.
+
+    Files and JSON have the English text. The Chinese templates are in `attendo/messages/zh`.
+    """
+
+    template: str
+    values: Mapping[str, object]
+
+    def __new__(cls, template: str, /, **values: object) -> "LocalizedText":
+        text = super().__new__(cls, template.format_map(values))
+        text.template, text.values = template, values
+        return text
+
+    def __add__(self, other: str) -> "LocalizedText":
+        return LocalizedText("{first}{second}", first=self, second=other)
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, object]]:  # for copies
+        return (self.template,), dict(self.values)
+
+    def text(self, language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS) -> str:
+        if language == "en":
+            return str.__str__(self)
+        from attendo.messages import translate
+
+        values = {name: to_text(value, language, option_names) for name, value in self.values.items()}
+        return translate(self.template).format_map(values)
+
+
+def join_texts(texts: Iterable[str], separator: str = ", ") -> LocalizedText:
+    """Join texts into one. A separator `, ` or `; ` is a Chinese one in Chinese."""
+    values = {f"text{number}": text for number, text in enumerate(texts)}
+    join = LocalizedText(separator) if separator.isspace() or separator in (", ", "; ") else separator
+    parts = [f"{{{name}}}" for name in values]
+    return LocalizedText("{join}".join(parts), join=join, **values)
+
+
 class ErrorList(Localized):
     """Several errors, joined into one value of a message. Errors beyond `max_length` characters are only counted."""
 
@@ -106,12 +142,15 @@ def render_message(
     """Return the text of a code. Errors, error lists and message parts use the same language and option names."""
     from attendo.messages import render
 
-    def to_text(value: object) -> object:
-        if isinstance(value, AttendoError | Localized):
-            return value.text(language, option_names)
-        return shorten(value) if isinstance(value, int) and abs(value) > _LARGEST_SHOWN else value
+    texts = {name: to_text(value, language, option_names) for name, value in values.items()}
+    return render(code, texts, language, option_names)
 
-    return render(code, {name: to_text(value) for name, value in values.items()}, language, option_names)
+
+def to_text(value: object, language: "Language", option_names: Mapping[str, str] = _NO_OPTIONS) -> object:
+    """Return the value of a message in a language, if it has a text in each. A very large integer is shortened."""
+    if isinstance(value, AttendoError | Localized):
+        return value.text(language, option_names)
+    return shorten(value) if isinstance(value, int) and abs(value) > _LARGEST_SHOWN else value
 
 
 class UsageError(AttendoError, ValueError):

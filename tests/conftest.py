@@ -34,6 +34,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Users do not set it, so attendo must flush its output itself.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
+# Tests and the commands that they start are English in any locale.
+os.environ["ATTENDO_LANG"] = "en"
+
 # One thread in every worker and in every command that tests start: the last bits of a sum depend on the number.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"

@@ -28,7 +28,7 @@ from attendo.bench.systems import (
     time_call,
 )
 from attendo.data.corpus_files import read_parallel_lines
-from attendo.errors import DataError, ModelError, UsageError
+from attendo.errors import DataError, LocalizedText, ModelError, UsageError
 from attendo.metrics.measure import compute_score
 from attendo.metrics.scores import make_metric
 from attendo.model.config import ModelConfig
@@ -117,7 +117,7 @@ def compare(plan: BenchmarkPlan, clock: Callable[[], float] = time.perf_counter)
     with TemporaryDirectory(prefix="attendo-bench-") as folder:
         for n, baseline in enumerate(plan.baselines):
             name, precision = baseline.name, baseline.precision
-            yield Progress(f"loading {name} {precision}")
+            yield Progress(LocalizedText("loading {name} {precision}", name=name, precision=precision))
             try:
                 path = Path(folder, str(n))
                 systems.append(load_baseline(name, precision, plan.network, plan.device, longest, path))
@@ -140,13 +140,25 @@ def _measure(
     calls = [system.prepare(workload) for system in systems]
     outputs: list[Ids] = []
     for system, call in zip(systems, calls, strict=True):
-        yield Progress(f"beam {workload.beam}, batch {workload.batch}: {system.name} answers")
+        yield Progress(
+            LocalizedText(
+                "beam {beam}, batch {batch}: {name} answers", beam=workload.beam, batch=workload.batch, name=system.name
+            )
+        )
         outputs.append(system.extract_ids(call()))
         for _ in range(_WARM_UP if plan.device.type == "cuda" else 0):
             call()
     times: list[list[float]] = [[] for _ in systems]
     for turn in range(plan.rounds):
-        yield Progress(f"beam {workload.beam}, batch {workload.batch}: round {turn + 1} of {plan.rounds}")
+        yield Progress(
+            LocalizedText(
+                "beam {beam}, batch {batch}: round {turn} of {rounds}",
+                beam=workload.beam,
+                batch=workload.batch,
+                turn=turn + 1,
+                rounds=plan.rounds,
+            )
+        )
         for n in range(len(systems)):
             which = (n + turn) % len(systems)  # rotate the order in every round
             times[which].append(time_call(calls[which], clock))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.language import localise, pad_columns, say
 from attendo.cli.options import Device, JsonLines
 from attendo.cli.output import align_columns, print_stderr
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError
 
 if TYPE_CHECKING:
     from attendo.bench.comparison import BenchmarkPlan, BenchmarkSentences, BleuScorer, Measurement
@@ -90,7 +91,7 @@ def generate(
         workloads = make_forced_workloads(
             network.config, source_length or DEFAULT_LENGTH, steps or DEFAULT_LENGTH, beams, batches
         )
-    name = str(model) if model else f"random weights, preset {preset or 'base'}"
+    name = str(model) if model else LocalizedText("random weights, preset {preset}", preset=preset or "base")
     _run_benchmark(BenchmarkPlan(network, precision, baselines, workloads, rounds, where, scoring), name, as_json)
 
 
@@ -130,16 +131,20 @@ def _run_benchmark(plan: "BenchmarkPlan", network_name: str, as_json: bool) -> N
     if not as_json:
         bleu = "" if plan.scorer is None else f"  {'BLEU':>6}"
         print(
-            f"{'beam':>4} {'batch':>5}  {'system':{_SYSTEM_WIDTH}} {'tokens/s':>10}  {'attendo / it':>12}  "
-            f"same tokens{bleu}",
+            pad_columns(say("beam"), 4, align_right=True),
+            pad_columns(say("batch"), 5, align_right=True),
+            "",
+            pad_columns(say("system"), _SYSTEM_WIDTH),
+            f"{'tokens/s':>10}  {'attendo / it':>12} ",
+            f"{say('same tokens')}{bleu}",
             flush=True,
         )
     for report in compare(plan):
         match report:
             case Progress():
-                print_stderr(report.text)
+                print_stderr(localise(report.text))
             case SkippedSystem():
-                line = f"left out: {report.name}: {report.reason}"
+                line = say("left out: {name}: {reason}", name=report.name, reason=report.reason)
                 print(json.dumps(asdict(report)) if as_json else line, flush=True)
             case Measurement():
                 content = {**asdict(report), "tokens_per_second": report.speed}
@@ -149,9 +154,13 @@ def _run_benchmark(plan: "BenchmarkPlan", network_name: str, as_json: bool) -> N
 def _describe_task(plan: "BenchmarkPlan", network_name: str) -> dict[str, Any]:
     first = plan.workloads[0]
     if first.has_fixed_length:
-        lengths = f"{len(first.sources[0]) + 1} source tokens, {first.max_tokens} forced steps"
+        lengths = LocalizedText(
+            "{num_sources} source tokens, {max_tokens} forced steps",
+            num_sources=len(first.sources[0]) + 1,
+            max_tokens=first.max_tokens,
+        )
     else:
-        lengths = f"{len(first.sources):,} sources, natural lengths"
+        lengths = LocalizedText("{num_sources:,} sources, natural lengths", num_sources=len(first.sources))
     return {
         "network": network_name,
         "parameters": sum(parameter.numel() for parameter in plan.network.parameters()),
@@ -165,11 +174,12 @@ def _describe_task(plan: "BenchmarkPlan", network_name: str) -> dict[str, Any]:
 def _format_benchmark_header(facts: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {facts[name]}" for name in _PACKAGE_NAMES if facts[name])
     bleu = f"\nBLEU {facts['bleu']}" if facts["bleu"] else ""
-    return (
-        f"{facts['hardware']}, {facts['device']}, {facts['threads']} of {facts['cores']} threads; {versions}\n"
-        f"{facts['network']}, {facts['parameters']:,} parameters, {facts['precision']}; {facts['lengths']}, "
-        f"encoder included; {facts['rounds']} rounds, medians{bleu}"
+    first = say("{hardware}, {device}, {threads} of {cores} threads; {versions}", **facts | {"versions": versions})
+    second = say(
+        "{network}, {parameters:,} parameters, {precision}; {lengths}, encoder included; {rounds} rounds, medians",
+        **facts,
     )
+    return f"{first}\n{second}{bleu}"
 
 
 _PACKAGE_NAMES = ("attendo", "torch", "transformers", "ctranslate2")
@@ -280,13 +290,13 @@ def _start_servers(
     with ExitStack() as stack:
         folders = {"attendo": model}
         if baseline in ("ctranslate2", "onnx"):
-            print_stderr(f"exporting to {baseline}")
+            print_stderr(say("exporting to {baseline}", baseline=baseline))
             folders[baseline] = stack.enter_context(export_temporarily(model, baseline))
         elif baseline is not None:
             folders[Path(baseline).name] = Path(baseline)
         servers = {}
         for name, folder in folders.items():
-            print_stderr(f"starting {name}")
+            print_stderr(say("starting {name}", name=name))
             servers[name] = stack.enter_context(start_server([folder], *options)).url
             asyncio.run(wait_until_ready(servers[name]))
         yield servers
@@ -299,7 +309,7 @@ async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
     found: list[LoadMeasurement] = []
     async for report in run_load_test(plan):
         if isinstance(report, Progress):
-            print_stderr(report.text)
+            print_stderr(localise(report.text))
         else:
             found.append(report)
     if as_json:
@@ -314,15 +324,17 @@ async def _measure_load(plan: "LoadTestPlan", as_json: bool) -> int:
     if all_failed := not any(each.answered for each in ends) and any(
         each.rejected or each.failed or each.late for each in ends
     ):
-        print_stderr("not one request was answered: there is nothing to measure")
+        print_stderr(say("not one request was answered: there is nothing to measure"))
     return int(all_failed)
 
 
 def _list_reasons(each: "LoadMeasurement") -> Iterator[str]:
     """Yield the reasons of failures and of rejections, except status 429."""
-    yield from (f"failed: {why}" for why in each.summary.failures)
+    yield from (say("failed: {why}", why=why) for why in each.summary.failures)
     yield from (
-        f"rejected with {status}: {text}" for status, text in each.summary.rejection_bodies.items() if status != 429
+        say("rejected with {status}: {text}", status=status, text=text)
+        for status, text in each.summary.rejection_bodies.items()
+        if status != 429
     )
 
 
@@ -339,20 +351,40 @@ async def _check_equal_texts(plan: "LoadTestPlan", clients: int, as_json: bool) 
 def _format_consistency(found: "ConsistencyResult") -> str:
     same = found.texts - found.unanswered - len(found.different)
     lines = [
-        f"{found.server}: {same} of {found.texts} texts are the same from {found.clients} clients at once as alone"
+        say(
+            "{server}: {same} of {texts} texts are the same from {clients} clients at once as alone",
+            server=found.server,
+            same=same,
+            texts=found.texts,
+            clients=found.clients,
+        )
     ]
     if found.unanswered:
-        lines.append(f"{found.unanswered} were not answered")
-    lines += [f"{source!r}: alone {alone!r}, under load {loaded!r}" for source, alone, loaded in found.different[:5]]
+        lines.append(say("{unanswered} were not answered", unanswered=found.unanswered))
+    lines += [
+        say("{source!r}: alone {alone!r}, under load {loaded!r}", source=source, alone=alone, loaded=loaded)
+        for source, alone, loaded in found.different[:5]
+    ]
     return "\n".join(lines)
 
 
 def _format_load_header(plan: "LoadTestPlan") -> str:
     load = plan.loads[0]
-    leaving = f", {load.leaving:.0%} leave within {load.leave_within:g} s" if load.leaving else ""
-    return (
-        f"{', '.join(plan.servers.values())}; {plan.api}, {len(plan.texts):,} texts; "
-        f"{load.seconds:g} s, deadline {load.deadline:g} s{leaving}; {plan.rounds} rounds, medians; times in ms"
+    leaving = (
+        say(", {leaving:.0%} leave within {leave_within:g} s", leaving=load.leaving, leave_within=load.leave_within)
+        if load.leaving
+        else ""
+    )
+    return say(
+        "{servers}; {api}, {texts:,} texts; {seconds:g} s, deadline {deadline:g} s{leaving}; {rounds} rounds, medians; "
+        "times in ms",
+        servers=", ".join(plan.servers.values()),
+        api=plan.api,
+        texts=len(plan.texts),
+        seconds=load.seconds,
+        deadline=load.deadline,
+        leaving=leaving,
+        rounds=plan.rounds,
     )
 
 
@@ -364,7 +396,7 @@ def _format_load_table(found: list["LoadMeasurement"]) -> Iterator[str]:
 
 def _format_load_cells(each: "LoadMeasurement", statuses: list[int]) -> Iterator[tuple[str, str]]:
     summary = each.summary
-    yield from {"server": each.server, "load": each.load}.items()
+    yield from {"server": each.server, "load": localise(each.load)}.items()
     yield from {"offered": f"{summary.offered:,}", "answered": f"{summary.answered:,}"}.items()
     yield from ((str(status), str(summary.rejected.get(status, 0))) for status in statuses)
     yield from ((name, str(getattr(summary, name) or "")) for name in ("late", "left", "failed"))

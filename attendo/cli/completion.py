@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.language import translate
+
 Shell = Literal["bash", "zsh", "fish"]
 
 # Each script calls `attendo completion SHELL --words ...` for suggestions. Without suggestions the shell offers files.
@@ -75,8 +77,8 @@ def suggest(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
     if value := next((each for each in options if typed and typed[-1] in each.opts and not each.is_flag), None):
         found = [(str(choice), "") for choice in value.type_descriptor.choices or ()]
     elif last.startswith("-"):
-        found = [(name, each.help or "") for each in options for name in (*each.opts, *each.secondary_opts)]
-        found.append(("--help", "Show this message and exit."))
+        found = [(name, translate(each.help or "")) for each in options for name in (*each.opts, *each.secondary_opts)]
+        found.append(("--help", translate("Show this message and exit.")))
     elif hasattr(command, "commands"):
         found = [row for rows in command.list_helps().values() for row in rows]
     return [(name, text) for name, text in found if name.startswith(last)]

@@ -1,12 +1,15 @@
 """The `attendo demo` command: trains on the built-in task, translates and shows the attention."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.language import current_language, localise, say
 from attendo.cli.options import Device, Threads
+from attendo.errors import LocalizedText
 
 if TYPE_CHECKING:
     from attendo.explore.gold_alignment import HeadScore
@@ -45,9 +48,14 @@ def demo(
     run = Run.begin(demo_config(seed, kind), folder, pick_device(device), overwrite=_is_demo(folder))
     outcome = train_with_progress(run)
     if outcome.stopped:
-        outcome.print_line(f"stopped early; the model as far as it has come: attendo generate {outcome.model_folder}")
+        outcome.print_line(
+            say(
+                "stopped early; the model as far as it has come: attendo generate {model_folder}",
+                model_folder=outcome.model_folder,
+            )
+        )
         raise typer.Exit(outcome.exit_code)
-    outcome.print_line("translating 1,000 sentence pairs it never saw ...")
+    outcome.print_line(say("translating 1,000 sentence pairs it never saw ..."))
     scores = evaluate(run.model, BuiltinTask(seed))
     run.model.scores.update(scores.summary())
     run.model.save(outcome.model_folder)
@@ -70,27 +78,37 @@ def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tup
 
     head, device = scores.best_head, run.model.device
     threads = torch.get_num_threads()
-    on_cpu = f"{threads} CPU thread{'s' if threads > 1 else ''}"
+    on_cpu = LocalizedText("{count} CPU threads" if threads > 1 else "{count} CPU thread", count=threads)
     hardware = on_cpu if device.type == "cpu" else torch.cuda.get_device_name(device)
     return [
         (
             "exact match",
-            f"{scores.exact_match:.1%} ({scores.num_correct} of {len(scores.translations)} pairs it never saw)",
+            LocalizedText(
+                "{exact_match:.1%} ({num_correct} of {num_translations} pairs it never saw)",
+                exact_match=scores.exact_match,
+                num_correct=scores.num_correct,
+                num_translations=len(scores.translations),
+            ),
         ),
         *([] if head is None else [("alignment accuracy", _describe_head(head))]),
-        ("training time", f"{seconds:.0f} s on {hardware}"),
+        ("training time", LocalizedText("{seconds:.0f} s on {hardware}", seconds=seconds, hardware=hardware)),
         ("parameters", f"{sum(weight.numel() for weight in run.model.network.parameters()):,}"),
     ]
 
 
 def _describe_head(head: "HeadScore") -> str:
-    return f"{head.accuracy:.1%} (decoder layer {head.layer}, head {head.head}, counted from 0)"
+    return LocalizedText(
+        "{accuracy:.1%} (decoder layer {layer}, head {head}, counted from 0)",
+        accuracy=head.accuracy,
+        layer=head.layer,
+        head=head.head,
+    )
 
 
 def _list_results(scores: "DemoScores", facts: list[tuple[str, str]]) -> list[str]:
-    lines = ["", *(f"{name} {value}" for name, value in facts), ""]
+    lines = ["", *(f"{localise(name)} {localise(value)}" for name, value in facts), ""]
     for each in scores.select_examples(SHOWN_TRANSLATIONS):
-        expected = "" if each.is_correct else f"   (expected: {each.pair.target})"
+        expected = "" if each.is_correct else say("   (expected: {target})", target=each.pair.target)
         lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
     return [*lines, ""]
 
@@ -103,7 +121,8 @@ def _show_attention(run: "Run", head: "HeadScore", facts: list[tuple[str, str]])
 
     trace, console = run.model.trace(EXAMPLE_SENTENCE), Console()
     pictures = write_pictures(run.folder, trace, head, facts)
-    console.print(render_map_terminal(make_attention_map(trace, head), console.width))
+    title = say("decoder layer {layer}, head {head}", layer=head.layer, head=head.head)
+    console.print(render_map_terminal(replace(make_attention_map(trace, head), title=title), console.width))
     return pictures
 
 
@@ -115,7 +134,7 @@ def _show_parallel(run: "Run") -> list[Path]:
     from attendo.runs.demo import EXAMPLE_SENTENCE, write_parallel_pictures
 
     trace, console = run.model.trace_parallel(EXAMPLE_SENTENCE), Console(highlight=False)
-    for paragraph in render_parallel_trace(trace, console.width):
+    for paragraph in render_parallel_trace(trace, console.width, current_language()):
         console.print(paragraph)
     return write_parallel_pictures(run.folder, trace)
 
@@ -124,19 +143,19 @@ def _print_next_commands(run: "Run", pictures: list[Path]) -> None:
     from attendo.runs.demo import EXAMPLE_SENTENCE
 
     folder = run.folder / "model"
-    compare = f"  attendo trace {folder} '{EXAMPLE_SENTENCE}' --beside runs/demo/model     # of attendo demo"
+    compare = f"  attendo trace {folder} '{EXAMPLE_SENTENCE}' --beside runs/demo/model     # {say('of attendo demo')}"
     print(
         "",
-        f"pictures  {'  '.join(map(str, pictures))}",
-        f"model     {folder}",
+        say("pictures  {files}", files="  ".join(map(str, pictures))),
+        say("model     {folder}", folder=folder),
         "",
-        "Next:",
+        say("Next:"),
         f"  echo '{EXAMPLE_SENTENCE}' | attendo generate {folder}",
         f"  attendo describe {folder}",
         *([] if run.model.kind == "autoregressive" else [compare]),
-        f"  attendo explore {folder}     # look inside and change things, in the browser",
-        f"  attendo serve {folder}       # an API that clients of others already speak",
-        "  attendo train --source a.en --target a.de --out runs/mine     # your own sentences, line by line",
-        *([] if find_spec("fastapi") else ["explore and serve need: pip install 'attendo[serve]'"]),
+        f"  attendo explore {folder}     # {say('look inside and change things, in the browser')}",
+        f"  attendo serve {folder}       # {say('an API that clients of others already speak')}",
+        f"  attendo train --source a.en --target a.de --out runs/mine     # {say('your own sentences, line by line')}",
+        *([] if find_spec("fastapi") else [say("explore and serve need: pip install 'attendo[serve]'")]),
         sep="\n",
     )

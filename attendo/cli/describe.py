@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attendo.cli.language import localise, say
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -42,12 +44,27 @@ def describe(
 
     source_length = source_length or _SOURCE_LENGTH
     description = describe_network(config, source_length, target_length)
-    positions = "target tokens" if config.kind in ("autoregressive", "masked") else "decoder positions"
-    tokens = f"{source_length} source tokens and {description.target_length} {positions}"
+    positions = say("target tokens" if config.kind in ("autoregressive", "masked") else "decoder positions")
+    tokens = say(
+        "{source_length} source tokens and {target_length} {positions}",
+        source_length=source_length,
+        target_length=description.target_length,
+        positions=positions,
+    )
     if config.continues_text:
-        tokens = f"{target_length} tokens"
-    shape = f"d_model {config.d_model}, {config.num_heads} heads, {config.norm}-norm, tie {config.tie}"
-    print(f"{model}: {description.parameters:,} parameters", f"shapes for {tokens}; {shape}", sep="\n")
+        tokens = say("{target_length} tokens", target_length=target_length)
+    shape = say(
+        "d_model {d_model}, {num_heads} heads, {norm}-norm, tie {tie}",
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        norm=config.norm,
+        tie=config.tie,
+    )
+    print(
+        say("{model}: {parameters:,} parameters", model=model, parameters=description.parameters),
+        say("shapes for {tokens}; {shape}", tokens=tokens, shape=shape),
+        sep="\n",
+    )
     if measured := about.get("trained_on"):
         print(_describe_training_data(measured))
     Console().print(_build_table(description))
@@ -55,9 +72,15 @@ def describe(
 
 def _describe_training_data(stats: dict[str, Any]) -> str:
     lengths = stats.get("tokens") or {}
-    percentiles = ", ".join(f"{percent}% up to {length}" for percent, length in lengths.items())
-    several = f"{stats['several_sentences']:.1%} have several sentences"
-    return f"trained on sources of which {several}" + (f"; tokens: {percentiles}" if percentiles else "")
+    percentiles = say(", ").join(
+        say("{percent}% up to {length}", percent=percent, length=length) for percent, length in lengths.items()
+    )
+    tokens = say("; tokens: {percentiles}", percentiles=percentiles) if percentiles else ""
+    return say(
+        "trained on sources of which {share:.1%} have several sentences{tokens}",
+        share=stats["several_sentences"],
+        tokens=tokens,
+    )
 
 
 def _load_config(model: str, vocab_size: int | None, changes: list[str]) -> "tuple[ModelConfig, dict[str, Any]]":
@@ -90,14 +113,14 @@ def _build_table(description: "Description") -> "Table":
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_footer=True)
-    table.add_column("operation", footer="all parameters")
-    table.add_column("in")
-    table.add_column("out")
-    table.add_column("parameters", justify="right", footer=f"{description.parameters:,}")
+    table.add_column(say("operation"), footer=say("all parameters"))
+    table.add_column(say("in"))
+    table.add_column(say("out"))
+    table.add_column(say("parameters"), justify="right", footer=f"{description.parameters:,}")
     for part in description.parts:
-        times = f", {part.times} times" if part.times > 1 else ""
+        times = say(", {times} times", times=part.times) if part.times > 1 else ""
         total = f"{part.times} × {part.parameters:,}" if part.times > 1 else f"{part.parameters:,}"
-        table.add_row(f"{part.name}{times}", "", "", total, style="bold")
+        table.add_row(f"{localise(part.name)}{times}", "", "", total, style="bold")
         for row in part.rows:
             table.add_row(*_format_cells(row))
         table.add_section()
@@ -106,9 +129,9 @@ def _build_table(description: "Description") -> "Table":
 
 def _format_cells(row: "NetworkOperation") -> tuple[str, str, str, str]:
     own = f"{row.parameters:,}" if row.parameters else ("" if row.shared_with else "–")
-    shared = f"shared with {row.shared_with}" if row.shared_with else ""
+    shared = say("shared with {shared_with}", shared_with=localise(row.shared_with)) if row.shared_with else ""
     return (
-        f"  {row.operation}",
+        f"  {localise(row.operation)}",
         _format_shape(row.input),
         _format_shape(row.output),
         " + ".join(filter(None, (own, shared))),

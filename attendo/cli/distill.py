@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attendo.cli.language import say
 from attendo.cli.options import Device
 from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
@@ -59,15 +60,34 @@ def distill(
     make_folder(out)
     with atomic_files.folder_lock(out):
         work.begin(settings)
-        print_stderr(f"{work.split():,} lines in {folds} {'fold' if folds == 1 else 'folds'}")
+        print_stderr(
+            say(
+                "{lines:,} lines in {folds} fold" if folds == 1 else "{lines:,} lines in {folds} folds",
+                lines=work.split(),
+                folds=folds,
+            )
+        )
         if only_teacher is not None:
             _translate(work, 0, only_teacher)
         elif config is not None:
             _train_and_translate(work, config, device, jobs)
         lines = work.merge()
         value = work.score()
-    print_stderr(f"{lines:,} lines written to {work.outputs[0]} and {work.outputs[1]}")
-    print_stderr(f"BLEU of the new targets against the old ones: {value.value:.1f} ({value.signature})")
+    print_stderr(
+        say(
+            "{lines:,} lines written to {source} and {target}",
+            lines=lines,
+            source=work.outputs[0],
+            target=work.outputs[1],
+        )
+    )
+    print_stderr(
+        say(
+            "BLEU of the new targets against the old ones: {value:.1f} ({signature})",
+            value=value.value,
+            signature=value.signature,
+        )
+    )
 
 
 def _find_run(model: Path) -> Path | None:
@@ -128,7 +148,7 @@ def _train_teachers_in_parallel(work: "Distillation", config: "RunConfig", devic
             write_text_file(run_file, to_toml(own))
             write_text_checksums(folder, texts)
             words = ["train", str(run_file), "--out", str(folder)]
-        name = f"teacher {fold + 1} of {work.num_folds}"
+        name = say("teacher {fold} of {num_folds}", fold=fold + 1, num_folds=work.num_folds)
         jobs.append(TrainingJob(name, [*words, "--device", device], folder.with_suffix(".log")))
     train_in_parallel(jobs, min(max_jobs, work.num_folds))  # each has an equal share of the cores
 
@@ -145,7 +165,14 @@ def _train_teacher(work: "Distillation", fold: int, config: "RunConfig", device:
     texts = compute_checksums(list_training_files(own.data))
     state = read_run_state(folder, own, texts)
     if state != "complete":
-        print_stderr(f"teacher {fold + 1} of {work.num_folds}: training, in {folder}")
+        print_stderr(
+            say(
+                "teacher {fold} of {num_folds}: training, in {folder}",
+                fold=fold + 1,
+                num_folds=work.num_folds,
+                folder=folder,
+            )
+        )
         if state == "new":
             run = Run.begin(own, folder, pick_device(device))
             write_text_checksums(folder, texts)
@@ -153,7 +180,7 @@ def _train_teacher(work: "Distillation", fold: int, config: "RunConfig", device:
             run = Run.resume(folder, pick_device(device))
         outcome = train_with_progress(run)
         if outcome.stopped:
-            print_stderr("the same command goes on from here")
+            print_stderr(say("the same command goes on from here"))
             raise typer.Exit(outcome.exit_code)
     return load(folder / "model", device)
 
@@ -166,4 +193,11 @@ def _translate(work: "Distillation", fold: int, teacher: "TextModel") -> None:
         counter.add(done - before)
         before = done
     counter.clear()
-    print_stderr(f"fold {fold + 1} of {work.num_folds}: {before:,} lines translated")
+    print_stderr(
+        say(
+            "fold {fold} of {num_folds}: {before:,} lines translated",
+            fold=fold + 1,
+            num_folds=work.num_folds,
+            before=before,
+        )
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.language import localise, pad_columns, say, translate
 from attendo.cli.options import Changes, Data, Device, Source, Target
 from attendo.cli.output import print_stderr
 from attendo.errors import DataError, ModelError, UsageError
@@ -95,7 +96,10 @@ def _report_finding(finding: "Finding") -> None:
     """Print a finding's level and name at once. The final table has the details."""
     from rich.console import Console
 
-    Console(stderr=True).print(f"[{COLOURS[finding.level]}]{finding.level:8}[/] {finding.check}", highlight=False)
+    Console(stderr=True).print(
+        f"[{COLOURS[finding.level]}]{pad_columns(translate(finding.level), 8)}[/] {translate(finding.check)}",
+        highlight=False,
+    )
 
 
 def _print_findings(findings: list["Finding"]) -> None:
@@ -105,11 +109,12 @@ def _print_findings(findings: list["Finding"]) -> None:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_lines=False)
-    table.add_column("check", no_wrap=True)
-    table.add_column("level", no_wrap=True)
-    table.add_column("found")
+    table.add_column(say("check"), no_wrap=True)
+    table.add_column(say("level"), no_wrap=True)
+    table.add_column(say("found"))
     for finding in findings:
-        table.add_row(finding.check, Text(finding.level, COLOURS[finding.level]), _format_finding(finding))
+        level = Text(translate(finding.level), COLOURS[finding.level])
+        table.add_row(translate(finding.check), level, _format_finding(finding))
     Console().print(table)
 
 
@@ -117,8 +122,9 @@ def _format_finding(finding: "Finding") -> "RenderableType":
     """Return a finding as `Text`, because an example sentence may look like markup."""
     from rich.text import Text
 
-    advice = (f"→ {finding.advice}",) if finding.advice else ()
-    return Text("\n".join((finding.found, *(f"  {example}" for example in finding.examples), *advice)))
+    advice = (f"→ {localise(finding.advice)}",) if finding.advice else ()
+    examples = (f"  {localise(example)}" for example in finding.examples)
+    return Text("\n".join((localise(finding.found), *examples, *advice)))
 
 
 def _exit_code(findings: list["Finding"]) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attendo.cli.decoding_options import add_decoding_options, take_decoding_options
+from attendo.cli.language import say
 from attendo.cli.options import Device, ModelOrExport, Threads
 from attendo.cli.output import align_columns, print_stderr
 from attendo.cli.stdin import name_line_in_errors, to_single_line
@@ -94,7 +95,7 @@ def print_scores(scores: "Sequence[Score]", by: ScoresByLabel, facts: Facts | No
         print(f"{each.name} {each.value:.2f} {each.signature}")
     if by:
         rows = [
-            {"label": label or "(none)", "lines": str(lines), **{each.name: f"{each.value:.2f}" for each in found}}
+            {"label": label or say("(none)"), "lines": str(lines), **{each.name: f"{each.value:.2f}" for each in found}}
             for label, (lines, found) in by.items()
         ]
         print(*align_columns(rows, ("label",)), sep="\n")
@@ -120,7 +121,7 @@ def _format_comparison(each: "Comparison") -> dict[str, str]:
         "model": f"{each.one.value:.2f}",
         "other": f"{each.other.value:.2f}",
         "difference": f"{each.difference:+.2f}",
-        "95% interval": f"{low:+.2f} to {high:+.2f}",
+        "95% interval": say("{low:+.2f} to {high:+.2f}", low=low, high=high),
         "p": f"{each.p_value:.3f}",
     }
 
@@ -128,10 +129,10 @@ def _format_comparison(each: "Comparison") -> dict[str, str]:
 def _describe_comparison(each: "Comparison", model: object, other: object) -> str:
     if each.significant:
         better, worse = (model, other) if each.one_is_better else (other, model)
-        return f"{better} is better than {worse}, significant at 0.05"
+        return say("{better} is better than {worse}, significant at 0.05", better=better, worse=worse)
     if each.p_value < 0.05:
-        return "not significant at 0.05: p is below it, but the interval holds 0"
-    return "not significant at 0.05"
+        return say("not significant at 0.05: p is below it, but the interval holds 0")
+    return say("not significant at 0.05")
 
 
 def _score_to_dict(score: "Score") -> dict[str, str | float | bool]:
@@ -335,7 +336,7 @@ def _translate(model: "TextModel", data: EvaluationSet, options: dict[str, Any])
     console, sources = Console(stderr=True), data.sources
     results: dict[int, Result] = {}
     with Progress(console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("translating", total=len(sources))
+        task = progress.add_task(say("translating"), total=len(sources))
         for group in split_by_length(sources, LINES_AT_ONCE):
             with name_line_in_errors(data.source_path, line_indices=group):
                 found = model.generate([sources[n] for n in group], **options)
@@ -347,6 +348,20 @@ def _translate(model: "TextModel", data: EvaluationSet, options: dict[str, Any])
 def _report_faults(results: "Sequence[Result]", model: str, ends: bool) -> None:
     cut, unknown = sum(result.cut for result in results), sum(bool(result.unknown) for result in results)
     if unknown:
-        print_stderr(f"{model}{unknown} of {len(results)} lines have words that the vocabulary does not have")
+        print_stderr(
+            say(
+                "{model}{unknown} of {count} lines have words that the vocabulary does not have",
+                model=model,
+                unknown=unknown,
+                count=len(results),
+            )
+        )
     if cut and ends:
-        print_stderr(f"{model}{cut} of {len(results)} answers were cut at the length limit")
+        print_stderr(
+            say(
+                "{model}{cut} of {count} answers were cut at the length limit",
+                model=model,
+                cut=cut,
+                count=len(results),
+            )
+        )

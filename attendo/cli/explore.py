@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from attendo.cli.language import say
 from attendo.cli.options import Device, Port, Threads
 from attendo.cli.output import print_stderr
 
@@ -23,7 +24,7 @@ def explore(
 ) -> None:
     """Inspect a model in the browser: attention, steps, beams, masks, formulas with their numbers.
 
-    Prints the address of the page. Ctrl-C stops the server. Needs `pip install 'attendo\\[serve]'`.
+    Prints the address of the page. Ctrl-C stops the server. Needs `pip install 'attendo[serve]'`.
     """
     from attendo.serve.server import bind, open_browser, serve
 
@@ -38,7 +39,7 @@ def explore(
             ServeSettings(allowed_hosts=(*LOOPBACK, host.lower()), drain_seconds=1.0),
         )
         if host not in LOOPBACK:
-            print_stderr(f"every client that can reach {host} can use this page: it has no password")
+            print_stderr(say("every client that can reach {host} can use this page: it has no password", host=host))
         print(socket.address, flush=True)
         code = serve(app, socket, on_ready=lambda: None if no_open else open_browser(socket.address), quiet=True)
     raise typer.Exit(code)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.language import say
 from attendo.cli.options import JsonCertificate
 from attendo.cli.output import print_certificate, print_stderr
 from attendo.cli.signals import cleanup_on_signal
@@ -69,7 +70,7 @@ def export(
         print_certificate(error.certificate, as_json)
         raise
     print_certificate(certificate, as_json)
-    print_stderr(f"{precision} model for {to} written to {out}")
+    print_stderr(say("{precision} model for {to} written to {out}", precision=precision, to=to, out=out))
 
 
 def _parse_languages(to: Format, from_lang: str, to_lang: str) -> "LanguagePair | None":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.language import say, translate
 from attendo.cli.options import Device, Threads
 from attendo.cli.output import align_columns, check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
@@ -80,13 +81,13 @@ def exposure(
         ]
         print(json.dumps({**facts, "models": found}, ensure_ascii=False))
     else:
-        print(*align_columns(list(_make_rows(reports)), (_LABEL,)), sep="\n")
+        print(*align_columns(list(_make_rows(reports)), (_LABEL,), translates=False), sep="\n")
     _print_notes(reports)
     if figure is not None:
         from attendo.explore.exposure.figure import draw_exposure
 
         write_picture(figure, draw_exposure(reports, file_format))
-        print_stderr(f"picture written to {figure}")
+        print_stderr(say("picture written to {figure}", figure=figure))
 
 
 def _name_models(models: Sequence[Path]) -> list[str]:
@@ -118,7 +119,12 @@ def _check_models(models: "dict[str, TextModel]", oracle: "TextModel | None") ->
     for name, model in models.items():
         check_model(model, oracle)
         if model.target_tokenizer != first.target_tokenizer:
-            print_stderr(f"{name} has another target tokenizer: its positions and probabilities are of other tokens")
+            print_stderr(
+                say(
+                    "{name} has another target tokenizer: its positions and probabilities are of other tokens",
+                    name=name,
+                )
+            )
 
 
 def _measure(
@@ -134,10 +140,17 @@ def _measure(
         for left, right in zip(text.sources, text.references, strict=True)
     )
     if unknown:
-        print_stderr(f"{name}: {unknown} of {len(text.sources)} lines have words that the vocabulary does not have")
+        print_stderr(
+            say(
+                "{name}: {unknown} of {num_sources} lines have words that the vocabulary does not have",
+                name=name,
+                unknown=unknown,
+                num_sources=len(text.sources),
+            )
+        )
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(f"measuring {name}", total=1.0)
+        task = bar.add_task(say("measuring {name}", name=name), total=1.0)
         return measure_exposure(model, text, oracle, settings, lambda share: bar.update(task, completed=share))
 
 
@@ -152,45 +165,52 @@ def _make_rows(reports: "dict[str, ExposureReport]") -> Iterator[dict[str, str]]
 
 def _list_numbers(report: "ExposureReport") -> Iterator[tuple[str, str]]:
     """Yield label and value of each number in the table."""
-    yield "sentences", f"{report.sentences:,}"
-    yield "reference tokens, EOS included", f"{report.tokens:,}"
-    yield "negative log-likelihood per token", f"{report.nll:.3f}"
-    yield "accuracy after gold prefixes, %", _format_share(report.accuracy.gold_mean)
-    yield "accuracy after own prefixes, %", _format_share(report.accuracy.own_mean)
+    yield say("sentences"), f"{report.sentences:,}"
+    yield say("reference tokens, EOS included"), f"{report.tokens:,}"
+    yield say("negative log-likelihood per token"), f"{report.nll:.3f}"
+    yield say("accuracy after gold prefixes, %"), _format_share(report.accuracy.gold_mean)
+    yield say("accuracy after own prefixes, %"), _format_share(report.accuracy.own_mean)
     quarters = report.quarters
-    for name, values in (("unigram", quarters.unigrams), ("bigram", quarters.bigrams)):
-        yield f"{name} precision, first quarter, %", _format_share(values[0])
-        yield f"{name} precision, last quarter, %", _format_share(values[-1])
+    for unit, values in ((say("unigram"), quarters.unigrams), (say("bigram"), quarters.bigrams)):
+        yield say("{unit} precision, first quarter, %", unit=unit), _format_share(values[0])
+        yield say("{unit} precision, last quarter, %", unit=unit), _format_share(values[-1])
     for name, recovery in report.recovery.items():
-        label = _CORRUPTIONS[name]
-        yield f"{label}: Δ(1), nats", _format_number(recovery.deltas[0])
-        yield f"{label}: standard error of Δ(1)", _format_number(recovery.standard_errors[0])
-        yield f"{label}: half-life, tokens", str(recovery.half_life or f"> {recovery.max_distance}")
-        yield f"{label}: lines skipped", f"{recovery.skipped:,}"
+        label = translate(_CORRUPTIONS[name])
+        half_life = str(recovery.half_life or f"> {recovery.max_distance}")
+        yield say("{label}: Δ(1), nats", label=label), _format_number(recovery.deltas[0])
+        yield say("{label}: standard error of Δ(1)", label=label), _format_number(recovery.standard_errors[0])
+        yield say("{label}: half-life, tokens", label=label), half_life
+        yield say("{label}: lines skipped", label=label), f"{recovery.skipped:,}"
     yield from _list_excess(report)
     for position in _GAP_POSITIONS:
         if position <= len(report.distractor.gap):
-            yield f"distractor gap, position {position}, nats", _format_number(report.distractor.gap[position - 1])
-    yield "lines without a distractor", f"{report.distractor.skipped:,}"
-    yield "own outputs cut at the length limit", f"{report.cut:,}"
+            label = say("distractor gap, position {position}, nats", position=position)
+            yield label, _format_number(report.distractor.gap[position - 1])
+    yield say("lines without a distractor"), f"{report.distractor.skipped:,}"
+    yield say("own outputs cut at the length limit"), f"{report.cut:,}"
 
 
 def _list_excess(report: "ExposureReport") -> Iterator[tuple[str, str]]:
     if report.excess is None:
-        yield "%ExAccErr", "no oracle"
+        yield "%ExAccErr", say("no oracle")
         return
     for name, excess in report.excess.items():
         percent = excess.percent[-1]
-        yield f"%ExAccErr({len(excess.percent)}), {name} histories", "-" if percent is None else f"{percent:.1f}"
-    yield "oracle: negative log-likelihood per token", _format_number(report.oracle_nll)
+        label = say("%ExAccErr({length}), {name} histories", length=len(excess.percent), name=translate(name))
+        yield label, "-" if percent is None else f"{percent:.1f}"
+    yield say("oracle: negative log-likelihood per token"), _format_number(report.oracle_nll)
 
 
 def _print_notes(reports: "dict[str, ExposureReport]") -> None:
     if all(report.excess is None for report in reports.values()):
-        print_stderr("ExAccErr is not measured without --oracle")
+        print_stderr(say("ExAccErr is not measured without --oracle"))
     for name, report in reports.items():
         if report.oracle_nll is not None and report.oracle_nll >= report.nll:
-            print_stderr(f"{name}: the oracle does not predict the references better, so its ExAccErr means little")
+            print_stderr(
+                say(
+                    "{name}: the oracle does not predict the references better, so its ExAccErr means little", name=name
+                )
+            )
 
 
 def _format_share(value: float | None) -> str:

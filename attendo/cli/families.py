@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from attendo.cli.language import pad_columns, say, translate
 from attendo.cli.options import JsonLines
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ def families(as_json: JsonLines = False) -> None:
 
 
 def _format_family(family: "Family", width: int) -> Iterator[str]:
-    yield f"{family.model_type:{width}}{family.models}"
+    yield f"{family.model_type:{width}}{translate(family.models)}"
     facts = {
-        "network": family.network,
-        "tokenizer": family.tokenizer,
-        "oracle": " ".join(filter(None, (family.oracle, family.model_class))),
-        "export to": ", ".join(family.exports),
+        say("network"): family.network,
+        say("tokenizer"): family.tokenizer,
+        say("oracle"): " ".join(filter(None, (family.oracle, family.model_class))),
+        say("export to"): ", ".join(family.exports),
     }
     for name, value in facts.items():
-        yield f"{'':{width}}{name:11}{value}"
+        yield f"{'':{width}}{pad_columns(name, 11)}{translate(value)}"

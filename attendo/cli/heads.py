@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from attendo.cli.language import current_language
 from attendo.cli.options import Device, ModelFolder
 from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
-from attendo.explore.i18n import Language, localise_errors, read_strings, report_string
+from attendo.explore.i18n import read_strings, report_string
+from attendo.messages import Language
 
 if TYPE_CHECKING:
     from attendo.explore.head_stats import HeadOrder, HeadReport, Sentence
@@ -49,7 +51,6 @@ def heads(
     store: Annotated[
         bool, typer.Option("--store", help="Store the best alignment head in MODEL, for generate --alignments.")
     ] = False,
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of table, picture and messages.")] = "en",
     device: Device = "auto",
 ) -> None:
     """Measure every attention head: entropy, distance, diagonality, alignment.
@@ -57,25 +58,25 @@ def heads(
     Numbers are means over all tokens of the file. Heads and layers are counted from 0.
     """
 
-    with localise_errors(lang):
-        file_format = "" if output is None else check_picture_format(output, "attendo heads --output")
-        sentences = _load_sentences(file, target, gold, links)
-        from attendo.explore.head_stats import measure_heads
-        from attendo.interop.load import load, require_model_folder
+    lang = current_language()
+    file_format = "" if output is None else check_picture_format(output, "attendo heads --output")
+    sentences = _load_sentences(file, target, gold, links)
+    from attendo.explore.head_stats import measure_heads
+    from attendo.interop.load import load, require_model_folder
 
-        report = measure_heads(load(require_model_folder(model), device), sentences)
-        warning = "" if output is None else _draw(report, sort, output, file_format, lang)
-        if as_json:
-            print(json.dumps(report.as_json(sort), ensure_ascii=False))
-        else:
-            _show(report, sort, lang)
-        if warning:
-            print_stderr(report_string("warning", lang, warning))
-        if output is not None:
-            field = report.sort_field(sort)
-            name = field.replace("_", " ") if lang == "en" else report_string(f"scale_{field}", lang)
-            print_stderr(report_string("picture", lang, name, output))
-        _store_head(model, report, store, lang)
+    report = measure_heads(load(require_model_folder(model), device), sentences)
+    warning = "" if output is None else _draw(report, sort, output, file_format, lang)
+    if as_json:
+        print(json.dumps(report.as_json(sort), ensure_ascii=False))
+    else:
+        _show(report, sort, lang)
+    if warning:
+        print_stderr(report_string("warning", lang, warning))
+    if output is not None:
+        field = report.sort_field(sort)
+        name = field.replace("_", " ") if lang == "en" else report_string(f"scale_{field}", lang)
+        print_stderr(report_string("picture", lang, name, output))
+    _store_head(model, report, store, lang)
 
 
 def _draw(report: "HeadReport", order: "HeadOrder", output: Path, file_format: str, language: Language) -> str:

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attendo import __version__
+from attendo.cli import language
 from attendo.cli.help import MAX_WIDTH, HelpRows, describe_argument, write_help
+from attendo.cli.language import say
 from attendo.cli.signals import find_exit_code
-from attendo.errors import AttendoError, ModelError, UsageError
+from attendo.errors import AttendoError, LocalizedText, ModelError, UsageError
 
 # typer has its own copy of click and exports only leaf exception classes. This is their common base class.
 ClickException: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -106,6 +108,14 @@ BENCH: CommandTable = {
 }
 
 
+LanguageOption = Annotated[
+    Literal["en", "zh"] | None,
+    typer.Option(
+        "--lang", expose_value=False, help="Language of help, output and errors; default: that of the system."
+    ),
+]
+
+
 class _Commands(Mapping[str, Any]):
     """Commands by name, imported on first access."""
 
@@ -132,12 +142,23 @@ def _load_command(name: str, module: str, function: str) -> Any:
     return typer.main.get_command(alone)
 
 
+@cache
+def _make_language_option() -> Any:
+    """Return the option of all commands. `main` reads its value before they are parsed."""
+
+    def command(lang: LanguageOption = None) -> None: ...
+
+    alone = typer.Typer(add_completion=False)
+    alone.command()(command)
+    return typer.main.get_command(alone).params[0]
+
+
 class _LightParameters:
-    """Converts the values of all parameters, --help included, without pydantic."""
+    """Converts the values of all parameters, --help included, without pydantic. Adds the option --lang."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self.params: list[Any] = list(map(_convert_lightly, self.params))
+        self.params: list[Any] = [*map(_convert_lightly, self.params), _convert_lightly(_make_language_option())]
 
     def get_help_option(self, context: Any) -> Any:
         return _convert_lightly(super().get_help_option(context))  # type: ignore[misc]
@@ -189,7 +210,7 @@ class LazyGroup(_LightParameters, TyperGroup):
     def list_helps(self) -> HelpRows:
         """Return name and first help line of every command by section. Hidden commands are excluded."""
         return {
-            section: [(name, text) for name, (_, text) in entries.items()]
+            section: [(name, language.translate(text)) for name, (_, text) in entries.items()]
             for section, entries in self.table.items()
             if section
         }
@@ -240,6 +261,7 @@ def _options(
 
 def main() -> None:
     """Run a command. An error that the user can fix prints one line and sets the exit code."""
+    language.use_language(language.choose_language(sys.argv[1:], os.environ))
     try:
         code = typer.main.get_command(app)(standalone_mode=False, prog_name="attendo")
     except ClickException as error:
@@ -247,11 +269,11 @@ def main() -> None:
     except AttendoError as error:
         if isinstance(error.__cause__ or error.__context__, ImportError) and find_exit_code(error) is not None:
             raise  # the import was interrupted by a signal; no package is missing
-        code = _fail(str(error), error.exit_code)
+        code = _fail(error.text(language.current_language(), error.option_names), error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        code = _fail("interrupted", 130)
+        code = _fail(say("interrupted"), 130)
     except OSError as error:
-        code = _fail(f"{error.filename or 'output'}: {error.strerror}", 1)
+        code = _fail(_describe_system_error(error), 1)
     except (RuntimeError, MemoryError) as error:
         code = _report_out_of_memory(error)
     except SystemExit as leaving:
@@ -268,8 +290,17 @@ def _flush(code: int) -> int:
         _discard_output()
     except OSError as error:
         _discard_output()
-        return code or _fail(f"output: {error.strerror}", 1)
+        return code or _fail(_describe_system_error(error), 1)
     return code
+
+
+def _describe_system_error(error: OSError) -> str:
+    from attendo.messages import SYSTEM_ERRORS
+
+    reason = error.strerror
+    if language.current_language() == "zh":
+        reason = SYSTEM_ERRORS.get(error.errno or 0, reason)
+    return say("{file}: {reason}", file=error.filename or LocalizedText("output"), reason=reason)
 
 
 def _discard_output() -> None:
@@ -284,7 +315,9 @@ def _refuse(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return int(error.exit_code)
-    return _fail(error.format_message(), error.exit_code)
+    from attendo.cli.usage_errors import translate_usage_error
+
+    return _fail(translate_usage_error(error.format_message()), error.exit_code)
 
 
 def _list_option_names(context: Any) -> dict[str, str]:
@@ -306,7 +339,7 @@ def _report_out_of_memory(error: Exception) -> int:
 
     if not is_out_of_memory(error):
         raise error
-    return _fail(oom_message(error), 1)
+    return _fail(language.localise(oom_message(error)), 1)
 
 
 def _fail(message: str, code: int) -> int:
@@ -333,7 +366,7 @@ class _Conversion:
         try:
             return [_convert(param, each) for each in value] if several else _convert(param, value)
         except ValueError as error:
-            raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+            raise typer.BadParameter(language.localise(error), ctx=ctx, param=param) from None
 
 
 def _convert(parameter: Any, value: Any) -> Any:

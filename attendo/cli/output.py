@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from attendo.cli.language import count_columns, current_language, pad_columns, say, translate
 from attendo.cli.stdin import to_single_line
 from attendo.errors import UsageError
 
@@ -51,29 +52,52 @@ def format_json(number: int, result: "Result", all_hypotheses: bool) -> str:
 def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[str]:
     """Yield warnings about a result, with the input line counted from 1. Without `ends`, cut outputs are normal."""
     if result.unknown:
-        yield f"line {number + 1}: {format_unknown_words(result.unknown)}"
+        yield say(
+            "line {number}: {unknown_words}", number=number + 1, unknown_words=format_unknown_words(result.unknown)
+        )
     if result.source_left_out:
-        yield f"line {number + 1}: the last {result.source_left_out} tokens were not read; see --max-source"
+        yield say(
+            "line {number}: the last {source_left_out} tokens were not read; see --max-source",
+            number=number + 1,
+            source_left_out=result.source_left_out,
+        )
     if result.unsplit:
-        yield f"line {number + 1}: {result.unsplit} sentences read as one, where the model was trained on single ones"
+        yield say(
+            "line {number}: {unsplit} sentences read as one, where the model was trained on single ones",
+            number=number + 1,
+            unsplit=result.unsplit,
+        )
     if result.cut and ends:
-        yield f"line {number + 1}: cut at {len(result.ids)} tokens; see --max-length"
+        yield say(
+            "line {number}: cut at {num_ids} tokens; see --max-length", number=number + 1, num_ids=len(result.ids)
+        )
     if not all(result.constraints):
-        yield f"line {number + 1}: {result.constraints.count(False)} of {len(result.constraints)} constraints not met"
+        yield say(
+            "line {number}: {count} of {num_constraints} constraints not met",
+            number=number + 1,
+            count=result.constraints.count(False),
+            num_constraints=len(result.constraints),
+        )
 
 
 def format_split_summary(sentences: Sequence[int], lines: int, by_default: bool) -> str:
     """Describe the number of split lines and the reason. `sentences` has the sentence count of each split line."""
-    reason = "; the model was trained on single sentences (--no-split reads lines whole)" if by_default else ""
-    return f"{len(sentences):,} of {lines:,} lines split into {sum(sentences):,} sentences{reason}"
+    reason = say("; the model was trained on single sentences (--no-split reads lines whole)") if by_default else ""
+    return say(
+        "{num_sentences:,} of {lines:,} lines split into {count:,} sentences{reason}",
+        num_sentences=len(sentences),
+        lines=lines,
+        count=sum(sentences),
+        reason=reason,
+    )
 
 
 def format_unknown_words(words: Sequence[str]) -> str:
     """Name the first 20 unknown words and count the rest."""
     from attendo.errors import shorten
 
-    more = f" and {len(words) - _MAX_WORDS:,} more" if len(words) > _MAX_WORDS else ""
-    return f"not in the vocabulary: {', '.join(map(shorten, words[:_MAX_WORDS]))}{more}"
+    more = say(" and {num_words:,} more", num_words=len(words) - _MAX_WORDS) if len(words) > _MAX_WORDS else ""
+    return say("not in the vocabulary: {names}{more}", names=", ".join(map(shorten, words[:_MAX_WORDS])), more=more)
 
 
 class BestEffortStderr:
@@ -120,16 +144,21 @@ def print_stderr(line: str) -> None:
 
 
 def print_certificate(certificate: "Certificate", as_json: bool) -> None:
-    print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(), flush=True)
+    print(json.dumps(certificate.as_json()) if as_json else certificate.as_table(current_language()), flush=True)
 
 
-def align_columns(rows: Sequence[Mapping[str, str]], left_aligned: Container[str]) -> Iterator[str]:
-    """Yield the lines of a table, headings first. Columns without any value are left out."""
+def align_columns(
+    rows: Sequence[Mapping[str, str]], left_aligned: Container[str], translates: bool = True
+) -> Iterator[str]:
+    """Yield the lines of a table, headings first. Columns without any value are left out.
+
+    `translates` is False for headings that are names given by the user.
+    """
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) for row in rows)]
-    lines = [dict(zip(names, names, strict=True)), *rows]
-    widths = {name: max(len(line.get(name, "")) for line in lines) for name in names}
+    lines = [{name: translate(name) if translates else name for name in names}, *rows]
+    widths = {name: max(count_columns(line.get(name, "")) for line in lines) for name in names}
     for line in lines:
-        cells = (f"{line.get(name, ''):{'<' if name in left_aligned else '>'}{widths[name]}}" for name in names)
+        cells = (pad_columns(line.get(name, ""), widths[name], name not in left_aligned) for name in names)
         yield "  ".join(cells).rstrip()
 
 

@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from attendo.cli.language import current_language, say
 from attendo.cli.options import Device, ModelFolder
 from attendo.cli.output import check_picture_format, print_stderr, write_picture
 from attendo.errors import UsageError
-from attendo.explore.i18n import localise, localise_errors
+from attendo.explore.i18n import localise
 
 
 def plot(
@@ -35,8 +36,8 @@ def plot(
 
     histories = read_histories(runs)
     write_picture(path, draw_curves(histories, metric or [], x, file_format))
-    name = f"{len(histories)} runs" if len(histories) > 1 else histories[0].name
-    print_stderr(f"learning curves of {name} written to {path}")
+    name = say("{num_histories} runs", num_histories=len(histories)) if len(histories) > 1 else histories[0].name
+    print_stderr(say("learning curves of {name} written to {path}", name=name, path=path))
     print(path)
 
 
@@ -61,7 +62,6 @@ def plot_attention(
         typer.Option(metavar="N,N|mean", help="One or several heads, from 0, or their mean; default: mean."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All heads, of all layers or of --layer.")] = False,
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the picture's words and messages.")] = "en",
     device: Device = "auto",
 ) -> None:
     """Draw attention weights with tokens on both axes; rows are the predicted tokens.
@@ -71,26 +71,26 @@ def plot_attention(
     Prints the path of the picture.
     """
 
-    with localise_errors(lang):
-        file_format = check_picture_format(output, "attendo plot-attention")
-        if every and head is not None:
-            raise UsageError("all_heads_with_head", heads=head)
-        if not text.strip():
-            raise UsageError("attention_text_empty")
-        from attendo.explore.figure_style import choose_language_and_fonts
-        from attendo.explore.head_stats import check_text_length
-        from attendo.explore.heatmap_figure import draw_maps
-        from attendo.explore.heatmaps import MapSelection, picture_strings
-        from attendo.runs.load import load
+    lang = current_language()
+    file_format = check_picture_format(output, "attendo plot-attention")
+    if every and head is not None:
+        raise UsageError("all_heads_with_head", heads=head)
+    if not text.strip():
+        raise UsageError("attention_text_empty")
+    from attendo.explore.figure_style import choose_language_and_fonts
+    from attendo.explore.head_stats import check_text_length
+    from attendo.explore.heatmap_figure import draw_maps
+    from attendo.explore.heatmaps import MapSelection, picture_strings
+    from attendo.runs.load import load
 
-        text_model = load(model, device)
-        check_text_length(text_model, text)
-        chosen = MapSelection.from_options(text_model, site, layer, head, every)
-        own, _, english = choose_language_and_fonts(picture_strings(lang), lang, file_format)
-        maps, axis = chosen.compute_maps(text_model, text, target, own)
-        picture, lacking = draw_maps(maps, axis, chosen.columns, file_format, lang)
-        write_picture(output, picture)
-        for warning in filter(None, (english, lacking)):
-            print_stderr(localise("maps", "warning", lang, warning))
-        print_stderr(localise("maps", "written", lang, chosen.describe(lang), output))
-        print(output)
+    text_model = load(model, device)
+    check_text_length(text_model, text)
+    chosen = MapSelection.from_options(text_model, site, layer, head, every)
+    own, _, english = choose_language_and_fonts(picture_strings(lang), lang, file_format)
+    maps, axis = chosen.compute_maps(text_model, text, target, own)
+    picture, lacking = draw_maps(maps, axis, chosen.columns, file_format, lang)
+    write_picture(output, picture)
+    for warning in filter(None, (english, lacking)):
+        print_stderr(localise("maps", "warning", lang, warning))
+    print_stderr(localise("maps", "written", lang, chosen.describe(lang), output))
+    print(output)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from attendo.cli import options as shared
+from attendo.cli.language import say
 from attendo.cli.output import print_stderr
 
 
@@ -33,7 +34,7 @@ def prepare(
         from attendo.cli.progress import describe_size
         from attendo.data.prepared import open_prepared
 
-        print(f"{verify} is whole: {describe_size(open_prepared(verify, verify=True))}")
+        print(say("{verify} is whole: {size}", verify=verify, size=describe_size(open_prepared(verify, verify=True))))
         return
     if out is None:
         raise UsageError("prepared_folder_missing")
@@ -49,7 +50,7 @@ def prepare(
         raise UsageError("data_already_prepared", folder=config.data.prepared)
     show_preparation(prepare_corpora(config, out))
     prepared = open_prepared(out)
-    print(f"{describe_size(prepared)}, written to {out}")
+    print(say("{size}, written to {out}", size=describe_size(prepared), out=out))
     for line in describe_skipped_lines(prepared):
         print(line)
-    print_stderr(f"next: attendo train --set data.prepared={out} --out runs/NAME")
+    print_stderr(say("next: attendo train --set data.prepared={out} --out runs/NAME", out=out))

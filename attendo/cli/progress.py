@@ -16,10 +16,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from attendo.cli.language import count_columns, localise, say, translate
 from attendo.cli.output import make_stderr_console, print_stderr
 from attendo.cli.signals import defer_signals
 from attendo.data.prepared import PreparedData
-from attendo.errors import AttendoError
+from attendo.errors import AttendoError, LocalizedText
 from attendo.recipes.jobs import TrainingJob, TrainingJobFinished, TrainingJobStarted, run_jobs
 from attendo.runs.run import Run
 from attendo.train.config import TrainConfig
@@ -63,7 +64,13 @@ def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
     ):
         print_line = progress.print_line
         if stop_at is not None and stop_at <= run.trainer.step:
-            print_line(f"the run stands at step {run.trainer.step} already: nothing to do up to step {stop_at}")
+            print_line(
+                say(
+                    "the run stands at step {step} already: nothing to do up to step {stop_at}",
+                    step=run.trainer.step,
+                    stop_at=stop_at,
+                )
+            )
             return RunOutcome(run.folder / "model", run.trainer.state.seconds, True, 0, print_line)
         _report_start(run, print_line)
         stopped, faults = False, set(run.faults)
@@ -98,12 +105,20 @@ def train_in_parallel(jobs: Sequence[TrainingJob], max_jobs: int) -> None:
     with defer_signals() as interrupt, closing(run_jobs(jobs, max_jobs)) as reports:
         for report in reports:
             if isinstance(report, TrainingJobStarted):
-                print_stderr(f"{report.job.name}: training, log in {report.job.log}")
+                print_stderr(say("{name}: training, log in {log}", name=report.job.name, log=report.job.log))
             elif isinstance(report, TrainingJobFinished):
                 num_finished += 1
-                print_stderr(f"{report.job.name}: done after {report.seconds:,.0f} s, {num_finished} of {len(jobs)}")
+                print_stderr(
+                    say(
+                        "{name}: done after {seconds:,.0f} s, {num_finished} of {num_jobs}",
+                        name=report.job.name,
+                        seconds=report.seconds,
+                        num_finished=num_finished,
+                        num_jobs=len(jobs),
+                    )
+                )
             elif interrupt:
-                print_stderr("stopping: the trainings save, and the same command goes on from there")
+                print_stderr(say("stopping: the trainings save, and the same command goes on from there"))
                 break
     if interrupt:
         raise typer.Exit(interrupt.exit_code)
@@ -121,7 +136,7 @@ def report_end(outcome: RunOutcome) -> None:
     """Print the path of the model. For a run that stopped early, exit with its exit code instead."""
     if outcome.stopped:
         raise typer.Exit(outcome.exit_code)
-    outcome.print_line(f"model written to {outcome.model_folder}")
+    outcome.print_line(say("model written to {model_folder}", model_folder=outcome.model_folder))
 
 
 def _save_early(run: Run, print_line: PrintLine) -> None:
@@ -130,62 +145,92 @@ def _save_early(run: Run, print_line: PrintLine) -> None:
         raise AttendoError("final_checkpoint_not_saved", step=saved.step, reason=saved.reason)
     if not run.world.broadcast_bool((run.folder / "model").exists()):
         run.finish()
-    print_line(f"stopped at step {saved.step}, saved; go on with: attendo train --resume {run.folder}")
+    print_line(
+        say(
+            "stopped at step {step}, saved; go on with: attendo train --resume {folder}",
+            step=saved.step,
+            folder=run.folder,
+        )
+    )
 
 
 def _report_write_faults(run: Run, known: set[str], print_line: PrintLine) -> set[str]:
     """Print each write fault once while it lasts, even if its text changes."""
     faults = run.faults
     for name in sorted(faults.keys() - known):
-        print_line(f"warning: {faults[name]}")
+        print_line(say("warning: {warning}", warning=localise(faults[name])))
     if known and not faults:
-        print_line("everything can be written again")
+        print_line(say("everything can be written again"))
     return set(faults)
 
 
 def _report_start(run: Run, print_line: PrintLine) -> None:
     for warning in run.warnings:
-        print_line(f"warning: {warning}")
+        print_line(say("warning: {warning}", warning=localise(warning)))
     data = run.data
     print_line(describe_size(data))
     for line in describe_skipped_lines(data):
         print_line(line)
-    sizes = f"{data.source_tokenizer.vocab_size:,} source and {data.target_tokenizer.vocab_size:,} target tokens"
+    sizes = say(
+        "{source:,} source and {target:,} target tokens",
+        source=data.source_tokenizer.vocab_size,
+        target=data.target_tokenizer.vocab_size,
+    )
     joint = data.source_tokenizer is data.target_tokenizer
     parameters = sum(weight.numel() for weight in run.model.network.parameters())
     vocabulary = (
-        f"one vocabulary of {data.source_tokenizer.vocab_size:,} tokens" if joint else f"vocabularies of {sizes}"
+        say("one vocabulary of {vocab_size:,} tokens", vocab_size=data.source_tokenizer.vocab_size)
+        if joint
+        else say("vocabularies of {sizes}", sizes=sizes)
     )
-    print_line(f"{vocabulary}, {parameters:,} parameters, {run.trainer.updater.precision} on {run.device}")
+    print_line(
+        say(
+            "{vocabulary}, {parameters:,} parameters, {precision} on {device}",
+            vocabulary=vocabulary,
+            parameters=parameters,
+            precision=run.trainer.updater.precision,
+            device=run.device,
+        )
+    )
     print_line(describe_plan(run.config.train, data))
     if run.config.train.sharding == "full":
         print_line(_describe_sharding(run.world.size))
     if run.trainer.updater.compile_mode != "off":
-        print_line('compiling: the first steps may take minutes (train.compile = "off" begins at once)')
+        print_line(say('compiling: the first steps may take minutes (train.compile = "off" begins at once)'))
     if run.trainer.step:
-        print_line(f"going on from step {run.trainer.step}")
+        print_line(say("going on from step {step}", step=run.trainer.step))
     elif run.world.size > 1:
-        print_line("with several processes the first look at data and network is left out: attendo doctor has it")
+        print_line(say("with several processes the first look at data and network is left out: attendo doctor has it"))
     for finding in check_before_training(run):
-        print_line(f"{finding.level}: {finding.line}")
+        print_line(say("{level}: {line}", level=translate(finding.level), line=finding.line))
 
 
 def describe_size(data: PreparedData) -> str:
     """Return the numbers of pairs or windows."""
-    examples, valid = "sentence pairs", len(data.valid)
+    examples, valid = say("sentence pairs"), len(data.valid)
     if data.window is not None and data.valid_windows is not None:
-        examples, valid = f"windows of {data.window} tokens", len(data.valid_windows)
-    return f"{data.pairs:,} {examples} to train on, {valid:,} to validate with"
+        examples, valid = say("windows of {window} tokens", window=data.window), len(data.valid_windows)
+    return say(
+        "{pairs:,} {examples} to train on, {valid:,} to validate with", pairs=data.pairs, examples=examples, valid=valid
+    )
 
 
 def describe_skipped_lines(data: PreparedData) -> Iterator[str]:
     """Yield the numbers of cut sources and of bad lines of each corpus."""
     for corpus in data.corpora:
         if corpus.cut:
-            yield f"{corpus.name}: {corpus.cut:,} sources cut to data.cut_source"
+            yield say("{name}: {cut:,} sources cut to data.cut_source", name=corpus.name, cut=corpus.cut)
         if corpus.bad:
-            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(corpus.bad.items()))
-            yield f"{corpus.name}: lines left out: {reasons} (listed in {data.folder / 'bad-lines.tsv'})"
+            reasons = say(", ").join(
+                say("{count:,} {reason}", count=count, reason=LocalizedText(reason))
+                for reason, count in sorted(corpus.bad.items())
+            )
+            yield say(
+                "{name}: lines left out: {reasons} (listed in {folder})",
+                name=corpus.name,
+                reasons=reasons,
+                folder=data.folder / "bad-lines.tsv",
+            )
 
 
 def describe_plan(config: TrainConfig, data: PreparedData) -> str:
@@ -194,20 +239,31 @@ def describe_plan(config: TrainConfig, data: PreparedData) -> str:
     epochs = config.steps * config.accumulate * config.batch_tokens / positions
     times = math.ceil(config.steps / config.validate_every)
     parts = [
-        f"{config.steps:,} steps, about {epochs:,.0f} epochs"
+        say("{steps:,} steps, about {epochs:,.0f} epochs", steps=config.steps, epochs=epochs)
         if epochs >= 1.5 and data.window is None
-        else f"{config.steps:,} steps",
-        f"a validation every {config.validate_every:,} steps" if times > 1 else "a validation at the end",
+        else say("{steps:,} steps", steps=config.steps),
+        say("a validation every {validate_every:,} steps", validate_every=config.validate_every)
+        if times > 1
+        else say("a validation at the end"),
     ]
     if 0 < config.patience < times:
-        parts.append(f"stops early after {config.patience} validations without a better {config.best}")
-    return "; ".join(parts)
+        parts.append(
+            say(
+                "stops early after {patience} validations without a better {best}",
+                patience=config.patience,
+                best=config.best,
+            )
+        )
+    return say("; ").join(parts)
 
 
 def _describe_sharding(processes: int) -> str:
     if processes == 1:
-        return 'train.sharding = "full" changes nothing: there is one process, and it holds all weights'
-    return f"weights, gradients and moments are divided among {processes} processes; nothing is compiled"
+        return say('train.sharding = "full" changes nothing: there is one process, and it holds all weights')
+    return say(
+        "weights, gradients and moments are divided among {processes} processes; nothing is compiled",
+        processes=processes,
+    )
 
 
 class TrainingProgress:
@@ -231,7 +287,7 @@ class TrainingProgress:
         self._skipped = 0
         self._saved: int | None = None
         # Live display: steps done, remaining time, facts about recent steps, facts about the run.
-        self._shown: tuple[int, str, Sequence[str], Sequence[str]] = (0, "left –", (), ())
+        self._shown: tuple[int, str, Sequence[str], Sequence[str]] = (0, say("left –"), (), ())
         live = self.console.is_terminal and not self.console.is_dumb_terminal
         # Standard output is not redirected, because results may be piped.
         self._live = Live(get_renderable=self._render, console=self.console, redirect_stdout=False) if live else None
@@ -257,10 +313,17 @@ class TrainingProgress:
             case Saved():
                 self._saved = report.step
             case SaveFailed():
-                row = f", {report.failures} times in a row" if report.failures > 1 else ""
-                self.print_line(f"step {report.step:,}: the checkpoint could not be saved{row}: {report.reason}")
+                row = say(", {failures} times in a row", failures=report.failures) if report.failures > 1 else ""
+                self.print_line(
+                    say(
+                        "step {step:,}: the checkpoint could not be saved{row}: {reason}",
+                        step=report.step,
+                        row=row,
+                        reason=report.reason,
+                    )
+                )
             case Stopped():
-                self.print_line(f"step {report.step:,}: stopped: {report.reason}")
+                self.print_line(say("step {step:,}: stopped: {reason}", step=report.step, reason=report.reason))
         if self._live:
             self._shown = self.done, self._format_time_left(), self._statistics.summarise(), self._summarise_run()
 
@@ -273,33 +336,41 @@ class TrainingProgress:
         due = step.step % every == 0 or step.step == self.steps or self._num_steps == FIRST_LINE_STEP < every
         if self._live is None and due:
             facts = (*self._statistics.summarise(), self._format_time_left(), *self._summarise_run())
-            self.print_line("  ".join((f"step {step.step:,}/{self.steps:,}", *facts)))
+            self.print_line("  ".join((say("step {step:,}/{steps:,}", step=step.step, steps=self.steps), *facts)))
 
     def _show_validation(self, report: Validation) -> None:
         scores = "".join(f"  {_format_score(name, value)}" for name, value in report.scores.items())
-        scores += "".join(f"  old {_format_score(name, value)}" for name, value in report.old.items())
+        scores += "".join(say("  old {score}", score=_format_score(*score)) for score in report.old.items())
         note = ""
         if report.best:
-            note = "  best so far"
+            note = say("  best so far")
             value = report.loss if self._best_name == "loss" else report.scores.get(self._best_name, math.nan)
             self._best = value, report.step
-        self.print_line(f"step {report.step:,}: validation loss {report.loss:.4f}{scores}{note}")
+        self.print_line(
+            say(
+                "step {step:,}: validation loss {loss:.4f}{scores}{note}",
+                step=report.step,
+                loss=report.loss,
+                scores=scores,
+                note=note,
+            )
+        )
 
     def _summarise_run(self) -> list[str]:
         """Return facts about the whole run: best score, last checkpoint, skipped steps."""
         facts = []
         if self._best is not None:
             value, step = self._best
-            facts.append(f"best {_format_score(self._best_name, value)} at step {step:,}")
+            facts.append(say("best {score} at step {step:,}", score=_format_score(self._best_name, value), step=step))
         if self._saved is not None:
-            facts.append(f"saved at step {self._saved:,}")
+            facts.append(say("saved at step {saved:,}", saved=self._saved))
         if self._skipped:
-            facts.append(f"skipped steps {self._skipped:,}")
+            facts.append(say("skipped steps {skipped:,}", skipped=self._skipped))
         return facts
 
     def _format_time_left(self) -> str:
         seconds = self._statistics.estimate_seconds(self.steps - self.done)
-        return "left –" if seconds is None else f"left {_format_duration(seconds)}"
+        return say("left –") if seconds is None else say("left {duration}", duration=_format_duration(seconds))
 
     def _render(self) -> Group:
         """Render one immutable tuple, because the redraw thread calls this method."""
@@ -354,13 +425,17 @@ class _StepStatistics:
         last = self._recent[-1]
         waiting = self._waiting_share()
         return [
-            f"loss {loss:.3f}" if tokens else "loss –",
+            say("loss {loss:.3f}", loss=loss) if tokens else say("loss –"),
             *self._summarise_rewards(),
-            f"lr {last.lr:.1e}",
+            say("lr {lr:.1e}", lr=last.lr),
             self._format_speed(),
-            f"padding {padding:.1%}",
-            f"epoch {last.epoch}",
-            *([f"waiting for data {waiting:.0%} (train.workers)"] if waiting >= MIN_WAITING_SHARE else []),
+            say("padding {padding:.1%}", padding=padding),
+            say("epoch {epoch}", epoch=last.epoch),
+            *(
+                [say("waiting for data {waiting:.0%} (train.workers)", waiting=waiting)]
+                if waiting >= MIN_WAITING_SHARE
+                else []
+            ),
         ]
 
     def _summarise_rewards(self) -> list[str]:
@@ -371,7 +446,7 @@ class _StepStatistics:
         reward, entropy = (
             math.fsum(each or 0.0 for each in values) / len(known) for values in zip(*known, strict=True)
         )
-        return [f"reward {reward:.2f}", f"entropy {entropy:.3f}"]
+        return [say("reward {reward:.2f}", reward=reward), say("entropy {entropy:.3f}", entropy=entropy)]
 
     def estimate_seconds(self, steps: int) -> float | None:
         """Return the remaining seconds, or None after too few steps: the first steps of a process are slow."""
@@ -387,13 +462,13 @@ class _StepStatistics:
     def _format_speed(self) -> str:
         seconds = self._recent[-1].seconds - self._recent[0].seconds
         tokens = sum(step.tokens for step in self._recent) - self._recent[0].tokens  # its start time is unknown
-        return f"{tokens / seconds:,.0f} tokens/s" if seconds > 0 else "– tokens/s"
+        return say("{tokens:,.0f} tokens/s", tokens=tokens / seconds) if seconds > 0 else say("– tokens/s")
 
 
 def _format_score(name: str, value: float) -> str:
     if name == "loss":
-        return f"loss {value:.4f}"
-    return f"{METRIC_NAMES.get(name, name.replace('_', ' '))} {value:.2f}"
+        return say("loss {value:.4f}", value=value)
+    return f"{METRIC_NAMES.get(name) or translate(name.replace('_', ' '))} {value:.2f}"
 
 
 def _format_duration(seconds: float) -> str:
@@ -401,14 +476,14 @@ def _format_duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     clock = f"{hours}:{minutes:02d}:{rest:02d}"
-    return f"{days} d {clock}" if days else clock
+    return say("{days} d {clock}", days=days, clock=clock) if days else clock
 
 
 def _wrap_facts(facts: Sequence[str], width: int) -> list[str]:
     """Join facts into lines up to the width, without breaking a fact."""
     lines: list[str] = []
     for fact in facts:
-        if lines and len(lines[-1]) + 3 + len(fact) <= width:
+        if lines and count_columns(lines[-1]) + 3 + count_columns(fact) <= width:
             lines[-1] += "   " + fact
         else:
             lines.append(fact)
@@ -418,11 +493,11 @@ def _wrap_facts(facts: Sequence[str], width: int) -> list[str]:
 def show_preparation(reports: Iterable["Preparing"]) -> None:
     """Print each new stage once, or update one line on a terminal."""
     console, stage = make_stderr_console(), ""
-    with console.status("preparing ...") if console.is_terminal else nullcontext() as status:
+    with console.status(say("preparing ...")) if console.is_terminal else nullcontext() as status:
         for report in reports:
             if status is not None:
-                total = "" if report.of is None else f" of {report.of:,}"
-                status.update(f"{report.stage}: {report.lines:,}{total} lines")
+                text = "{stage}: {lines:,} lines" if report.of is None else "{stage}: {lines:,} of {total:,} lines"
+                status.update(say(text, stage=translate(report.stage), lines=report.lines, total=report.of))
             elif report.stage != stage:
                 stage = report.stage
-                console.print(f"{stage} ...", highlight=False, markup=False)
+                console.print(f"{translate(stage)} ...", highlight=False, markup=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.language import say, translate
 from attendo.cli.options import Device
 from attendo.cli.output import align_columns, print_stderr
 from attendo.errors import UsageError
@@ -71,7 +72,7 @@ def reproduce(
         for run in each.plan(its_out):
             make_config(each.path, {"folder": each.data_folder(data)}, run.changes)
     for each, start in pairwise(chain):
-        print_stderr(f"{each.name} starts from the models of {start.name}")
+        print_stderr(say("{name} starts from the models of {other}", name=each.name, other=start.name))
     for each, its_out in reversed([*zip(chain, outs, strict=True)]):
         _train(each, each.plan(its_out), each.data_folder(data), device, jobs)
     if not _judge(chosen, chosen.plan(out), folder, device, out):
@@ -115,7 +116,7 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
             texts[run.variant] = compute_checksums(list_training_files(config.data))
         state = read_run_state(run.folder, config, texts[run.variant])
         if state == "complete":
-            print_stderr(f"{run.name}: complete, in {run.folder}")
+            print_stderr(say("{name}: complete, in {folder}", name=run.name, folder=run.folder))
         else:
             remaining.append((run, config, state == "begun"))
     if max_jobs > 1:
@@ -128,7 +129,15 @@ def _train(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
         )
         return
     for number, (run, config, is_started) in enumerate(remaining, start=1):
-        print_stderr(f"{run.name}: training {number} of {len(remaining)}, in {run.folder}")
+        print_stderr(
+            say(
+                "{name}: training {number} of {num_remaining}, in {folder}",
+                name=run.name,
+                number=number,
+                num_remaining=len(remaining),
+                folder=run.folder,
+            )
+        )
         _train_one(run, config, device, None if is_started else texts[run.variant])
 
 
@@ -141,7 +150,7 @@ def _train_one(run: "PlannedRun", config: "RunConfig", device: str, texts: dict[
     own = pick_device(device)
     outcome = train_with_progress(Run.resume(run.folder, own) if texts is None else _start_run(run, config, own, texts))
     if outcome.stopped:
-        print_stderr("the same command goes on from here")
+        print_stderr(say("the same command goes on from here"))
         raise typer.Exit(outcome.exit_code)
 
 
@@ -183,11 +192,16 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     for report in score_tests(recipe, runs, folder, device):
         match report:
             case ScoringStarted():
-                print_stderr(f"scoring {report.test}: {report.models}")
+                print_stderr(say("scoring {test}: {models}", test=report.test, models=report.models))
             case TruncatedOutputs():
                 print_stderr(
-                    f"{report.models}: {report.truncated} of {report.lines} answers to {report.test} were cut "
-                    "at the length limit"
+                    say(
+                        "{models}: {truncated} of {lines} answers to {test} were cut at the length limit",
+                        models=report.models,
+                        truncated=report.truncated,
+                        lines=report.lines,
+                        test=report.test,
+                    )
                 )
             case OutputsNotSaved():
                 print_stderr(report.reason)
@@ -198,7 +212,7 @@ def _judge(recipe: "Recipe", runs: "Sequence[PlannedRun]", folder: Path | None, 
     seconds = time.monotonic() - start
     print("\n".join(format_outcome(outcome)), flush=True)  # before writing the results, which may fail
     path = write_results(outcome, out, folder, collect_environment(pick_device(device)), seconds)
-    print_stderr(f"written to {path}")
+    print_stderr(say("written to {path}", path=path))
     return outcome.verdict is not False and all_saved
 
 
@@ -219,18 +233,19 @@ def format_outcome(outcome: "RecipeOutcome") -> Iterator[str]:
         yield ""
         yield from align_columns(apart, _LEFT_ALIGNED)
     if outcome.recipe.full_scope is not None:
-        yield f"not compared: the expected number is for {outcome.recipe.full_scope}"
+        yield say("not compared: the expected number is for {full_scope}", full_scope=outcome.recipe.full_scope)
     elif outcome.verdict is None:
-        yield "not judged: the recipe has no numbers that are expected"
+        yield say("not judged: the recipe has no numbers that are expected")
     else:
-        yield "pass: as expected" if outcome.verdict else "fail: worse than expected"
+        yield say("pass: as expected") if outcome.verdict else say("fail: worse than expected")
 
 
 def _describe_recipe(recipe: "Recipe") -> str:
     judged = recipe.criteria
     trainings = len(judged.seeds) * max(1, len(judged.variants))
-    variants = f" of {len(judged.variants)} variants" if judged.variants else ""
-    return f"{judged.about}; {trainings} training{'s' if trainings > 1 else ''}{variants}"
+    variants = say(" of {num_variants} variants", num_variants=len(judged.variants)) if judged.variants else ""
+    count = say("{count} trainings" if trainings > 1 else "{count} training", count=trainings)
+    return f"{judged.about}{say('; ')}{count}{variants}"
 
 
 def _format_recipe_rows(recipe: "Recipe") -> Iterator[dict[str, str]]:
@@ -238,7 +253,7 @@ def _format_recipe_rows(recipe: "Recipe") -> Iterator[dict[str, str]]:
         yield {
             "recipe": "" if number else recipe.name,
             "test": f"{test.name} {test.metric}",
-            "expected": _format_expected(test) or "not measured",
+            "expected": _format_expected(test) or say("not measured"),
             "published": "" if test.reference is None else f"{test.reference:g}",
             "data": "" if number else recipe.criteria.dataset or "",
         }
@@ -246,14 +261,14 @@ def _format_recipe_rows(recipe: "Recipe") -> Iterator[dict[str, str]]:
 
 def _format_cells(row: "RecipeTestResult") -> dict[str, str]:
     test, metric = row.test, row.test.metric
-    seeds = {f"seed {seed}": _format_number(value, metric) for seed, value in row.seeds.items()}
+    seeds = {say("seed {seed}", seed=seed): _format_number(value, metric) for seed, value in row.seeds.items()}
     together = {} if row.ensemble is None else {"together": _format_number(row.ensemble, metric)}
     found = {"test": test.name, "score": metric, **seeds, "mean": _format_number(row.mean, metric), **together}
     return {
         **found,
         "expected": _format_expected(test),
         "published": _format_published(test),
-        "verdict": _VERDICTS[row.verdict],
+        "verdict": translate(_VERDICTS[row.verdict]),
     }
 
 
@@ -264,7 +279,9 @@ def _format_variant_cells(row: "RecipeTestResult") -> Iterator[dict[str, str]]:
             each.model_label: _format_number(each.score.value, row.test.metric)
             for each in row.select_scores(variant=variant)
         }
-        named = {label if label == "together" else f"seed {label}": text for label, text in scores.items()}
+        named = {
+            label if label == "together" else say("seed {seed}", seed=label): text for label, text in scores.items()
+        }
         yield {"test": row.test.name, "score": row.test.metric, name: variant, **named}
 
 

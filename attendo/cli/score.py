@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attendo.cli.language import say
 from attendo.cli.options import Device, JsonLines, ModelOrExport, Threads
 from attendo.cli.output import format_unknown_words, print_stderr
 from attendo.cli.stdin import name_line_in_errors
@@ -64,7 +65,14 @@ def _report_unknown(file: Path, texts: Sequence[str], tokenizer: "Tokenizer", li
 
     for number, text in enumerate(texts, start=lines_before + 1):
         if words := tokenizer.unknown(strip_line_end(text)):
-            print_stderr(f"{file} line {number}: {format_unknown_words(words)}")
+            print_stderr(
+                say(
+                    "{file} line {number}: {unknown_words}",
+                    file=file,
+                    number=number,
+                    unknown_words=format_unknown_words(words),
+                )
+            )
 
 
 def _format_score(scored: "ScoredTarget", normalise: bool, words: bool, as_json: bool) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from attendo.cli.language import localise, say
 from attendo.cli.options import Device, Port, Threads, expand_options
 from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
@@ -117,7 +118,7 @@ def serve(
     Prints the address when the server is ready. SIGTERM stops it after requests in flight are finished.
 
     Exit codes: 0 stopped normally, 2 setting, 3 data, 4 model, 70 the worker died or hung. Needs
-    `pip install 'attendo\\[serve]'`.
+    `pip install 'attendo[serve]'`.
     """
     from attendo.serve.server import bind, check_bindable
     from attendo.serve.server import serve as run
@@ -132,7 +133,12 @@ def serve(
         app = _make_app(models, load_options, settings)
         _report_models(app, sys.stderr)
         if host not in LOOPBACK and not settings.keys:
-            print_stderr(f"warning: every client that can reach {host} can use this server: give it a key (--key-file)")
+            print_stderr(
+                say(
+                    "warning: every client that can reach {host} can use this server: give it a key (--key-file)",
+                    host=host,
+                )
+            )
         code = run(app, socket, on_ready=lambda: print(socket.address, flush=True))
     raise typer.Exit(code)
 
@@ -186,6 +192,6 @@ def _report_models(app: "Application", stream: TextIO) -> None:
     from attendo.serve.scheduling.registry import describe, missing_language_warning
 
     for each in app.gateway.registry.all():
-        print(describe(each), file=stream, flush=True)
+        print(localise(describe(each)), file=stream, flush=True)
         if warning := missing_language_warning(each):
-            print_stderr(f"warning: {warning}")
+            print_stderr(say("warning: {warning}", warning=warning))

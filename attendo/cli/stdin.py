@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from attendo import atomic_files
+from attendo.cli.language import say
 from attendo.errors import DataError, MessagePart, ModelError, UsageError
 
 FIRST_LINES = 16  # lines in the first block; small, so that the first results appear soon
@@ -96,9 +97,8 @@ class LineCounter:
         self._lines += lines
         seconds = time.monotonic() - self._start
         if self._enabled and seconds > MIN_PROGRESS_SECONDS:
-            print(
-                f"\r{self._lines:,} lines, {self._lines / seconds:,.0f} a second", end="", file=sys.stderr, flush=True
-            )
+            shown = say("{lines:,} lines, {speed:,.0f} a second", lines=self._lines, speed=self._lines / seconds)
+            print(f"\r{shown}", end="", file=sys.stderr, flush=True)
             self._visible = True
 
     def clear(self) -> None:

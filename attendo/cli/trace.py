@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from attendo.cli.decoding_options import add_decoding_options, take_decoding_options
+from attendo.cli.language import current_language
 from attendo.cli.options import Device, ModelFolder, Threads
 from attendo.cli.output import print_stderr
 from attendo.errors import UsageError
-from attendo.explore.i18n import localise_errors, trace_string
+from attendo.explore.i18n import trace_string
 
 if TYPE_CHECKING:
     from attendo.explore.trace_terminal import TraceView
@@ -35,7 +36,6 @@ def trace(
     head: Annotated[int | None, typer.Option(help="Show scores and weights of this head, counted from 0.")] = None,
     step: Annotated[int | None, typer.Option(help="Show the prediction of this target token, from 0.")] = None,
     no_mask: Annotated[bool, typer.Option("--no-mask", help="Disable the decoder's causal mask.")] = False,
-    lang: Annotated[Literal["en", "zh"], typer.Option(help="Language of the explanations and messages.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print all tensors and formulas as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained HTML page.")] = None,
     device: Device = "auto",
@@ -48,39 +48,39 @@ def trace(
     tokens at once: its passes, its alignment or its graph is shown.
     """
     view_options = {"--layer": layer, "--head": head, "--step": step, "--no-mask": no_mask or None}
-    with localise_errors(lang):
-        if not text.strip():
-            raise UsageError("trace_text_empty")
-        full_output = "--json" if as_json else "--html" if html is not None else None
-        if full_output and (head is not None or step is not None):
-            raise UsageError("view_options_with_full_output", option=full_output)
-        from attendo.explore.head_stats import check_text_length
-        from attendo.explore.trace_terminal import TraceView
-        from attendo.runs.load import load
+    lang = current_language()
+    if not text.strip():
+        raise UsageError("trace_text_empty")
+    full_output = "--json" if as_json else "--html" if html is not None else None
+    if full_output and (head is not None or step is not None):
+        raise UsageError("view_options_with_full_output", option=full_output)
+    from attendo.explore.head_stats import check_text_length
+    from attendo.explore.trace_terminal import TraceView
+    from attendo.runs.load import load
 
-        text_model = load(model, device)
-        check_text_length(text_model, text)
-        options = take_decoding_options(given)
-        if text_model.kind != "autoregressive":
-            _reject_view_options(text_model.kind, view_options)
-            other = None if beside is None else _trace_beside(beside, text, device)
-            _output_parallel(text_model.trace_parallel(text, target, **options), other, lang, as_json, html)
-            return
-        _reject_parallel_options(text_model, beside, options)
-        found = text_model.trace(text, target, masked=not no_mask, layer=layer)
-        view = TraceView(lang, layer, head, step)
-        view.check(found)
-        if full_output:
-            _check_size(found, full_output, layer)
-        if html is not None:
-            from attendo.explore.trace_html import render_trace_html
+    text_model = load(model, device)
+    check_text_length(text_model, text)
+    options = take_decoding_options(given)
+    if text_model.kind != "autoregressive":
+        _reject_view_options(text_model.kind, view_options)
+        other = None if beside is None else _trace_beside(beside, text, device)
+        _output_parallel(text_model.trace_parallel(text, target, **options), other, lang, as_json, html)
+        return
+    _reject_parallel_options(text_model, beside, options)
+    found = text_model.trace(text, target, masked=not no_mask, layer=layer)
+    view = TraceView(lang, layer, head, step)
+    view.check(found)
+    if full_output:
+        _check_size(found, full_output, layer)
+    if html is not None:
+        from attendo.explore.trace_html import render_trace_html
 
-            html.write_text(render_trace_html(found, lang), "utf-8")
-            print_stderr(trace_string("written", lang, html))
-        if as_json:
-            _print_json(found)
-        elif html is None:
-            _show(found, view)
+        html.write_text(render_trace_html(found, lang), "utf-8")
+        print_stderr(trace_string("written", lang, html))
+    if as_json:
+        _print_json(found)
+    elif html is None:
+        _show(found, view)
 
 
 def _reject_view_options(kind: str, view_options: dict[str, Any]) -> None:

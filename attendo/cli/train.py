@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attendo.cli import options as shared
+from attendo.cli.language import localise, say, translate
 from attendo.cli.output import print_stderr
 from attendo.errors import UsageError, require_package
 
@@ -103,7 +104,7 @@ def _train(
         run.sinks += [TensorBoard()] if tensorboard else []
         outcome = train_with_progress(run, stop_at)
     report_end(outcome)
-    outcome.print_line(f"next: attendo generate {outcome.model_folder} < text")
+    outcome.print_line(say("next: attendo generate {model_folder} < text", model_folder=outcome.model_folder))
 
 
 def make_config(
@@ -131,10 +132,11 @@ def make_config(
     new = resolve_settings(read_settings(run_file, files), changes, run_file)
     speaks = os.environ.get("RANK", "0") == "0"  # only rank 0 prints
     for line in describe_files(new.config.data) if speaks and files.get("file") else ():
-        print_stderr(line)
+        print_stderr(localise(line))
     for choice in new.choices if speaks else ():
         if choice.name.startswith(shown_prefix):
-            (report or print_stderr)(f"{choice.name} = {toml_literal(choice.value)}  # {choice.reason}")
+            reason = translate(choice.reason)
+            (report or print_stderr)(f"{choice.name} = {toml_literal(choice.value)}  # {reason}")
     return new.config
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from attendo.cli.language import count_columns, pad_columns, say, translate
 from attendo.cli.options import Changes, Data, Device, Threads
 from attendo.cli.output import print_stderr
 from attendo.errors import DataError, UsageError
@@ -76,7 +77,8 @@ def verify(
         if as_json:
             print(json.dumps(_to_json(each), ensure_ascii=False), flush=True)
         elif typer.get_text_stream("stderr").isatty():
-            print_stderr(f"{'same     ' if each.equal else 'DIFFERENT'} {each.path}, {each.what}")
+            names = {"path": translate(each.path), "what": translate(each.what)}
+            print_stderr(say("same      {path}, {what}" if each.equal else "DIFFERENT {path}, {what}", **names))
     if not as_json:
         _print_comparisons(found)
     raise typer.Exit(0 if all(each.equal for each in found) else 1)
@@ -88,7 +90,14 @@ def _drop_long_texts(model: "TextModel", texts: list[str]) -> list[str]:
     short = [text for text in texts if not is_too_long(model, text)]
     if left_out := len(texts) - len(short):
         limit = max_sentence_tokens(model)
-        print_stderr(f"{left_out} of {len(texts)} sentences have more than {limit} tokens and are left out")
+        print_stderr(
+            say(
+                "{left_out} of {num_texts} sentences have more than {limit} tokens and are left out",
+                left_out=left_out,
+                num_texts=len(texts),
+                limit=limit,
+            )
+        )
     return short
 
 
@@ -106,21 +115,38 @@ def _print_comparisons(found: list["PathComparison"]) -> None:
     layers, others = ([each for each in found if (each.what == SUB_LAYERS) == wanted] for wanted in (True, False))
     console = Console()
     if layers:
-        console.print(_build_table("sub-layer", layers, [SUB_LAYERS], "kernels beside the formula written out"))
-    beside = "the textbook" if layers else "all sentences together"
+        console.print(
+            _build_table(say("sub-layer"), layers, [SUB_LAYERS], say("kernels beside the formula written out"))
+        )
+    beside = say("the textbook") if layers else say("all sentences together")
     searches = list(dict.fromkeys(each.what for each in others))
     for first in range(0, len(searches), _MAX_COLUMNS):
         columns = searches[first : first + _MAX_COLUMNS]
         shown = [each for each in others if each.what in columns]
-        console.print(_build_table("path", shown, columns, f"answers beside those of {beside}"))
+        console.print(_build_table(say("path"), shown, columns, say("answers beside those of {beside}", beside=beside)))
     for each in found:
         if not each.equal and each.example:
-            print(f"{each.path}, {each.what}: {each.example}")
+            print(
+                say(
+                    "{path}, {what}: {example}",
+                    path=translate(each.path),
+                    what=translate(each.what),
+                    example=each.example,
+                )
+            )
     wrong = sum(not each.equal for each in found)
     for each in found:
         if not each.count:
-            print(f"{each.path}, {each.what}: there was nothing to compare")
-    print("all paths agree" if not wrong else f"{wrong} of {len(found)} comparisons differ")
+            print(
+                say(
+                    "{path}, {what}: there was nothing to compare", path=translate(each.path), what=translate(each.what)
+                )
+            )
+    print(
+        say("all paths agree")
+        if not wrong
+        else say("{wrong} of {num_found} comparisons differ", wrong=wrong, num_found=len(found))
+    )
 
 
 def _build_table(first: str, found: list["PathComparison"], columns: list[str], title: str) -> "Table":
@@ -131,10 +157,10 @@ def _build_table(first: str, found: list["PathComparison"], columns: list[str], 
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     table.add_column(first, no_wrap=True)
     for name in columns:
-        table.add_column(name)
+        table.add_column(translate(name))
     for path in dict.fromkeys(each.path for each in found):
         cells = {each.what: _format_cell(each) for each in found if each.path == path}
-        table.add_row(path, *(cells.get(name, "") for name in columns))
+        table.add_row(translate(path), *(cells.get(name, "") for name in columns))
     return table
 
 
@@ -142,12 +168,16 @@ def _format_cell(each: "PathComparison") -> "Text":
     from rich.text import Text
 
     if not each.count:
-        return Text("nothing", "yellow")
+        return Text(say("nothing"), "yellow")
     if not each.equal:
-        text = f"{each.different:,} of {each.count:,} differ" if each.different else f"off by {each.largest:.1e}"
+        text = (
+            say("{different:,} of {count:,} differ", different=each.different, count=each.count)
+            if each.different
+            else say("off by {largest:.1e}", largest=each.largest)
+        )
         return Text(text, "red")
-    ties = f", {each.ties} ties" if each.ties else ""
-    return Text(f"same {each.largest:.0e}{ties}", "green")
+    ties = say(", {ties} ties", ties=each.ties) if each.ties else ""
+    return Text(say("same {largest:.0e}{ties}", largest=each.largest, ties=ties), "green")
 
 
 def verify_resume(
@@ -184,22 +214,28 @@ def verify_resume(
         compared = []
         for report in verification.run(folder):
             if isinstance(report, TrialStep):
-                print_stderr(f"{report.description} ...")
+                print_stderr(say("{description} ...", description=translate(report.description)))
             else:
                 compared.append(report)
     _print_resume_comparisons(compared, verification.stops)
     if not all(each.equal for each in compared):
-        print(f"not the same run: {suggest_fix(verification.config, kind)}")
+        print(say("not the same run: {fix}", fix=translate(suggest_fix(verification.config, kind))))
         raise typer.Exit(1)
-    print("the same run, bit for bit")
+    print(say("the same run, bit for bit"))
 
 
 def _print_resume_comparisons(compared: "list[ResumeComparison]", stops: list[int]) -> None:
     """Print each compared item: equal, or the largest difference."""
-    print(f"stopped after step {', '.join(map(str, stops))} and resumed by a new process each time:")
-    width = max(len(each.name) for each in compared)
+    print(say("stopped after step {names} and resumed by a new process each time:", names=", ".join(map(str, stops))))
+    width = max(count_columns(translate(each.name)) for each in compared)
     for each in compared:
-        result = "equal"
+        result = say("equal")
         if not each.equal:
-            result = f"{each.unequal} of {each.count} differ, by {each.largest:.2g} at most ({each.location})"
-        print(f"  {each.name:<{width}}  {result}")
+            result = say(
+                "{unequal} of {count} differ, by {largest:.2g} at most ({location})",
+                unequal=each.unequal,
+                count=each.count,
+                largest=each.largest,
+                location=each.location,
+            )
+        print(f"  {pad_columns(translate(each.name), width)}  {result}")

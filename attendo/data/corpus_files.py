@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from attendo.data.config import CorpusConfig
-from attendo.errors import DataError
+from attendo.errors import DataError, LocalizedText
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
 from attendo.text.tokenizer import strip_line_end
 
@@ -182,12 +182,14 @@ def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
 
 def describe_fields(corpus: CorpusConfig) -> str:
     """Describe the fields of both sides, for messages."""
-    what = "field" if corpus.format == "jsonl" else "column"
     if corpus.turns_field is not None:
-        return f"conversations of field {corpus.turns_field}"
+        return LocalizedText("conversations of field {field}", field=corpus.turns_field)
     source, target, *features = get_field_names(corpus)
-    more = f", features are {what} {features[0]}" if features else ""
-    return f"source is {what} {source}, target is {what} {target}{more}"
+    values = {"what": LocalizedText("field" if corpus.format == "jsonl" else "column"), "source": source}
+    if features:
+        text = "source is {what} {source}, target is {what} {target}, features are {what} {features}"
+        return LocalizedText(text, **values, target=target, features=features[0])
+    return LocalizedText("source is {what} {source}, target is {what} {target}", **values, target=target)
 
 
 def collect_symbols(corpus: CorpusConfig) -> list[str]:

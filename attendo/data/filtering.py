@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus, CorpusRow
-from attendo.errors import DataError, ErrorList, MessagePart
+from attendo.errors import DataError, ErrorList, LocalizedText, MessagePart
 
 MIN_RATIO_TOKENS = 20  # tokens; in shorter pairs one long word gives an extreme ratio
 
@@ -88,7 +88,10 @@ class BadLines:
         bad = self.counts.total()
         if bad <= max_bad_ratio * self.lines:
             return
-        counts = [MessagePart("bad_line_count", count=n, reason=reason) for reason, n in self.counts.most_common()]
+        counts = [
+            MessagePart("bad_line_count", count=n, reason=LocalizedText(reason))
+            for reason, n in self.counts.most_common()
+        ]
         raise TooManyBadLinesError(
             "too_many_bad_lines",
             corpus=self.corpus,

@@ -13,7 +13,7 @@ from attendo.data.filtering import suggest_remedy
 from attendo.data.index import Index, read_index
 from attendo.data.prepared import PreparedData
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share
-from attendo.errors import AttendoError, cut_line
+from attendo.errors import AttendoError, LocalizedText, cut_line, join_texts
 from attendo.runs.corpora import make_corpora
 
 BAD_LINES = "bad-lines.tsv"
@@ -32,13 +32,20 @@ def check_bad_lines(data: PreparedData) -> Finding:
     count = reasons.total()
     values = {"lines": lines, "bad": count, **{reason.replace(" ", "_"): each for reason, each in reasons.items()}}
     if not count:
-        return Finding("bad lines", "ok", f"none in {format_count(lines, 'lines')}", values=values)
+        return Finding(
+            "bad lines", "ok", LocalizedText("none in {lines}", lines=format_count(lines, "lines")), values=values
+        )
     return Finding(
         "bad lines",
         "warning" if count >= _BAD_WARNING_SHARE * lines else "note",
-        f"{count:,} of {format_count(lines, 'lines')} are left out ({format_share(count / lines)}): "
-        f"{_format_reasons(reasons)}",
-        f"mend them or take them out; attendo prepare lists all of them in {BAD_LINES}",
+        LocalizedText(
+            "{count:,} of {lines} are left out ({share}): {reasons}",
+            count=count,
+            lines=format_count(lines, "lines"),
+            share=format_share(count / lines),
+            reasons=_format_reasons(reasons),
+        ),
+        LocalizedText("mend them or take them out; attendo prepare lists all of them in {file}", file=BAD_LINES),
         _format_examples(data.folder / BAD_LINES),
         values,
     )
@@ -50,9 +57,12 @@ def report_too_many_bad_lines(listing: Path, max_bad_ratio: float) -> Finding:
     return Finding(
         "bad lines",
         "fault",
-        f"{format_count(reasons.total(), 'lines')} are bad, more than data.max_bad_ratio allows: "
-        f"{_format_reasons(reasons)}",
-        str(suggest_remedy(reasons, max_bad_ratio)) if reasons else "",
+        LocalizedText(
+            "{lines} are bad, more than data.max_bad_ratio allows: {reasons}",
+            lines=format_count(reasons.total(), "lines"),
+            reasons=_format_reasons(reasons),
+        ),
+        LocalizedText("{remedy}", remedy=suggest_remedy(reasons, max_bad_ratio)) if reasons else "",
         _format_examples(listing),
         {"bad": reasons.total(), **{reason.replace(" ", "_"): count for reason, count in reasons.items()}},
     )
@@ -79,24 +89,30 @@ class LineLocator:
 
     def describe(self, corpus: int, pair: int) -> str:
         line = self.find_line(corpus, pair)
-        return f"{self._corpus_prefix(corpus)}{f'pair {pair + 1:,}' if line is None else f'line {line:,}'}"
+        number = LocalizedText("pair {number:,}" if line is None else "line {number:,}", number=line or pair + 1)
+        return self._with_corpus(corpus, number)
 
     def describe_span(self, corpus: int, first: int, last: int) -> str:
         """Describe the range from the first pair to the last, both included."""
         begin, end = self.find_line(corpus, first), self.find_line(corpus, last)
         if begin is None or end is None:
-            return f"{self._corpus_prefix(corpus)}pairs {first + 1:,} to {last + 1:,}"
-        return f"{self._corpus_prefix(corpus)}lines {begin:,} to {end:,}"
+            return self._with_corpus(
+                corpus, LocalizedText("pairs {first:,} to {last:,}", first=first + 1, last=last + 1)
+            )
+        return self._with_corpus(corpus, LocalizedText("lines {first:,} to {last:,}", first=begin, last=end))
 
     def quote(self, corpus: int, pair: int) -> str:
         """Return the location and the texts of a pair."""
         ids = self._data.corpora[corpus].shards.example(pair)
         source = cut_line(self._data.source_tokenizer.decode(ids.source))
         target = cut_line(self._data.target_tokenizer.decode(ids.target))
-        return f"{self.describe(corpus, pair)}: {source} → {target}"
+        place = self.describe(corpus, pair)
+        return LocalizedText("{place}: {source} → {target}", place=place, source=source, target=target)
 
-    def _corpus_prefix(self, corpus: int) -> str:
-        return f"{self._data.corpora[corpus].name} " if len(self._data.corpora) > 1 else ""
+    def _with_corpus(self, corpus: int, place: LocalizedText) -> str:
+        if len(self._data.corpora) == 1:
+            return place
+        return LocalizedText("{corpus} {place}", corpus=self._data.corpora[corpus].name, place=place)
 
 
 def _find_skipped_lines(data: PreparedData) -> list[NDArray[np.int64] | None]:
@@ -129,11 +145,17 @@ def _find_held_out_lines(data: PreparedData, index: Index) -> list[set[int]]:
 
 
 def _format_reasons(reasons: Counter[str]) -> str:
-    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    return join_texts(
+        LocalizedText("{count:,} {reason}", count=count, reason=LocalizedText(reason))
+        for reason, count in reasons.most_common()
+    )
 
 
 def _format_examples(listing: Path) -> tuple[str, ...]:
-    return tuple(f"{name} line {n:,}: {reason}" for name, n, reason in islice(_read_bad_lines(listing), MAX_EXAMPLES))
+    return tuple(
+        LocalizedText("{file} line {number:,}: {reason}", file=name, number=number, reason=LocalizedText(reason))
+        for name, number, reason in islice(_read_bad_lines(listing), MAX_EXAMPLES)
+    )
 
 
 def _read_bad_lines(path: Path) -> Iterator[tuple[str, int, str]]:

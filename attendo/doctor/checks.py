@@ -21,7 +21,7 @@ from attendo.doctor.network import (
 )
 from attendo.doctor.training_checks import check_first_loss, check_overfitting, check_warm_up
 from attendo.doctor.vocabulary import VocabularyUse, check_unknown_tokens
-from attendo.errors import AttendoError
+from attendo.errors import AttendoError, LocalizedText
 from attendo.runs.run import Run
 
 _STREAMED_PAIRS = 2048  # pairs per corpus; a stream of all pairs would first read a whole shuffle pool
@@ -83,7 +83,7 @@ def examine_network(run: Run, quick: bool = False) -> Iterator[Finding]:
             try:
                 finding = check()
             except AttendoError as error:  # for example a sentence too long for learned positions
-                finding = Finding(name, "fault", str(error), about="network")
+                finding = Finding(name, "fault", LocalizedText("{error}", error=error), about="network")
         yield finding
 
 

@@ -14,7 +14,7 @@ from attendo.data.prepared import PreparedData
 from attendo.doctor.bad_lines import LineLocator
 from attendo.doctor.data_sampling import PairBlock, PairSpan, locate
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_count, format_share
-from attendo.errors import cut_line
+from attendo.errors import LocalizedText, cut_line
 from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import make_test_corpus
 from attendo.text import UNK
@@ -80,12 +80,20 @@ class DuplicateFinder:
         _, firsts, counts = np.unique(pairs, return_index=True, return_counts=True)
         more = len(pairs) - len(counts)
         values = {"pairs": len(pairs), "repeated": more}
-        found = f"{more:,} of {format_count(len(pairs), 'pairs')} ({format_share(more / len(pairs))}) occur earlier"
+        found = LocalizedText(
+            "{more:,} of {pairs} ({share}) occur earlier",
+            more=more,
+            pairs=format_count(len(pairs), "pairs"),
+            share=format_share(more / len(pairs)),
+        )
         if more < REPEATED_NOTE_SHARE * len(pairs):
             return Finding("repeated pairs", "ok", found, values=values)
         level: Level = "warning" if more >= REPEATED_WARNING_SHARE * len(pairs) else "note"
         advice = "a pair counts as often as it occurs: take repeated lines out unless that is meant"
-        examples = tuple(f"{counts[n]:,} times: {self._quote(int(firsts[n]))}" for n in _most_frequent(counts))
+        examples = tuple(
+            LocalizedText("{count:,} times: {pair}", count=int(counts[n]), pair=self._quote(int(firsts[n])))
+            for n in _most_frequent(counts)
+        )
         return Finding("repeated pairs", level, found, advice, examples, values)
 
     def _check_several_targets(self, sources: Hashes, pairs: Hashes) -> Finding:
@@ -94,21 +102,28 @@ class DuplicateFinder:
         _, firsts, counts = np.unique(sources[once], return_index=True, return_counts=True)
         several = int((counts > 1).sum())
         values = {"sources": len(counts), "with_several_targets": several}
-        found = (
-            f"{several:,} of {format_count(len(counts), 'sources')} "
-            f"({format_share(several / len(counts))}) have several targets"
+        found = LocalizedText(
+            "{several:,} of {sources} ({share}) have several targets",
+            several=several,
+            sources=format_count(len(counts), "sources"),
+            share=format_share(several / len(counts)),
         )
         if several < REPEATED_NOTE_SHARE * len(counts):
             return Finding("several targets", "ok", found, values=values)
-        examples = tuple(f"{counts[n]:,} targets: {self._quote(int(once[firsts[n]]))}" for n in _most_frequent(counts))
+        examples = tuple(
+            LocalizedText("{count:,} targets: {pair}", count=int(counts[n]), pair=self._quote(int(once[firsts[n]])))
+            for n in _most_frequent(counts)
+        )
         return Finding("several targets", "note", found, "leave them, if all are right answers", examples, values)
 
     def _check_copies(self) -> Finding:
         count, compared = len(self._copies), self._num_compared
         values = {"compared": compared, "copied": count}
-        found = (
-            f"{count:,} of {format_count(compared, 'pairs')} ({format_share(count / compared)}) have a "
-            "target equal to the source"
+        found = LocalizedText(
+            "{count:,} of {pairs} ({share}) have a target equal to the source",
+            count=count,
+            pairs=format_count(compared, "pairs"),
+            share=format_share(count / compared),
         )
         if not count or self._allow_copies:
             return Finding("copied sources", "ok", found, values=values)
@@ -129,13 +144,15 @@ class DuplicateFinder:
         by_pair = np.isin(_hash_each(_join_pair(*pair) for pair in raw), pairs)
         count, exact, of, left = int(by_source.sum()), int(by_pair.sum()), max(1, len(known)), len(ids) - len(known)
         values = {name: len(ids), "sources": count, "pairs": exact, "not_compared": left}
-        found = (
-            f"{count:,} of {format_count(len(known), f'{name} sources')} ({format_share(count / of)}) are in "
-            "the training data, "
-            f"{exact:,} of them with the same target"
+        found = LocalizedText(
+            "{count:,} of {sources} ({share}) are in the training data, {exact:,} of them with the same target",
+            count=count,
+            sources=format_count(len(known), f"{name} sources"),
+            share=format_share(count / of),
+            exact=exact,
         )
         if left:
-            found += f"; {left:,} with unknown tokens cannot be compared"
+            found += LocalizedText("; {left:,} with unknown tokens cannot be compared", left=left)
         if not count and left > len(known):
             advice = "raise tokenizer.size, or use tokenizer.kind bpe, so that most can be compared"
             return Finding(f"{name} leak", "note", found, advice, values=values)
@@ -157,7 +174,13 @@ class DuplicateFinder:
     def _format_leak(self, name: str, text: str, number: int, sources: Hashes) -> str:
         wanted = _hash_each([_ids_to_bytes(self._data.source_tokenizer.encode(text))])[0]
         position = locate(self._spans, int(np.flatnonzero(sources == wanted)[0]))
-        return f"{name} pair {number + 1:,} is {self._locator.describe(*position)}: {cut_line(text)}"
+        return LocalizedText(
+            "{name} pair {number:,} is {place}: {text}",
+            name=LocalizedText(name),
+            number=number + 1,
+            place=self._locator.describe(*position),
+            text=cut_line(text),
+        )
 
     def _encode(self, texts: Sequence[TextPair]) -> list[tuple[list[int], list[int]]]:
         sources = self._data.source_tokenizer.encode_many([source for source, _ in texts])

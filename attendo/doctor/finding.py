@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from attendo.errors import AttendoError, DataError, ModelError
+from attendo.errors import AttendoError, DataError, LocalizedText, ModelError
 
 Level = Literal["ok", "note", "warning", "fault"]
 MAX_EXAMPLES = 3
@@ -26,7 +26,8 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding in one line, without examples."""
-        return f"{self.check}: {self.found}" + (f"; {self.advice}" if self.advice else "")
+        template = "{check}: {found}; {advice}" if self.advice else "{check}: {found}"
+        return LocalizedText(template, check=LocalizedText(self.check), found=self.found, advice=self.advice)
 
     def as_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "stops"}
@@ -38,7 +39,7 @@ class Finding:
 
 def format_count(count: int, things: str) -> str:
     """Return a count with its noun, such as `1 pair` or `2,000 pairs`."""
-    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
+    return LocalizedText(f"{{count:,}} {things.removesuffix('s') if count == 1 else things}", count=count)
 
 
 def format_share(ratio: float) -> str:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from attendo.doctor.bad_lines import LineLocator
 from attendo.doctor.data_sampling import PairBlock, locate
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share
+from attendo.errors import LocalizedText
 
 MAX_RATIO_FACTOR = 3.0  # largest factor above or below the median ratio
 MIN_RATIO_TOKENS = 10  # tokens of the longer side; in shorter pairs one word can cause an unusual ratio
@@ -100,17 +101,29 @@ def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_r
     if not any(gains.values()):
         return _report_unrelated_lengths(lengths, locator, values, lengths_related)
     if not spans:
-        return Finding("misaligned lines", "ok", f"none in {format_count(pairs, 'pairs')}", values=values)
+        return Finding(
+            "misaligned lines",
+            "ok",
+            LocalizedText("none in {pairs}", pairs=format_count(pairs, "pairs")),
+            values=values,
+        )
     largest = sorted(spans, key=lambda found: -found[3].sum)[:MAX_EXAMPLES]
     return Finding(
         "misaligned lines",
         "fault" if wrong >= MISALIGNED_FAULT_SHARE * pairs else "warning",
-        f"{format_count(len(spans), 'spans')} with {format_count(wrong, 'pairs')} "
-        f"({format_share(wrong / pairs)}) where the target "
-        "belongs to another line",
+        LocalizedText(
+            "{spans} with {pairs} ({share}) where the target belongs to another line",
+            spans=format_count(len(spans), "spans"),
+            pairs=format_count(wrong, "pairs"),
+            share=format_share(wrong / pairs),
+        ),
         "look for a line too many or too few near the ends of a span (found to within a few lines), and mend the files",
         tuple(
-            f"{locator.describe_span(corpus, first, last)}: the targets fit when moved {_describe_move(each.lag)}"
+            LocalizedText(
+                "{place}: the targets fit when moved {move}",
+                place=locator.describe_span(corpus, first, last),
+                move=_describe_move(each.lag),
+            )
             for corpus, first, last, each in largest
         ),
         values,
@@ -148,18 +161,25 @@ def check_length_ratios(lengths: PairLengths, locator: LineLocator) -> Finding:
     odd = (off > np.log(MAX_RATIO_FACTOR)) & (np.maximum(source, target) > MIN_RATIO_TOKENS)
     count = int(odd.sum())
     values = {"median": usual, "low": low, "high": high, "lopsided": count, "pairs": len(ratios)}
-    found = f"{usual:.2f} target tokens for a source token, {low:.2f} to {high:.2f} in 98 of 100 pairs"
+    text = "{usual:.2f} target tokens for a source token, {low:.2f} to {high:.2f} in 98 of 100 pairs"
+    found = LocalizedText(text, usual=usual, low=low, high=high)
     if not count:
         return Finding("length ratio", "ok", found, values=values)
     worst = np.argsort(np.where(odd, -off, 0.0), kind="stable")[: min(count, MAX_EXAMPLES)]
     return Finding(
         "length ratio",
         "warning" if count >= LOPSIDED_WARNING_SHARE * len(ratios) else "note",
-        f"{found}; {format_count(count, 'pairs')} ({format_share(count / len(ratios))}) more than "
-        f"{MAX_RATIO_FACTOR:g} times off",
-        "look at such lines; data.max_length_ratio (lower it, down to "
-        f"{MAX_RATIO_FACTOR * max(usual, 1 / usual):.0f}) leaves "
-        "the longer ones out",
+        LocalizedText(
+            "{found}; {pairs} ({share}) more than {factor:g} times off",
+            found=found,
+            pairs=format_count(count, "pairs"),
+            share=format_share(count / len(ratios)),
+            factor=MAX_RATIO_FACTOR,
+        ),
+        LocalizedText(
+            "look at such lines; data.max_length_ratio (lower it, down to {limit:.0f}) leaves the longer ones out",
+            limit=MAX_RATIO_FACTOR * max(usual, 1 / usual),
+        ),
         tuple(locator.quote(*lengths.locate(int(number))) for number in worst),
         values,
     )
@@ -171,15 +191,20 @@ def check_long_sentences(lengths: PairLengths, locator: LineLocator, batch_token
     middle, usual, most = int(np.median(longest)), int(np.quantile(longest, 0.99)), int(longest.max())
     too_wide = int((longest > batch_tokens).sum())
     values = {"median": middle, "most_of_100": usual, "longest": most, "above_batch_tokens": too_wide}
-    found = f"half of the pairs have up to {middle} positions, 99 of 100 up to {usual}, the longest {most:,}"
+    text = "half of the pairs have up to {middle} positions, 99 of 100 up to {usual}, the longest {most:,}"
+    found = LocalizedText(text, middle=middle, usual=usual, most=most)
     if not too_wide:
         return Finding("long sentences", "ok", found, values=values)
     return Finding(
         "long sentences",
         "warning",
-        f"{found}; {format_count(too_wide, 'pairs')} do not fit into train.batch_tokens {batch_tokens:,} and "
-        "stand alone",
-        f"lower data.max_length to {batch_tokens - 1}, or raise train.batch_tokens",
+        LocalizedText(
+            "{found}; {pairs} do not fit into train.batch_tokens {tokens:,} and stand alone",
+            found=found,
+            pairs=format_count(too_wide, "pairs"),
+            tokens=batch_tokens,
+        ),
+        LocalizedText("lower data.max_length to {limit}, or raise train.batch_tokens", limit=batch_tokens - 1),
         (locator.quote(*lengths.locate(int(longest.argmax()))),),
         values,
     )
@@ -192,7 +217,7 @@ def _join_blocks(blocks: list[LengthBlock]) -> LengthBlock:
 
 def _describe_move(lag: int) -> str:
     """Describe the move that fixes a lag: a target `lag` lines below its source moves up by `lag` lines."""
-    return f"{format_count(abs(lag), 'lines')} {'up' if lag > 0 else 'down'}"
+    return LocalizedText("{lines} up" if lag > 0 else "{lines} down", lines=format_count(abs(lag), "lines"))
 
 
 @dataclass(frozen=True)

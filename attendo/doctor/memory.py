@@ -19,6 +19,7 @@ from attendo.data.bucketing import make_batches
 from attendo.data.prepared import PreparedData
 from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
+from attendo.errors import LocalizedText
 from attendo.model.factory import make_network
 from attendo.model.parallel import ParallelTransformer
 from attendo.text import UNK
@@ -51,10 +52,11 @@ class TrainingBatchShape:
         pair = Example([UNK] * (self.source - 1), [UNK] * (self.target - 1))
         return collate([pair] * self.rows)
 
-    def __str__(self) -> str:
+    def describe(self) -> LocalizedText:
         if not self.source:
-            return f"{self.rows:,} windows of {self.target:,} tokens"
-        return f"{self.rows:,} rows, {self.source:,} source and {self.target:,} target positions wide"
+            return LocalizedText("{rows:,} windows of {target:,} tokens", rows=self.rows, target=self.target)
+        text = "{rows:,} rows, {source:,} source and {target:,} target positions wide"
+        return LocalizedText(text, rows=self.rows, source=self.source, target=self.target)
 
 
 @dataclass(frozen=True)
@@ -78,17 +80,26 @@ def check_memory(updater: Updater, data: PreparedData, measure: bool = False) ->
     free = free_memory(updater.device)
     fits = free is None or most.total <= MAX_USED_SHARE * free
     values: dict[str, float] = {"estimate": most.total, **({} if free is None else {"free": free})}
-    found = (
-        f"{format_bytes(most.total)} for a batch of {most.shape}: {format_bytes(most.weights)} weights, "
-        "gradients and moments, "
-        f"{format_bytes(most.activations)} activations, {format_bytes(most.peak_gradients)} gradients of "
-        "logits and layers"
+    found = LocalizedText(
+        "{total} for a batch of {shape}: {weights} weights, gradients and moments, {activations} activations, "
+        "{peak} gradients of logits and layers",
+        total=format_bytes(most.total),
+        shape=most.shape.describe(),
+        weights=format_bytes(most.weights),
+        activations=format_bytes(most.activations),
+        peak=format_bytes(most.peak_gradients),
     )
     measured = measure_memory(updater, most.shape) if measure and fits else None
     if measured is not None:
         values["measured"] = measured
-        found += f"; measured {format_bytes(measured)}, {_describe_deviation(most.total / measured - 1)} the estimate"
-    found += "; how much is free is not known" if free is None else f"; {format_bytes(free)} free"
+        share = most.total / measured - 1  # by which the estimate is larger
+        text = "; measured {memory}, {share:.0%} below the estimate"
+        text = text if share > 0 else "; measured {memory}, {share:.0%} above the estimate"
+        found += LocalizedText(text, memory=format_bytes(measured), share=abs(share))
+    if free is None:
+        found += LocalizedText("; how much is free is not known")
+    else:
+        found += LocalizedText("; {memory} free", memory=format_bytes(free))
     if fits:
         return Finding("memory", "ok", found, values=values, about="network")
     assert free is not None
@@ -136,11 +147,6 @@ def format_bytes(count: float) -> str:
     return f"{count:.3g} TB"
 
 
-def _describe_deviation(share: float) -> str:
-    """Describe a measured value relative to an estimate that is larger by this share."""
-    return f"{abs(share):.0%} {'below' if share > 0 else 'above'}"
-
-
 def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:
     """Return the bytes that the forward pass saves for the backward pass, each storage once, without weights."""
     weights = {weight.untyped_storage().data_ptr() for weight in updater.network.parameters()}
@@ -177,7 +183,11 @@ def _advise(updater: Updater, largest: MemoryEstimate, free: int) -> str:
     digits = max(0, int(math.log10(tokens)) - 1)
     tokens = tokens // 10**digits * 10**digits
     times = math.ceil(config.accumulate * config.batch_tokens / tokens)
-    return f"set train.batch_tokens to {tokens} and train.accumulate to {times}, which learns from as much at a time"
+    return LocalizedText(
+        "set train.batch_tokens to {tokens} and train.accumulate to {times}, which learns from as much at a time",
+        tokens=tokens,
+        times=times,
+    )
 
 
 def free_memory(device: torch.device) -> int | None:

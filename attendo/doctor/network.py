@@ -14,11 +14,12 @@ from attendo.data.prepared import PreparedData
 from attendo.data.sampler import BatchStream
 from attendo.doctor.data_sampling import read_pair
 from attendo.doctor.finding import MAX_EXAMPLES, Finding
-from attendo.errors import cut_line
+from attendo.errors import LocalizedText, cut_line, join_texts
 from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, PAD, UNK
 from attendo.text.byte_level_bpe import ImportedVocabulary
+from attendo.text.scripts import is_unspaced
 from attendo.text.vocabulary import VocabularyTokenizer
 from attendo.train.parallel_loss import sentence_losses
 from attendo.train.update import Updater
@@ -49,12 +50,18 @@ def check_causal_leak(updater: Updater, pairs: Sequence[Example]) -> Finding:
     cut = max(changes, key=lambda position: changes[position])
     values = {"change": changes[cut], "position": cut}
     if changes[cut] <= TOLERANCE[updater.precision]:
-        found = f"no logit depends on a later target token (largest change {changes[cut]:.1g})"
+        found = LocalizedText(
+            "no logit depends on a later target token (largest change {change:.1g})", change=changes[cut]
+        )
         return Finding("causal leak", "ok", found, values=values, about="network")
     return Finding(
         "causal leak",
         "fault",
-        f"other target tokens after position {cut} change the logits up to it, by {changes[cut]:.2g} of their spread",
+        LocalizedText(
+            "other target tokens after position {cut} change the logits up to it, by {change:.2g} of their spread",
+            cut=cut,
+            change=changes[cut],
+        ),
         "the network is shown the answers: mend the causal mask (nn/masks.py)",
         values=values,
         about="network",
@@ -79,13 +86,19 @@ def check_padding(updater: Updater, pairs: Sequence[Example]) -> Finding:
     values = {"by_padding": by_padding, "by_neighbours": by_neighbours}
     worst = max(by_padding, by_neighbours)
     if worst <= TOLERANCE[updater.precision]:
-        found = f"no logit depends on padding or on other sentences (largest change {worst:.1g})"
+        found = LocalizedText(
+            "no logit depends on padding or on other sentences (largest change {worst:.1g})", worst=worst
+        )
         return Finding("padding", "ok", found, values=values, about="network")
     cause = "padding behind the source" if by_padding >= by_neighbours else "a longer sentence in the same batch"
     return Finding(
         "padding",
         "fault",
-        f"{cause} changes a sentence's logits, by {worst:.2g} of their spread",
+        LocalizedText(
+            "{cause} changes a sentence's logits, by {worst:.2g} of their spread",
+            cause=LocalizedText(cause),
+            worst=worst,
+        ),
         "a sentence means something else in every batch: mend the padding mask (nn/masks.py, data/batch.py)",
         values=values,
         about="network",
@@ -103,9 +116,13 @@ def _check_parallel_padding(updater: Updater, rows: Sequence[Example], together:
     values = {"by_padding": by_padding, "by_neighbours": by_neighbours}
     worst = max(by_padding, by_neighbours)
     if worst <= TOLERANCE[updater.precision]:
-        found = f"no sentence's loss depends on padding or on other sentences (largest change {worst:.1g})"
+        found = LocalizedText(
+            "no sentence's loss depends on padding or on other sentences (largest change {worst:.1g})", worst=worst
+        )
         return Finding("padding", "ok", found, values=values, about="network")
-    found = f"padding or another sentence in the batch changes a sentence's loss, by {worst:.2g} of it"
+    found = LocalizedText(
+        "padding or another sentence in the batch changes a sentence's loss, by {worst:.2g} of it", worst=worst
+    )
     advice = "a sentence means something else in every batch: mend the padding mask (nn/masks.py, model/parallel.py)"
     return Finding("padding", "fault", found, advice, values=values, about="network")
 
@@ -163,15 +180,17 @@ def check_tying(network: Transformer, data: PreparedData) -> Finding:
     tie, joint = network.config.tie, _has_one_vocabulary(data)
     faults = [*_find_wrong_sizes(network, data), *_find_wrong_sharing(network)]
     if network.config.ties_inputs and not joint:
-        faults.append(f"model.tie is {tie}, but source and target have vocabularies of their own")
+        faults.append(
+            LocalizedText("model.tie is {tie}, but source and target have vocabularies of their own", tie=tie)
+        )
     if faults:
         advice = "set tokenizer.joint to true, or model.tie to output; prepared data must be that of the network"
-        return Finding("tying", "fault", "; ".join(faults), advice, about="network")
-    found = f"{'one vocabulary' if joint else 'two vocabularies'}, model.tie {tie}"
+        return Finding("tying", "fault", join_texts(faults, "; "), advice, about="network")
+    found = LocalizedText("one vocabulary, model.tie {tie}" if joint else "two vocabularies, model.tie {tie}", tie=tie)
     if joint and tie in ("none", "output") and network.source is not None:
         saved = network.target.tokens.weight.numel() * (2 if tie == "none" else 1)
         advice = "one table for both sides (model.tie all) usually does as well"
-        found = f"{found}: {saved:,} parameters more than with one table"
+        found += LocalizedText(": {saved:,} parameters more than with one table", saved=saved)
         return Finding("tying", "note", found, advice, values={"parameters": saved}, about="network")
     return Finding("tying", "ok", found, about="network")
 
@@ -195,26 +214,35 @@ def check_shift(batches: Sequence[Batch], data: PreparedData, resegmented: bool)
         for fault in (*_find_shift_faults(batch), *_find_mismatched_rows(batch, data, resegmented))
     ]
     faults += _find_misread_texts(data)
-    return _report_shift(batches, faults, ("rows", "the target", "a target"), ", and the ids those of the text")
+    return _report_shift(
+        batches,
+        faults,
+        "labels of {count:,} rows are the target one step ahead, and the ids those of the text",
+        "{faults:,} of {count:,} rows are not a target and the same one step ahead",
+    )
 
 
 def check_window_shift(batches: Sequence[Batch], data: PreparedData) -> Finding:
     """Check that labels are the window, and inputs are BOS and the window without its last token."""
     faults = [fault for batch in batches for fault in _find_window_faults(batch, data)]
-    return _report_shift(batches, faults, ("windows", "the text", "the text"))
+    return _report_shift(
+        batches,
+        faults,
+        "labels of {count:,} windows are the text one step ahead",
+        "{faults:,} of {count:,} windows are not the text and the same one step ahead",
+    )
 
 
-def _report_shift(
-    batches: Sequence[Batch], faults: Sequence[str], words: tuple[str, str, str], more: str = ""
-) -> Finding:
-    (rows, expected, meant), count = words, sum(len(batch.labels) for batch in batches)
+def _report_shift(batches: Sequence[Batch], faults: Sequence[str], right: str, wrong: str) -> Finding:
+    """Return the finding. `right` and `wrong` are the texts without faults and with faults."""
+    count = sum(len(batch.labels) for batch in batches)
     if not faults:
-        found = f"labels of {count:,} {rows} are {expected} one step ahead{more}"
+        found = LocalizedText(right, count=count)
         return Finding("shift", "ok", found, values={"rows": count}, about="network")
     return Finding(
         "shift",
         "fault",
-        f"{len(faults):,} of {count:,} {rows} are not {meant} and the same one step ahead",
+        LocalizedText(wrong, faults=len(faults), count=count),
         "the network would learn something else than to go on: mend how batches are made (data/batch.py)",
         tuple(faults[:MAX_EXAMPLES]),
         {"rows": count, "faults": len(faults)},
@@ -230,7 +258,10 @@ def _find_wrong_sizes(network: Transformer, data: PreparedData) -> Iterator[str]
         sizes.append(("source table", network.source.tokens.num_embeddings, data.source_tokenizer.vocab_size))
     for name, rows, size in sizes:
         if rows != size:
-            yield f"the {name} has {rows:,} rows for a vocabulary of {size:,}"
+            name = LocalizedText(name)
+            yield LocalizedText(
+                "the {name} has {rows:,} rows for a vocabulary of {size:,}", name=name, rows=rows, size=size
+            )
 
 
 def _find_wrong_sharing(network: Transformer) -> Iterator[str]:
@@ -240,7 +271,9 @@ def _find_wrong_sharing(network: Transformer) -> Iterator[str]:
         shared.append(("source table", network.source.tokens.weight is table, config.ties_inputs))
     for name, is_shared, meant in shared:
         if is_shared != meant:
-            yield f"the {name} {'shares' if is_shared else 'does not share'} the target table, against model.tie {tie}"
+            right = "the {name} shares the target table, against model.tie {tie}"
+            wrong = "the {name} does not share the target table, against model.tie {tie}"
+            yield LocalizedText(right if is_shared else wrong, name=LocalizedText(name), tie=tie)
 
 
 def _find_shift_faults(batch: Batch) -> Iterator[str]:
@@ -249,18 +282,18 @@ def _find_shift_faults(batch: Batch) -> Iterator[str]:
     for number, (source, inputs, labels) in enumerate(rows):
         end = labels.index(EOS) if EOS in labels else -1
         if inputs[0] != BOS:
-            fault = f"the input begins with {inputs[0]}, not bos"
+            fault = LocalizedText("the input begins with {token}, not bos", token=inputs[0])
         elif end < 0 or any(each != PAD for each in labels[end + 1 :]):
-            fault = "the labels do not end with eos"
+            fault = LocalizedText("the labels do not end with eos")
         elif inputs[: end + 1] == labels[: end + 1]:
-            fault = "the input holds each label itself"
+            fault = LocalizedText("the input holds each label itself")
         elif inputs[1 : end + 1] != labels[:end]:
-            fault = f"the labels {labels[:6]} are not the input {inputs[:6]} one step ahead"
+            fault = _name_wrong_labels(labels, inputs)
         elif EOS not in source or any(each != PAD for each in source[source.index(EOS) + 1 :]):
-            fault = "the source does not end with eos"
+            fault = LocalizedText("the source does not end with eos")
         else:
             continue
-        yield f"{_name_row(batch, number)}: {fault}"
+        yield LocalizedText("{row}: {fault}", row=_name_row(batch, number), fault=fault)
 
 
 def _find_mismatched_rows(batch: Batch, data: PreparedData, resegmented: bool) -> Iterator[str]:
@@ -274,7 +307,11 @@ def _find_mismatched_rows(batch: Batch, data: PreparedData, resegmented: bool) -
             plain = _strip_pad_and_eos(found)
             same = tokenizer.decode(plain) == tokenizer.decode(stored) if resegmented else plain == list(stored)
             if not same:
-                yield f"{_name_row(batch, row)}: the {name} is not that of the pair in the prepared data"
+                yield LocalizedText(
+                    "{row}: the {side} is not that of the pair in the prepared data",
+                    row=_name_row(batch, row),
+                    side=LocalizedText(name),
+                )
                 break
 
 
@@ -284,9 +321,10 @@ def _find_window_faults(batch: Batch, data: PreparedData) -> Iterator[str]:
         window = read_pair(data, number).target
         tokens = [each for each in labels if each != PAD]
         if tokens != list(window):
-            yield f"window {number + 1:,}: the labels are not that of the prepared data"
+            yield LocalizedText("window {number:,}: the labels are not that of the prepared data", number=number + 1)
         elif inputs[: len(tokens)] != [BOS, *tokens[:-1]]:
-            yield f"window {number + 1:,}: the labels {labels[:6]} are not the input {inputs[:6]} one step ahead"
+            row = LocalizedText("window {number:,}", number=number + 1)
+            yield LocalizedText("{row}: {fault}", row=row, fault=_name_wrong_labels(labels, inputs))
 
 
 def _find_misread_texts(data: PreparedData) -> Iterator[str]:
@@ -303,14 +341,29 @@ def _find_misread_texts(data: PreparedData) -> Iterator[str]:
         sides = (batch.source_ids[number].tolist(), batch.labels[number].tolist())
         for tokenizer, text, ids in zip(tokenizers, (source, target), sides, strict=True):
             plain = _strip_pad_and_eos(ids)
-            # Compare by words, because some tokenizers normalise white space and have no line breaks.
+            # Compare by words, because some tokenizers normalise white space and have no line breaks. In Chinese
+            # without spaces, a tokenizer of words finds words and puts spaces between them.
             is_exact = UNK not in plain and not isinstance(tokenizer, ImportedVocabulary)
-            if is_exact and tokenizer.decode(plain).split() != text.split():
-                yield f"validation pair {number + 1}: read back it is not {cut_line(text)!r}"
+            read_back = tokenizer.decode(plain).split()
+            if (
+                is_exact
+                and read_back != text.split()
+                and not (any(map(is_unspaced, text)) and "".join(read_back) == "".join(text.split()))
+            ):
+                yield LocalizedText(
+                    "validation pair {number}: read back it is not {text!r}", number=number + 1, text=cut_line(text)
+                )
 
 
-def _name_row(batch: Batch, row: int) -> str:
-    return f"pair {batch.numbers[row] + 1:,}" if row < len(batch.numbers) else f"row {row + 1}"
+def _name_wrong_labels(labels: Sequence[int], inputs: Sequence[int]) -> LocalizedText:
+    text = "the labels {labels} are not the input {inputs} one step ahead"
+    return LocalizedText(text, labels=labels[:6], inputs=inputs[:6])
+
+
+def _name_row(batch: Batch, row: int) -> LocalizedText:
+    if row < len(batch.numbers):
+        return LocalizedText("pair {number:,}", number=batch.numbers[row] + 1)
+    return LocalizedText("row {number}", number=row + 1)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import torch
 from attendo.data.batch import Batch, Example
 from attendo.doctor.finding import Finding
 from attendo.doctor.network import compute_logits, make_batch
+from attendo.errors import LocalizedText
 from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.text import PAD
@@ -27,12 +28,14 @@ ATTEMPTS = ((0.02, 100), (0.002, 300))
 def check_warm_up(train: TrainConfig) -> Finding:
     """Check that most steps are after the `train.warmup` steps of rising learning rate."""
     values = {"warmup": train.warmup, "steps": train.steps}
-    found = f"{train.warmup:,} of {train.steps:,} steps"
+    found = LocalizedText("{warmup:,} of {steps:,} steps", warmup=train.warmup, steps=train.steps)
     if train.warmup <= MAX_WARM_UP_SHARE * train.steps or train.warmup <= 1:
         return Finding("warm-up", "ok", found, values=values, about="network")
     if train.warmup > train.steps:
-        found += f": the learning rate ends at {train.steps / train.warmup:.0%} of its peak"
-    advice = f"lower train.warmup, to about {max(1, train.steps // 10):,}, or raise train.steps"
+        share = train.steps / train.warmup
+        found += LocalizedText(": the learning rate ends at {share:.0%} of its peak", share=share)
+    steps = max(1, train.steps // 10)
+    advice = LocalizedText("lower train.warmup, to about {steps:,}, or raise train.steps", steps=steps)
     return Finding("warm-up", "warning", found, advice, values=values, about="network")
 
 
@@ -47,16 +50,18 @@ def check_first_loss(updater: Updater, pairs: Sequence[Example], trained: bool) 
     even = math.log(updater.network.output.out_features)
     values = {"loss": loss, "ln_v": even, "without_repeats": without_repeats}
     if trained:
-        found = f"{loss:.2f}, and {even:.2f} if all tokens were equally likely (ln V)"
+        found = LocalizedText(
+            "{loss:.2f}, and {even:.2f} if all tokens were equally likely (ln V)", loss=loss, even=even
+        )
         if loss < even:
             return Finding("first loss", "ok", found, values=values, about="network")
         advice = "the model to go on from knows nothing of this text: is it the right one, and the same task?"
         return Finding("first loss", "warning", found, advice, values=values, about="network")
     kinds = len(set(batch.labels.flatten().tolist()))
     off = _TOLERANCE * even + 2 * kinds**-0.5  # with few distinct tokens, the mean of their logits is noisy
-    found = f"{loss:.2f}, with all tokens equally likely {even:.2f} (ln V)"
+    found = LocalizedText("{loss:.2f}, with all tokens equally likely {even:.2f} (ln V)", loss=loss, even=even)
     if updater.network.config.ties_output:
-        found += f", without repeating the input {without_repeats:.2f}"
+        found += LocalizedText(", without repeating the input {loss:.2f}", loss=without_repeats)
     if even - off <= without_repeats <= even + _UNIT_LOGITS + off:
         return Finding("first loss", "ok", found, values=values, about="network")
     return Finding(
@@ -76,13 +81,19 @@ def check_overfitting(updater: Updater, pairs: Sequence[Example]) -> Finding:
         if losses[-1] <= OVERFIT_RATIO * losses[0]:
             break
     values = {"first": losses[0], "last": losses[-1], "steps": len(losses), "pairs": len(pairs)}
-    found = f"{len(pairs)} pairs, from a loss of {losses[0]:.2f} to {losses[-1]:.2f} in {len(losses)} steps"
+    found = LocalizedText(
+        "{pairs} pairs, from a loss of {first:.2f} to {last:.2f} in {steps} steps",
+        pairs=len(pairs),
+        first=losses[0],
+        last=losses[-1],
+        steps=len(losses),
+    )
     if losses[-1] <= OVERFIT_RATIO * losses[0]:
         return Finding("overfitting one batch", "ok", found, values=values, about="network")
     return Finding(
         "overfitting one batch",
         "warning" if losses[-1] <= PARTIAL_OVERFIT_RATIO * losses[0] else "fault",
-        f"{found}; less than {OVERFIT_RATIO * losses[0]:.2f} was to be reached",
+        LocalizedText("{found}; less than {limit:.2f} was to be reached", found=found, limit=OVERFIT_RATIO * losses[0]),
         "a network that can hardly learn these by heart will hardly learn: model.norm pre, fewer layers?",
         values=values,
         about="network",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from attendo.data.prepared import PreparedData
 from attendo.doctor.data_sampling import PairBlock, read_blocks
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, Level, format_share
-from attendo.errors import cut_line
+from attendo.errors import LocalizedText, cut_line, join_texts
 from attendo.text import CONTROL_PIECES, UNK, SentencePiece, Tokenizer
 
 UNKNOWN_WARNING_SHARE = 0.01
@@ -76,9 +76,14 @@ class VocabularyUse:
         learnt = {side: _list_trained_pieces(tokenizer) for side, tokenizer in tokenizers.items()}
         unused = {side: self._find_unused(tokenizers[side], ids, counts[side]) for side, ids in learnt.items()}
         shares = {side: len(ids) / max(1, len(learnt[side])) for side, ids in unused.items()}
-        found = ", ".join(
-            f"{side}: {len(ids):,} of {len(learnt[side]):,} pieces ({format_share(shares[side])}) never occur "
-            "in training"
+        found = join_texts(
+            LocalizedText(
+                "{side}: {unused:,} of {pieces:,} pieces ({share}) never occur in training",
+                side=LocalizedText(side),
+                unused=len(ids),
+                pieces=len(learnt[side]),
+                share=format_share(shares[side]),
+            )
             for side, ids in unused.items()
         )
         values = {f"{side}_unused": part for side, part in shares.items()}
@@ -88,8 +93,9 @@ class VocabularyUse:
         level: Level = "warning" if shares[worst] >= UNUSED_WARNING_SHARE else "note"
         needed = tokenizers[worst].vocab_size - len(unused[worst])
         examples = tokenizers[worst].pieces(unused[worst][:MAX_EXAMPLES].tolist())
-        shown = tuple(f"{cut_line(piece)!r} is never used" for piece in examples)
-        return Finding("unused pieces", level, found, f"lower tokenizer.size, to about {needed:,}", shown, values)
+        shown = tuple(LocalizedText("{piece!r} is never used", piece=cut_line(piece)) for piece in examples)
+        advice = LocalizedText("lower tokenizer.size, to about {size:,}", size=needed)
+        return Finding("unused pieces", level, found, advice, shown, values)
 
     def _find_unused(
         self, tokenizer: Tokenizer, trained: NDArray[np.int64], counts: NDArray[np.int64]
@@ -103,7 +109,10 @@ class VocabularyUse:
 
     def _check_token_length(self) -> Finding:
         lengths = [self._characters[side] / max(1, self._tokens[side]) for side in range(2)]
-        found = ", ".join(f"{name} {length:.1f}" for name, length in zip(SIDES, lengths, strict=True))
+        found = join_texts(
+            LocalizedText("{side} {length:.1f}", side=LocalizedText(name), length=length)
+            for name, length in zip(SIDES, lengths, strict=True)
+        )
         values = dict(zip(SIDES, lengths, strict=True))
         subwords = [isinstance(tokenizer, SentencePiece) for tokenizer in self._tokenizers]
         if any(
@@ -125,10 +134,12 @@ def _list_trained_pieces(tokenizer: Tokenizer) -> NDArray[np.int64]:
 
 
 def _format_most_common(side: str, unknown: Counter[str]) -> list[str]:
+    several, once = (
+        "{part!r}, {count:,} times in the {side} of the validation text",
+        "{part!r} in the {side} of the validation text",
+    )
     return [
-        f"{cut_line(part)!r}, {count:,} times in the {side} of the validation text"
-        if count > 1
-        else f"{cut_line(part)!r} in the {side} of the validation text"
+        LocalizedText(several if count > 1 else once, part=cut_line(part), count=count, side=LocalizedText(side))
         for part, count in unknown.most_common(2)
     ]
 
@@ -150,5 +161,8 @@ def _report_unknown(rates: dict[str, float], advice: str, examples: Sequence[str
     if not worst:
         return Finding("unknown tokens", "ok", "none", values=rates)
     level: Level = "warning" if worst >= UNKNOWN_WARNING_SHARE else "note"
-    found = ", ".join(f"{name.replace('_', ' of ')} {format_share(rate)}" for name, rate in rates.items())
+    found = join_texts(
+        LocalizedText("{text} {share}", text=LocalizedText(name.replace("_", " of ")), share=format_share(rate))
+        for name, rate in rates.items()
+    )
     return Finding("unknown tokens", level, found, advice, tuple(examples[:MAX_EXAMPLES]), rates)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.model.parallel import ParallelTransformer
@@ -79,7 +79,7 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
         assert isinstance(block, EncoderBlock)
         rows = tuple(_encoder_block(block, source_length))
         parts.append(NetworkPart("encoder layer", rows, config.num_encoder_layers))
-        parts += _final_norm("encoder", network.encoder_norm, source_length, config.d_model)
+        parts += _final_norm(LocalizedText("encoder"), network.encoder_norm, source_length, config.d_model)
     if isinstance(network, ParallelTransformer):
         target_length = network.canvas_size(source_length) if network.upsample else target_length
         parts += _length_head(network, source_length)
@@ -94,7 +94,7 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
     causal = config.kind == "autoregressive"
     rows = tuple(_decoder_block(decoder_block, source_length, row_length, causal))
     parts.append(NetworkPart("decoder layer", rows, config.num_decoder_layers))
-    parts += _final_norm("decoder", network.decoder_norm, target_length, config.d_model)
+    parts += _final_norm(LocalizedText("decoder"), network.decoder_norm, target_length, config.d_model)
     parts.append(NetworkPart("output", tuple(_output(network, target_length))))
     if isinstance(network, ParallelTransformer) and network.links is not None:
         parts.append(NetworkPart("links", tuple(_links(network.links, target_length, config.d_model))))
@@ -119,11 +119,13 @@ def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> It
     positions = embedding.positions
     if isinstance(positions, RelativePositions):
         layers, _, heads = positions.table.shape
-        name = "relative positions" + (" per layer" if layers > 1 else "")
+        name = "relative positions per layer" if layers > 1 else "relative positions"
         yield NetworkOperation(name, (length, length), (heads, length, length), _count(positions))
     else:
         kind = type(positions).__name__.removesuffix("Positions").lower()
-        yield NetworkOperation(f"{kind} positions", (length, width), (length, width), _count(positions))
+        yield NetworkOperation(
+            LocalizedText("{kind} positions", kind=kind), (length, width), (length, width), _count(positions)
+        )
     if embedding.norm is not None:
         yield NetworkOperation("norm", (length, width), (length, width), _count(embedding.norm))
 
@@ -160,7 +162,7 @@ def _links(links: Links, length: int, width: int) -> Iterator[NetworkOperation]:
 
 
 def _encoder_block(block: EncoderBlock, length: int) -> Iterator[NetworkOperation]:
-    yield from _self_attention("self-attention", block.self_attention, length)
+    yield from _self_attention(LocalizedText("self-attention"), block.self_attention, length)
     yield _add_and_norm(block.self_residual, length, block.self_attention.output.out_features)
     yield from _feed_forward(block.feed_forward, length)
     yield _add_and_norm(block.feed_forward_residual, length, block.feed_forward.contract.out_features)
@@ -171,7 +173,7 @@ def _decoder_block(block: DecoderBlock, source: int, target: int, causal: bool) 
     if block.recurrence is not None:
         yield from _recurrence(block.recurrence, target)
     else:
-        name = "masked self-attention" if causal else "self-attention"
+        name = LocalizedText("masked self-attention" if causal else "self-attention")
         yield from _self_attention(name, block.self_attention, target)
     yield _add_and_norm(block.self_residual, target, width)
     if block.cross_attention is not None and block.cross_residual is not None:
@@ -191,7 +193,9 @@ def _recurrence(module: SSRU, length: int) -> Iterator[NetworkOperation]:
 def _self_attention(name: str, attention: MultiHeadAttention, length: int) -> Iterator[NetworkOperation]:
     project = attention.project
     projected = (length, project.out_features)
-    yield NetworkOperation(f"{name} Q, K, V", (length, project.in_features), projected, _count(project))
+    yield NetworkOperation(
+        LocalizedText("{name} Q, K, V", name=name), (length, project.in_features), projected, _count(project)
+    )
     yield from _attention_output(name, attention, length, length)
 
 
@@ -201,21 +205,31 @@ def _cross_attention(attention: MultiHeadAttention, source: int, target: int) ->
     per_column = width if attention.project.bias is None else width + 1
     yield NetworkOperation("cross-attention Q", (target, width), (target, queries), per_column * queries)
     yield NetworkOperation("cross-attention K, V", (source, width), (source, rest), per_column * rest)
-    yield from _attention_output("cross-attention", attention, target, source)
+    yield from _attention_output(LocalizedText("cross-attention"), attention, target, source)
 
 
 def _attention_output(name: str, attention: MultiHeadAttention, queries: int, keys: int) -> Iterator[NetworkOperation]:
     weights, heads = (attention.num_heads, queries, keys), (queries, attention.output.in_features)
-    scale = "" if attention.scale is None else f", scale {attention.scale:g}"
-    yield NetworkOperation(f"{name} weights{scale}", (), weights)
-    yield NetworkOperation(f"{name} weights × V", weights, heads)
-    yield NetworkOperation(f"{name} W^O", heads, (queries, attention.output.out_features), _count(attention.output))
+    weighting = LocalizedText("{name} weights", name=name)
+    if attention.scale is not None:
+        weighting = LocalizedText("{name} weights, scale {scale:g}", name=name, scale=attention.scale)
+    yield NetworkOperation(weighting, (), weights)
+    yield NetworkOperation(LocalizedText("{name} weights × V", name=name), weights, heads)
+    yield NetworkOperation(
+        LocalizedText("{name} W^O", name=name),
+        heads,
+        (queries, attention.output.out_features),
+        _count(attention.output),
+    )
 
 
 def _feed_forward(network: FeedForward, length: int) -> Iterator[NetworkOperation]:
     outer, inner = network.expand.in_features, network.contract.in_features
     yield NetworkOperation(
-        f"feed-forward W₁, {network.activation}", (length, outer), (length, inner), _count(network.expand)
+        LocalizedText("feed-forward W₁, {activation}", activation=network.activation),
+        (length, outer),
+        (length, inner),
+        _count(network.expand),
     )
     yield NetworkOperation("feed-forward W₂", (length, inner), (length, outer), _count(network.contract))
 
@@ -229,7 +243,10 @@ def _final_norm(name: str, norm: nn.Module, length: int, width: int) -> list[Net
     if isinstance(norm, nn.Identity):
         return []
     return [
-        NetworkPart(f"{name} final norm", (NetworkOperation("norm", (length, width), (length, width), _count(norm)),))
+        NetworkPart(
+            LocalizedText("{name} final norm", name=name),
+            (NetworkOperation("norm", (length, width), (length, width), _count(norm)),),
+        )
     ]
 
 
@@ -239,7 +256,7 @@ def _output(network: Transformer, length: int) -> Iterator[NetworkOperation]:
     shapes = (length, linear.in_features), (length, linear.out_features)
     table = "source and target" if isinstance(network, PrefixTransformer) else "target"
     scale = network.config.output_scale
-    name = "linear" if scale == 1 else f"× {scale:g}, linear"
+    name = "linear" if scale == 1 else LocalizedText("× {scale:g}, linear", scale=scale)
     yield NetworkOperation(name, *shapes, own, table if tied else None)
     yield NetworkOperation("softmax", shapes[1], shapes[1])
 

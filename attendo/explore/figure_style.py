@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from attendo.errors import UsageError
 from attendo.explore.attention_map import LIGHT, make_visible
-from attendo.explore.i18n import Language, localise
+from attendo.explore.i18n import localise
+from attendo.messages import Language
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,6 @@ from rich.cells import cell_len
 
 from attendo.explore.attention_map import make_visible, truncate
 from attendo.explore.heatmap_svg import FONTS
-from attendo.explore.i18n import Language
 from attendo.explore.parallel_text import (
     ShownLink,
     format_share,
@@ -18,6 +17,7 @@ from attendo.explore.parallel_text import (
     select_links,
     select_vertices,
 )
+from attendo.messages import Language
 from attendo.text_model.parallel_trace import GraphTrace, GraphVertex
 
 _MARGIN, _GAP, _DOT, _STEP = 16.0, 18.0, 7.0, 24.0  # pixels

@@ -19,7 +19,8 @@ from attendo.explore.figure_style import (
 )
 from attendo.explore.gold_alignment import GoldLinks, parse_links
 from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
-from attendo.explore.i18n import Language, report_string
+from attendo.explore.i18n import report_string
+from attendo.messages import Language
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

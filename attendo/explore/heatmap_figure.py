@@ -18,7 +18,8 @@ from attendo.explore.figure_style import (
     plot_style,
     save_map_figure,
 )
-from attendo.explore.i18n import Language, localise
+from attendo.explore.i18n import localise
+from attendo.messages import Language
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

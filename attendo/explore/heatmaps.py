@@ -7,7 +7,8 @@ from attendo.errors import UsageError
 from attendo.explore.attention_map import AttentionMap
 from attendo.explore.head_stats import AttentionType
 from attendo.explore.heatmap_figure import MapAxisLabels
-from attendo.explore.i18n import Language, localise, read_strings
+from attendo.explore.i18n import localise, read_strings
+from attendo.messages import Language
 from attendo.text_model import TextModel
 from attendo.text_model.alignment import AlignmentHead
 from attendo.text_model.trace import Trace

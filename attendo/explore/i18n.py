@@ -1,17 +1,10 @@
-"""Interface languages, the bilingual strings of strings.toml, and errors in the chosen language."""
+"""The bilingual strings of strings.toml."""
 
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
 
-from attendo.errors import AttendoError
-from attendo.messages import SYSTEM_ERRORS
-
-Language = Literal["en", "zh"]
-LANGUAGES: tuple[Language, ...] = ("en", "zh")
+from attendo.messages import Language
 
 
 @cache
@@ -26,17 +19,3 @@ def localise(table: str, key: str, language: Language, *values: object) -> str:
 
 
 trace_string, report_string = partial(localise, "trace"), partial(localise, "heads")
-
-
-@contextmanager
-def localise_errors(language: Language) -> Iterator[None]:
-    """Report `AttendoError` and common system errors raised inside in this language."""
-    try:
-        yield
-    except AttendoError as error:
-        error.language = language
-        raise
-    except OSError as error:
-        if language == "zh" and error.errno in SYSTEM_ERRORS:
-            error.strerror = SYSTEM_ERRORS[error.errno]
-        raise

@@ -6,7 +6,6 @@ from itertools import chain
 
 from attendo.explore.attention_map import DARK, DARK_INKS, LIGHT, LIGHT_INKS, STRONG_LEVEL, colour_level, make_visible
 from attendo.explore.graph_svg import render_graph_svg
-from attendo.explore.i18n import LANGUAGES, Language
 from attendo.explore.parallel_text import (
     describe_trace,
     format_share,
@@ -29,6 +28,7 @@ from attendo.explore.trace_html import (
     render_token,
 )
 from attendo.explore.trace_text import format_number
+from attendo.messages import LANGUAGES, Language
 from attendo.text_model import ParallelTrace, Trace
 from attendo.text_model.parallel_trace import CtcPosition, CtcTrace, GraphTrace, MaskPredictTrace
 

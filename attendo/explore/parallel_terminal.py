@@ -12,7 +12,7 @@ from rich.text import Text
 from attendo.explore.attention_map import DARK, DARK_INKS, colour_level, is_strong, make_visible, truncate
 from attendo.explore.formulas.formula import join_first
 from attendo.explore.heatmap_terminal import join_lines
-from attendo.explore.i18n import Language, trace_string
+from attendo.explore.i18n import trace_string
 from attendo.explore.parallel_text import (
     BLANK,
     describe_trace,
@@ -26,6 +26,7 @@ from attendo.explore.parallel_text import (
 )
 from attendo.explore.trace_terminal import render_predictions, render_title
 from attendo.explore.trace_text import format_number
+from attendo.messages import Language
 from attendo.text_model import ParallelTrace, Trace
 from attendo.text_model.parallel_trace import CtcTrace, GraphTrace, MaskPredictTrace
 

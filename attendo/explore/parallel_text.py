@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from attendo.explore.i18n import Language, localise
+from attendo.explore.i18n import localise
 from attendo.explore.trace_text import format_number
+from attendo.messages import Language
 from attendo.text_model import ParallelTrace
 from attendo.text_model.parallel_trace import CtcPosition, GraphLink, GraphTrace, GraphVertex
 from attendo.text_model.trace import TokenCandidate

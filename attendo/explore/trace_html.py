@@ -13,7 +13,7 @@ from typing import Any
 from attendo.explore.attention_map import DARK, LIGHT, make_visible
 from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, explain_symbols, find_formula
 from attendo.explore.formulas.formula import ELLIPSIS
-from attendo.explore.i18n import LANGUAGES, Language, trace_string
+from attendo.explore.i18n import trace_string
 from attendo.explore.trace_text import (
     SIZE_COLUMNS,
     format_sizes,
@@ -24,6 +24,7 @@ from attendo.explore.trace_text import (
     sub_layer_title,
     token_labels,
 )
+from attendo.messages import LANGUAGES, Language
 from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 

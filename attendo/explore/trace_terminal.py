@@ -18,7 +18,7 @@ from attendo.explore.attention_map import DARK, SHADES, AttentionMap, colour_lev
 from attendo.explore.formulas.catalogue import bind_formula, evaluate_facts, find_formula
 from attendo.explore.formulas.formula import ELLIPSIS, Formula, join_first
 from attendo.explore.heatmap_terminal import join_lines, render_map_lines
-from attendo.explore.i18n import Language, trace_string
+from attendo.explore.i18n import trace_string
 from attendo.explore.trace_text import (
     SIZE_COLUMNS,
     ValueTable,
@@ -30,6 +30,7 @@ from attendo.explore.trace_text import (
     sub_layer_title,
     token_labels,
 )
+from attendo.messages import Language
 from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from attendo.explore.i18n import Language, trace_string
+from attendo.explore.i18n import trace_string
+from attendo.messages import Language
 from attendo.text_model import Trace
 
 

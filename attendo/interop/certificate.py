@@ -4,12 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from attendo.errors import MessagePart
+from attendo.errors import LocalizedText, MessagePart, to_text
 from attendo.interop.errors import join_reasons
+
+if TYPE_CHECKING:
+    from attendo.messages import Language
 
 CERTIFICATE_FILE = "certificate.json"
 _MIN_MEANINGFUL_BLEU = 5.0  # BLEU
@@ -85,7 +88,7 @@ class SearchComparison:
 
     @property
     def name(self) -> str:
-        return "greedy" if self.beam == 1 else f"beam {self.beam}"
+        return LocalizedText("greedy") if self.beam == 1 else LocalizedText("beam {size}", size=self.beam)
 
 
 @dataclass(frozen=True)
@@ -151,18 +154,32 @@ class Certificate:
             content["scored"]["lost_bleu"] = self.scored.lost_bleu
         return {name: _to_json(value) for name, value in content.items()}
 
-    def as_table(self) -> str:
+    def as_table(self, language: "Language" = "en") -> str:
         """Return a plain-text table with one line per value: name, value, bound."""
+        from rich.cells import cell_len
+
         rows = [
-            ("sentences", f"{self.sentences:,}", ""),
+            (LocalizedText("sentences"), f"{self.sentences:,}", ""),
             *_logit_rows(self),
             *(row for each in self.searches for row in _search_rows(self, each)),
             *_score_rows(self),
         ]
-        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        lines = [f"{name:{widths[0]}}  {found:>{widths[1]}}  {bound}".rstrip() for name, found, bound in rows]
-        verdict = "passed" if self.passed else f"FAILED: {join_reasons(self.reasons)}"
-        parts = [[f"{self.theirs} beside {self.ours}"], lines, [*map(str, self.notes)], [verdict]]
+        cells = [[str(to_text(cell, language)) for cell in row] for row in rows]
+        widths = [max(cell_len(row[column]) for row in cells) for column in (0, 1)]
+        rooms = [[" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=False)] for row in cells]
+        lines = [
+            f"{name}{left}  {right}{found}  {bound}".rstrip()
+            for (name, found, bound), (left, right) in zip(cells, rooms, strict=True)
+        ]
+        title = LocalizedText("{theirs} beside {ours}", theirs=self.theirs, ours=self.ours)
+        verdict = LocalizedText("FAILED: {reasons}", reasons=join_reasons(self.reasons))
+        ending = LocalizedText("passed") if self.passed else verdict
+        parts = [
+            [title.text(language)],
+            lines,
+            [note.text(language) for note in self.notes],
+            [ending.text(language)],
+        ]
         return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -194,17 +211,20 @@ def _logit_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
     bounds, scores = certificate.bounds, certificate.token_scores
     if scores is not None:
         most = bounds.mean_difference
-        required = "" if most is None else f"at most {most:.0e}"
         return [
-            ("token scores compared", f"{scores.tokens:,}", ""),
-            ("mean token score difference", _format_number(scores.mean_difference, most), required),
-            ("largest token score difference", _format_number(scores.largest_difference), ""),
+            (LocalizedText("token scores compared"), f"{scores.tokens:,}", ""),
+            (
+                LocalizedText("mean token score difference"),
+                _format_number(scores.mean_difference, most),
+                _at_most(most, ".0e"),
+            ),
+            (LocalizedText("largest token score difference"), _format_number(scores.largest_difference), ""),
         ]
     return [
-        (f"{name} logit difference", _format_number(found, most), "" if most is None else f"at most {most:.0e}")
+        (LocalizedText(name), _format_number(found, most), _at_most(most, ".0e"))
         for name, found, most in (
-            ("mean", certificate.mean_difference, bounds.mean_difference),
-            ("largest", certificate.largest_difference, bounds.largest_difference),
+            ("mean logit difference", certificate.mean_difference, bounds.mean_difference),
+            ("largest logit difference", certificate.largest_difference, bounds.largest_difference),
         )
     ]
 
@@ -212,37 +232,53 @@ def _logit_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
 def _search_rows(certificate: Certificate, search: SearchComparison) -> list[tuple[str, str, str]]:
     name, bounds = search.name, certificate.bounds
     least = bounds.same_tokens if certificate.criterion == "same_tokens" else None
-    required = "" if least is None else f"at least {least:.1%}"
+    required = "" if least is None else LocalizedText("at least {value}", value=f"{least:.1%}")
+    answers = LocalizedText("{same:,} of {all:,}", same=search.same_answers, all=certificate.sentences)
+    speeds = _ours_and_theirs(f"{search.ours_per_second:,.0f}", f"{search.theirs_per_second:,.0f}")
+    same = format_beside_bound(search.same_tokens, least, 2, "%")
     return [
-        (f"{name}: same tokens", format_beside_bound(search.same_tokens, least, 2, "%"), required),
-        (f"{name}: same answers", f"{search.same_answers:,} of {certificate.sentences:,}", ""),
-        (f"{name}: largest score difference", _format_number(search.score_difference), ""),
-        (
-            f"{name}: tokens/s, ours and theirs",
-            f"{search.ours_per_second:,.0f} and {search.theirs_per_second:,.0f}",
-            "",
-        ),
+        (LocalizedText("{search}: same tokens", search=name), same, required),
+        (LocalizedText("{search}: same answers", search=name), answers, ""),
+        (LocalizedText("{search}: largest score difference", search=name), _format_number(search.score_difference), ""),
+        (LocalizedText("{search}: tokens/s, ours and theirs", search=name), speeds, ""),
     ]
 
 
 def _score_rows(certificate: Certificate) -> list[tuple[str, str, str]]:
     scored, bounds, criterion = certificate.scored, certificate.bounds, certificate.criterion
-    rows = []
+    rows: list[tuple[str, str, str]] = []
     if certificate.agreement is not None:
         least = bounds.agreement if criterion == "agreement" else None
         value = format_beside_bound(certificate.agreement, least, 2, "f")
-        rows.append(("BLEU of theirs with ours as references", value, "" if least is None else f"at least {least:g}"))
+        required = "" if least is None else LocalizedText("at least {value}", value=f"{least:g}")
+        rows.append((LocalizedText("BLEU of theirs with ours as references"), value, required))
     if scored is None:
         return rows
     most = bounds.lost_bleu if criterion == "lost_bleu" else None
     value, sentences = format_beside_bound(scored.lost_bleu, most, 2, "f"), f"{scored.sentences:,}"
     return [
         *rows,
-        (f"BLEU of {sentences}, ours and theirs", f"{scored.ours_bleu:.2f} and {scored.theirs_bleu:.2f}", ""),
-        (f"chrF of {sentences}, ours and theirs", f"{scored.ours_chrf:.2f} and {scored.theirs_chrf:.2f}", ""),
-        ("lost BLEU", value, "" if most is None else f"at most {most}"),
+        (
+            LocalizedText("BLEU of {sentences}, ours and theirs", sentences=sentences),
+            _ours_and_theirs(f"{scored.ours_bleu:.2f}", f"{scored.theirs_bleu:.2f}"),
+            "",
+        ),
+        (
+            LocalizedText("chrF of {sentences}, ours and theirs", sentences=sentences),
+            _ours_and_theirs(f"{scored.ours_chrf:.2f}", f"{scored.theirs_chrf:.2f}"),
+            "",
+        ),
+        (LocalizedText("lost BLEU"), value, _at_most(most, "")),
     ]
 
 
+def _at_most(value: float | None, format_code: str) -> str:
+    return "" if value is None else LocalizedText("at most {value}", value=f"{value:{format_code}}")
+
+
+def _ours_and_theirs(ours: str, theirs: str) -> LocalizedText:
+    return LocalizedText("{ours} and {theirs}", ours=ours, theirs=theirs)
+
+
 def _format_number(value: float | None, bound: float | None = None) -> str:
-    return "not available" if value is None else format_beside_bound(value, bound, 1, "e")
+    return LocalizedText("not available") if value is None else format_beside_bound(value, bound, 1, "e")

@@ -3,6 +3,9 @@
 The texts are in the TOML files of this folder, one file an area. An entry has `en` and `zh` with the same placeholders.
 `phrases` has Chinese for values that are English words, by placeholder. `status` is the HTTP status of a server error.
 
+Texts of help and output are written in English where they are used (`errors.LocalizedText`, help of options). The
+files in `zh` have their Chinese, by the English text.
+
 `{option_name:n_best}` is the name of the setting `n_best`: `--n-best` on the command line. If the
 value `option` has the setting's name, it is `{option_name:{option}}`.
 """
@@ -10,7 +13,6 @@ value `option` has the setting's name, it is `{option_name:{option}}`.
 import errno
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -47,6 +49,7 @@ class _Catalogue(Mapping[str, Message]):
 
 MESSAGES = _Catalogue()
 AREAS = sorted(path.stem for path in Path(__file__).parent.glob("*.toml"))
+CHINESE_AREAS = ("help", "output", "reports")  # help is first, because it has to be fast
 SYSTEM_ERRORS: dict[int, str] = {
     errno.ENOENT: "没有这个文件或文件夹",
     errno.EACCES: "没有权限",
@@ -94,7 +97,23 @@ def _translate(message: Message, name: str, value: object) -> object:
 @cache
 def read_area(area: str) -> dict[str, Message]:
     """Return the messages of one file by code."""
+    import tomllib
+
     return {code: Message(**entry) for code, entry in tomllib.loads(_read_text(area)).items()}
+
+
+def translate(text: str) -> str:
+    """Return the Chinese of an English text or template, or of a system error; the text itself if there is none."""
+    system = {os.strerror(number): chinese for number, chinese in SYSTEM_ERRORS.items()}
+    return next((found[text] for found in map(read_chinese, CHINESE_AREAS) if text in found), system.get(text, text))
+
+
+@cache
+def read_chinese(area: str) -> dict[str, str]:
+    """Return the Chinese texts of one file, by the English text. Spaces around a key are kept."""
+    import tomllib
+
+    return tomllib.loads(_read_text(f"zh/{area}"))
 
 
 @cache
@@ -104,4 +123,4 @@ def _find_areas() -> dict[str, str]:
 
 
 def _read_text(area: str) -> str:
-    return Path(__file__).with_name(f"{area}.toml").read_text("utf-8")
+    return (Path(__file__).parent / f"{area}.toml").read_text("utf-8")

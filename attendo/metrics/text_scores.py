@@ -90,7 +90,10 @@ _ROUGE = {"rouge1": rouge_1, "rouge2": rouge_2, "rougeL": rouge_l}
 
 
 def exact_match(references: ReferenceSets) -> Metric:
-    """Percentage of lines equal to a reference, ignoring surrounding whitespace."""
+    """Percentage of lines equal to a reference, ignoring surrounding white space.
+
+    In scripts without spaces, such as Chinese, all white space is ignored.
+    """
     return _line_match_metric("exact_match", "exact", references, matching=True)
 
 
@@ -130,14 +133,19 @@ def rouge(name: str, references: ReferenceSets) -> Metric:
 
 
 def _line_match_metric(name: str, short: str, references: ReferenceSets, matching: bool) -> Metric:
-    expected = [{reference.strip() for reference in line} for line in references]
+    unspaced = main_script(flatten_references(references)) in SCRIPTS_WITHOUT_SPACES
+
+    def clean(text: str) -> str:
+        return "".join(text.split()) if unspaced else text.strip()
+
+    expected = [set(map(clean, line)) for line in references]
 
     def statistics(outputs: Sequence[str]) -> Statistics:
-        return [((output.strip() in line) == matching, 1) for output, line in zip(outputs, expected, strict=True)]
+        return [((clean(output) in line) == matching, 1) for output, line in zip(outputs, expected, strict=True)]
 
     return Metric(
         name,
-        f"{short}|{reference_count_signature(references)}strip|{VERSION_SIGNATURE}",
+        f"{short}|{reference_count_signature(references)}{'spaces:no' if unspaced else 'strip'}|{VERSION_SIGNATURE}",
         matching,
         _percent,
         statistics,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError, join_texts
 
 ResultT = TypeVar("ResultT")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -104,5 +104,5 @@ def halve_on_out_of_memory(
 def oom_message(error: BaseException) -> str:
     """Return the requested and available memory and the suggested fixes, without the list of memory users."""
     text = str(error).split(_CPU_ALLOCATOR_PREFIX)[-1]
-    what = ". ".join(text.split(". ")[:3]).rstrip(".") or "out of memory"
-    return "; ".join([what, *getattr(error, "__notes__", ())])
+    what = ". ".join(text.split(". ")[:3]).rstrip(".") or LocalizedText("out of memory")
+    return join_texts([what, *getattr(error, "__notes__", ())], "; ")

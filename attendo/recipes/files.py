@@ -8,7 +8,7 @@ from attendo import atomic_files
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.data.corpus_files import read_rows
 from attendo.data.filtering import find_text_fault
-from attendo.errors import DataError, UsageError
+from attendo.errors import DataError, LocalizedText, UsageError
 from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import make_test_corpus
 
@@ -40,7 +40,7 @@ def read_complete_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a test. An invalid pair is an error: skipping it would change the score."""
     for row in read_rows(corpus):
         if (fault := find_text_fault(row)) is not None:
-            raise DataError("test_row_invalid", corpus=corpus.name, row=row.number, fault=fault)
+            raise DataError("test_row_invalid", corpus=corpus.name, row=row.number, fault=LocalizedText(fault))
         yield row.source, row.target
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from attendo.errors import LocalizedText
 from attendo.model.config import PRESETS
 from attendo.train.config import MRT_PEAK_LR
 
@@ -92,19 +93,20 @@ def apply_choices(given: Mapping[str, Any], choices: Iterable[SettingChoice]) ->
 
 
 def _choose_tokenizer(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
-    pairs = f"{stats.pairs:,} pairs"
+    pairs = LocalizedText("{pairs:,} pairs", pairs=stats.pairs)
     prepared = _is_given(given, "data.prepared")
     own_file = _is_given(given, "tokenizer.file")
     kind = stats.kind if prepared else None if own_file else _get(given, "tokenizer.kind", "bpe")
     if kind in ("bpe", "unigram") and not prepared:
         size = _pick_by_size(stats.pairs, {3_000: 1000, 15_000: 4000, 100_000: 8000, 1_000_000: 16_000}, 32_000)
         yield SettingChoice("tokenizer.size", size, pairs)
-    joint, reason = stats.alphabets_overlap > 0.8, f"{stats.alphabets_overlap:.0%} of letters are used on both sides"
+    joint, share = stats.alphabets_overlap > 0.8, stats.alphabets_overlap
+    reason: str = LocalizedText("{share:.0%} of letters are used on both sides", share=share)
     if own_file:
         joint = not _is_given(given, "tokenizer.target_file")
         reason = "tokenizer.file serves both sides" if joint else "each side has its own file"
     elif (tie := _get(given, "model.tie", None)) in ("all", "inputs"):
-        joint, reason = True, f"model.tie {tie} needs it"
+        joint, reason = True, LocalizedText("model.tie {tie} needs it", tie=tie)
     elif _get(given, "model.prefix_lm", False):
         joint, reason = True, "model.prefix_lm needs it"
     if not prepared:
@@ -117,7 +119,7 @@ def _choose_tokenizer(given: Mapping[str, Any], stats: DataStats) -> Iterable[Se
 
 def _choose_for_lm_text(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
     prepared, size, goes_on = _is_given(given, "data.prepared"), stats.tokens, _is_given(given, "start_from")
-    text = f"{size:,} {'tokens' if prepared else 'characters'}"
+    text = LocalizedText("{count:,} tokens" if prepared else "{count:,} characters", count=size)
     kind = _get(given, "tokenizer.kind", "characters" if size < 5_000_000 else "bpe")
     if not (prepared or goes_on or _is_given(given, "tokenizer.file")):
         yield SettingChoice("tokenizer.kind", kind, text)
@@ -141,7 +143,7 @@ def _choose_for_lm_text(given: Mapping[str, Any], stats: DataStats) -> Iterable[
 
 
 def _choose_lm_training(given: Mapping[str, Any], tokens: int) -> Iterable[SettingChoice]:
-    about = f"about {tokens:,} tokens"
+    about = LocalizedText("about {tokens:,} tokens", tokens=tokens)
     at_a_million, most = (5, 10) if _is_given(given, "start_from") else (80, 100)
     epochs = min(max(round(at_a_million * (1_000_000 / max(tokens, 1)) ** 0.5), 3), most)
     budget = 2 ** round(math.log2(min(max(16 * tokens**0.5, 1024), 32_768)))
@@ -159,21 +161,23 @@ def _choose_steps(
     yield SettingChoice("train.batch_tokens", budget, about)
     in_use = _get(given, "train.batch_tokens", budget) * _get(given, "train.accumulate", 1)
     steps = _round_to_two_digits(min(max(epochs * tokens / in_use, 300), 200_000))
-    yield SettingChoice("train.steps", steps, f"{epochs} epochs of {about}")
+    yield SettingChoice("train.steps", steps, LocalizedText("{epochs} epochs of {about}", epochs=epochs, about=about))
     yield SettingChoice("train.schedule", "cosine", "the last steps are small, and settle what the others have found")
     return int(_get(given, "train.steps", steps))
 
 
 def _choose_validation(given: Mapping[str, Any], steps: int, times: int) -> Iterable[SettingChoice]:
     every = _round_to_two_digits(max(steps / times, 25))
-    yield SettingChoice("train.validate_every", every, f"{times} times over the run, 25 steps apart at least")
+    reason = LocalizedText("{times} times over the run, 25 steps apart at least", times=times)
+    yield SettingChoice("train.validate_every", every, reason)
     yield SettingChoice("train.save_every", every, "with every validation")
     validations = max(5, math.ceil(steps / 3 / _get(given, "train.validate_every", every)))
-    yield SettingChoice("train.patience", validations, f"stops after {validations} validations without a better one")
+    reason = LocalizedText("stops after {count} validations without a better one", count=validations)
+    yield SettingChoice("train.patience", validations, reason)
 
 
 def _choose_network(stats: DataStats) -> Iterable[SettingChoice]:
-    pairs = f"{stats.pairs:,} pairs"
+    pairs = LocalizedText("{pairs:,} pairs", pairs=stats.pairs)
     yield SettingChoice("preset", _pick_by_size(stats.pairs, {5_000: "tiny", 1_000_000: "small"}, "base"), pairs)
     yield SettingChoice("model.dropout", _pick_by_size(stats.pairs, {60_000: 0.3, 500_000: 0.2}, 0.1), pairs)
 
@@ -182,7 +186,7 @@ def _choose_training(given: Mapping[str, Any], stats: DataStats) -> Iterable[Set
     if _get(given, "train.objective", None) == "mrt":
         yield from _choose_minimum_risk(given, stats)
         return
-    tokens = f"about {stats.tokens:,} target tokens"
+    tokens = LocalizedText("about {tokens:,} target tokens", tokens=stats.tokens)
     at_10_000, most = (10, 10) if _is_given(given, "start_from") else (160, _MAX_EPOCHS)
     epochs = min(max(round(at_10_000 * (10_000 / max(stats.pairs, 1)) ** 0.5), 3), most)
     budget = 2 ** round(math.log2(min(max(5.5 * stats.tokens**0.5, 512), 32_768)))
@@ -196,7 +200,8 @@ def _choose_training(given: Mapping[str, Any], stats: DataStats) -> Iterable[Set
 def _choose_minimum_risk(given: Mapping[str, Any], stats: DataStats) -> Iterable[SettingChoice]:
     """Choose short fine-tuning with small steps: candidates are drawn anew for every update."""
     budget = 2 ** round(math.log2(min(max(_MRT_SENTENCES * stats.tokens / max(stats.pairs, 1), 64), 32_768)))
-    yield SettingChoice("train.batch_tokens", budget, f"about {_MRT_SENTENCES} sentences, each with its candidates")
+    about = LocalizedText("about {count} sentences, each with its candidates", count=_MRT_SENTENCES)
+    yield SettingChoice("train.batch_tokens", budget, about)
     yield SettingChoice("train.steps", _MRT_STEPS, "minimum risk training is short fine-tuning")
     yield SettingChoice("train.peak_lr", MRT_PEAK_LR, "minimum risk training needs small steps")
     yield SettingChoice("train.schedule", "constant", "the samples change with the model, not with a schedule")

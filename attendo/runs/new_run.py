@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attendo.data.config import DataConfig, as_tuple, detect_format
-from attendo.errors import shorten
+from attendo.errors import LocalizedText, shorten
 from attendo.runs.auto_config import DataStats, SettingChoice, apply_choices, are_settings_open, choose_settings
 from attendo.runs.config import (
     RunConfig,
@@ -84,11 +84,15 @@ def describe_files(data: DataConfig) -> list[str]:
 
     if not as_tuple(data.file):
         return []
-    lines = []
+    lines: list[str] = []
     for corpus in data.training:
         first = next((row for row in read_rows(corpus) if row.fault is None), None)
-        pair = "" if first is None else f"; the first pair is {shorten(first.source, 40)} → {shorten(first.target, 40)}"
-        lines.append(f"{corpus.name}: {describe_fields(corpus)}{pair}")
+        facts = {"name": corpus.name, "fields": describe_fields(corpus)}
+        if first is None:
+            lines.append(LocalizedText("{name}: {fields}", **facts))
+            continue
+        pair = {"source": shorten(first.source, 40), "target": shorten(first.target, 40)}
+        lines.append(LocalizedText("{name}: {fields}; the first pair is {source} → {target}", **facts, **pair))
     return lines
 
 

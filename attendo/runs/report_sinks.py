@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attendo import atomic_files
-from attendo.errors import AttendoError, UsageError
+from attendo.errors import AttendoError, LocalizedText, UsageError
 from attendo.explore.curves import METRICS_FILE
 from attendo.runs.run_folder import SKIPPED_FILE
 from attendo.train.loop import Report, Saved, Skipped, Step, Validation
@@ -76,11 +76,19 @@ class MetricsFile:
             self._append(b"".join(self._queue), sync)
         except OSError as error:
             self._has_partial_write = True
-            lost = f", {self._lost} are lost" if self._lost else ""
-            self.fault = f"{self._path}: {error.strerror}; {len(self._queue)} lines wait{lost}"
+            text = "{path}: {reason}; {waiting} lines wait, {lost} are lost"
+            text = text if self._lost else "{path}: {reason}; {waiting} lines wait"
+            self.fault = LocalizedText(
+                text,
+                path=self._path,
+                reason=LocalizedText(error.strerror or ""),
+                waiting=len(self._queue),
+                lost=self._lost,
+            )
             return
         self._queue.clear()
-        self.fault = f"{self._path}: {self._lost} lines are lost" if self._lost else None
+        lost = LocalizedText("{path}: {lost} lines are lost", path=self._path, lost=self._lost)
+        self.fault = lost if self._lost else None
 
     def _append(self, content: bytes, sync: bool) -> None:
         assert self._handle is not None, "open comes first"
@@ -161,7 +169,8 @@ class TensorBoard:
                 self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        self.fault = f"TensorBoard: {error.strerror or error}; nothing more is written for it in this run"
+        reason = LocalizedText(error.strerror) if error.strerror else str(error)
+        self.fault = LocalizedText("TensorBoard: {reason}; nothing more is written for it in this run", reason=reason)
 
 
 def report_to_json(report: Report) -> str:
@@ -244,5 +253,5 @@ def _write_file(path: Path, content: bytes, make_folder: bool = False) -> str | 
             path.parent.mkdir(exist_ok=True)
         atomic_files.replace_file(path, content)
     except OSError as error:
-        return f"{path}: {error.strerror}"
+        return LocalizedText("{file}: {reason}", file=path, reason=LocalizedText(error.strerror or ""))
     return None

@@ -19,7 +19,7 @@ from attendo.data.prepare import Preparing, settings_hash
 from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
-from attendo.errors import AttendoError, DataError, ModelError, UsageError
+from attendo.errors import AttendoError, DataError, LocalizedText, ModelError, UsageError
 from attendo.model_folder import load_model, load_weights
 from attendo.nn.cpu_threads import available_cores, keep_threads, read_thread_setting
 from attendo.nn.devices import is_out_of_memory
@@ -173,18 +173,24 @@ class Run:
         )
         if unfit := count_unfit_pairs(self.model.network, self.data):
             self.warnings.append(
-                f"{unfit:,} of {self.data.pairs:,} pairs have more target tokens than the decoder has positions "
-                "(model.upsample): they do not change the weights"
+                LocalizedText(
+                    "{unfit:,} of {pairs:,} pairs have more target tokens than the decoder has positions "
+                    "(model.upsample): they do not change the weights",
+                    unfit=unfit,
+                    pairs=self.data.pairs,
+                )
             )
         found = self.checkpoints.load_newest()
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(updater, stream, validate, self.checkpoints, now)
         if found is not None:
-            self.warnings += [f"passed over: {reason}" for reason in found.skipped_reasons]
+            self.warnings += [LocalizedText("passed over: {reason}", reason=reason) for reason in found.skipped_reasons]
             self._compare_facts(found.snapshot.facts, now)
             if not self.trainer.restore(found.snapshot):
-                self.warnings.append("another number of processes or device: dropout is drawn anew, not bit for bit")
+                self.warnings.append(
+                    LocalizedText("another number of processes or device: dropout is drawn anew, not bit for bit")
+                )
         if self._has_overrides:
             self._store_overrides()
 
@@ -205,8 +211,12 @@ class Run:
             atomic_files.replace_file(path, f"{json.dumps({**stored, 'threads': threads}, indent=2)}\n".encode())
         elif threads > cores:
             self.warnings.append(
-                f"the run has {threads} threads and this machine {cores} cores: it stays the same bit for bit and is "
-                f"slow (--threads {cores} is faster, and its last bits differ)"
+                LocalizedText(
+                    "the run has {threads} threads and this machine {cores} cores: it stays the same bit for bit and "
+                    "is slow (--threads {cores} is faster, and its last bits differ)",
+                    threads=threads,
+                    cores=cores,
+                )
             )
         torch.set_num_threads(threads)
 
@@ -216,7 +226,11 @@ class Run:
         other = [name for name in ("batch_tokens", "sort_within") if getattr(before, name) != getattr(now, name)]
         if other:  # batches are numbered within a shuffle buffer, whose batches have changed
             self.trainer.restart_pool()
-            self.warnings.append(f"train.{other[0]} is another: some pairs of this epoch come a second time")
+            self.warnings.append(
+                LocalizedText(
+                    "train.{setting} is another: some pairs of this epoch come a second time", setting=other[0]
+                )
+            )
         if self.world.is_main:
             atomic_files.replace_file(self.folder / "run.toml", to_toml(self.config).encode())
 
@@ -336,10 +350,16 @@ def oom_advice(train: TrainConfig, folder: Path, world_size: int) -> Iterator[No
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             smaller, more = max(1, train.batch_tokens // 2), train.accumulate * 2
-            processes = "" if world_size == 1 else f"with {world_size} processes again, "
+            processes = LocalizedText("with {count} processes again, ", count=world_size)
+            command = f"attendo train --resume {quote(str(folder))} --override "
+            command += f"--set train.batch_tokens={smaller} --set train.accumulate={more}"
             error.add_note(
-                f"batches of {train.batch_tokens:,} tokens are too much here; what was saved stays, go on with half of "
-                f"them: {processes}attendo train --resume {quote(str(folder))} --override "
-                f"--set train.batch_tokens={smaller} --set train.accumulate={more}"
+                LocalizedText(
+                    "batches of {tokens:,} tokens are too much here; what was saved stays, go on with half of them: "
+                    "{processes}{command}",
+                    tokens=train.batch_tokens,
+                    processes="" if world_size == 1 else processes,
+                    command=command,
+                )
             )
         raise

@@ -23,7 +23,7 @@ from attendo.decode.requests import DecodeRequest
 from attendo.decode.rules import ForcedPrefix, SuppressTokens
 from attendo.decode.search import Strategy
 from attendo.decode.strategies import Greedy, Sampling
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError
 from attendo.model.parallel import Canvas, ParallelTransformer
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
@@ -42,8 +42,14 @@ PARALLEL_SEARCHES: dict[str, dict[str, tuple[dict[str, Any], Strategy]]] = {
     "masked": {"4 passes": ({"passes": 4, "length_candidates": 3}, Greedy())},
     "ctc": {"best tokens": ({}, Greedy())},
     "graph": {
-        **{f"{each} path": ({"graph_search": each}, Greedy()) for each in ("lookahead", "greedy", "viterbi")},
-        **{f"{name} by token": ({"graph_search": "tokens"}, each) for name, each in STRATEGIES.items()},
+        **{
+            LocalizedText("{search} path", search=LocalizedText(each)): ({"graph_search": each}, Greedy())
+            for each in ("lookahead", "greedy", "viterbi")
+        },
+        **{
+            LocalizedText("{search} by token", search=LocalizedText(name)): ({"graph_search": "tokens"}, each)
+            for name, each in STRATEGIES.items()
+        },
     },
 }
 RULES = (SuppressTokens(), ForcedPrefix())
@@ -191,7 +197,9 @@ def _compare_drafted(
     for path in ("cached", "fast"):
         with backend.inference_mode():
             found = _run_engine(backend.engine(config.override(engine=path), constrained=False), requests, Greedy())
-        yield _compare_paths(model, f"{path}, with a draft", "greedy", found, expected, allowed)
+        yield _compare_paths(
+            model, LocalizedText("{path}, with a draft", path=LocalizedText(path)), "greedy", found, expected, allowed
+        )
 
 
 def _verify_parallel(
@@ -214,9 +222,9 @@ def _list_parallel_paths(
 ) -> Iterator[tuple[str, Engine, int]]:
     yield "cached", ParallelEngine(network, config, max_positions), _NO_LIMIT
     for size in (size for size in BATCH_SIZES if size < count):
-        yield f"cached, batches of {size}", ParallelEngine(network, config, _NO_LIMIT), size
+        yield LocalizedText("cached, batches of {size}", size=size), ParallelEngine(network, config, _NO_LIMIT), size
     padded = ParallelEngine(network, config, max_positions, padding=PADDING)
-    yield f"cached, {PADDING} columns of padding", padded, _NO_LIMIT
+    yield LocalizedText("cached, {columns} columns of padding", columns=PADDING), padded, _NO_LIMIT
     yield "fast", ParallelEngine(network, config, max_positions, captured=True), _NO_LIMIT
 
 
@@ -258,11 +266,15 @@ def _list_paths(network: Transformer, max_positions: int, count: int) -> Iterato
     smaller = [size for size in BATCH_SIZES if size < count]
     yield "cached", CachedEngine(network, max_positions), _NO_LIMIT
     for size in smaller:
-        yield f"cached, batches of {size}", CachedEngine(network, _NO_LIMIT), size
-    yield f"cached, {PADDING} columns of padding", CachedEngine(network, max_positions, PADDING), _NO_LIMIT
+        yield LocalizedText("cached, batches of {size}", size=size), CachedEngine(network, _NO_LIMIT), size
+    yield (
+        LocalizedText("cached, {columns} columns of padding", columns=PADDING),
+        CachedEngine(network, max_positions, PADDING),
+        _NO_LIMIT,
+    )
     yield "fast", FastEngine(network, max_positions), _NO_LIMIT
     for size in (size for size in smaller if size > 1):  # it always pads, and size 1 is nearly the same as one slot
-        yield f"fast, batches of {size}", FastEngine(network, max_positions), size
+        yield LocalizedText("fast, batches of {size}", size=size), FastEngine(network, max_positions), size
     yield "fast, one slot", FastEngine(network, 1), _NO_LIMIT
 
 
@@ -415,7 +427,10 @@ def verify_exported(model: TextModel, texts: Sequence[str]) -> Iterator[PathComp
             continue
         for size in (size for size in BATCH_SIZES if size < len(texts)):
             found = _generate(model, texts, options, size)
-            pairs, path = list(zip(found, together, strict=True)), f"{model.backend.name}, batches of {size}"
+            pairs, path = (
+                list(zip(found, together, strict=True)),
+                LocalizedText("{name}, batches of {size}", name=model.backend.name, size=size),
+            )
             yield compare_hypotheses(path, name, pairs, EXPORTED_TOLERANCE, model.target_tokenizer.decode)
     yield _compare_exported_scores(model, texts)
 

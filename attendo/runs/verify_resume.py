@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError
 from attendo.explore.curves import METRICS_FILE
 from attendo.runs.commands import run_attendo
 from attendo.runs.config import RunConfig, to_toml
@@ -70,13 +70,15 @@ class ResumeVerification:
         run_file = folder / "trial.toml"
         run_file.write_text(to_toml(self.config), "utf-8")
         uninterrupted, resumed = folder / "whole", folder / "stopped"
-        yield TrialStep(f"training {self.steps} steps")
+        yield TrialStep(LocalizedText("training {steps} steps", steps=self.steps))
         self._train([str(run_file), "--out", str(uninterrupted)], self.steps)
         for number, stop in enumerate(self.stops):
-            yield TrialStep(f"training {'again ' if number == 0 else ''}up to step {stop}, where it is stopped")
+            again = "training again up to step {stop}, where it is stopped"
+            text = "training up to step {stop}, where it is stopped" if number else again
+            yield TrialStep(LocalizedText(text, stop=stop))
             begin = [str(run_file), "--out", str(resumed), *_threads_option(uninterrupted)]
             self._train(["--resume", str(resumed)] if number else begin, stop)
-        yield TrialStep(f"training up to step {self.steps}")
+        yield TrialStep(LocalizedText("training up to step {steps}", steps=self.steps))
         self._train(["--resume", str(resumed)], self.steps)
         yield from compare_runs(uninterrupted, resumed, self.steps)
 
@@ -107,9 +109,10 @@ def compare_runs(uninterrupted: Path, resumed: Path, step: int) -> Iterator[Resu
     """Compare two run folders with a checkpoint of this step."""
     one, other = (Checkpoints(folder / "checkpoints").load(step) for folder in (uninterrupted, resumed))
     lines = [_read_metrics(folder) for folder in (uninterrupted, resumed)]
-    for kind, what in (("step", "losses and gradients"), ("validation", "validations")):
+    losses = LocalizedText("losses and gradients of {step} steps", step=step)
+    for kind, what in (("step", losses), ("validation", "validations")):
         values = [{name: value for name, value in each.items() if name.startswith(kind)} for each in lines]
-        yield _compare_values(f"{what} of {step} steps" if kind == "step" else what, values[0], values[1])
+        yield _compare_values(what, values[0], values[1])
     yield _compare_values("weights", one.model, other.model)
     yield _compare_values("optimizer and averages", one.optimizer, other.optimizer)
     yield _compare_values("random state", one.random, other.random)

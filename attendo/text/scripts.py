@@ -50,3 +50,8 @@ def find_script(letter: str) -> Script:
 def is_unspaced(letter: str) -> bool:
     """Return whether the script of a letter has no spaces between words."""
     return find_script(letter) in SCRIPTS_WITHOUT_SPACES
+
+
+def unspaced_class() -> str:
+    """Return the ranges of a regular expression's character class for `is_unspaced`."""
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last, script in _BLOCKS if script in SCRIPTS_WITHOUT_SPACES)

@@ -1,17 +1,25 @@
 """Lossless word tokenizer."""
 
+import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import ClassVar
 
-from attendo.text.tokenizer import MARK, UNKNOWN_TEXT, split_at_symbols
+from attendo.text.scripts import is_unspaced, unspaced_class
+from attendo.text.tokenizer import MARK, UNK, UNKNOWN_TEXT, split_at_symbols
 from attendo.text.vocabulary import RuleTokenizer
+
+_MAX_WORD_UNITS = 12  # characters of the longest word that is looked for
+_UNKNOWN_COST = 1e3  # more than that of any text of known words as long as a line
 
 
 class Words(RuleTokenizer):
     """Word tokenizer. A piece is a word or a punctuation mark with the space before it, or one white-space character.
+
+    Words of Chinese and other scripts without spaces have to be separated by spaces in the training text. Later texts
+    need no spaces: a run of letters that is not in the vocabulary is read as words that are.
 
     A text is read with one extra space at its start, so that `cat` is the same entry in every position. A symbol has no
     space in its piece: a space before it is a separate piece. No space is added before a symbol at the start.
@@ -22,12 +30,48 @@ class Words(RuleTokenizer):
     required: ClassVar[tuple[str, ...]] = (" ",)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the exact text if no id is UNK. UNK becomes ` ⁇`."""
+        """Return the exact text if no id is UNK. UNK becomes ` ⁇`. Words that were found in a run have spaces."""
         return super().decode(ids).removeprefix(" ")
 
     def unknown(self, text: str) -> list[str]:
         """Return the words and punctuation marks that are not in the vocabulary."""
         return [piece.removeprefix(" ") for piece in super().unknown(text)]
+
+    def _split(self, text: str) -> Iterator[str]:
+        end = ""  # of the piece before
+        for piece in super()._split(text):
+            if piece.isascii() or piece in self._ids:
+                yield piece
+            elif any(map(is_unspaced, piece)):
+                yield from self._find_words(piece.removeprefix(" "))
+            else:  # a mark behind Chinese, which training text has behind a space
+                yield f" {piece}" if is_unspaced(end or " ") and f" {piece}" in self._ids else piece
+            end = piece[-1]
+
+    def _find_words(self, run: str) -> list[str]:
+        """Split a run of letters into words of the vocabulary: few unknown characters, then few and frequent words.
+
+        Letters of other scripts, as in 我爱NLP, stay together. So do unknown characters side by side.
+        """
+        units = _unit_pattern().findall(run)
+        best: list[tuple[float, int, bool]] = [(0.0, 0, True)]  # cost, start and known of the last word, by its end
+        for end in range(1, len(units) + 1):
+            choices = [(best[end - 1][0] + _UNKNOWN_COST, end - 1, False)]
+            for start in range(max(0, end - _MAX_WORD_UNITS), end):
+                found = self._ids.get(f" {''.join(units[start:end])}", UNK)
+                choices += [(best[start][0] + math.log(found), start, True)] if found != UNK else []
+            best.append(min(choices))
+        words: list[str] = []
+        end, was_known = len(units), True
+        while end:
+            _, start, known = best[end]
+            word = "".join(units[start:end])
+            if known or was_known:
+                words.append(f" {word}")
+            else:
+                words[-1] = f" {word}{words[-1][1:]}"
+            end, was_known = start, known
+        return words[::-1]
 
     @classmethod
     def split(cls, text: str, symbols: tuple[str, ...] = ()) -> list[str]:
@@ -69,3 +113,10 @@ def _word_pattern() -> re.Pattern[str]:
     joiner = f"[{re.escape(marks)}\u200c\u200d]"
     word = rf"\w+(?:{joiner}+\w*)*"
     return re.compile(rf" ?{word}(?:['’]{word})*| ?\S{joiner}*|\s")
+
+
+@cache
+def _unit_pattern() -> re.Pattern[str]:
+    """Match one letter of a script without spaces, or other characters up to the next one."""
+    letters = unspaced_class()
+    return re.compile(f"[{letters}]|[^{letters}]+", re.DOTALL)

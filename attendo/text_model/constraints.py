@@ -11,11 +11,12 @@ A trained tokenizer may also decode a phrase from smaller pieces than it encodes
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from attendo.errors import UsageError
 from attendo.text import UNK, Tokenizer
 from attendo.text.newlines import NEWLINE_SYMBOL, SPACE_PREFIX_KINDS
-from attendo.text.scripts import is_unspaced
+from attendo.text.scripts import is_unspaced, unspaced_class
 from attendo.text.tokenizer import MARK
 
 Ids = tuple[int, ...]
@@ -101,7 +102,7 @@ def validate_phrases(phrases: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def contains(text: str, phrase: str) -> bool:
-    """Whether a text contains a phrase as whole words. In scripts without spaces any position counts."""
+    """Whether a text contains a phrase as whole words. In scripts without spaces any position counts, and no space."""
     return _count_occurrences(text, phrase) > 0
 
 
@@ -121,19 +122,26 @@ def extends_last_word(tokenizer: Tokenizer, phrase: Ids, token: int) -> bool:
 def find_phrase_ids(tokenizer: Tokenizer, ids: Ids, phrase: str) -> Ids:
     """Return the part of `ids` that produced a phrase."""
     end = next(n for n in range(1, len(ids) + 1) if contains(tokenizer.decode(ids[:n]), phrase))
-    begin = next(n for n in reversed(range(end)) if phrase in tokenizer.decode(ids[n:end]))
+    begin = next(n for n in reversed(range(end)) if _phrase_pattern(phrase).search(tokenizer.decode(ids[n:end])))
     return ids[begin:end]
 
 
 def _count_occurrences(text: str, phrase: str) -> int:
     """Count the non-overlapping occurrences of a phrase as whole words."""
-    count, begin = 0, text.find(phrase)
-    while begin >= 0:
-        end = begin + len(phrase)
-        alone = not _is_inside_word(text, begin) and not _is_inside_word(text, end)
+    count, begin = 0, 0
+    while found := _phrase_pattern(phrase).search(text, begin):
+        alone = not any(_is_inside_word(text, position) for position in found.span())
         count += alone
-        begin = text.find(phrase, end if alone else begin + 1)
+        begin = found.end() if alone else found.start() + 1
     return count
+
+
+@lru_cache(maxsize=1024)
+def _phrase_pattern(phrase: str) -> re.Pattern[str]:
+    """Match a phrase. Beside a letter of a script without spaces, the text may have a space or none."""
+    letters = unspaced_class()
+    parts = re.split(f"(?<=[{letters}]) *(?=\\S)|(?<=\\S) *(?=[{letters}])", phrase)
+    return re.compile(" ?".join(map(re.escape, parts)))
 
 
 def _is_inside_word(text: str, position: int) -> bool:

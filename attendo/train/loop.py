@@ -12,7 +12,7 @@ import torch
 from attendo.atomic_files import DiskFullError
 from attendo.data.batch import Batch
 from attendo.data.sampler import BatchStream, BatchWithPosition
-from attendo.errors import AttendoError
+from attendo.errors import AttendoError, LocalizedText
 from attendo.nn.cpu_threads import adapt_threads
 from attendo.train.checkpoint import Checkpoints, Snapshot, TrainState, restore, take_snapshot
 from attendo.train.update import Update, Updater
@@ -160,7 +160,8 @@ class Trainer:
                     yield self.save()
         if self._is_patience_exhausted():
             waited = self.state.since_best
-            yield Stopped(self.step, f"no better {self.config.best} in {waited} validations")
+            reason = LocalizedText("no better {best} in {waited} validations", best=self.config.best, waited=waited)
+            yield Stopped(self.step, reason)
 
     def validate(self) -> Validation:
         """Validate without changing the state of the run."""
@@ -179,7 +180,7 @@ class Trainer:
             self._save_failures += 1
             if self._save_failures >= self.config.max_save_failures:
                 raise SaveError("checkpoint_saves_failed", count=self._save_failures, error=error) from None
-            return SaveFailed(self.step, str(error), self._save_failures)
+            return SaveFailed(self.step, LocalizedText("{error}", error=error), self._save_failures)
         self._save_failures = 0
         return Saved(self.step, str(folder), sum(path.stat().st_size for path in folder.iterdir()))
 

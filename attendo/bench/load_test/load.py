@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from attendo.bench.load_test.apis import ApiAdapter, ParsedResponse
 from attendo.bench.load_test.http_client import HttpClient, HttpClientError, ResponseListener
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError
 
 _MAX_REASON_BYTES = 300  # bytes of a rejection's body that are kept
 RequestEnd = Literal["answered", "rejected", "late", "left", "failed"]
@@ -46,7 +46,7 @@ class Load:
     def name(self) -> str:
         if self.rate is not None:
             return f"{self.rate:g}/s"
-        return "1 client" if self.clients == 1 else f"{self.clients} clients"
+        return LocalizedText("{count} client" if self.clients == 1 else "{count} clients", count=self.clients)
 
     def schedule_requests(self, texts: int) -> Iterator["PlannedRequest"]:
         """Yield requests: endlessly for clients, until `seconds` for a rate. The same in every call."""

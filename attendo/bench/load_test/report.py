@@ -14,6 +14,7 @@ from attendo.bench.load_test.apis import Api, ApiAdapter, make_adapter
 from attendo.bench.load_test.http_client import Address, HttpClient, HttpClientError, HttpRequest
 from attendo.bench.load_test.load import Load, RequestOutcome, request_all, run_load
 from attendo.bench.load_test.server import ServerError
+from attendo.errors import LocalizedText
 
 _POLL_SECONDS = 0.1
 
@@ -135,13 +136,21 @@ async def run_load_test(plan: LoadTestPlan) -> AsyncIterator[LoadReport]:
         adapters = {name: await make_adapter(plan.api, client, plan.fields) for name, client in clients.items()}
         found: dict[tuple[str, int], list[list[RequestOutcome]]] = {}
         for name, client in clients.items() if plan.warm_up else ():
-            yield Progress(f"{name}: warming up")
+            yield Progress(LocalizedText("{name}: warming up", name=name))
             load = replace(plan.loads[0], seconds=plan.warm_up, leaving=0.0)
             await run_load(client, adapters[name], plan.texts, load)
         for turn in range(plan.rounds):
             for number, load in enumerate(plan.loads):
                 for name in _rotate(list(clients), turn):  # rotate the order in every round
-                    yield Progress(f"round {turn + 1} of {plan.rounds}: {name}, {load.name}")
+                    yield Progress(
+                        LocalizedText(
+                            "round {turn} of {rounds}: {name}, {load}",
+                            turn=turn + 1,
+                            rounds=plan.rounds,
+                            name=name,
+                            load=load.name,
+                        )
+                    )
                     this_load = replace(load, seed=load.seed + turn)
                     outcomes = await run_load(clients[name], adapters[name], plan.texts, this_load)
                     found.setdefault((name, number), []).append(outcomes)

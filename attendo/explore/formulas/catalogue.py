@@ -9,7 +9,7 @@ from typing import Any
 
 from attendo.explore.formulas import facts_attention, facts_inputs, facts_layers, facts_output
 from attendo.explore.formulas.formula import Formula
-from attendo.explore.i18n import Language
+from attendo.messages import Language
 from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attendo.explore.i18n import Language
+from attendo.messages import Language
 from attendo.text_model import Trace
 
 ELLIPSIS = "…"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attendo.explore.formulas.catalogue import bind_formula, explain_symbols, find_formula
 from attendo.explore.formulas.formula import Formula, format_shape
-from attendo.explore.i18n import LANGUAGES
+from attendo.messages import LANGUAGES
 from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention

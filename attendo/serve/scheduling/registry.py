@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from attendo.errors import AttendoError, UsageError
+from attendo.errors import AttendoError, LocalizedText, UsageError, join_texts
 from attendo.interop.load import load
 from attendo.model_folder import StoredModel, allocate_network, load_weights, tensor_mismatches
 from attendo.serve.http.errors import ApiError
@@ -170,11 +170,13 @@ def describe(served: ServedModel) -> str:
     """Return one line about the model for the terminal."""
     about, model = served.about, served.model
     pair = f"{about.source_language}→{about.target_language}" if about.source_language and about.target_language else ""
-    facts = [served.name, about.task or "", pair, f"{model.backend.name} on {model.device}"]
+    facts: list[str] = [served.name, about.task or "", pair, f"{model.backend.name} on {model.device}"]
     if model.backend.name == "torch":
-        facts.append(f"{sum(each.numel() for each in model.network.parameters()):,} parameters")
+        facts.append(
+            LocalizedText("{count:,} parameters", count=sum(each.numel() for each in model.network.parameters()))
+        )
     facts.append(f"sha256 {served.sha256[:16]}" if served.sha256 else "")
-    return "  ".join(each for each in facts if each)
+    return join_texts((each for each in facts if each), "  ")
 
 
 def missing_language_warning(served: ServedModel) -> str | None:
@@ -182,9 +184,10 @@ def missing_language_warning(served: ServedModel) -> str | None:
     about = served.about
     if about.task not in (None, "translation") or (about.source_language and about.target_language):
         return None
-    return (
-        f"{served.name} does not say which languages it translates: requests by languages (LibreTranslate, DeepL) do "
-        "not find it; give --languages, such as en-zh"
+    return LocalizedText(
+        "{name} does not say which languages it translates: requests by languages (LibreTranslate, DeepL) do "
+        "not find it; give --languages, such as en-zh",
+        name=served.name,
     )
 
 

@@ -28,7 +28,7 @@ for arguments in json.loads(sys.argv[1]):
 json.dump({"codes": codes, "modules": sorted(set(sys.modules) - before)}, out)
 """
 SLOW = {"torch", "numpy", "pydantic", "asyncio", "rich"}
-CLI = ["entry", "help", "main", "signals"]
+CLI = ["entry", "help", "language", "main", "signals"]
 OURS = ["attendo", "attendo.cli", *(f"attendo.cli.{name}" for name in CLI), "attendo.errors"]
 
 

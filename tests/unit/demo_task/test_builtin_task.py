@@ -10,6 +10,7 @@ from error_codes import has_code
 from attendo.demo_task import STUDY_SENTENCES, AlignedPair, BuiltinTask
 from attendo.demo_task.task import PATTERNS
 from attendo.errors import UsageError
+from attendo.text import Words
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +152,13 @@ def test_the_grammar_generates_every_study_sentence() -> None:
 def test_a_negative_number_of_pairs_is_rejected() -> None:
     with pytest.raises(UsageError, check=has_code("heldout_count_negative", count=-1)):
         BuiltinTask().heldout(-1)
+
+
+def test_chinese_typed_without_spaces_is_read_as_the_same_words(
+    training: list[AlignedPair], heldout: list[AlignedPair]
+) -> None:
+    words = Words.build(pair.target for pair in training)
+    shown = [*training[:1000], *heldout]
+    assert [words.encode(pair.target.replace(" ", "")) for pair in shown] == [
+        words.encode(pair.target) for pair in shown
+    ]

@@ -16,7 +16,7 @@ from attendo.explore.formulas.catalogue import (
     evaluate_facts,
     explain_symbols,
 )
-from attendo.explore.i18n import LANGUAGES
+from attendo.messages import LANGUAGES
 
 # The number of rows of each kind in the specification.
 COUNTS = {"A": 10, "B": 8, "C": 9, "D": 10, "E-": 11, "F": 7, "G": 4, "H": 8, "I": 10, "J": 9, "K": 8}

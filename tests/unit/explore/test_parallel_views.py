@@ -9,10 +9,11 @@ from tiny import SOURCES, parallel_model, tiny_model
 
 from attendo.explore.attention_map import colour_level
 from attendo.explore.graph_svg import render_graph_svg
-from attendo.explore.i18n import Language, read_strings
+from attendo.explore.i18n import read_strings
 from attendo.explore.parallel_html import render_parallel_html
 from attendo.explore.parallel_terminal import render_parallel_trace
 from attendo.explore.parallel_text import MIN_PASS, format_share, list_runs, select_links, select_vertices, tile_weight
+from attendo.messages import Language
 from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.text import Words

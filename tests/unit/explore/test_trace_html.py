@@ -10,8 +10,8 @@ import torch
 from tiny import SIZES, tiny_model
 
 from attendo.explore.formulas.catalogue import CATALOGUE
-from attendo.explore.i18n import Language
 from attendo.explore.trace_html import render_trace_html
+from attendo.messages import Language
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel

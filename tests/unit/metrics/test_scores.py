@@ -90,6 +90,13 @@ def test_exact_match_is_in_percent_and_strips_white_space() -> None:
     assert found == Score("exact_match", 50.0, f"exact|strip|attendo:{__version__}", True)
 
 
+def test_exact_match_ignores_all_white_space_in_scripts_without_spaces() -> None:
+    found = score("exact_match", ["我 爱 NLP", "猫 坐下 了", "狗 跑 了"], ["我爱NLP", "猫坐下了", "猫坐下了"])
+    assert found.value == pytest.approx(200 / 3)
+    assert found.signature == f"exact|spaces:no|attendo:{__version__}"
+    assert score("exact_match", ["a b"], ["ab"]).value == 0
+
+
 def test_the_word_error_rate_equals_that_computed_by_hand() -> None:
     """Two substitutions, one deletion, three insertions: six errors in ten words."""
     outputs = ["the cat sits in the mat", "a dog", "I see it now"]

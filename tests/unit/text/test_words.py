@@ -103,3 +103,53 @@ def test_a_size_without_room_for_a_word_is_rejected() -> None:
 
 def test_words_are_a_tokenizer() -> None:
     assert isinstance(Words.build([ENGLISH]), Tokenizer)
+
+
+CHINESE = Words.build(
+    ["那只 猫 坐下 了", "我 爱 NLP", "他 来 了 吗 ？", "雨 停 了 ， 我 回 家", "那 是 一 本 书", "只 有 猫"]
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "spaced"),
+    [
+        ("那只猫坐下了", "那只 猫 坐下 了"),
+        ("那只猫 坐下了", "那只 猫 坐下 了"),
+        ("我爱NLP", "我 爱 NLP"),
+        ("他来了吗？", "他 来 了 吗 ？"),
+        ("雨停了，我回家", "雨 停 了 ， 我 回 家"),
+        ("那是一本书", "那 是 一 本 书"),
+        ("猫", "猫"),
+    ],
+)
+def test_chinese_without_spaces_has_the_ids_of_the_spaced_text(typed: str, spaced: str) -> None:
+    ids = CHINESE.encode(typed)
+    assert UNK not in ids
+    assert ids == CHINESE.encode(spaced)
+    assert CHINESE.decode(ids) == spaced
+    assert CHINESE.unknown(typed) == []
+
+
+def test_unknown_chinese_between_known_words_is_one_piece() -> None:
+    ids = CHINESE.encode("那只大象坐下了")
+    assert CHINESE.pieces(ids) == ["那只", "<unk>", "坐下", "了"]
+    assert CHINESE.unknown("那只大象坐下了") == ["大象"]
+    assert CHINESE.unknown("大象") == ["大象"]
+    assert CHINESE.encode("大象") == [UNK]
+
+
+def test_a_run_that_is_in_the_vocabulary_is_not_split() -> None:
+    words = Words.build(["坐 下 了", "坐下了"])
+    assert len(words.encode("坐下了")) == 1
+
+
+def test_words_of_scripts_with_spaces_are_not_split() -> None:
+    words = Words.build(["the re", "他"])
+    assert words.encode("there") == [UNK]
+    assert words.unknown("there他re") == ["there"]
+    assert words.pieces(words.encode("there他re")) == ["<unk>", "他", "re"]
+
+
+def test_a_mark_of_text_with_spaces_keeps_its_own_piece() -> None:
+    words = Words.build(["a .", "b"])
+    assert words.encode("b.") == [*words.encode("b"), UNK]

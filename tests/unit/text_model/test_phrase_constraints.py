@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tiny import SOURCES, TARGETS
+from tiny import SOURCES, TARGETS, tiny_model
 from varied_models import bytes_model, characters_model, make_model, pieces_model, sentences, varied_model
 
 from attendo.text import EOS, Bytes, SentencePiece, Words
@@ -83,6 +83,29 @@ def test_a_longer_word_does_not_contain_a_shorter_one() -> None:
     assert contains_each("einer kleinen", ("ein",)) == (False,)
     assert contains_each("ein einer ein", ("ein", "ein", "ein")) == (True, True, False)
     assert contains_each("猫 狗 猫", ("猫", "猫", "猫", "狗")) == (True, True, False, True)
+
+
+def test_chinese_phrases_are_found_with_and_without_spaces() -> None:
+    words = Words.build(["那只 猫 坐下 了"])
+    for phrase in ("坐下了", "坐下 了"):
+        assert contains("那只 猫 坐下 了", phrase)
+        assert contains("那只猫坐下了", phrase)
+        assert not contains("那只 猫 坐下 去 了", phrase)
+        found = find_phrase_ids(words, tuple(words.encode("那只猫坐下了")), phrase)
+        assert words.decode(found) == "坐下 了"
+    assert contains_each("猫 坐下 了 ， 坐下 了", ("坐下了", "坐下了", "坐下了")) == (True, True, False)
+    assert not contains("a b", "ab")
+
+
+def test_chinese_without_spaces_is_forced_and_scored_as_with_spaces() -> None:
+    model = tiny_model()
+    spaced, typed = (model.score_tokens([SOURCES[3]], [text])[0] for text in ("我 看见 小 猫", "我看见小猫"))
+    assert spaced == typed
+    begun, constrained = (
+        model.generate([SOURCES[0]], **options)[0].text for options in ({"prefix": "我爱"}, {"constraints": ["看见小"]})
+    )
+    assert begun.startswith("我 爱")
+    assert contains(constrained, "看见小")
 
 
 def test_a_phrase_is_encoded_after_a_space_and_without_one() -> None:
