@@ -129,7 +129,7 @@ class Trainer:
         self.config = updater.config
         self.state = TrainState()
         self._validator = validator
-        # Writes a weights-only checkpoint of this step and returns its folder. Set by the run, which has the tokenizers.
+        # Writes a weights-only checkpoint and returns its folder. Set by the run, which has the tokenizers.
         self.write_weights: Callable[[int], Path] | None = None
         self._facts = facts or {}
         self.all_reported = True  # every update was reported: a safe point to stop
@@ -187,7 +187,8 @@ class Trainer:
 
     def _save_weights(self) -> Saved | SaveFailed:
         """Write a weights-only checkpoint. Collective: call it on all ranks."""
-        assert (write := self.write_weights) is not None
+        write = self.write_weights
+        assert write is not None
         with self.updater.eval_weights():
             return self._try_to_write(lambda: write(self.step), weights_only=True)
 
