@@ -32,7 +32,7 @@ export function shape(logs, { temperature = 1, top_k: k = 0, top_p: p = 1 } = {}
 }
 
 /** The token that `attendo generate --sample --seed` draws here: the largest log-probability plus Gumbel noise. */
-export function draw(probabilities, seed, { request_id: request, length }) {
+export function draw(probabilities, seed, request, length) {
   const noise = noiseOf(`${seed} ${request} ${length} ${probabilities.length}`, () =>
     gumbel(keyOf(seed, request, length), probabilities.length));
   let best = -1, most = -Infinity;

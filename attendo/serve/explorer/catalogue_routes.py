@@ -58,9 +58,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
     async def vocabulary(model: Annotated[str | None, Query(max_length=500)] = None) -> Response:
         """Return the pieces of the target vocabulary by id."""
         tokenizer = gateway.get_model(model).model.target_tokenizer
-        return await run_in_threadpool(
-            lambda: json_response({"pieces": tokenizer.pieces(range(tokenizer.vocab_size))})
-        )
+        return await run_in_threadpool(lambda: json_response({"pieces": tokenizer.pieces(range(tokenizer.vocab_size))}))
 
     @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"content": JSON_OBJECT_CONTENT}})
     async def formulas() -> Response:

@@ -203,7 +203,8 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
     return {
         "source": {"pieces": model.source_tokenizer.pieces(end_source(search.source))},
         "steps": steps,
-        "begin": begin,  # tokens that the model's settings require
+        "request_id": search.request_id([each for each in prefix if each != EOS]),
+        "begin": begin,  # number of tokens that the model's settings require
         "text": best.text,
         "ended": best.has_end,
         "log_probability": sum(each["log_probability"] for each in steps[begin:]),
@@ -225,13 +226,9 @@ def _compute_distribution(
 ) -> CooperativeTask[dict[str, Any]]:
     greedy = request.model_copy(update={"decoder": request.decoder.model_copy(update={"kind": "greedy"})})
     search = ExplorerSearch(model, greedy, settings.max_inspected_tokens)
-    found = yield from search.next_distribution(search.resolve_prefix(request.prefix))
-    numbers = found.log_probs.float().cpu().numpy().astype("<f4")
-    return {
-        "log_probabilities": base64.b64encode(numbers.tobytes()).decode("ascii"),  # float32
-        "request_id": found.request_id,
-        "length": found.length,
-    }
+    log_probs = yield from search.next_log_probs(search.resolve_prefix(request.prefix))
+    numbers = log_probs.float().cpu().numpy().astype("<f4")
+    return {"log_probabilities": base64.b64encode(numbers.tobytes()).decode("ascii")}
 
 
 def _compute_tree(

@@ -79,7 +79,11 @@ class ExplorerSearch:
             yield
         return recorder.trees
 
-    def next_distribution(self, prefix: Sequence[int]) -> "CooperativeTask[NextDistribution]":
+    def request_id(self, prefix: Sequence[int] = ()) -> int:
+        """Return what seeds the sampling noise of an output with this prefix, besides the seed."""
+        return self._make_source_line(prefix).request_id
+
+    def next_log_probs(self, prefix: Sequence[int]) -> "CooperativeTask[Float[Tensor, ' V']]":
         """Return the distribution of the token after a prefix, as the model's decoding rules leave it."""
         requests, strategy, rules = self._generation.prepare_search([self._make_source_line(prefix)], ())
         recorder = DistributionRecorder(strategy, len(self.target_prefix) + len(prefix))
@@ -161,22 +165,13 @@ class ExplorerSearch:
             yield frontier
 
 
-@dataclass(frozen=True)
-class NextDistribution:
-    """Log-probabilities of the next token after the rules, and what seeds the sampling noise besides the seed."""
-
-    log_probs: Float[Tensor, " V"]
-    request_id: int
-    length: int  # tokens before it
-
-
 class DistributionRecorder(Strategy):
-    """Returns the answers of the wrapped strategy and records the distribution after `length` tokens."""
+    """Returns the answers of the wrapped strategy and records the log-probabilities after `length` tokens."""
 
     def __init__(self, strategy: Strategy, length: int) -> None:
         self._strategy, self.length = strategy, length
         self.width, self.free_end, self.ranking = strategy.width, strategy.free_end, strategy.ranking
-        self.found: NextDistribution | None = None
+        self.found: Float[Tensor, " V"] | None = None
 
     def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
         return self._strategy.start(limits, capacity)
@@ -185,7 +180,7 @@ class DistributionRecorder(Strategy):
         self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
     ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
         if int(frontier.length[0]) == self.length:
-            self.found = NextDistribution(ruled[0].clone(), int(frontier.limits.request_id[0]), self.length)
+            self.found = ruled[0].clone()
         return self._strategy.advance(frontier, log_probs, ruled)
 
 

@@ -20,7 +20,8 @@ const RANGES = {
 export const SHAPE = [...Object.keys(NEUTRAL), "seed"];
 
 /**
- * `show({step, ids, given})`: one of the steps of /steps, the ids before it, whether the model's settings require it.
+ * `show({step, ids, given, request})`: one of the steps of /steps, the ids before it, whether the model's settings
+ * require it, and the `request_id` of the answer.
  * Calls `data.force(token)` when a token is chosen.
  */
 export class StepDistribution extends HTMLElement {
@@ -105,10 +106,9 @@ export class StepDistribution extends HTMLElement {
     this.draw();
     if (place.given) return;
     try {
-      const answer = await ask("/distribution", ofDistribution(current(), place.ids), signal);
+      const { log_probabilities: logs } = await ask("/distribution", ofDistribution(current(), place.ids), signal);
       if (signal.aborted) return;
-      this.answer = answer;
-      this.logs = logProbabilities(answer.log_probabilities);
+      this.logs = logProbabilities(logs);
     } catch (error) {
       if (wasCancelled(error) || signal.aborted) return;
       this.failed = error;
@@ -167,12 +167,13 @@ export class StepDistribution extends HTMLElement {
   }
 
   sampled() {
-    const { seed } = this.settings, id = draw(this.shaped, seed, this.answer);
+    const { seed } = this.settings, { request, ids } = this.place;
+    const id = draw(this.shaped, seed, request, ids.length);
     const kept = this.shaped.reduce((sum, each) => sum + (each > 0), 0);
     const name = h("strong", { class: "token still", "data-sampled": id }, this.nameOf(id));
     return [h("p", { class: "sampled" }, t("steps.sampled", { seed }), " ", name, " ", percent(this.shaped[id])),
-      h("p", { class: "note" }, t("steps.kept", { kept, count: this.logs.length }), " ",
-        t(current().kind === "sample" ? "steps.sampled.follow" : "steps.sampled.note"))];
+      h("p", { class: "note" }, t(current().kind === "sample" ? "steps.sampled.follow" : "steps.sampled.note")),
+      h("p", { class: "note" }, t("steps.kept", { kept, count: this.logs.length }))];
   }
 
   /** Only a token that is not among the shown ones needs the vocabulary. */

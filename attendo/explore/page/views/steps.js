@@ -111,7 +111,8 @@ export class Steps extends View {
     this.answer.replaceChildren(this.data.free ? this.branches() : h("div", { class: "tokens" },
       steps.map((_, n) => this.token(n))));
     this.read.replaceChildren(...this.facts(step));
-    this.shaping.show({ step, ids: idsBefore(steps, at), given: at < begin });
+    this.shaping.show({ step, ids: idsBefore(steps, at), given: at < begin,
+      request: this.data.request_id });
     this.attention?.show(at);
     this.showFree();
     if (focus) document.getElementById(focus)?.focus();
