@@ -54,21 +54,21 @@ class StoredModel:
     about: dict[str, Any] = field(default_factory=dict)  # the known fields of `TrainedModelCard`
 
 
-def save_model(folder: Path, model: StoredModel, keep_dtype: bool = False) -> None:
+def save_model(folder: Path, model: StoredModel, dtype: torch.dtype | None = torch.float32) -> None:
     """Write the folder. An existing folder is replaced only after the new one is complete and on disk.
 
-    Weights are written in float32, or with `keep_dtype` in their own precision.
+    Weights are written in `dtype`, or in their own precision if it is None.
     """
     folder = folder.resolve()
     if folder.exists() and not (folder / "manifest.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("not_a_model_folder", folder=folder)
     size = sum(weight.nbytes for weight in model.network.parameters())
     with atomic_files.temporary_folder(folder, size) as new:
-        _write_model(new, model, keep_dtype)
+        _write_model(new, model, dtype)
         atomic_files.replace_folder(folder, new)
 
 
-def _write_model(new: Path, model: StoredModel, keep_dtype: bool) -> None:
+def _write_model(new: Path, model: StoredModel, dtype: torch.dtype | None) -> None:
     write_json(new / "config.json", model.network.config.model_dump(mode="json"))
     write_json(new / "generation.json", model.generation)
     write_json(new / "scores.json", model.scores)
@@ -78,7 +78,7 @@ def _write_model(new: Path, model: StoredModel, keep_dtype: bool) -> None:
         write_json(new / ABOUT, model.about)
     # named_parameters lists a tied embedding once, so it is stored once.
     weights = {
-        name: (weight.detach() if keep_dtype else weight.detach().float()).cpu().contiguous()
+        name: weight.detach().to(dtype or weight.dtype).cpu().contiguous()
         for name, weight in model.network.named_parameters()
     }
     try:

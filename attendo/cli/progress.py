@@ -310,7 +310,7 @@ class TrainingProgress:
                 self._show_step(report)
             case Validation():
                 self._show_validation(report)
-            case Saved():
+            case Saved(weights_only=False):
                 self._saved = report.step
             case SaveFailed():
                 row = say(", {failures} times in a row", failures=report.failures) if report.failures > 1 else ""

@@ -46,6 +46,7 @@ def demo_config(seed: int = 1, kind: ModelKind = "autoregressive") -> RunConfig:
         "warmup": 120,
         "validate_every": 700,
         "save_every": 700,
+        "weight_checkpoints": 12,  # the page shows how the heads take shape
     }
     if kind != "autoregressive":
         own_model, own_train = _PARALLEL_SETTINGS[kind]

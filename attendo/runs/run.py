@@ -1,12 +1,13 @@
 """A training run: prepare data, train, save checkpoints, write the model folder, resume.
 
-runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/  checkpoints/  model/
+runs/NAME/  run.toml  run.json  metrics.jsonl  skipped.jsonl  data/  validation/  checkpoints/  weights/  model/
 """
 
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -20,7 +21,7 @@ from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
 from attendo.errors import AttendoError, DataError, LocalizedText, ModelError, UsageError
-from attendo.model_folder import load_model, load_weights
+from attendo.model_folder import FORMAT, VERSION, check_manifest, load_model, load_weights, save_model
 from attendo.nn.cpu_threads import available_cores, keep_threads, read_thread_setting
 from attendo.nn.devices import is_out_of_memory
 from attendo.runs.config import (
@@ -61,7 +62,7 @@ class Run:
     def __init__(self, config: RunConfig, folder: Path, device: torch.device, world: Distributed | None = None) -> None:
         self.config, self.folder, self.device = config, folder, device
         self.world = world or Distributed()
-        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.checkpoints, self.weight_checkpoints = (Checkpoints(folder / name) for name in ("checkpoints", "weights"))
         self._has_overrides = False
         self.warnings: list[str] = []  # shown to the user before the first step
         self.stop_requested: Callable[[], bool] = lambda: False  # polled during validations, which may be long
@@ -107,7 +108,12 @@ class Run:
         run._has_overrides = config is not None
         if run.world.is_main:
             with run._lock_folder():
-                for written_folder in (run.checkpoints.folder, folder, folder / "validation"):
+                for written_folder in (
+                    run.checkpoints.folder,
+                    run.weight_checkpoints.folder,
+                    folder,
+                    folder / "validation",
+                ):
                     atomic_files.remove_leftovers(written_folder)
                 atomic_files.remove_backup(folder / "model")
         run.world.barrier()
@@ -184,6 +190,7 @@ class Run:
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)
         self.trainer = Trainer(updater, stream, validate, self.checkpoints, now)
+        self.trainer.write_weights = self._write_weights
         if found is not None:
             self.warnings += [LocalizedText("passed over: {reason}", reason=reason) for reason in found.skipped_reasons]
             self._compare_facts(found.snapshot.facts, now)
@@ -301,6 +308,15 @@ class Run:
             self.model.scores.update(scores)
         self.model.save(self.folder / "model")
 
+    def _write_weights(self, step: int) -> Path:
+        """Write a weights-only checkpoint: a model folder in float16, or in float32 if a weight exceeds its range."""
+        folder, stored = self.weight_checkpoints.path(step), replace(self.model.stored_model, scores={"step": step})
+        if _is_intact(folder):  # a resumed run has the same weights: never replace durable data
+            return folder
+        largest = max(float(weight.detach().abs().max()) for weight in stored.network.parameters())
+        save_model(folder, stored, torch.float16 if largest <= torch.finfo(torch.float16).max else torch.float32)
+        return folder
+
     def _save_if_best(self, report: Report) -> None:
         """Save the best model so far. If the disk is full the run continues, and `finish` tries again."""
         if not (isinstance(report, Validation) and report.best and self.config.train.final == "best"):
@@ -340,6 +356,12 @@ class Run:
         if before["data_sha256"] != now["data_sha256"]:
             raise ModelError("checkpoint_data_mismatch", folder=self.data_folder)
         self.warnings += machine_differences(before, now)
+
+
+def _is_intact(folder: Path) -> bool:
+    with suppress(ModelError):
+        return bool(check_manifest(folder, FORMAT, VERSION))
+    return False
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from attendo.runs.config import RunConfig, resolve_config
 from attendo.settings import rename_settings
 from attendo.train.distributed import Distributed
 
-_RESULT_FOLDERS = ("data", "checkpoints", "model")
+_RESULT_FOLDERS = ("data", "checkpoints", "weights", "model")
 SKIPPED_FILE = "skipped.jsonl"
 _RUN_FILES = ("run.toml", *_RESULT_FOLDERS, "validation", METRICS_FILE, SKIPPED_FILE)
 _OLD_NAMES = {new: old for old, new in RENAMED_SETTINGS.items()}

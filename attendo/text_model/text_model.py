@@ -161,7 +161,7 @@ class TextModel:
         self._require_single("ensemble_not_saveable")
         if self._heads:
             raise UsageError("save_with_scaled_heads")
-        save_model(Path(folder), self.stored_model, keep_dtype)
+        save_model(Path(folder), self.stored_model, None if keep_dtype else torch.float32)
 
     def ensemble(
         self,

@@ -175,12 +175,28 @@ class TrainConfig(Settings):
 
     save_every: Count = Field(500, description="steps between checkpoints")
     keep_last: Count = Field(3, description="checkpoints to keep, in addition to the best one")
+    weight_checkpoints: Natural = Field(
+        0,
+        description="weights-only checkpoints, log-spaced from step 0 to the end and never removed: each is a model "
+        "folder in float16, weights/step-NNNNNNNN; 0 writes none",
+    )
     final: Literal["best", "last", "average"] = Field("best", description="weights written to the model folder")
     average: Count = Field(5, description="number of last checkpoints averaged if final = average")
     max_skipped: Count = Field(
         5, description="consecutive steps with a non-finite loss or gradient before training stops"
     )
     max_save_failures: Count = Field(5, description="consecutive failed checkpoint writes before training stops")
+
+    @property
+    def weight_checkpoint_steps(self) -> tuple[int, ...]:
+        """Steps of the weights-only checkpoints, ascending: 0, then a geometric sequence from steps / 256 to steps.
+
+        Its end is left out, because the run saves the last step anyway. Steps are rounded to two digits.
+        """
+        span, pieces = min(256, self.steps), self.weight_checkpoints - 1
+        exact = (self.steps * span ** (index / pieces - 1) for index in range(pieces))
+        rounded = {0, *(int(float(f"{step:.1e}")) for step in exact)}
+        return tuple(sorted(rounded - {self.steps})) if self.weight_checkpoints else ()
 
     @property
     def metrics_to_decode(self) -> tuple[str, ...]:

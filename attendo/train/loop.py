@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 
 import torch
 
-from attendo.atomic_files import DiskFullError
 from attendo.data.batch import Batch
 from attendo.data.sampler import BatchStream, BatchWithPosition
 from attendo.errors import AttendoError, LocalizedText
@@ -77,6 +77,7 @@ class Saved:
     step: int
     folder: str
     bytes: int
+    weights_only: bool = False  # a run cannot be resumed from it
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,8 @@ class Trainer:
         self.config = updater.config
         self.state = TrainState()
         self._validator = validator
+        # Writes a weights-only checkpoint and returns its folder. Set by the run, which has the tokenizers.
+        self.write_weights: Callable[[int], Path] | None = None
         self._facts = facts or {}
         self.all_reported = True  # every update was reported: a safe point to stop
         self._save_failures = 0
@@ -147,8 +150,12 @@ class Trainer:
         with closing(stream):
             if self._is_validation_due():  # the run was interrupted between a step and its validation
                 yield self._run_validation()
+            if self._are_weights_due():  # also if the run was stopped between a step and this
+                yield self._save_weights()
             while self.step < self.config.steps and not self._is_patience_exhausted():
                 yield from self._run_steps(stream, stop_at)
+                if self._are_weights_due():  # before a checkpoint of this step, after which no run returns to it
+                    yield self._save_weights()
                 best = False
                 if self._is_validation_due():
                     validation = self._run_validation()
@@ -171,18 +178,34 @@ class Trainer:
     def save(self) -> Saved | SaveFailed:
         """Write a checkpoint, then remove older ones. A failed write is retried at the next interval."""
         snapshot = self.snapshot()
-        if not self.updater.world.is_main:
-            return Saved(self.step, "", 0)
-        try:
+
+        def write() -> Path:
             folder = self.checkpoints.save(snapshot)
             self.checkpoints.prune(self.config.num_checkpoints_to_keep, self.state.best_step)
-        except (DiskFullError, OSError) as error:
+            return folder
+
+        return self._try_to_write(write)
+
+    def _save_weights(self) -> Saved | SaveFailed:
+        """Write a weights-only checkpoint. Collective: call it on all ranks."""
+        write = self.write_weights
+        assert write is not None
+        with self.updater.eval_weights():
+            return self._try_to_write(lambda: write(self.step), weights_only=True)
+
+    def _try_to_write(self, write: Callable[[], Path], weights_only: bool = False) -> Saved | SaveFailed:
+        if not self.updater.world.is_main:
+            return Saved(self.step, "", 0, weights_only)
+        try:
+            folder = write()
+        except (AttendoError, OSError) as error:
             self._save_failures += 1
             if self._save_failures >= self.config.max_save_failures:
                 raise SaveError("checkpoint_saves_failed", count=self._save_failures, error=error) from None
             return SaveFailed(self.step, LocalizedText("{error}", error=error), self._save_failures)
         self._save_failures = 0
-        return Saved(self.step, str(folder), sum(path.stat().st_size for path in folder.iterdir()))
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        return Saved(self.step, str(folder), size, weights_only)
 
     def snapshot(self) -> Snapshot:
         """Return the complete state that the next step depends on. Collective: call it on all ranks."""
@@ -280,7 +303,11 @@ class Trainer:
 
     def _is_pause_due(self) -> bool:
         last = self.step >= self.config.steps
-        return last or self.step % self.config.save_every == 0 or self._is_validation_due()
+        saves = self.step % self.config.save_every == 0 or self._are_weights_due()
+        return last or saves or self._is_validation_due()
+
+    def _are_weights_due(self) -> bool:
+        return self.write_weights is not None and self.step in self.config.weight_checkpoint_steps
 
     def _is_patience_exhausted(self) -> bool:
         return bool(self.config.patience) and self.state.since_best >= self.config.patience

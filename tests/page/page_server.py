@@ -15,6 +15,7 @@ from tiny import SIZES, SOURCES, TARGETS
 from attendo.model.config import ModelConfig
 from attendo.model.transformer import Transformer
 from attendo.model_folder import StoredModel
+from attendo.runs.config import RunConfig, to_toml
 from attendo.text import EOS, Words
 from attendo.text_model import TextModel
 from attendo.train.checkpoint import Checkpoints, Snapshot
@@ -61,6 +62,8 @@ def finished_run(folder: Path) -> ModelSpec:
         checkpoints.save(Snapshot(step, weights, {"x": torch.zeros(1)}, {"x": torch.zeros(1)}, {}))
     steps = [{"kind": "step", "step": n, "loss": 5 / n, "lr": n / 1e4, "tokens": 9, "seconds": n} for n in range(1, 21)]
     lines = [*steps, {"kind": "validation", "step": 20, "loss": 1.5, "scores": {"bleu": 12.5}, "best": True}]
+    settings = {"preset": "tiny", "data": {"task": "builtin"}, "tokenizer": {"kind": "words"}}
+    (folder / "run.toml").write_text(to_toml(RunConfig(**settings, train={"label_smoothing": 0.1})), "utf-8")
     (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
     return ModelSpec("run", model, folder / "model")
 

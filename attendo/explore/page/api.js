@@ -27,11 +27,16 @@ export async function ask(path, body = null, signal = undefined) {
   return answer;
 }
 
-/** Events of a stream as they come: `{name, data}`. A stream that ends without `done` was cut off. */
-export async function* stream(path, body, signal) {
+/**
+ * Events of a stream as they come: `{name, data}`. A stream that ends without `done` was cut off. With `again: false`
+ * an answer that is kept comes from memory.
+ */
+export async function* stream(path, body, signal, { again = true } = {}) {
   const key = keyOf(path, body);
-  if (offline) {
-    for (const event of recordedAnswer(key)) yield event;
+  if (offline || (!again && answers.has(key))) {
+    const past = offline ? recordedAnswer(key) : answers.get(key);
+    if (!offline) keep(key, past);
+    for (const event of past) yield event;
     return;
   }
   const response = await send(path, body, signal);

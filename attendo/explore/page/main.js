@@ -6,6 +6,7 @@ import { exporter } from "./export.js";
 import { language, t } from "./i18n.js";
 import { chosen, models, setModels } from "./models.js";
 import { button, select } from "./parts/controls.js";
+import "./parts/training-step.js";
 import { current, redraw, subscribe, update } from "./store.js";
 import { complaint } from "./view.js";
 import "./views/translate.js";
@@ -48,6 +49,7 @@ class Page extends HTMLElement {
     this.main ??= h("main", { id: "main", tabindex: "-1" });
     this.bar ??= models().length ? h("translate-bar") : null;
     this.top ??= h("header", { class: "top" });
+    this.steps ??= h("training-step");
     this.strange ??= h("div", { class: "strange", role: "status" });
     this.top.replaceChildren(h("h1", {}, "attendo"), ...this.modelChoice(),
       h("div", { class: "row end" }, this.settings()));
@@ -59,6 +61,8 @@ class Page extends HTMLElement {
     if (!this.main.isConnected || (this.bar && !this.bar.isConnected)) this.replaceChildren(skip, this.top,
       this.strange, ...(this.bar ? [this.bar] : []), this.tabs, this.main);
     else this.firstElementChild.replaceWith(skip);
+    // Not replaced with the rest: it may be dragged right now.
+    if (!this.steps.isConnected && models().length) this.strange.before(this.steps);
     if (focus) document.getElementById(focus)?.focus();
   }
 
@@ -69,7 +73,7 @@ class Page extends HTMLElement {
   }
 
   modelChoice() {
-    const { checkpoint } = current(), found = chosen();
+    const found = chosen();
     if (!found) return [];
     // An exported model tells no sizes.
     const facts = found.parameters === null ? "" : t("page.facts", { parameters: whole(found.parameters),
@@ -77,8 +81,6 @@ class Page extends HTMLElement {
     return [
       models().length > 1 ? select("model", t("page.model"), found.name,
         models().map((each) => [each.name, each.name])) : h("span", { class: "model" }, found.name),
-      found.checkpoints?.length ? select("checkpoint", t("page.checkpoint"), checkpoint,
-        [["", t("page.final")], ...found.checkpoints.map((each) => [each, each])]) : null,
       h("span", { class: "facts" }, [found.direction, facts].filter(Boolean).join(" · ")),
     ].filter(Boolean);
   }
@@ -117,7 +119,8 @@ class Page extends HTMLElement {
 
   follow(changed) {
     if (changed.has("view") || changed.has("model")) this.settle();
-    if (["lang", "theme", "view", "model", "checkpoint"].some((name) => changed.has(name))) this.frame();
+    if (["lang", "theme", "view", "model"].some((name) => changed.has(name))) this.frame();
+    else if (changed.has("checkpoint")) this.strange.replaceChildren(...this.strangers());
     if (changed.has("view")) this.show();
   }
 

@@ -1,5 +1,7 @@
 // The models that the server offers.
 
+import { whole } from "./dom.js";
+import { t } from "./i18n.js";
 import { current } from "./store.js";
 
 let found = [];
@@ -18,3 +20,14 @@ export const besideModel = () => found.find((model) => model.config?.kind === "a
 
 /** The one that is looked at: the first unless another is named. */
 export const chosen = () => found.find((model) => model.name === current().model) ?? found[0];
+
+/** Names of its checkpoints by step; the last one is "", the final model. */
+export const checkpointsOf = () => [...(chosen()?.checkpoints ?? []), ""];
+
+/** "step-00001400" as people write it; the final model and checkpoints named in another way have their name. */
+export function stepName(name) {
+  const found = stepOf(name);
+  return found === null ? name || t("page.final") : t("timeline.step", { step: whole(found) });
+}
+
+export const stepOf = (name) => (/^step-\d+$/.test(name) ? Number(name.slice(5)) : null);

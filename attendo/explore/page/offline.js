@@ -3,6 +3,7 @@
 import { ask, recordedWhile, stream } from "./api.js";
 import { ofStream } from "./requests.js";
 import { current } from "./store.js";
+import { View } from "./view.js";
 import { shownViews, VIEWS } from "./views/all.js";
 
 const IMPORT = /(from\s*|import\s*\(\s*|import\s*)"(\.{1,2}\/[^"]+)"/g;
@@ -33,8 +34,9 @@ async function gather() {
   await quietly(drained(stream("/answer", ofStream(state))));
   for (const name of shownViews()) {
     const unseen = new VIEWS[name]();
-    await quietly(Promise.resolve(unseen.load(state)));
+    await quietly(View.loaded(unseen, state));
     if (unseen.frames) await quietly(unseen.frames(state));
+    if (unseen.details) await quietly(unseen.details(state));
   }
 }
 

@@ -31,7 +31,8 @@ export const withTarget = (state) => ({ ...basics(state), target: state.target |
 export const ofStream = (state) => ({ ...basics(isParallel() ? { ...state, kind: "greedy" } : state), heads: headsOf(state.heads), prefix: null, stream: true });
 export const ofTrace = (state) => ({ ...withTarget(state), heads: headsOf(state.heads), masked: true,
   layers: layersOf(state) });
-export const ofSteps = (state) => ({ ...basics(state), heads: headsOf(state.heads), prefix: prefixOf(state) });
+export const ofSteps = (state) => ({ ...basics(state), heads: headsOf(state.heads), prefix: prefixOf(state),
+  attention: true });
 export const ofTree = (state) => ({ ...basics({ ...state, kind: "beam" }), heads: headsOf(state.heads) });
 export const ofMask = (state) => ({ ...withTarget(state), layer: state.mask_layer, head: state.mask_head });
 export const ofLedger = (state) => ({
@@ -44,7 +45,18 @@ export const ofParallel = (state) => ({ ...basics({ ...state, kind: "greedy" }),
 export const ofBeside = (state, model) => ({ model: model.name, checkpoint: null, text: state.text,
   decoder: { kind: "greedy" }, heads: {}, prefix: [] });
 export const ofRanking = withTarget;
+export const ofDistribution = (state, ids) => ({ ...basics({ ...state, kind: "greedy" }), heads: headsOf(state.heads),
+  prefix: ids });
+export const vocabularyPath = () => `/vocabulary?model=${encodeURIComponent(chosen().name)}`;
 export const trainingPath = () => `/training?model=${encodeURIComponent(chosen().name)}`;
+
+/** At a checkpoint every view looks at the answer of the final model, so that its maps can be compared with others. */
+export async function held(state, signal) {
+  if (!state.checkpoint || !state.hold || state.target) return state;
+  const { hypotheses } = await ask("/answer", { ...basics({ ...state, checkpoint: "" }), heads: {}, prefix: null,
+    alternatives: 0, stream: false }, signal);
+  return { ...state, target: hypotheses[0].text };
+}
 
 export async function trace(state, signal) {
   return traceOf(await ask("/trace", ofTrace(state), signal));
@@ -65,3 +77,14 @@ export function prefixOf({ prefix }) {
     return [];
   }
 }
+
+/** The places of the tokens that were forced; the others of the prefix were chosen by the model before them. */
+export function forcedOf(state) {
+  const { length } = prefixOf(state), places = state.forced.split(",").filter(Boolean).map(Number);
+  return length && !places.length ? [length - 1] : places.filter((n) => n < length);
+}
+
+const RESHAPED = [...BEAM, ...SAMPLE];
+
+/** Whether a setting changes an answer: the temperature of a greedy search does not. */
+export const decides = (name, state) => !RESHAPED.includes(name) || name in decoderOf(state);

@@ -3,15 +3,15 @@
 const DEFAULTS = {
   view: "alignment", lang: "", model: "", checkpoint: "", text: "", target: "",
   kind: "greedy", beam: 4, n_best: 4, length_penalty: 1, temperature: 1, top_k: 0, top_p: 1, seed: 1, max_length: 0,
-  heads: "", layers: "",
+  heads: "", layers: "", hold: true,
   site: "cross", show: "mean", layer: -1, head: 0, words: false, specials: true,
   badge: "entropy", pins: "", stretch: false,
-  prefix: "", step: 0,
+  prefix: "", forced: "", step: 0, logarithmic: false,
   cuts: true,
   mask_layer: 0, mask_head: 0, mask_off: false,
   part: "all", row: "", position: -1,
   versus: "checkpoints", other: "", same: true,
-  curve: "loss", film: 0,
+  curve: "loss",
   passes: 0, graph_search: "",
 };
 

@@ -1,9 +1,10 @@
 // What all views share: ask when the question has changed, draw when the picture has, and say so when it fails.
 
 import { wasCancelled } from "./api.js";
-import { h } from "./dom.js";
+import { h, nextFrame } from "./dom.js";
 import { said, t } from "./i18n.js";
 import { choicesOf } from "./parts/choices.js";
+import { decides, held } from "./requests.js";
 import { current, subscribe } from "./store.js";
 
 const DRAWN_BY_ALL = ["lang", "theme", "models"];
@@ -11,10 +12,12 @@ const DRAWN_BY_ALL = ["lang", "theme", "models"];
 /**
  * A view names the state that it asks for (`asks`) and the state that it only draws (`draws`).
  * `load(state, signal)` gives the data, `content(data, state)` the elements, `picture(data, state)` what is exported.
+ * A view that asks for a target is given the final model's answer at a checkpoint, unless it `holds` nothing.
  */
 export class View extends HTMLElement {
   static asks = [];
   static draws = [];
+  static holds = true;
 
   connectedCallback() {
     this.end = subscribe((changed) => this.follow(changed));
@@ -29,6 +32,12 @@ export class View extends HTMLElement {
     this.controller?.abort();
   }
 
+  /** What `load` gives, with the target that is held. */
+  static async loaded(view, state, signal) {
+    const { asks, holds } = view.constructor;
+    return view.load(holds && asks.includes("target") ? await held(state, signal) : state, signal);
+  }
+
   /** Asks again and draws. */
   async refresh() {
     this.controller?.abort();
@@ -39,7 +48,7 @@ export class View extends HTMLElement {
     try {
       if (!state.text.trim() && this.constructor.needsText !== false) throw Object.assign(new Error(),
         { code: "no_text" });
-      const data = await this.load(state, signal);
+      const data = await View.loaded(this, state, signal);
       if (signal.aborted) return;
       this.data = data;
       this.failed = null;
@@ -72,7 +81,8 @@ export class View extends HTMLElement {
   follow(changed) {
     if (!this.isConnected) return; // replaced while the change was told
     const { asks, draws } = this.constructor;
-    if (asks.some((name) => changed.has(name))) this.refresh();
+    if ([...asks, ...(asks.includes("target") ? ["hold"] : [])].some((name) => changed.has(name)
+      && decides(name, current()))) this.refresh();
     else if ([...draws, ...DRAWN_BY_ALL].some((name) => changed.has(name))) this.patch(changed);
   }
 
@@ -90,8 +100,17 @@ export class View extends HTMLElement {
 
   drawn(...children) {
     const focus = this.contains(document.activeElement) ? document.activeElement.id : "";
+    this.keepHeight();
     this.replaceChildren(...children);
     if (focus) document.getElementById(focus)?.focus();
+  }
+
+  /** Maps have no height until they know their width: without this the page would scroll up when they are replaced. */
+  async keepHeight() {
+    this.style.setProperty("min-height", `${this.offsetHeight}px`);
+    await nextFrame();
+    await nextFrame();
+    this.style.removeProperty("min-height");
   }
 }
 

@@ -52,6 +52,14 @@ def routes(gateway: ModelGateway) -> APIRouter:
         served = gateway.get_model(model)
         return await run_in_threadpool(lambda: json_response(_read_training(served)))
 
+    vocabulary_responses = {**error_responses("ours", "unknown_model"), 200: {"content": JSON_OBJECT_CONTENT}}
+
+    @router.get("/vocabulary", response_model=None, tags=["page"], responses=vocabulary_responses)
+    async def vocabulary(model: Annotated[str | None, Query(max_length=500)] = None) -> Response:
+        """Return the pieces of the target vocabulary by id."""
+        tokenizer = gateway.get_model(model).model.target_tokenizer
+        return await run_in_threadpool(lambda: json_response({"pieces": tokenizer.pieces(range(tokenizer.vocab_size))}))
+
     @router.get("/formulas", response_model=None, tags=["page"], responses={200: {"content": JSON_OBJECT_CONTENT}})
     async def formulas() -> Response:
         """Return the catalogue of formulas, in English and Chinese."""
@@ -69,6 +77,7 @@ def _describe_model(served: ServedModel) -> dict[str, Any]:
         **about.model_dump(exclude={"trained_on"}),
         **_describe_network(model),
         "checkpoints": served.checkpoints,
+        "label_smoothing": served.label_smoothing,
         "has_training": served.metrics_path is not None,
         "scores": model.scores,
         "generation": model.generation.model_dump(mode="json", exclude_unset=True),

@@ -1,5 +1,6 @@
-"""Routes /answer, /steps and /tree: hypotheses, decoding steps and the search tree."""
+"""Routes /answer, /steps, /distribution and /tree: hypotheses, decoding steps and the search tree."""
 
+import base64
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -10,10 +11,11 @@ from starlette.responses import Response
 
 from attendo.decode.ranking import Ranking
 from attendo.decode.search_tree import SearchNode, SearchTree
+from attendo.serve.explorer.inspection_routes import AttentionMaps, check_map_bytes, describe_attention
 from attendo.serve.explorer.parallel_routes import answer_at_once
 from attendo.serve.explorer.pieces import describe_predictions
-from attendo.serve.explorer.schemas import AnswerRequest, ScaledHeadsRequest, StepsRequest
-from attendo.serve.explorer.search import ExplorerSearch
+from attendo.serve.explorer.schemas import AnswerRequest, DistributionRequest, ScaledHeadsRequest, StepsRequest
+from attendo.serve.explorer.search import ExplorerSearch, InspectedPair
 from attendo.serve.explorer.tasks import (
     PAGE_RESPONSES,
     CooperativeTask,
@@ -77,6 +79,11 @@ def routes(gateway: ModelGateway) -> APIRouter:
     async def steps(request: StepsRequest) -> Response:
         """Return the decoding steps of the output after a forced prefix."""
         return await run_and_respond(gateway, request, _compute_steps)
+
+    @router.post("/distribution", response_model=None, responses=PAGE_RESPONSES)
+    async def distribution(request: DistributionRequest) -> Response:
+        """Return the log-probability of every token after a forced prefix, as the sampling filters receive them."""
+        return await run_and_respond(gateway, request, _compute_distribution)
 
     @router.post("/tree", response_model=None, responses=PAGE_RESPONSES)
     async def tree(request: ScaledHeadsRequest) -> Response:
@@ -174,7 +181,8 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
     with model.backend.inference_mode(), torch.inference_mode():
         memory = reader.encode(torch.tensor([end_source(search.source)], device=device))
         logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
-    labels, forced = model.target_tokenizer.pieces(read), len(search.target_prefix) + len(prefix)
+    begin = len(search.target_prefix)
+    labels, forced = model.target_tokenizer.pieces(read), begin + len(prefix)
     steps = [
         {
             "read": labels[: t + 1],
@@ -190,8 +198,37 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
         }
         for t, each in enumerate(describe_predictions(logits[0], predicted, model.target_tokenizer))
     ]
-    pieces = model.source_tokenizer.pieces(end_source(search.source))
-    return {"source": {"pieces": pieces}, "steps": steps, "text": best.text, "ended": best.has_end}
+    unknown = tuple(model.source_tokenizer.unknown(request.text))
+    subject = InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
+    return {
+        "source": {"pieces": model.source_tokenizer.pieces(end_source(search.source))},
+        "steps": steps,
+        "request_id": search.request_id([each for each in prefix if each != EOS]),
+        "begin": begin,  # number of tokens that the model's settings require
+        "text": best.text,
+        "ended": best.has_end,
+        "log_probability": sum(each["log_probability"] for each in steps[begin:]),
+        "attention": _describe_maps(subject, settings) if request.attention else None,
+    }
+
+
+def _describe_maps(subject: InspectedPair, settings: ServeSettings) -> dict[str, Any] | None:
+    """Return the attention maps of the pair, or None if they are too large."""
+    try:
+        check_map_bytes(subject.model.network.config, subject, None, settings.max_map_bytes)
+    except ApiError:
+        return None
+    return describe_attention(subject, AttentionMaps(subject, masked=True), None)
+
+
+def _compute_distribution(
+    model: TextModel, request: DistributionRequest, settings: ServeSettings
+) -> CooperativeTask[dict[str, Any]]:
+    greedy = request.model_copy(update={"decoder": request.decoder.model_copy(update={"kind": "greedy"})})
+    search = ExplorerSearch(model, greedy, settings.max_inspected_tokens)
+    log_probs = yield from search.next_log_probs(search.resolve_prefix(request.prefix))
+    numbers = log_probs.float().cpu().numpy().astype("<f4")
+    return {"log_probabilities": base64.b64encode(numbers.tobytes()).decode("ascii")}
 
 
 def _compute_tree(

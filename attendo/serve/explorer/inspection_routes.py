@@ -60,10 +60,28 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
     subject = yield from InspectedPair.build(model, request, settings)
     check_map_bytes(config, subject, request.layers, settings.max_map_bytes)
     maps = AttentionMaps(subject, request.masked)
-    source, target = model.source_tokenizer, model.target_tokenizer
-    tokens = describe_predictions(maps.logits, subject.predicted_ids, target)
+    tokens = describe_predictions(maps.logits, subject.predicted_ids, model.target_tokenizer)
     log_probability = sum(each["log_probability"] for each in tokens)
     keys = {"encoder_self": subject.source_ids, "decoder_self": subject.read_ids, "cross": subject.source_ids}
+    return {
+        "text": subject.text,
+        "cut": subject.cut,
+        "log_probability": log_probability,
+        "loss": -log_probability / len(tokens),
+        "tokens": tokens,
+        **describe_attention(subject, maps, request.layers),
+        "numbers": {
+            kind: compute_head_stats(
+                maps.stack(kind, request.layers), keys[kind], causal=kind == "decoder_self" and request.masked
+            )
+            for kind in ATTENTION_TYPES
+        },
+    }
+
+
+def describe_attention(subject: InspectedPair, maps: "AttentionMaps", layers: Sequence[int] | None) -> dict[str, Any]:
+    """Return the pieces and words of both sides, and the maps of these layers."""
+    source, target = subject.model.source_tokenizer, subject.model.target_tokenizer
     return {
         "source": {"pieces": source.pieces(subject.source_ids), "words": group_words(source, subject.source_ids)},
         "target": {
@@ -74,18 +92,7 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
             "unknown": list(subject.unknown_in_target),
         },
         "unknown": list(subject.unknown),
-        "text": subject.text,
-        "cut": subject.cut,
-        "log_probability": log_probability,
-        "loss": -log_probability / len(tokens),
-        "tokens": tokens,
-        **encode_maps(maps, request.layers),
-        "numbers": {
-            kind: compute_head_stats(
-                maps.stack(kind, request.layers), keys[kind], causal=kind == "decoder_self" and request.masked
-            )
-            for kind in ATTENTION_TYPES
-        },
+        **encode_maps(maps, layers),
         "rollout": compute_rollout(maps),
     }
 

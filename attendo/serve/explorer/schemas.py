@@ -93,8 +93,12 @@ class TraceRequest(TargetRequest):
     layers: Annotated[list[NonNegativeInt], Field(max_length=1000)] | None = None
 
 
-class StepsRequest(ScaledHeadsRequest):
+class DistributionRequest(ScaledHeadsRequest):
     prefix: Annotated[list[PieceOrId], Field(max_length=512)] = Field(default_factory=list)
+
+
+class StepsRequest(DistributionRequest):
+    attention: bool = False
 
 
 class MaskRequest(TargetRequest):
@@ -115,7 +119,10 @@ class ParallelRequest(ModelTextRequest):
     graph_search: Literal["lookahead", "greedy", "viterbi", "tokens"] | None = None
 
 
-PAGE_REQUESTS = (ParallelRequest, AnswerRequest, TraceRequest, StepsRequest, MaskRequest, LedgerRequest)
+PAGE_REQUESTS = (
+    *(ParallelRequest, AnswerRequest, TraceRequest, StepsRequest),
+    *(DistributionRequest, MaskRequest, LedgerRequest),
+)
 
 
 class ModelDescription(ResponseModel):
@@ -133,6 +140,7 @@ class ModelDescription(ResponseModel):
     decoder_layers: int | None
     heads: int | None
     checkpoints: list[str]
+    label_smoothing: float | None
     has_training: bool
     samples: list[str]
     scores: dict[str, Any]

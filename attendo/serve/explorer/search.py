@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from attendo.data.batch import Example
-from attendo.decode.frontier import Frontier
+from attendo.decode.frontier import Frontier, RowLimits
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
 from attendo.decode.search import Rule, Strategy
@@ -77,6 +79,22 @@ class ExplorerSearch:
             yield
         return recorder.trees
 
+    def request_id(self, prefix: Sequence[int] = ()) -> int:
+        """Return what seeds the sampling noise of an output with this prefix, besides the seed."""
+        return self._make_source_line(prefix).request_id
+
+    def next_log_probs(self, prefix: Sequence[int]) -> "CooperativeTask[Float[Tensor, ' V']]":
+        """Return the distribution of the token after a prefix, as the model's decoding rules leave it."""
+        requests, strategy, rules = self._generation.prepare_search([self._make_source_line(prefix)], ())
+        recorder = DistributionRecorder(strategy, len(self.target_prefix) + len(prefix))
+        for _ in self._frontiers(requests, recorder, rules):
+            if recorder.found is not None:
+                break
+            yield
+        if recorder.found is None:
+            raise ApiError("unknown_step", step=recorder.length, count=recorder.length)
+        return recorder.found
+
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
         """Return the model's log-probability of each token, with EOS if the hypothesis has an end."""
         pair = Example(self.source, hypothesis.ids)
@@ -145,6 +163,25 @@ class ExplorerSearch:
             if frontier is None:
                 return
             yield frontier
+
+
+class DistributionRecorder(Strategy):
+    """Returns the answers of the wrapped strategy and records the log-probabilities after `length` tokens."""
+
+    def __init__(self, strategy: Strategy, length: int) -> None:
+        self._strategy, self.length = strategy, length
+        self.width, self.free_end, self.ranking = strategy.width, strategy.free_end, strategy.ranking
+        self.found: Float[Tensor, " V"] | None = None
+
+    def start(self, limits: RowLimits, capacity: int | None = None) -> Frontier:
+        return self._strategy.start(limits, capacity)
+
+    def advance(
+        self, frontier: Frontier, log_probs: Float[Tensor, "R V"], ruled: Float[Tensor, "R V"]
+    ) -> tuple[Int[Tensor, " R"] | None, Frontier]:
+        if int(frontier.length[0]) == self.length:
+            self.found = ruled[0].clone()
+        return self._strategy.advance(frontier, log_probs, ruled)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from attendo.errors import AttendoError, LocalizedText, UsageError, join_texts
 from attendo.interop.load import load
-from attendo.model_folder import StoredModel, allocate_network, load_weights, tensor_mismatches
+from attendo.model_folder import StoredModel, allocate_network, load_model, load_weights, tensor_mismatches
+from attendo.runs.config import load_run_config
+from attendo.runs.load import is_checkpoint
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.scheduler import BatchLimits
 from attendo.serve.scheduling.worker import ModelWorker
@@ -19,7 +22,7 @@ from attendo.serve.settings import ServeSettings
 from attendo.text.languages import language_code
 from attendo.text.model_card import ModelCard, TrainedModelCard
 from attendo.text_model import TextModel
-from attendo.train.checkpoint import Checkpoints
+from attendo.train.checkpoint import Checkpoints, eval_weights
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class ServedModel:
 
     @property
     def checkpoints(self) -> list[str]:
-        found = self._find_checkpoints()
-        return [] if found is None else [found.path(step).name for step in found.steps()]
+        """Names of the run's weights-only checkpoints, or of its checkpoints if it has none of those, by step."""
+        return list(self._list_checkpoints())
 
     @property
     def metrics_path(self) -> Path | None:
@@ -72,28 +75,50 @@ class ServedModel:
         self._checkpoint_cache.move_to_end(checkpoint)
         return self._checkpoint_cache[checkpoint]
 
-    def _read_checkpoint(self, checkpoint: str) -> TextModel:
-        found = self._find_checkpoints()
-        steps = {} if found is None else {found.path(step).name: step for step in found.steps()}
-        if found is None or checkpoint not in steps:
-            known = ", ".join(steps) or "–"
-            raise ApiError("unknown_checkpoint", model=self.name, name=checkpoint[:100], known=known)
+    @property
+    def label_smoothing(self) -> float | None:
+        """The label smoothing that the model was trained with; None if it is not known or has no such effect."""
+        if self.run_folder is None or not (self.run_folder / "run.toml").is_file():
+            return None
         try:
-            weights = found.load(steps[checkpoint]).model
+            train = load_run_config(self.run_folder).train
+        except AttendoError:  # of another version; the page works without it
+            return None
+        is_used = train.objective == "likelihood" and self.model.kind in ("autoregressive", "masked")
+        return train.label_smoothing if is_used else None
+
+    def _list_checkpoints(self) -> dict[str, Path]:
+        for name in () if self.run_folder is None else ("weights", "checkpoints"):
+            found = Checkpoints(self.run_folder / name)
+            if steps := found.steps():
+                return {found.path(step).name: found.path(step) for step in steps}
+        return {}
+
+    def _read_checkpoint(self, checkpoint: str) -> TextModel:
+        folders = self._list_checkpoints()
+        if checkpoint not in folders:
+            known = ", ".join(folders) or "–"
+            raise ApiError("unknown_checkpoint", model=self.name, name=checkpoint[:100], known=known)
+        stored, folder = self.model.stored_model, folders[checkpoint]
+        try:
+            weights = _read_weights(folder)
         except AttendoError as error:
             raise ApiError("bad_checkpoint", detail=str(error)) from None
-        stored = self.model.stored_model
         network = allocate_network(stored.network.config)
-        expected = dict(network.named_parameters())
-        if faults := tensor_mismatches(expected, {name: weights[name] for name in expected.keys() & weights.keys()}):
+        if faults := tensor_mismatches(dict(network.named_parameters()), weights):
             raise ApiError("bad_checkpoint", detail="; ".join(faults[:3]))
         load_weights(network, weights)
         network = network.to(self.model.device).eval()
         source, target = stored.source_tokenizer, stored.target_tokenizer
         return TextModel(StoredModel(network, source, target, stored.generation, about=stored.about))
 
-    def _find_checkpoints(self) -> Checkpoints | None:
-        return None if self.run_folder is None else Checkpoints(self.run_folder / "checkpoints")
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """Return the weights of a checkpoint, or of a weights-only checkpoint, which is a model folder."""
+    if is_checkpoint(folder):
+        found = Checkpoints(folder.parent)
+        return eval_weights(found.load(next(step for step in found.steps() if found.path(step) == folder)))
+    return {name: weight.detach() for name, weight in load_model(folder).network.named_parameters()}
 
 
 class ModelRegistry:

@@ -7,8 +7,8 @@ const MOST = 600; // points of a curve that are drawn; of more, the mean of each
 const LEFT = 52, BOTTOM = 26, TOP = 10, RIGHT = 14;
 
 /** `series`: [{name, points: [[x, y], ...], colour, dots}]. */
-export function chartOf(series, width, height, { logarithmic = false } = {}) {
-  const { line: rule, soft } = palette();
+export function chartOf(series, width, height, { logarithmic = false, at = null } = {}) {
+  const { line: rule, soft, ink } = palette();
   const kept = series.map((each) => ({ ...each, points: thinned(each.points
     .filter(([, y]) => Number.isFinite(y) && (!logarithmic || y > 0))) }));
   const all = kept.flatMap((each) => each.points);
@@ -25,6 +25,10 @@ export function chartOf(series, width, height, { logarithmic = false } = {}) {
   }
   for (const tick of ticks(0, last)) items.push(text(place([tick, 10 ** 0])[0], height - 6, shortened(tick),
     { anchor: "middle", size: 11, fill: soft }));
+  if (at !== null && at <= last) {
+    const [x] = place([at, 10 ** 0]);
+    items.push(line([[x, TOP], [x, height - BOTTOM]], ink));
+  }
   for (const { points, colour, dots } of kept) {
     const placed = points.map(place);
     items.push(line(placed, colour, { width: 1.8 }));

@@ -29,4 +29,4 @@ function listed(label, texts) {
       onclick: () => take(text) }, text)))));
 }
 
-const take = (text) => update({ text, target: "", prefix: "", step: 0 });
+const take = (text) => update({ text, target: "", prefix: "", forced: "", step: 0 });

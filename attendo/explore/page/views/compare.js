@@ -16,6 +16,7 @@ export class Compare extends View {
   static name = "compare";
   static asks = [...ANSWER, "versus", "other", "same"];
   static draws = ["site", "show", "layer", "head"];
+  static holds = false;
 
   async load(state, signal) {
     const left = await traceOf(await ask("/trace", ofTrace(state), signal));

@@ -4,22 +4,39 @@ import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, percent, track, visible } from "../dom.js";
 import { t } from "../i18n.js";
+import { chosen } from "../models.js";
 import { button } from "../parts/controls.js";
-import { DECODER, ofSteps, prefixOf } from "../requests.js";
+import "../parts/step-attention.js";
+import { SHAPE } from "../parts/step-distribution.js";
+import { DECODER, forcedOf, ofDistribution, ofSteps, prefixOf } from "../requests.js";
 import { rect, stacked, tableScene, text } from "../scene.js";
 import { current, update } from "../store.js";
+import { traceOf } from "../tensors.js";
 import { complaint, View } from "../view.js";
 
 const PAUSE = 900; // milliseconds a step is shown while it plays
+const SAVED = 500_000; // numbers of distributions that a saved page holds; of more, only those of the shown step
 const NAMED = 14; // steps whose tokens fit under the chart; of more, every fifth has its number
 
 export class Steps extends View {
   static name = "steps";
   static asks = ["model", "checkpoint", "text", "prefix", "heads", ...DECODER];
-  static draws = ["step"];
+  static draws = ["step", "logarithmic", "show", "layer", "head", ...SHAPE];
 
-  load(state, signal) {
-    return ask("/steps", ofSteps(state), signal);
+  /** The answer with the forced tokens, and the free one beside it. */
+  async load(state, signal) {
+    const answer = await ask("/steps", ofSteps(state), signal), { attention } = answer;
+    const free = prefixOf(state).length ? await ask("/steps", ofSteps({ ...state, prefix: "" }), signal) : null;
+    return { ...answer, free, trace: attention && await traceOf(attention) };
+  }
+
+  /** What a saved page needs besides: the distributions. */
+  async details(state) {
+    const { steps, begin } = await this.load(state), size = steps.length * chosen().config.target_vocab_size;
+    for (const [n] of steps.entries()) {
+      if (n < begin || (size > SAVED && n !== state.step)) continue;
+      await ask("/distribution", ofDistribution(state, idsBefore(steps, n)));
+    }
   }
 
   disconnectedCallback() {
@@ -38,8 +55,11 @@ export class Steps extends View {
       oninput: (event) => { this.pause(); this.go(Number(event.target.value)); } });
     this.player = button("", () => (this.timer ? this.pause() : this.play()), { id: "play" });
     this.counter = h("output", { class: "counter" });
-    this.answer = h("div", { class: "tokens" });
-    this.detail = h("div", { class: "columns" });
+    this.answer = h("div", {});
+    this.read = h("section", { class: "card" });
+    this.freeBars = h("div", { class: "free-bars" });
+    this.shaping = h("step-distribution", { data: { force: (token) => this.force(this.at, token) } });
+    this.attention = data.trace && h("step-attention", { data: data.trace });
     this.showPlayer();
     this.show();
     return [
@@ -49,50 +69,105 @@ export class Steps extends View {
         this.slider, this.counter, state.prefix ? this.freedom() : null),
       h("section", { class: "card" }, h("h3", {}, t("steps.answer")), this.answer,
         data.ended ? null : h("p", { class: "note" }, t("steps.unended"))),
-      this.detail,
+      h("div", { class: "columns" },
+        h("div", {}, this.read, h("section", { class: "card" }, h("h3", {}, t("steps.attention")), this.attention
+          ?? h("p", { class: "note" }, t("steps.noMaps")))),
+        h("section", { class: "card" }, h("h3", {}, t("steps.top")), h("p", { class: "note" }, t("steps.force")),
+          this.shaping, this.freeBars, this.otherToken())),
     ];
   }
 
   freedom() {
-    return button(t("steps.free"), () => update({ prefix: "" }), { id: "free" });
+    return button(t("steps.free"), () => update({ prefix: "", forced: "" }), { id: "free" });
   }
 
+  /** Sliders of a sampled answer change the answer; of another one only what is shown. */
   patch(changed) {
-    if (changed.has("step") && changed.size === 1 && !this.failed) this.show();
-    else this.draw();
+    const names = [...changed];
+    if (this.failed || names.some((name) => !Steps.draws.includes(name))) return this.draw();
+    if (names.some((name) => SHAPE.includes(name))) this.shaping.follow();
+    if (changed.has("logarithmic")) {
+      this.shaping.draw();
+      this.showFree();
+    }
+    if (["show", "layer", "head"].some((name) => changed.has(name))) this.attention?.show(this.at);
+    if (changed.has("step")) this.show();
+  }
+
+  get at() {
+    return Math.max(0, Math.min(current().step, this.data.steps.length - 1));
+  }
+
+  isForced(n) {
+    return forcedOf(current()).includes(n);
   }
 
   show() {
-    const focus = this.detail.contains(document.activeElement) || this.answer.contains(document.activeElement)
+    const focus = this.read.contains(document.activeElement) || this.answer.contains(document.activeElement)
       ? document.activeElement.id : "";
-    const { steps } = this.data, at = Math.max(0, Math.min(current().step, steps.length - 1)), step = steps[at];
+    const { steps, begin } = this.data, { at } = this, step = steps[at];
     this.slider.value = String(at);
     this.counter.textContent = t("steps.counter", { step: at + 1, count: steps.length });
-    this.answer.replaceChildren(...steps.map((each, n) => h("button", { type: "button",
-      id: `token-${n}`,
-      class: `token${n === at ? " chosen" : ""}${each.forced ? " forced" : ""}${n > at ? " later" : ""}`,
-      "aria-current": n === at ? "step" : null, onclick: () => this.go(n),
-      title: [percent(each.probability), each.forced ? t("steps.forced") : ""].filter(Boolean).join(" · ") },
-      visible(each.chosen))));
-    this.detail.replaceChildren(this.facts(step), this.bars(step, at, this.other?.value ?? ""));
+    this.answer.replaceChildren(this.data.free ? this.branches() : h("div", { class: "tokens" },
+      steps.map((_, n) => this.token(n))));
+    this.read.replaceChildren(...this.facts(step));
+    this.shaping.show({ step, ids: idsBefore(steps, at), given: at < begin,
+      request: this.data.request_id });
+    this.attention?.show(at);
+    this.showFree();
     if (focus) document.getElementById(focus)?.focus();
   }
 
+  token(n, more = {}) {
+    const { steps, begin } = this.data, { at } = this, each = steps[n];
+    const told = this.isForced(n) ? t("steps.forced") : n < begin ? t("steps.given") : "";
+    return h("button", { type: "button", id: `token-${n}`,
+      class: `token${n === at ? " chosen" : ""}${this.isForced(n) ? " forced" : ""}${n > at ? " later" : ""}`,
+      "aria-current": n === at ? "step" : null, onclick: () => this.go(n),
+      title: [percent(each.probability), told].filter(Boolean).join(" · "), ...more }, visible(each.chosen));
+  }
+
+  /** Both answers, position under position. */
+  branches() {
+    const { steps, free, log_probability: log } = this.data, { at } = this;
+    const parted = free.steps.findIndex((each, n) => each.chosen_id !== steps[n]?.chosen_id);
+    const placed = (row, n) => ({ "grid-row": String(row), "grid-column": String(n + 2) });
+    const label = (row, key, value) => h("div", { class: "branch", style: { "grid-row": String(row) } }, t(key),
+      h("small", {}, t("steps.total", { log: number(value, 2) })));
+    return h("div", { class: "branches", tabindex: "0", role: "group", "aria-label": t("steps.answer") },
+      label(1, "steps.branch", log), steps.map((_, n) => this.token(n, { style: placed(1, n) })),
+      label(2, "steps.own", free.log_probability), free.steps.map((each, n) => h("span", {
+        class: `token still${n === at ? " chosen" : ""}${n === parted ? " parted" : ""}${n > at ? " later" : ""}`,
+        title: [percent(each.probability), n === parted ? t("steps.parted") : ""].filter(Boolean).join(" · "),
+        style: placed(2, n) }, visible(each.chosen))));
+  }
+
+  /** What the free answer could have said at this step. */
+  showFree() {
+    const { free } = this.data, step = free?.steps[this.at];
+    if (!free) return this.freeBars.replaceChildren();
+    this.freeBars.replaceChildren(h("h4", {}, t("steps.ownTop")), step ? h("ol", { class: "bars" },
+      step.top.slice(0, 5).map((each) => h("li", { class: each.id === step.chosen_id ? "rest chosen" : "rest" },
+        h("span", { class: "name" }, visible(each.piece)), track(each.probability),
+        h("span", { class: "number" }, percent(each.probability))))) : h("p", { class: "note" }, t("steps.ended")));
+  }
+
   facts(step) {
-    const rows = [["steps.chosen", visible(step.chosen) + (step.forced ? ` · ${t("steps.forced")}` : "")],
+    const forced = this.isForced(this.at) ? ` · ${t("steps.forced")}` : "";
+    const rows = [["steps.chosen", visible(step.chosen) + forced],
       ["steps.probability", percent(step.probability)], ["steps.entropy", number(step.entropy, 4)],
       ["steps.eos", percent(step.eos)], ["steps.cache", String(step.cache)]];
-    return h("section", { class: "card" }, h("h3", {}, t("steps.read")),
+    return [h("h3", {}, t("steps.read")),
       h("div", { class: "tokens small" }, step.read.map((piece, n) => this.readToken(piece, n))),
       h("dl", { class: "facts stacked" }, rows.map(([key, value]) => [h("dt", {}, t(key)),
         h("dd", { "data-number": key }, value)])),
       h("ul", { class: "legend spark-legend" }, h("li", { style: { "--mark": palette().accent } }, t("steps.entropy")),
-        h("li", { style: { "--mark": palette().other } }, t("steps.eos"))), this.chart());
+        h("li", { style: { "--mark": palette().other } }, t("steps.eos"))), this.chart()];
   }
 
   /** What is read at a place was chosen, or forced, a step before; the first token always stands there. */
   readToken(piece, n) {
-    const forced = n > 0 && this.data.steps[n - 1].forced;
+    const forced = n > 0 && this.isForced(n - 1);
     return h("span", { class: `token still${forced ? " forced" : ""}`, title: forced ? t("steps.forced") : null },
       visible(piece));
   }
@@ -114,26 +189,19 @@ export class Steps extends View {
         named(step, n)))));
   }
 
-  bars(step, at, typed) {
-    return h("section", { class: "card" }, h("h3", {}, t("steps.top")), h("p", { class: "note" }, t("steps.force")),
-      h("ol", { class: "bars", onkeydown: walk }, step.top.map((each, n) => h("li", {},
-        h("button", { type: "button", id: `could-${n}`, class: each.piece === step.chosen ? "chosen" : "",
-          onclick: () => this.force(at, each.id ?? each.piece), "aria-label": t("steps.forceThis",
-          { piece: visible(each.piece), share: percent(each.probability) }) },
-          h("span", { class: "name" }, visible(each.piece)),
-          track(each.probability),
-          h("span", { class: "number" }, percent(each.probability)))))),
-      h("form", { class: "row", onsubmit: (event) => { event.preventDefault();
-        if (this.other.value) this.forceTyped(at, this.other.value); } },
-        h("label", { class: "field wide" }, h("span", {}, t("steps.other")),
-          (this.other = h("input", { id: "other-piece", type: "text", value: typed }))),
-          h("button", { type: "submit", id: "force" }, t("steps.go"))),
-      (this.refused = h("div")));
+  otherToken() {
+    return [h("form", { class: "row", onsubmit: (event) => { event.preventDefault();
+      if (this.other.value) this.forceTyped(this.at, this.other.value); } },
+      h("label", { class: "field wide" }, h("span", {}, t("steps.other")),
+        (this.other = h("input", { id: "other-piece", type: "text" }))),
+      h("button", { type: "submit", id: "force" }, t("steps.go"))),
+    (this.refused = h("div"))];
   }
 
   force(at, token) {
     this.pause();
-    update({ prefix: this.prefixWith(at, token), step: at });
+    const forced = [...forcedOf(current()).filter((n) => n < at), at].join(",");
+    update({ prefix: this.prefixWith(at, token), forced, step: at });
   }
 
   /** What was typed may be no token: then all stays as it is, and the reason stands below. */
@@ -198,10 +266,5 @@ export class Steps extends View {
   }
 }
 
-function walk(event) {
-  const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!move) return;
-  event.preventDefault();
-  const all = [...event.currentTarget.querySelectorAll("button")];
-  all[Math.min(Math.max(all.indexOf(document.activeElement) + move, 0), all.length - 1)]?.focus();
-}
+/** The ids that were chosen before a step. */
+const idsBefore = (steps, at) => steps.slice(0, at).map((step) => step.chosen_id);

@@ -4,7 +4,7 @@ import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, whole } from "../dom.js";
 import { t } from "../i18n.js";
-import { chosen, isParallel } from "../models.js";
+import { checkpointsOf, chosen, isParallel, stepName, stepOf } from "../models.js";
 import { chartOf } from "../parts/chart.js";
 import { choice } from "../parts/controls.js";
 import "../parts/heat-map.js";
@@ -19,8 +19,9 @@ const HEIGHT = 260;
 
 export class Training extends View {
   static name = "training";
-  static asks = ["model", "checkpoint", "text", "target", ...DECODER];
-  static draws = ["curve", "film"];
+  static asks = ["model", "text", "target", ...DECODER];
+  static draws = ["curve", "checkpoint"];
+  static holds = false; // the frames hold the final model's answer by themselves
   static needsText = false; // for the curves
 
   load(state, signal) {
@@ -57,8 +58,9 @@ export class Training extends View {
     if (width) paint(this.canvas, this.chart(width - 48));
   }
 
+  /** A line marks the step of the checkpoint that is shown. */
   chart(width) {
-    return chartOf(this.series, Math.max(280, width), HEIGHT);
+    return chartOf(this.series, Math.max(280, width), HEIGHT, { at: stepOf(current().checkpoint) });
   }
 
   resized(width) {
@@ -96,7 +98,7 @@ export class Training extends View {
 
   /** The same sentence pair at every checkpoint, one after the other. */
   async frames(state, signal, told = () => {}) {
-    const names = [...(chosen().checkpoints ?? []), ""], found = [];
+    const names = checkpointsOf(), found = [];
     if (names.length < 2 || isParallel()) return found;
     const asked = (checkpoint, target) => ask("/trace", ofTrace({ ...state, checkpoint, target, heads: "" }), signal);
     const target = state.target || (await asked("", "")).text;
@@ -110,23 +112,25 @@ export class Training extends View {
   }
 
   showFilm() {
-    const at = Math.min(Math.max(0, current().film), this.film.length - 1), { name, trace, matrix } = this.film[at];
+    const known = this.film.findIndex(({ name }) => name === current().checkpoint),
+      { name, trace, matrix } = this.film[known < 0 ? this.film.length - 1 : known];
     this.grid = h("map-grid", { data: {
       id: "film", rows: 1, columns: this.film.length, largest: 170, label: t("training.film"),
       columnName: (n) => short(this.film[n].name),
       map: (_, n) => this.film[n].matrix,
       badge: (_, n) => ({ content: lost(this.film[n], 3), share: Math.exp(-this.film[n].trace.answer.loss) }),
       state: (_, n) => ({ pinned: n === at ? "●" : "" }),
-      saying: (_, n) => `${this.film[n].name || t("page.final")} · ${lost(this.film[n], 4)}`,
-    }, onpick: ({ detail }) => update({ film: detail.column }, { quiet: true }) });
-    this.map = h("heat-map", { data: { ...matrix, sums: true,
-      label: `${name || t("page.final")}: ${trace.answer.text}` } });
-    this.strip.replaceChildren(this.grid, h("h3", {}, name || t("page.final")), this.map);
+      saying: (_, n) => `${stepName(this.film[n].name)} · ${lost(this.film[n], 4)}`,
+      state: (_, n) => ({ pinned: this.film[n].name === name ? "▸" : "" }),
+    }, onpick: ({ detail }) => update({ checkpoint: this.film[detail.column].name }, { quiet: true }) });
+    this.map = h("heat-map", { data: { ...matrix, sums: true, label: `${stepName(name)}: ${trace.answer.text}` } });
+    this.strip.replaceChildren(this.grid, h("h3", {}, `${stepName(name)} · ${lost({ trace }, 4)}`), this.map);
   }
 
   patch(changed) {
-    if (changed.has("film") && changed.size === 1 && this.film?.length) {
+    if (changed.has("checkpoint") && changed.size === 1 && this.film?.length) {
       const inside = this.grid?.contains(document.activeElement);
+      this.plot();
       this.showFilm();
       if (inside) document.getElementById("film")?.focus();
     } else this.draw();
@@ -144,7 +148,7 @@ export class Training extends View {
 }
 
 const lost = ({ trace }, digits) => t("training.lost", { loss: number(trace.answer.loss, digits) });
-const short = (name) => name ? name.replace(/^step-0*/, "") : t("page.final");
+const short = (name) => (stepOf(name) === null ? name || t("training.final") : whole(stepOf(name)));
 
 /** One name in both languages where we have it; a metric of the user's own keeps its name. */
 function curveName(name) {

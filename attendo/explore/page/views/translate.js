@@ -5,7 +5,7 @@ import { h, number, signed, visible } from "../dom.js";
 import { t } from "../i18n.js";
 import { chosen, isParallel } from "../models.js";
 import { button, choice, numeric } from "../parts/controls.js";
-import { ANSWER, ofStream } from "../requests.js";
+import { ANSWER, decides, ofStream } from "../requests.js";
 import { current, subscribe, update } from "../store.js";
 import { complaint } from "../view.js";
 
@@ -32,8 +32,16 @@ class TranslateBar extends HTMLElement {
   follow(changed) {
     if (["lang", "kind", "target", "heads", "layers", "text", "model"].some((name) => changed.has(name))) this.draw(
       changed.has("text") ? null : this.source.value);
-    if (ASKS.some((name) => changed.has(name))) this.translate();
+    this.fill(changed);
+    if (ASKS.some((name) => changed.has(name) && decides(name, current()))) this.translate({ again: !changed.has("checkpoint") });
     else if (changed.has("lang") || changed.has("target")) this.drawAnswer();
+  }
+
+  /** Numbers that were set elsewhere. */
+  fill(changed) {
+    for (const name of Object.keys(FIELDS[current().kind] ?? {})) {
+      if (changed.has(name)) this.querySelector(`#${name}`).value = String(current()[name]);
+    }
   }
 
   /** What was typed and not yet sent stays. */
@@ -94,10 +102,10 @@ class TranslateBar extends HTMLElement {
 
   take(text) {
     this.source.value = text;
-    update({ text, target: "", prefix: "", step: 0 });
+    update({ text, target: "", prefix: "", forced: "", step: 0 });
   }
 
-  async translate() {
+  async translate({ again = true } = {}) {
     this.controller?.abort();
     const { signal } = (this.controller = new AbortController());
     this.answer = null;
@@ -107,7 +115,7 @@ class TranslateBar extends HTMLElement {
     this.working(true);
     let text = "";
     try {
-      for await (const { name, data } of stream("/answer", ofStream(current()), signal)) {
+      for await (const { name, data } of stream("/answer", ofStream(current()), signal, { again })) {
         if (name === "text") this.output.textContent = text = data.whole ?? data.text;
         if (name === "done") this.answer = data;
       }

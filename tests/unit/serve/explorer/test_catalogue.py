@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 from small_server import POSTS, SOURCES, TEXT, SmallServer, check_error, random_model, write_run
 
+from attendo.model_folder import save_model
+from attendo.runs.config import RunConfig, to_toml
 from attendo.serve.scheduling.registry import ModelRegistry, ModelSpec, make_model_specs
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import ExportedFolder, TextModel
@@ -146,3 +149,32 @@ def test_openapi_includes_the_explorer(server: SmallServer) -> None:
     schema = server.get("openapi.json")
     assert "/api/v1/trace" in schema["paths"]
     assert "TraceRequest" in schema["components"]["schemas"]
+
+
+def test_weights_only_checkpoints_are_offered_instead_of_the_others(
+    run: ModelSpec, checkpoint_models: dict[int, TextModel]
+) -> None:
+    assert run.folder is not None
+    for step, model in ((0, checkpoint_models[300]), (7, checkpoint_models[100])):
+        save_model(run.folder.parent / "weights" / f"step-{step:08d}", model.stored_model, torch.float16)
+    server = SmallServer(run)
+    assert server.get("models")["models"][0]["checkpoints"] == ["step-00000000", "step-00000007"]
+    for name, step in (("step-00000000", 300), ("step-00000007", 100)):
+        expected = checkpoint_models[step].score([TEXT], ["猫"])[0]
+        assert server.post("trace", checkpoint=name, target="猫")["log_probability"] == pytest.approx(
+            expected, abs=0.05
+        )
+    server.post_error("trace", 404, "unknown_checkpoint", text=TEXT, checkpoint="step-00000100")
+    (run.folder.parent / "weights" / "step-00000007" / "weights.safetensors").write_bytes(b"nothing")
+    SmallServer(run).post_error("trace", 409, "bad_checkpoint", text=TEXT, checkpoint="step-00000007")
+
+
+def test_label_smoothing_is_that_of_the_run(run: ModelSpec) -> None:
+    assert SmallServer(run).get("models")["models"][0]["label_smoothing"] is None
+    assert run.folder is not None
+    settings = {"preset": "tiny", "data": {"task": "builtin"}, "tokenizer": {"kind": "words"}}
+    path = run.folder.parent / "run.toml"
+    path.write_text(to_toml(RunConfig(**settings, train={"label_smoothing": 0.2})), "utf-8")
+    assert SmallServer(run).get("models")["models"][0]["label_smoothing"] == 0.2
+    path.write_text("seed = 'of another version'", "utf-8")
+    assert SmallServer(run).get("models")["models"][0]["label_smoothing"] is None

@@ -1,17 +1,21 @@
 """/answer, /steps and /tree return what the model generates."""
 
+import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from small_server import TEXT, SmallServer, random_model
 
+from attendo.decode.frontier import RowLimits
+from attendo.decode.strategies import Sampling, SamplingFilter
 from attendo.serve.explorer.schemas import ExplorerDecodingOptions, TraceRequest
 from attendo.serve.explorer.search import ExplorerSearch, InspectedPair
 from attendo.serve.explorer.tasks import CooperativeTask
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
-from attendo.text import EOS
+from attendo.text import BOS, EOS, PAD
 from attendo.text_model import TextModel
 
 DECODERS = [
@@ -196,3 +200,51 @@ def test_explorer_decoding_yields_after_every_token(small_model: TextModel) -> N
         count, trees = count_yields(search.record_trees())
         assert count >= max(node.step for node in trees[0].nodes) > 3
         assert count_yields(InspectedPair.build(small_model, request, ServeSettings()))[0] > tokens
+
+
+def test_steps_have_the_attention_of_their_own_answer(server: SmallServer) -> None:
+    steps = server.post("steps", prefix=["猫"], attention=True)
+    trace = server.post("trace", target=steps["text"])
+    assert [each["chosen"] for each in steps["steps"]][: len(trace["target"]["predicted"]) - 1] == (
+        trace["target"]["predicted"][:-1]
+    )
+    attention = steps["attention"]
+    assert attention["target"]["predicted"] == [each["chosen"] for each in steps["steps"]]
+    assert attention["maps"]["cross"]["shape"] == [2, 2, len(steps["steps"]), len(steps["source"]["pieces"])]
+    if steps["ended"]:
+        assert attention["block"] == trace["block"]
+    assert server.post("steps")["attention"] is None
+
+
+def test_large_maps_are_left_out_of_the_steps(small_model: TextModel) -> None:
+    server = SmallServer(ModelSpec("small", small_model), settings=ServeSettings(max_map_bytes=10))
+    answer = server.post("steps", attention=True)
+    assert answer["attention"] is None
+    assert answer["steps"]
+
+
+def test_a_distribution_is_that_of_the_sampler(server: SmallServer, small_model: TextModel) -> None:
+    """The seed, the filters and this distribution determine each token of a sample."""
+    options = {"temperature": 1.5, "top_k": 5, "top_p": 0.9, "seed": 11}
+    found = server.post("steps", decoder={"kind": "sample", **options})
+    chosen = [each["chosen_id"] for each in found["steps"]]
+    sampling = Sampling(1, 11, SamplingFilter(1.5, 5, 0.9))
+    for position, expected in enumerate(chosen):
+        answer = server.post("distribution", prefix=chosen[:position], decoder={"kind": "sample", **options})
+        log_probs = torch.frombuffer(bytearray(base64.b64decode(answer["log_probabilities"])), dtype=torch.float32)
+        assert log_probs[[PAD, BOS]].exp().tolist() == [0, 0], "the rules of decoding apply"
+        limits = RowLimits(
+            *(torch.tensor([each]) for each in (99, 0)),
+            torch.zeros(1, 0, dtype=torch.long),
+            torch.tensor([found["request_id"]]),
+        )
+        frontier = replace(sampling.start(limits), length=torch.tensor([position]))
+        _, after = sampling.advance(frontier, log_probs[None], log_probs[None])
+        assert after.ids[0, position + 1].item() == expected
+    sampled = small_model.generate([TEXT], sample=True, **options)[0].hypotheses[0]
+    assert chosen[: len(sampled.ids)] == list(sampled.ids)
+
+
+def test_the_vocabulary_lists_the_target_pieces_by_id(server: SmallServer, small_model: TextModel) -> None:
+    tokenizer = small_model.target_tokenizer
+    assert server.get("vocabulary")["pieces"] == tokenizer.pieces(range(tokenizer.vocab_size))
