@@ -102,9 +102,13 @@ class MaskRequest(TargetRequest):
     head: NonNegativeInt = 0
 
 
-class LedgerRequest(TargetRequest):
-    masked: bool = True
-    step: NonNegativeInt | None = None
+class CalculationRequest(TargetRequest):
+    """Request about one operation of the forward pass, from this row and column of its result on."""
+
+    operation: Annotated[str, Field(max_length=200)]
+    head: NonNegativeInt = 0
+    row: NonNegativeInt = 0
+    column: NonNegativeInt = 0
 
 
 class ParallelRequest(ModelTextRequest):
@@ -115,7 +119,7 @@ class ParallelRequest(ModelTextRequest):
     graph_search: Literal["lookahead", "greedy", "viterbi", "tokens"] | None = None
 
 
-PAGE_REQUESTS = (ParallelRequest, AnswerRequest, TraceRequest, StepsRequest, MaskRequest, LedgerRequest)
+PAGE_REQUESTS = (ParallelRequest, AnswerRequest, TraceRequest, StepsRequest, MaskRequest, CalculationRequest)
 
 
 class ModelDescription(ResponseModel):
