@@ -189,7 +189,7 @@ class _Calculation:
         if norm is not None and norm.eps is not None:
             return {"epsilon": norm.eps}
         match self._entry.formula:
-            case "scaled_embedding":
+            case "scaled_embedding" | "input":
                 embedding = network.source if name.startswith("source") else network.target
                 assert embedding is not None
                 return {"factor": embedding.scale, "width": config.d_model}

@@ -70,7 +70,13 @@ class OperationTable:
             "gain": None if module is None else float(module.weight.detach().float().mean()),
             "microseconds": None if seconds is None else 1e6 * seconds,
             "steps": [
-                {"name": each.name, "formula": each.formula, "letter": each.letter, "bound": bind_formula(each)}
+                {
+                    "name": each.name,
+                    "formula": each.formula,
+                    "letter": each.letter,
+                    "shape": list(each.shape),
+                    "bound": bind_formula(each),
+                }
                 for each in lines
             ],
         }
