@@ -139,6 +139,7 @@ class ModelDescription(ResponseModel):
     checkpoints: list[str]
     has_training: bool
     samples: list[str]
+    longest_sample: int | None  # characters of the longest validation source in the model folder
     scores: dict[str, Any]
     generation: dict[str, Any]
 
