@@ -51,11 +51,13 @@ def trace_network(
     heads: HeadScales | None = None,
     masked: bool = True,
     layer: int | None = None,
+    inputs_of: str | None = None,
 ) -> dict[str, TracedTensor]:
     """Return every tensor of one run by name. A decoder-only network requires None as the source.
 
     `heads` scales some heads, as in {"decoder.0.cross": {3: 0.0}}. With `masked` False the decoder attends to the
-    tokens that it should predict. `layer` limits the trace to one layer, for texts too long for all layers.
+    tokens that it should predict. `layer` limits the trace to one layer, for texts too long for all layers. The
+    tensor named `inputs_of` keeps its operands, weights included.
     """
     if (source_ids is None) != network.config.decoder_only:
         raise UsageError("trace_source_mismatch")
@@ -63,7 +65,7 @@ def trace_network(
     scales.check(network.config)
     _check_layer(network.config, layer)
     _check_size(network.config, 0 if source_ids is None else len(source_ids), len(target_ids), layer)
-    recorder = TraceRecorder(layer)
+    recorder = TraceRecorder(layer, inputs_of)
     memory = None if source_ids is None else _encode(recorder, network, source_ids, scales)
     vectors = _decode(recorder, network, target_ids, memory, scales, masked)
     _predict(recorder, network, vectors)

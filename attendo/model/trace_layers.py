@@ -33,6 +33,7 @@ class TracedTensor:
     value: Tensor
     operands: tuple[Shape, ...] = ()
     letter: str = "X"  # symbol of the input vectors in the formula: X encoder, Y decoder, Z memory
+    inputs: tuple[Tensor, ...] = ()  # the operands, if the recorder keeps those of this tensor
 
     @property
     def shape(self) -> Shape:
@@ -45,11 +46,11 @@ class TracedTensor:
 
 
 class TraceRecorder:
-    """Stores every recorded tensor, or only those of one layer."""
+    """Stores every recorded tensor, or only those of one layer. Operands are stored for one tensor only."""
 
-    def __init__(self, layer: int | None = None) -> None:
+    def __init__(self, layer: int | None = None, inputs_of: str | None = None) -> None:
         self.entries: dict[str, TracedTensor] = {}
-        self._layer = layer
+        self._layer, self._inputs_of = layer, inputs_of
 
     def record(
         self, name: str, formula: str, value: Tensor, operands: Sequence[Tensor | Shape] = (), letter: str = "X"
@@ -58,7 +59,8 @@ class TraceRecorder:
         found = _LAYER.match(name)
         if self._layer is None or found is None or int(found[1]) == self._layer:
             shapes = tuple(tuple(each.shape) if isinstance(each, Tensor) else each for each in operands)
-            self.entries[name] = TracedTensor(name, formula, value, shapes, letter)
+            inputs = tuple(each for each in operands if isinstance(each, Tensor)) if name == self._inputs_of else ()
+            self.entries[name] = TracedTensor(name, formula, value, shapes, letter, inputs)
         return value
 
 

@@ -284,11 +284,21 @@ class EncodedPair:
         return EncodedPair(*ids, source, target, given, source.unknown(text))
 
 
-def trace_pair(network: Transformer, pair: EncodedPair, heads: HeadScales, masked: bool, layer: int | None) -> Trace:
+def trace_pair(
+    network: Transformer,
+    pair: EncodedPair,
+    heads: HeadScales,
+    masked: bool,
+    layer: int | None,
+    inputs_of: str | None = None,
+) -> Trace:
     """Trace the forward pass that predicts this target from this source."""
     read = [BOS, *pair.target[:-1]]
+    source: Tensor | None
     source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
-    entries = trace_network(network, None if network.decoder_only else source, target, heads, masked, layer)
+    if network.decoder_only:
+        source = None
+    entries = trace_network(network, source, target, heads, masked, layer, inputs_of)
     return Trace(
         config=network.config,
         source_pieces=() if pair.source_tokenizer is None else tuple(pair.source_tokenizer.pieces(list(pair.source))),
@@ -325,4 +335,6 @@ def merge_head_scales(first: HeadScales, second: HeadScales) -> dict[str, dict[i
 
 
 def _to_cpu(each: TracedTensor) -> TracedTensor:
-    return each if each.value.device.type == "cpu" else replace(each, value=each.value.cpu())
+    if each.value.device.type == "cpu":
+        return each
+    return replace(each, value=each.value.cpu(), inputs=tuple(operand.cpu() for operand in each.inputs))

@@ -32,7 +32,7 @@ from attendo.serve.settings import ServeSettings  # noqa: E402
 
 TEXT = "I saw the small cat"
 PATIENCE_MS = 240_000  # only a hang reaches it; a busy machine takes a few seconds
-VIEWS = ("alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training")
+VIEWS = ("alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "compare", "training")
 
 
 def random_model(seed: int = 16) -> TextModel:
@@ -162,4 +162,4 @@ class Visit:
 
 
 def _other_view(view: str) -> str:
-    return "ledger" if view == "steps" else "steps"
+    return "compare" if view == "steps" else "steps"

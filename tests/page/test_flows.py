@@ -149,14 +149,6 @@ def test_mask_can_be_switched_off(visit: Any) -> None:
     assert wait_until(lambda: view.locator(".figures .now strong").get_attribute("data-number") == "loss_unmasked")
 
 
-def test_ledger_row_opens_its_formulas(visit: Any) -> None:
-    view = visit.open("ledger", part="decoder")
-    view.locator("tr[data-row='decoder.0.cross']").click()
-    view.locator(".detail").wait_for()
-    assert "softmax" in view.locator(".detail").inner_text()
-    assert view.locator(".formulas li").count() >= 5
-
-
 def test_heads_are_switched_off_scaled_and_ranked(visit: Any) -> None:
     page = visit.page
     view = visit.open("ablation")

@@ -96,9 +96,10 @@ def test_losses_with_and_without_mask_match_the_server(visit: Any) -> None:
     assert np.allclose([v for v in after if v is not None], [v for v in expected if v is not None], atol=1e-4)
 
 
-def test_ledger_norms_match_the_server(visit: Any) -> None:
-    view = visit.open("ledger")
-    rows = visit.request("/ledger", target=None, step=None)["rows"]
+def test_norms_of_operations_match_the_server(visit: Any) -> None:
+    view = visit.open("calculator")
+    rows = visit.request("/operations", target=None)["rows"]
+    view.locator(".all-operations summary").click()
     assert view.locator("[data-number=norm_in]").all_inner_texts() == [format_number(row["norm_in"], 2) for row in rows]
     assert view.locator("[data-number=norm_out]").all_inner_texts() == [
         format_number(row["norm_out"], 2) for row in rows

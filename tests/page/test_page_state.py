@@ -15,7 +15,7 @@ INVALID_STATES: dict[str, dict[str, Any]] = {
     "steps": {"step": 999, "prefix": '{"a": 1}'},
     "tree": {"beam": "1e99", "kind": "widest", "cuts": "?"},
     "mask": {"mask_off": "2", "mask_layer": "NaN", "mask_head": ""},
-    "ledger": {"row": "no such row", "part": "tail", "position": -99},
+    "calculator": {"operation": "no.such", "cell": "x,99", "head": -3, "first_row": 999, "first_column": -1},
     "ablation": {"heads": ",,"},
     "compare": {"versus": "everything", "other": "", "same": "no", "site": "encoder_self", "show": "rollout"},
     "training": {"curve": "__proto__", "film": -3},
@@ -69,7 +69,8 @@ def test_typed_token_is_kept_between_steps(visit: Any) -> None:
         ("steps", "#could-1", ["Enter"]),
         ("tree", "#cuts", ["Space"]),
         ("mask", "#mask_off", ["Space"]),
-        ("ledger", "#row-2", ["Enter"]),
+        ("calculator", "#operation-after", ["Enter"]),
+        ("calculator", "[id='operation-encoder.0.self']", ["Enter"]),
         ("ablation", "#grid-cross", ["ArrowRight", "Enter"]),
         ("compare", "#versus-checkpoints", ["ArrowRight"]),
         ("training", "#curve-loss", ["ArrowRight"]),
@@ -85,7 +86,7 @@ def test_focus_stays_on_a_used_control(visit: Any, view: str, control: str, keys
     visit.wait_drawn(shown)
     page.wait_for_function("() => document.activeElement !== document.body")
     focused = page.evaluate("document.activeElement.id || document.activeElement.className")
-    group = control.strip("#").split("-")[0]
+    group = control.strip("#[]'").removeprefix("id='").split("-")[0]
     assert focused.split("-")[0] == group, focused
 
 
@@ -113,7 +114,6 @@ def test_unknown_view_opens_the_first_one(visit: Any) -> None:
         ("alignment", {"heads": "decoder.9.cross.0=0"}, fragment("unknown_site")),
         ("ablation", {"heads": "decoder.0.cross.9=0"}, fragment("unknown_head")),
         ("mask", {"mask_layer": 9}, fragment("unknown_layer", layer=9)),
-        ("ledger", {"position": 99}, fragment("unknown_step", step=99)),
         ("steps", {"prefix": '["nobody"]'}, fragment("unknown_piece", piece="nobody")),
         ("compare", {"versus": "checkpoints", "other": "step-1"}, fragment("unknown_checkpoint", name="step-1")),
     ],

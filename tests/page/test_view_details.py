@@ -46,16 +46,16 @@ def test_unknown_token_is_rejected_and_the_view_stays(visit: Any) -> None:
 @pytest.mark.slow
 def test_busy_error_offers_a_retry(visit: Any) -> None:
     visit.open()
-    visit.page.route("**/api/v1/ledger", lambda route: route.fulfill(status=429, json={"error": BUSY_ERROR}))
+    visit.page.route("**/api/v1/operations", lambda route: route.fulfill(status=429, json={"error": BUSY_ERROR}))
     try:
-        visit.page.evaluate("fields => { location.hash = fields; }", f"view=ledger&lang=zh&text={UNCACHED_TEXT}")
-        error_box = visit.page.locator("view-ledger .complaint")
+        visit.page.evaluate("fields => { location.hash = fields; }", f"view=calculator&lang=zh&text={UNCACHED_TEXT}")
+        error_box = visit.page.locator("view-calculator .complaint")
         error_box.wait_for()
         assert "等待的请求太多" in error_box.inner_text()
     finally:
         visit.page.unroute_all()
     error_box.locator(".retry").click()
-    visit.page.locator("view-ledger table").wait_for()
+    visit.page.locator("view-calculator .story table").first.wait_for()
     visit.ignore_errors("status of 429")
 
 

@@ -22,6 +22,7 @@ class Formula:
     en: str  # explanation in one sentence
     zh: str
     symbols: str = ""  # keys of the glossary, separated by spaces
+    tex: str = ""  # the text of a step in TeX
     shapes: str = ""  # format of the operand shapes: "{0}·{1} + {2}"
     numbers: Callable[[Trace], str] | None = None  # numbers of a run; "" if the model lacks it
     training_only: bool = False  # a trace has no numbers for it

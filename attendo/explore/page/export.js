@@ -4,8 +4,9 @@ import { offline } from "./api.js";
 import { palette } from "./colour.js";
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
+import { chosen } from "./models.js";
 import { button } from "./parts/controls.js";
-import { paint, rect, written } from "./scene.js";
+import { paint, rect, stacked, written } from "./scene.js";
 import { current } from "./store.js";
 
 /** A menu; `view` gives the view that is shown. */
@@ -16,10 +17,10 @@ export function exporter(view) {
     menu.firstElementChild.focus(); } } },
     h("summary", { id: "export" }, t("export.title")),
     h("div", { class: "menu-body" },
-      entry("svg", () => save("svg", "image/svg+xml", written(pictureOf(view())))),
-      entry("png", () => savePng(pictureOf(view()))),
-      entry("json", () => save("json", "application/json", JSON.stringify(jsonOf(view()), null, 1))),
-      offline ? null : entry("html", async () => save("html", "text/html",
+      entry("svg", () => save(view(), "svg", "image/svg+xml", written(pictureOf(view())))),
+      entry("png", () => savePng(view(), pictureOf(view()))),
+      entry("json", () => save(view(), "json", "application/json", JSON.stringify(jsonOf(view()), null, 1))),
+      offline ? null : entry("html", async () => save(view(), "html", "text/html",
         await (await import("./offline.js")).wholePage())),
       entry("link", () => navigator.clipboard.writeText(location.href)), note));
   menu.addEventListener("focusout", (event) => { if (event.relatedTarget
@@ -29,12 +30,19 @@ export function exporter(view) {
 
 function pictureOf(view) {
   if (!view?.picture || view.data == null || view.failed) throw new Error("nothing is drawn");
-  return view.picture(view.data, current());
+  return stacked([{ title: caption(view), scene: view.picture(view.data, current()) }], 0);
+}
+
+/** What a file shows: the model, its checkpoint and changed heads, the view, and the layer and head in it. */
+function caption(view) {
+  const { checkpoint, heads } = current();
+  return [chosen()?.name, checkpoint, t(`${current().view}.title`), view.subject?.(), heads].filter(Boolean).join(" · ");
 }
 
 function jsonOf(view) {
   if (!view || view.data == null || view.failed) throw new Error("nothing is drawn");
-  return { view: current().view, state: current(), data: view.exported ? view.exported(view.data) : view.data };
+  return { model: chosen()?.name, checkpoint: current().checkpoint || null, shows: caption(view), view: current().view,
+    state: current(), data: view.exported ? view.exported(view.data) : view.data };
 }
 
 async function attempt(make, note) {
@@ -48,19 +56,24 @@ async function attempt(make, note) {
   }
 }
 
-async function savePng(scene) {
+async function savePng(view, scene) {
   const canvas = document.createElement("canvas");
   // A browser draws no canvas beyond some size: a very large picture gets fewer pixels instead of none.
   const ratio = Math.min(2, 8000 / Math.max(scene.width, scene.height));
   paint(canvas, { ...scene, items: [rect(0, 0, scene.width, scene.height, palette().page), ...scene.items] }, ratio);
-  download("png", await new Promise((resolve) => canvas.toBlob(resolve, "image/png")));
+  download(view, "png", await new Promise((resolve) => canvas.toBlob(resolve, "image/png")));
 }
 
-const save = (ending, type, content) => download(ending, new Blob([content], { type }));
+const save = (view, ending, type, content) => download(view, ending, new Blob([content], { type }));
 
-function download(ending, blob) {
+/** `attendo-demo-alignment-Cross-Layer-1-Head-0`: letters and digits of all languages stay. */
+const nameOf = (view) => ["attendo", chosen()?.name, current().checkpoint, current().view, view?.data != null
+  && !view.failed ? view.subject?.() : ""].filter(Boolean).join("-").replace(/[^\p{L}\p{N}.]+/gu, "-").slice(0, 120)
+  .replace(/^-+|-+$/g, "");
+
+function download(view, ending, blob) {
   const address = URL.createObjectURL(blob);
-  const link = h("a", { href: address, download: `attendo-${current().view}.${ending}` });
+  const link = h("a", { href: address, download: `${nameOf(view)}.${ending}` });
   document.body.append(link);
   link.click();
   link.remove();

@@ -35,10 +35,18 @@ export const ofSteps = (state) => ({ ...basics(state), heads: headsOf(state.head
   attention: true });
 export const ofTree = (state) => ({ ...basics({ ...state, kind: "beam" }), heads: headsOf(state.heads) });
 export const ofMask = (state) => ({ ...withTarget(state), layer: state.mask_layer, head: state.mask_head });
-export const ofLedger = (state) => ({
-  ...withTarget(state), heads: headsOf(state.heads), step: state.position < 0 ? null : state.position,
-});
-export const ofAblation = (state) => ({ ...withTarget(state), heads: headsOf(state.heads) });
+export const withHeads = (state) => ({ ...withTarget(state), heads: headsOf(state.heads) });
+export const ofAblation = withHeads;
+
+/** `operation` is a step of /operations. A window beyond its end is not asked for. */
+export function ofCalculation(state, { name, shape }) {
+  const [rows, columns] = shape.length > 1 ? shape.slice(-2) : name.endsWith("frequencies") ? [1, ...shape]
+    : [...shape, 1];
+  const within = (first, count) => (first >= 0 && first < count ? first : 0);
+  return { ...withHeads(state), operation: name, head: within(state.head, chosen().heads),
+    row: within(state.first_row, rows), column: within(state.first_column, columns) };
+}
+
 export const ofParallel = (state) => ({ ...basics({ ...state, kind: "greedy" }),
   target: (chosen()?.config?.kind !== "masked" && state.target) || null, passes: state.passes || null,
   graph_search: state.graph_search || null });

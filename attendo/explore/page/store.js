@@ -9,17 +9,17 @@ const DEFAULTS = {
   prefix: "", forced: "", step: 0, logarithmic: false,
   cuts: true,
   mask_layer: 0, mask_head: 0, mask_off: false,
-  part: "all", row: "", position: -1,
+  operation: "", first_row: 0, first_column: 0, cell: "",
   versus: "checkpoints", other: "", same: true,
   curve: "loss",
   passes: 0, graph_search: "",
 };
 
 const CHOICES = {
-  view: ["alignment", "heads", "steps", "tree", "mask", "ledger", "ablation", "compare", "training", "parallel"],
+  view: ["alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "compare", "training", "parallel"],
   lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
   show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],
-  part: ["all", "encoder", "decoder", "output"], versus: ["checkpoints", "decoders", "sources"],
+  versus: ["checkpoints", "decoders", "sources"],
   graph_search: ["", "lookahead", "greedy", "viterbi", "tokens"],
 };
 

@@ -87,7 +87,7 @@ export class Trace {
 }
 
 /** A word that the vocabulary lacks is read as <unk>: its label tells which one it was. */
-function told(pieces, unknown = []) {
+export function told(pieces, unknown = []) {
   const rest = [...unknown];
   return pieces.map((piece) => (piece === UNKNOWN && rest.length ? `${rest.shift()} ${UNKNOWN}` : piece));
 }

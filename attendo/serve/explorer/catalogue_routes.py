@@ -1,5 +1,10 @@
 """Models, training history and formulas for the explorer page, and the page's static files."""
 
+import math
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations, islice, product, zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +25,8 @@ from attendo.serve.scheduling.registry import ServedModel
 from attendo.text_model import TextModel
 
 MAX_SAMPLES = 8
+_MIN_ALIGNED_PAIRS, _MAX_ALIGNED_PAIRS = 50, 500
+_MIN_DICE, _MIN_LINKS, _MAX_WORDS = 0.5, 4, 12
 MAX_POINTS = 2_000
 TRAINING_ERRORS = ("bad_request", "unknown_model", "no_training", "bad_training")
 PAGE_FOLDER = Path(attendo.explore.__file__).parent / "page"
@@ -88,7 +95,7 @@ def _describe_network(model: TextModel) -> dict[str, Any]:
     """Describe the network. The values are null for exported models, whose network cannot be inspected."""
     if model.backend.name != "torch":
         names = ("parameters", "config", "encoder_layers", "decoder_layers", "heads")
-        return {**dict.fromkeys(names), "samples": []}
+        return {**dict.fromkeys(names), "samples": [], "longest_sample": None}
     config = model.network.config
     return {
         "parameters": sum(each.numel() for each in model.network.parameters()),
@@ -96,8 +103,48 @@ def _describe_network(model: TextModel) -> dict[str, Any]:
         "encoder_layers": config.num_encoder_layers,
         "decoder_layers": config.num_decoder_layers,
         "heads": config.num_heads,
-        "samples": list(dict.fromkeys(source for source, _ in model.stored_model.sample))[:MAX_SAMPLES],
+        "samples": list(choose_samples(tuple(model.stored_model.sample))),
+        "longest_sample": max((len(source) for source, _ in model.stored_model.sample), default=None),
     }
+
+
+@cache
+def choose_samples(pairs: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return up to `MAX_SAMPLES` sources. Every second one has another word order than its target.
+
+    Words are aligned by the Dice coefficient of their occurrences. Too few pairs give no reliable alignment.
+    """
+    plain = list(dict.fromkeys(source for source, _ in pairs))
+    if len(pairs) < _MIN_ALIGNED_PAIRS:
+        return tuple(plain[:MAX_SAMPLES])
+    words = [(_split_words(source), _split_words(target)) for source, target in pairs[:_MAX_ALIGNED_PAIRS]]
+    sources, targets = (Counter(word for pair in words for word in set(pair[side])) for side in (0, 1))
+    both = Counter(each for source, target in words for each in product(set(source), set(target)))
+
+    def reordering(source: Sequence[str], target: Sequence[str]) -> float:
+        links = []
+        for word in source:
+            dice = [2 * both[word, other] / (sources[word] + targets[other]) for other in target]
+            if max(dice) > _MIN_DICE:
+                links.append(dice.index(max(dice)))
+        crossing = sum(one > other for one, other in combinations(links, 2))
+        return crossing / math.comb(len(links), 2) if len(links) >= _MIN_LINKS else 0.0
+
+    scores = [reordering(*each) if len(each[0]) <= _MAX_WORDS else 0.0 for each in words]
+    reordered: list[str] = []
+    for index in sorted(range(len(words)), key=lambda index: -scores[index]):
+        seen = set(words[index][0])
+        different = all(len(seen & set(_split_words(other))) <= len(seen) / 3 for other in reordered)
+        if scores[index] > 0 and different and len(reordered) < MAX_SAMPLES:
+            reordered.append(pairs[index][0])
+    mixed = (text for pair in zip_longest(reordered, plain) for text in pair if text)
+    return tuple(islice(dict.fromkeys(mixed), MAX_SAMPLES))
+
+
+def _split_words(text: str) -> list[str]:
+    """Return the words of a text, or its characters if it has no spaces."""
+    words = text.split()
+    return words if len(words) > 1 else list(text)
 
 
 def _read_training(served: ServedModel) -> dict[str, Any]:

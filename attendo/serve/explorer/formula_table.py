@@ -1,4 +1,4 @@
-"""Table of the operations of a forward pass: formula, shapes, norms, values and time."""
+"""Table of the operations of a forward pass: formulas, shapes, norms and time."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from attendo.explore.formulas.catalogue import bind_formula, explain_symbols, find_formula
-from attendo.explore.formulas.formula import Formula, format_shape
 from attendo.messages import LANGUAGES
 from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
@@ -18,37 +17,16 @@ from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask, layer_masks
 from attendo.nn.positions import Rotation
 from attendo.text_model.backends import eval_mode
-from attendo.text_model.trace import SubLayerSizes, Trace
+from attendo.text_model.trace import Trace
 
-MAX_SHOWN_NUMBERS = 64  # of a tensor
-DIGITS = 4
-# Id, formula, English and Chinese explanation of a sub-layer. Its single operations are the steps of the row.
-ATTENTION = (
-    "C3",
-    "Attention(Q, K, V) = softmax(QKᵀ/√d_k)·V",
-    "Each position takes of the values as much as its query agrees with their keys.",
-    "每个位置按自己的查询与各个键的匹配程度，取走相应份量的值。",
-)
-FEED_FORWARD = (
-    "G1",
-    "FFN(x) = σ(x·W₁ + b₁)·W₂ + b₂",
-    "Each position is widened, bent and narrowed again, by itself and in the same way as all others.",
-    "每个位置独立地先升维、过激活函数、再降维，所有位置共用同一组参数。",
-)
-RECURRENCE = (
-    "",
-    "SSRU(x) = max(0, c), c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ u_t",
-    "A cell keeps a part of what it was before each token and takes the rest from the token. It replaces attention.",
-    "状态在每个词元处保留自己的一部分，其余取自该词元，由此代替注意力。",
-)
 REPEATS = 3  # the minimum is used, because other load only adds time
 
 
 class OperationTable:
-    """Builds the rows of the table. With `step`, decoder values are those of the position that predicts this token."""
+    """Builds the rows of the table."""
 
-    def __init__(self, network: Transformer, trace: Trace, step: int | None) -> None:
-        self._network, self._trace, self._step = network, trace, step
+    def __init__(self, network: Transformer, trace: Trace) -> None:
+        self._network, self._trace = network, trace
         self._sizes = {each.place: each for each in trace.sizes()}
         self._seconds = time_sub_layers(network, trace)
 
@@ -59,102 +37,51 @@ class OperationTable:
             lines.append(entry)
             site, _, end = entry.name.rpartition(".")
             if site in self._sizes and end == "output":
-                yield self._sub_layer_row(site, lines)
+                before = _sub_layer_input(self._network, self._trace, site)
+                seconds = self._seconds[site]
+                yield self._make_row(site, lines, before, self._sizes[site].share, seconds)
             elif end in ("residual", "norm", "input", "output", "logits", "probabilities"):
-                yield self._operation_row(entry, lines)
+                share = self._sizes[site].share if end == "residual" else None
+                seconds = self._seconds["output"] if entry.name == "output.logits" else None
+                yield self._make_row(entry.name, lines, self._operation_input(entry.name), share, seconds)
             else:
                 continue
             lines = []
 
-    def _sub_layer_row(self, site: str, lines: Sequence[TracedTensor]) -> dict[str, Any]:
-        is_attention = f"{site}.queries" in self._trace
-        formula, text, english, chinese = ATTENTION if is_attention else FEED_FORWARD
-        if f"{site}.cells" in self._trace:
-            formula, text, english, chinese = RECURRENCE
-        if is_attention:
-            text = text.replace("QKᵀ/√d_k", self._score_formula(site, "QKᵀ", "√d_k"))
-        made, before = self._trace[f"{site}.output"], _sub_layer_input(self._network, self._trace, site)
-        numbers = {
-            "formula": formula,
-            "text": text,
-            "bound": self._bind_sub_layer(site, is_attention),
-            "explain": {"en": english, "zh": chinese},
-            **self._shapes_and_norms(site, before, made),
-            "share": self._share(self._sizes[site]),
-            "gain": None,
-            "microseconds": 1e6 * self._seconds[site],
-        }
-        return self._make_row(site, lines[-1], lines, numbers)
-
-    def _score_formula(self, site: str, products: str, root: str) -> str:
-        """Return the formula of the scores: their scale, and the biases of relative positions."""
-        scale = self._network.config.attention_scale
-        scaled = f"{products}/{root}" if scale is None else f"{scale:g}·{products}"
-        return f"{scaled} + U" if f"{site}.bias" in self._trace else scaled
-
-    def _operation_row(self, entry: TracedTensor, lines: Sequence[TracedTensor]) -> dict[str, Any]:
-        """Build the row of a single formula: a residual sum, a norm, an input, the logits or the probabilities."""
-        site, _, end = entry.name.rpartition(".")
-        before = self._operation_input(entry.name)
-        sizes = self._sizes.get(site) if end == "residual" else None
-        formula = find_formula(entry)
-        numbers = {
-            "formula": formula_id(formula),
-            "text": formula.render(entry.letter),
-            "bound": bind_formula(entry),
-            "explain": {"en": formula.en, "zh": formula.zh},
-            **self._shapes_and_norms(entry.name, before, entry.value),
-            "share": None if sizes is None else self._share(sizes),
-            "gain": self._gain(entry.name),
-            "microseconds": 1e6 * self._seconds["output"] if entry.name == "output.logits" else None,
-        }
-        return self._make_row(entry.name, entry, lines, numbers)
-
     def _make_row(
-        self, name: str, last: TracedTensor, lines: Sequence[TracedTensor], numbers: dict[str, Any]
+        self,
+        name: str,
+        lines: Sequence[TracedTensor],
+        before: Tensor,
+        share: float | None,
+        seconds: float | None,
     ) -> dict[str, Any]:
-        stack = name.partition(".")[0]
-        part = {"source": "encoder", "target": "decoder"}.get(stack, stack)
-        steps = [self._formula_step(each) for each in lines]
-        return {"name": name, "part": part, **numbers, "values": self._preview(last), "steps": steps}
-
-    def _formula_step(self, entry: TracedTensor) -> dict[str, Any]:
-        formula = find_formula(entry)
-        symbols = {language: explain_symbols(formula, language) for language in LANGUAGES}
+        """Return a row. Norms are the mean Euclidean norms of the vectors, `gain` is the mean γ of a layer norm."""
+        stack, after = name.partition(".")[0], lines[-1].value
+        module = find_norm(self._network, name)
         return {
-            "name": entry.name,
-            "formula": formula_id(formula),
-            "formula_name": formula.name,
-            "text": formula.render(entry.letter),
-            "bound": bind_formula(entry),
-            "explain": {"en": formula.en, "zh": formula.zh},
-            "symbols": symbols,
-            "shape": list(entry.shape),
-            "values": self._preview(entry),
+            "name": name,
+            "part": {"source": "encoder", "target": "decoder"}.get(stack, stack),
+            "shape_in": list(before.shape),
+            "norm_in": float(before.float().norm(dim=-1).mean()),
+            "shape_out": list(after.shape),
+            "norm_out": float(after.float().norm(dim=-1).mean()),
+            "share": share,
+            "gain": None if module is None else float(module.weight.detach().float().mean()),
+            "microseconds": None if seconds is None else 1e6 * seconds,
+            "steps": [
+                {
+                    "name": each.name,
+                    "formula": each.formula,
+                    "letter": each.letter,
+                    "shape": list(each.shape),
+                    "bound": bind_formula(each),
+                }
+                for each in lines
+            ],
         }
 
-    def _preview(self, entry: TracedTensor) -> dict[str, Any]:
-        value = self._select_step(entry.name, entry.value)
-        first = value.flatten()[:MAX_SHOWN_NUMBERS].tolist()
-        rounded = [round(each, DIGITS) for each in first]
-        return {"shape": list(value.shape), "numbers": rounded, "cut": value.numel() > MAX_SHOWN_NUMBERS}
-
-    def _shapes_and_norms(self, name: str, before: Tensor | None, after: Tensor) -> dict[str, Any]:
-        """Return the shapes and the mean Euclidean norm of the token vectors."""
-        input_fields: dict[str, Any] = {"shape_in": None, "norm_in": None}
-        if before is not None:
-            chosen = self._select_step(name, before)
-            input_fields = {"shape_in": list(before.shape), "norm_in": float(chosen.float().norm(dim=-1).mean())}
-        length = float(self._select_step(name, after).float().norm(dim=-1).mean())
-        return {**input_fields, "shape_out": list(after.shape), "norm_out": length}
-
-    def _select_step(self, name: str, value: Tensor) -> Tensor:
-        if self._step is None or name.partition(".")[0] in ("encoder", "source") or value.dim() < 2:
-            return value
-        keys = name.endswith((".keys", ".values", ".turned_keys"))
-        return value if keys or value.size(-2) != len(self._trace.target_pieces) else value[..., self._step, :]
-
-    def _operation_input(self, name: str) -> Tensor | None:
+    def _operation_input(self, name: str) -> Tensor:
         """Return the input of the operation with this name."""
         trace, (site, _, end) = self._trace, name.rpartition(".")
         match end:
@@ -175,42 +102,9 @@ class OperationTable:
             case _:
                 return trace["output.logits"]
 
-    def _share(self, sizes: SubLayerSizes) -> float:
-        """Return the sub-layer's share of the residual sum: ‖Sublayer(x)‖ / (‖x‖ + ‖Sublayer(x)‖)."""
-        if self._step is None or sizes.place.startswith("encoder"):
-            return sizes.share
-        made = self._trace[f"{sizes.place}.output"][self._step]
-        before = self._trace[f"{sizes.place}.residual"][self._step] - made
-        return float(made.norm() / (before.norm() + made.norm()).clamp(min=1e-12))
 
-    def _gain(self, name: str) -> float | None:
-        """Return the mean gain of a norm, or None if the operation has no norm."""
-        module = _find_norm(self._network, name)
-        return None if module is None else float(module.weight.detach().float().mean())
-
-    def _bind_sub_layer(self, site: str, is_attention: bool) -> str:
-        trace = self._trace
-        if is_attention:
-            queries, keys, values = (list(trace[f"{site}.{name}"].shape) for name in ("queries", "keys", "values"))
-            heads, width = queries[0], queries[2]
-            query_shape, key_shape, value_shape = (
-                format_shape(queries[1:]),
-                format_shape([width, keys[1]]),
-                format_shape(values[1:]),
-            )
-            head_shape = format_shape([queries[1], values[2]])
-            scores = self._score_formula(site, f"{query_shape}·{key_shape}", f"√{width}")
-            return (
-                f"softmax({scores})·{value_shape} → {head_shape} × {heads} → "
-                f"{format_shape(trace[f'{site}.output'].shape)}"
-            )
-        inner = ("cells",) if f"{site}.cells" in trace else ("inner", "bent")
-        made = [trace[f"{site}.{each}"] for each in (*inner, "output")]
-        shapes = [each.shape for each in (_sub_layer_input(self._network, trace, site), *made)]
-        return " → ".join(map(format_shape, shapes))
-
-
-def _find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:
+def find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:
+    """Return the module of the norm with this name, or None if the operation is no norm."""
     stack, _, rest = name.partition(".")
     module: Any = None
     if rest == "output" and stack in ("encoder", "decoder"):
@@ -225,9 +119,18 @@ def _find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | N
     return module if isinstance(module, nn.LayerNorm | nn.RMSNorm) else None
 
 
-def formula_id(formula: Formula) -> str:
-    """Return the formula's first specification id. User changes, such as a scaled head, have an empty id."""
-    return formula.spec_ids[0] if formula.spec_ids else ""
+def describe_formulas(trace: Trace) -> dict[str, Any]:
+    """Return the formulas of a trace by their key in the catalogue, in both languages."""
+    found = {entry.formula: find_formula(entry) for entry in trace.entries.values()}
+    return {
+        key: {
+            "text": formula.text,
+            "tex": formula.tex,
+            "explain": {"en": formula.en, "zh": formula.zh},
+            "symbols": {language: explain_symbols(formula, language) for language in LANGUAGES},
+        }
+        for key, formula in found.items()
+    }
 
 
 def _sub_layer_input(network: Transformer, trace: Trace, site: str) -> Tensor:

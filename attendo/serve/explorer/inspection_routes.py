@@ -1,4 +1,4 @@
-"""Routes /trace, /mask and /ledger: attention maps, head statistics, masks, operations."""
+"""Routes /trace, /mask, /operations and /calculation: attention maps, head statistics, masks, operations."""
 
 import base64
 from collections.abc import Sequence
@@ -13,9 +13,10 @@ from torch import Tensor
 from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
 from attendo.model.trace import MAX_NUMBERS
-from attendo.serve.explorer.formula_table import OperationTable
+from attendo.serve.explorer.calculation import compute_calculation
+from attendo.serve.explorer.formula_table import OperationTable, describe_formulas
 from attendo.serve.explorer.pieces import describe_predictions, group_words
-from attendo.serve.explorer.schemas import LedgerRequest, MaskRequest, TraceRequest
+from attendo.serve.explorer.schemas import CalculationRequest, MaskRequest, TargetRequest, TraceRequest
 from attendo.serve.explorer.search import InspectedPair
 from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, run_and_respond
 from attendo.serve.http.bodies import StrictRoute
@@ -46,10 +47,15 @@ def routes(gateway: ModelGateway) -> APIRouter:
         """Return attention scores before and after the mask, and the loss with and without it."""
         return await run_and_respond(gateway, request, _compute_mask)
 
-    @router.post("/ledger", response_model=None, responses=PAGE_RESPONSES)
-    async def ledger(request: LedgerRequest) -> Response:
-        """Return every sub-layer, sum and norm with its formula, shapes and values."""
-        return await run_and_respond(gateway, request, _compute_operation_table)
+    @router.post("/operations", response_model=None, responses=PAGE_RESPONSES)
+    async def operations(request: TargetRequest) -> Response:
+        """Return every sub-layer, sum and norm with its shapes and norms, and the formulas of its operations."""
+        return await run_and_respond(gateway, request, _list_operations)
+
+    @router.post("/calculation", response_model=None, responses=PAGE_RESPONSES)
+    async def calculation(request: CalculationRequest) -> Response:
+        """Return a window of the result of one operation, and the numbers that its cells are computed from."""
+        return await run_and_respond(gateway, request, compute_calculation)
 
     return router
 
@@ -124,19 +130,16 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
     }
 
 
-def _compute_operation_table(
-    model: TextModel, request: LedgerRequest, settings: ServeSettings
+def _list_operations(
+    model: TextModel, request: TargetRequest, settings: ServeSettings
 ) -> CooperativeTask[dict[str, Any]]:
     subject = yield from InspectedPair.build(model, request, settings)
-    if request.step is not None and request.step >= len(subject.predicted_ids):
-        raise ApiError("unknown_step", step=request.step, count=len(subject.predicted_ids))
     source, target = len(subject.source_ids), len(subject.read_ids)
     if not trace_fits(model.network.config, subject):
         raise ApiError("trace_too_large", source=source, target=target)
-    trace = subject.trace(request.masked)
-    rows = list(OperationTable(model.network, trace, request.step).rows())
-    predicted = list(trace.target_pieces)
-    return {"rows": rows, "text": subject.text, "cut": subject.cut, "predicted": predicted, "step": request.step}
+    trace = subject.trace()
+    rows = list(OperationTable(model.network, trace).rows())
+    return {"rows": rows, "formulas": describe_formulas(trace), "text": subject.text, "cut": subject.cut}
 
 
 class AttentionMaps:

@@ -106,9 +106,13 @@ class MaskRequest(TargetRequest):
     head: NonNegativeInt = 0
 
 
-class LedgerRequest(TargetRequest):
-    masked: bool = True
-    step: NonNegativeInt | None = None
+class CalculationRequest(TargetRequest):
+    """Request about one operation of the forward pass, from this row and column of its result on."""
+
+    operation: Annotated[str, Field(max_length=200)]
+    head: NonNegativeInt = 0
+    row: NonNegativeInt = 0
+    column: NonNegativeInt = 0
 
 
 class ParallelRequest(ModelTextRequest):
@@ -121,7 +125,7 @@ class ParallelRequest(ModelTextRequest):
 
 PAGE_REQUESTS = (
     *(ParallelRequest, AnswerRequest, TraceRequest, StepsRequest),
-    *(DistributionRequest, MaskRequest, LedgerRequest),
+    *(DistributionRequest, MaskRequest, CalculationRequest),
 )
 
 
@@ -143,6 +147,7 @@ class ModelDescription(ResponseModel):
     label_smoothing: float | None
     has_training: bool
     samples: list[str]
+    longest_sample: int | None  # characters of the longest validation source in the model folder
     scores: dict[str, Any]
     generation: dict[str, Any]
 

@@ -226,12 +226,12 @@ class InspectedPair:
     def read_ids(self) -> tuple[int, ...]:
         return (BOS, *self.predicted_ids[:-1])
 
-    def trace(self, masked: bool = True, layer: int | None = None) -> Trace:
+    def trace(self, masked: bool = True, layer: int | None = None, inputs_of: str | None = None) -> Trace:
         model = self.model
         tokenizers = model.source_tokenizer, model.target_tokenizer
         pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
         heads = model.backend.heads if isinstance(model.backend, TorchBackend) else {}
-        return trace_pair(model.network, pair, heads, masked, layer)
+        return trace_pair(model.network, pair, heads, masked, layer, inputs_of)
 
     def log_probabilities(self, model: TextModel | None = None) -> list[float]:
         """Return the log-probability of each predicted token, from this model or another one."""

@@ -12,17 +12,19 @@ const TALLEST = 900, LOWEST = 260, ROW = 20; // pixels: of a map with many rows,
 
 /**
  * `data`: {values, rows, columns, rowLabels, columnLabels, label}, and as wanted {scale: "signs", limit, sums: true,
- * largest: 34 (pixels of a cell), wordless: true (no numbers in cells)}. NaN is hidden. Fires `cell` {row, column}.
+ * largest: 34 (pixels of a cell), wordless: true (no numbers in cells), write: (value) => text of a number}. NaN is
+ * hidden. Fires `cell` {row, column} when a cell is pointed at, `pick` {row, column} on a click, Enter or the space bar.
  */
 export class HeatMap extends HTMLElement {
   connectedCallback() {
     this.canvas = h("canvas", { role: "img", "aria-label": this.data.label });
-    this.marks = ["row", "column", "cell"].map((kind) => h("div", { class: `mark ${kind}`, hidden: true }));
+    this.marks = ["row", "column", "cell", "pinned"].map((kind) => h("div", { class: `mark ${kind}`, hidden: true }));
     this.readout = h("output", { class: "readout" }, t("map.hint"));
     this.box = h("div", { class: "map-box", tabindex: "0", role: "group",
       "aria-label": t("map.keys", { label: this.data.label }),
-      onpointermove: (event) => this.pointed(event), onpointerleave: () => this.choose(null),
-      onkeydown: (event) => this.pressed(event),
+      onpointermove: (event) => this.pointed(event), onpointerdown: (event) => this.pointed(event),
+      onpointerleave: (event) => { if (event.pointerType !== "touch") this.choose(null); },
+      onclick: () => this.pick(), onkeydown: (event) => this.pressed(event),
       onblur: () => this.choose(null) }, this.canvas, ...this.marks);
     this.replaceChildren(h("div", { class: "map-scroll" }, this.box), this.readout, this.tableMaker());
     this.whenResized = new ResizeObserver(([entry]) => this.fit(entry.contentRect.width));
@@ -44,6 +46,7 @@ export class HeatMap extends HTMLElement {
     const begin = performance.now();
     this.scene = this.sceneFor(this.width);
     paint(this.canvas, this.scene);
+    this.mark(); // the cells have moved
     performance.measure("attendo map", { start: begin });
   }
 
@@ -84,6 +87,10 @@ export class HeatMap extends HTMLElement {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -1e6],
       End: [0, 1e6] };
     if (event.key === "Escape") this.choose(null);
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      this.pick();
+    }
     const move = moves[event.key];
     if (!move || !this.data.rows || !this.data.columns) return;
     event.preventDefault();
@@ -92,6 +99,16 @@ export class HeatMap extends HTMLElement {
     const to = this.chosen ? { row: clamp(from.row + move[0], this.data.rows),
       column: clamp(from.column + move[1], this.data.columns) } : from;
     this.choose(to);
+  }
+
+  pick() {
+    if (this.chosen) this.dispatchEvent(new CustomEvent("pick", { detail: this.chosen, bubbles: true }));
+  }
+
+  /** Frames a cell that stays marked while others are pointed at. */
+  pin(cell) {
+    this.pinned = cell;
+    this.mark();
   }
 
   /** Marks a cell, a whole row (`column` null) or nothing, and tells it. */
@@ -112,6 +129,7 @@ export class HeatMap extends HTMLElement {
       row === null ? null : [left, top + row * high, columns * wide, high],
       column === null ? null : [left + column * wide, top, wide, rows * high],
       row === null || column === null ? null : [left + column * wide, top + row * high, wide, high],
+      this.pinned ? [left + this.pinned.column * wide, top + this.pinned.row * high, wide, high] : null,
     ];
     this.marks.forEach((mark, n) => {
       mark.hidden = !boxes[n];
@@ -122,7 +140,7 @@ export class HeatMap extends HTMLElement {
   saying({ row, column }) {
     const value = this.data.values[row * this.data.columns + column];
     const values = { row: visible(this.data.rowLabels[row]), column: visible(this.data.columnLabels[column]),
-      value: Number.isNaN(value) ? t("map.hidden") : number(value, 4) };
+      value: Number.isNaN(value) ? t("map.hidden") : this.data.write?.(value) ?? number(value, 4) };
     return this.data.saying ? this.data.saying(values, { row, column }) : t("map.cell", values);
   }
 
@@ -135,7 +153,7 @@ export class HeatMap extends HTMLElement {
   }
 }
 
-export function tableOf({ values, rows, columns, rowLabels, columnLabels, label }) {
+export function tableOf({ values, rows, columns, rowLabels, columnLabels, label, write = number }) {
   const height = Math.min(rows, TABLE), width = Math.min(columns, TABLE);
   const cut = height < rows || width < columns;
   return h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": label },
@@ -145,7 +163,7 @@ export function tableOf({ values, rows, columns, rowLabels, columnLabels, label 
         .map((each) => h("th", { scope: "col" }, visible(each))))),
       h("tbody", {}, rowLabels.slice(0, height).map((each, r) => h("tr", {}, h("th", { scope: "row" }, visible(each)),
         Array.from({ length: width }, (_, c) => h("td", {}, Number.isNaN(values[r * columns + c]) ? "×"
-          : number(values[r * columns + c]))))))));
+          : write(values[r * columns + c]))))))));
 }
 
 /** Cells are squares, but for a map that would then be a thin strip, or a tower. */
@@ -169,10 +187,10 @@ function labelled(labels, cell, write) {
 }
 
 function numbersIn(data, { left, top, wide, high }) {
-  const { columns, scale = "weights", limit = 1 } = data;
+  const { columns, scale = "weights", limit = 1, write = shortNumber } = data;
   const items = [];
   data.values.forEach((value, n) => {
-    const content = Number.isNaN(value) ? "×" : limit <= 1 && Math.abs(value) < 0.005 ? "" : shortNumber(value);
+    const content = Number.isNaN(value) ? "×" : limit <= 1 && Math.abs(value) < 0.005 ? "" : write(value);
     if (!content) return;
     const [x, y] = [left + ((n % columns) + 0.5) * wide, top + (Math.floor(n / columns) + 0.5) * high + 4];
     items.push(text(x, y, content, { anchor: "middle", size: Math.min(11, wide * 0.34), fill: Number.isNaN(value)

@@ -1,18 +1,19 @@
 // Many small maps on one canvas, a row a layer and a column a head, drawn a few at a time so that nothing freezes.
 
 import { palette, pixels } from "../colour.js";
-import { h, nextFrame } from "../dom.js";
+import { h, nextFrame, visible } from "../dom.js";
 import { t } from "../i18n.js";
-import { cells, fitted, framed, paint, rect, text } from "../scene.js";
+import { cells, fitted, framed, paint, rect, text, textWidth } from "../scene.js";
 import { shrunk } from "../tensors.js";
 
 const BUDGET = 12; // milliseconds of drawing between two frames
 const MOST = 64; // cells of a small map in each direction
-const GAP = 10;
+const GAP = 10, CLOSE = 4; // pixels between maps, and between many maps
+const READABLE = 11; // pixels of a cell whose token can be read
 
 /**
  * `data`: {rows, columns, map(row, column) → {values, rows, columns, limit?}, rowName(n), columnName(n), label,
- * saying(row, column), hint?, badge?(row, column) → {content, share, fill?, frame?}, state?(row, column) → {pinned, off}}.
+ * saying(row, column), rowLabels?, columnLabels?, hint?, badge?(row, column) → {content, share, fill?, frame?}, state?(row, column) → {pinned, off}}.
  * Fires `pick` {row, column} on a click, Enter or the space bar.
  */
 export class MapGrid extends HTMLElement {
@@ -23,7 +24,8 @@ export class MapGrid extends HTMLElement {
     this.readout = h("output", { class: "readout" }, this.hint);
     this.box = h("div", { class: "map-box", tabindex: "0", role: "group", id: this.data.id,
       "aria-label": t("grid.keys", { label: this.data.label }),
-      onpointermove: (event) => this.choose(this.at(event)), onpointerleave: () => this.choose(null),
+      onpointermove: (event) => this.choose(this.at(event)), onpointerdown: (event) => this.choose(this.at(event)),
+      onpointerleave: (event) => { if (event.pointerType !== "touch") this.choose(null); },
       onclick: (event) => this.pick(this.at(event)), onkeydown: (event) => this.pressed(event),
       onblur: () => this.choose(null) },
       this.canvas, this.states, this.mark);
@@ -101,25 +103,50 @@ export class MapGrid extends HTMLElement {
   layoutFor(width) {
     const { rows, columns } = this.data, first = this.data.map(0, 0);
     const left = this.data.rowName ? 34 : 0, top = 22, foot = this.data.badge ? 23 : 0;
-    const wide = Math.max(34, Math.min(this.data.largest ?? 150, (width - left) / columns - GAP));
+    const gap = (width - left) / columns < 54 ? CLOSE : GAP;
+    const tokens = this.tokenRoom((width - left) / columns - gap, first);
+    const wide = Math.max(18, Math.min(this.data.largest ?? 150, (width - left) / columns - gap - tokens.left));
     // A map with a very long source is a strip: it keeps a height in which it can be seen.
-    const high = Math.max(28, wide * 0.36, Math.min(wide * 1.3, wide * (first.rows / Math.max(1, first.columns))));
-    return { left, top, foot, wide, high, width: left + columns * (wide + GAP),
-      height: top + rows * (high + foot + GAP) };
+    const high = Math.max(28, wide * 0.36, Math.min(wide * 1.3, wide * (first.rows / Math.max(1, first.columns))),
+      tokens.top ? first.rows * READABLE : 0);
+    return { left, top, foot, wide, high, gap, tokens, width: left + columns * (wide + gap + tokens.left),
+      height: top + rows * (high + foot + gap + tokens.top) };
+  }
+
+  /** The room that the tokens of a map take beside it and above it: none if they could not be read. */
+  tokenRoom(wide, { rows, columns }) {
+    const { rowLabels, columnLabels } = this.data;
+    if (!rowLabels || !rows || !columns) return { left: 0, top: 0 };
+    const longest = (labels) => Math.min(78, Math.max(...labels.map((label) => textWidth(visible(label), 11))));
+    const left = longest(rowLabels) + 8;
+    if ((wide - left) / columns < READABLE || rows > 60) return { left: 0, top: 0 };
+    return { left, top: longest(columnLabels) * 0.77 + 12 };
   }
 
   corner(row, column) {
-    const { left, top, wide, high, foot } = this.layout;
-    return { x: left + column * (wide + GAP), y: top + row * (high + foot + GAP) };
+    const { left, top, wide, high, foot, gap, tokens } = this.layout;
+    return { x: left + tokens.left + column * (wide + gap + tokens.left),
+      y: top + tokens.top + row * (high + foot + gap + tokens.top) };
   }
 
   labels() {
     const { soft } = palette(), { rows, columns, rowName, columnName } = this.data, items = [];
     for (let n = 0; n < columns; n++) items.push(text(this.corner(0, n).x + this.layout.wide / 2, 13,
-      fitted(columnName(n), this.layout.wide + GAP - 4, 11), { anchor: "middle", size: 11, fill: soft }));
+      fitted(columnName(n), this.layout.wide + this.layout.gap - 2, 11), { anchor: "middle", size: 11, fill: soft }));
+    if (this.layout.tokens.left) for (let row = 0; row < rows; row++) for (let column = 0; column < columns; column++)
+      items.push(...this.tokensOf(row, column));
     if (rowName) for (let n = 0; n < rows; n++) items.push(text(0, this.corner(n, 0).y + this.layout.high / 2 + 4,
       rowName(n), { size: 11, fill: soft }));
     return items;
+  }
+
+  tokensOf(row, column) {
+    const { rowLabels, columnLabels } = this.data, { wide, high, tokens } = this.layout, { x, y } = this.corner(row, column);
+    const [across, down] = [wide / columnLabels.length, high / rowLabels.length];
+    return [...rowLabels.map((label, n) => text(x - 5, y + (n + 0.5) * down + 4, fitted(visible(label), tokens.left - 6,
+      11), { anchor: "end", size: 11 })),
+      ...columnLabels.map((label, n) => text(x + (n + 0.5) * across + 2, y - 5, fitted(visible(label), 78, 11),
+        { turn: -50, size: 11 }))];
   }
 
   badges() {
@@ -159,8 +186,9 @@ export class MapGrid extends HTMLElement {
   at(event) {
     if (!this.layout) return null; // a quick hand is here before the picture
     const { left, top } = this.canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - left - this.layout.left) / (this.layout.wide + GAP));
-    const row = Math.floor((event.clientY - top - this.layout.top) / (this.layout.high + this.layout.foot + GAP));
+    const { wide, high, foot, gap, tokens } = this.layout;
+    const column = Math.floor((event.clientX - left - this.layout.left) / (wide + gap + tokens.left));
+    const row = Math.floor((event.clientY - top - this.layout.top) / (high + foot + gap + tokens.top));
     const inside = row >= 0 && column >= 0 && row < this.data.rows && column < this.data.columns;
     return inside ? { row, column } : null;
   }

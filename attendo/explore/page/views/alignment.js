@@ -75,15 +75,26 @@ export class Alignment extends View {
       h("div", { class: "between" }),
       h("div", { class: "tokens", role: "group", "aria-label": lower, onkeydown: step }, this.rows),
       h("div", { class: "tokens-label below-tokens" }, lower));
-    requestAnimationFrame(() => this.join(null));
-    return h("section", { class: "card" }, this.stage, this.saying);
+    requestAnimationFrame(() => this.arrange());
+    return h("section", { class: "card" }, h("div", { class: "stage-scroll" }, this.stage), this.saying);
+  }
+
+  /** Two lines of tokens, or two columns if a line would wrap: curves would then run behind tokens. */
+  arrange() {
+    if (!this.stage?.isConnected) return;
+    this.stage.classList.remove("upright");
+    const wraps = (tokens) => tokens.length > 1 && tokens[0].offsetTop !== tokens.at(-1).offsetTop;
+    this.stage.classList.toggle("upright", wraps(this.columns) || wraps(this.rows));
+    this.forgetPlaces();
+    this.join(null);
   }
 
   /** One stop of the Tab key a line; the arrow keys move within it. */
   token(label, place) {
     const first = (place.row ?? place.column) === 0;
     return h("button", { type: "button", class: "token", tabindex: first ? "0" : "-1",
-      onpointerenter: () => this.point(place), onpointerleave: () => this.point(null),
+      onpointerenter: () => this.point(place),
+      onpointerleave: (event) => { if (event.pointerType !== "touch") this.point(null); },
       onfocus: () => this.point(place), onblur: () => this.point(null) }, visible(label));
   }
 
@@ -122,12 +133,12 @@ export class Alignment extends View {
     const { values, columns, rows } = this.matrix;
     const row = place?.row ?? null, column = place?.column ?? null;
     if (!place && rows * columns > CURVES) return this.curves.replaceChildren();
-    const found = [];
+    const found = [], upright = this.stage.classList.contains("upright");
     for (let r = row ?? 0; r < (row === null ? rows : row + 1); r++) {
       for (let c = row === null ? column ?? 0 : 0; c < (row === null && column !== null ? column + 1 : columns); c++) {
         const value = values[r * columns + c];
         if (value >= (place ? 0.01 : FAINTEST)) found.push(curve(this.placeOf(this.columns[c]),
-          this.placeOf(this.rows[r]), value, Boolean(place)));
+          this.placeOf(this.rows[r]), upright, value, Boolean(place)));
       }
     }
     this.size ??= `0 0 ${this.stage.clientWidth} ${this.stage.clientHeight}`;
@@ -138,8 +149,9 @@ export class Alignment extends View {
   /** Where a token stands on the stage, looked up once: to ask after each change of a colour would be slow. */
   placeOf(token) {
     if (!this.places.has(token)) {
-      const { left, top, width, bottom } = token.getBoundingClientRect(), stage = this.stage.getBoundingClientRect();
-      this.places.set(token, { x: left + width / 2 - stage.left, top: top - stage.top, bottom: bottom - stage.top });
+      const { left, top, right, bottom } = token.getBoundingClientRect(), stage = this.stage.getBoundingClientRect();
+      this.places.set(token, { left: left - stage.left, right: right - stage.left, top: top - stage.top,
+        bottom: bottom - stage.top });
     }
     return this.places.get(token);
   }
@@ -150,11 +162,12 @@ export class Alignment extends View {
   }
 
   resized(width) {
-    if (width !== this.width && this.curves) {
-      this.forgetPlaces();
-      this.join(null);
-    }
+    if (width !== this.width && this.curves) this.arrange();
     this.width = width;
+  }
+
+  subject() {
+    return this.how(current());
   }
 
   picture() {
@@ -183,7 +196,7 @@ function sureness({ tokens, log_probability: log, loss }) {
 }
 
 function step(event) {
-  const move = { ArrowRight: 1, ArrowLeft: -1, Home: -1e6, End: 1e6 }[event.key];
+  const move = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: -1e6, End: 1e6 }[event.key];
   if (!move) return;
   event.preventDefault();
   const tokens = [...event.currentTarget.children];
@@ -207,9 +220,13 @@ function tint(token, value, chosen) {
   }
 }
 
-function curve({ x, bottom: y }, { x: u, top: v }, value, lit) {
-  const middle = (y + v) / 2;
-  return svg("path", { d: `M${x} ${y}C${x} ${middle} ${u} ${middle} ${u} ${v}`, fill: "none", stroke: palette().accent,
+function curve(from, to, upright, value, lit) {
+  const centre = (low, high) => (low + high) / 2;
+  const [x, y, u, v] = upright ? [from.right, centre(from.top, from.bottom), to.left, centre(to.top, to.bottom)]
+    : [centre(from.left, from.right), from.bottom, centre(to.left, to.right), to.top];
+  const [across, down] = [centre(x, u), centre(y, v)];
+  const d = upright ? `M${x} ${y}C${across} ${y} ${across} ${v} ${u} ${v}` : `M${x} ${y}C${x} ${down} ${u} ${down} ${u} ${v}`;
+  return svg("path", { d, fill: "none", stroke: palette().accent,
     "stroke-width": 0.6 + 3.4 * value, "stroke-opacity": lit ? 0.25 + 0.75 * value : 0.12 + 0.6 * value,
     "stroke-linecap": "round" });
 }

@@ -3,16 +3,16 @@
 import { isParallel } from "../models.js";
 import { Ablation } from "./ablation.js";
 import { Alignment } from "./alignment.js";
+import { Calculator } from "./calculator.js";
 import { Compare } from "./compare.js";
 import { Heads } from "./heads.js";
-import { Ledger } from "./ledger.js";
 import { Mask } from "./mask.js";
 import { Parallel } from "./parallel.js";
 import { Steps } from "./steps.js";
 import { Training } from "./training.js";
 import { Tree } from "./tree.js";
 
-export const VIEWS = { parallel: Parallel, alignment: Alignment, heads: Heads, steps: Steps, tree: Tree, mask: Mask, ledger: Ledger,
+export const VIEWS = { parallel: Parallel, alignment: Alignment, heads: Heads, steps: Steps, tree: Tree, mask: Mask, calculator: Calculator,
   ablation: Ablation, compare: Compare, training: Training };
 
 const AT_ONCE = ["parallel", "training"];

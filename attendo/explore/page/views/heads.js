@@ -56,7 +56,7 @@ export class Heads extends View {
       1e-9);
     const off = headsOf(state.heads);
     return h("map-grid", { data: {
-      id: "grid", rows: layers, columns: heads, largest: 190, label: t("heads.label", { site: t(`site.${site}`) }),
+      id: "grid", rows: layers, columns: heads, largest: 420, ...labelsOf(found, site), label: t("heads.label", { site: t(`site.${site}`) }),
       rowName: (n) => `L${found.layers(site)[n]}`, columnName: (n) => t("head.n", { n }),
       map: (layer, head) => {
         const values = found.head(site, layer, head);
@@ -93,6 +93,10 @@ export class Heads extends View {
     return { card, map, title };
   }
 
+  subject() {
+    return t(`site.${current().site}`);
+  }
+
   picture() {
     const parts = [{ title: t(`site.${current().site}`), scene: this.grid.picture() }];
     return stacked([...parts, ...this.maps
@@ -103,6 +107,12 @@ export class Heads extends View {
     return { site: current().site, numbers: this.data.answer.numbers, maps: this.data.answer.maps,
       block: this.data.answer.block, source: this.data.answer.source, target: this.data.answer.target };
   }
+}
+
+/** The tokens of all maps of a site, if they are few enough to be read in small maps. */
+function labelsOf(found, site) {
+  const { rows, columns } = found.sides(site);
+  return { rowLabels: rows.pieces, columnLabels: columns.pieces };
 }
 
 const named = (found, site, layer, head) =>

@@ -1,7 +1,7 @@
 // The bar above all views: text in, decoder, text out as it comes, and the other answers.
 
 import { stream, wasCancelled } from "../api.js";
-import { h, number, signed, visible } from "../dom.js";
+import { h, number, percent, signed, visible } from "../dom.js";
 import { t } from "../i18n.js";
 import { chosen, isParallel } from "../models.js";
 import { button, choice, numeric } from "../parts/controls.js";
@@ -15,17 +15,22 @@ const FIELDS = {
   sample: { temperature: { min: 0.05, max: 5, step: 0.05 }, top_k: { min: 0, max: 1000 },
     top_p: { min: 0.05, max: 1, step: 0.05 }, seed: { min: 0, max: 1e9 } },
 };
+const NARROW = matchMedia("(max-width: 760px)");
+const UNSURE = 0.7; // nats a token: a mean probability below 50 %, unless the model is that unsure on validation data
 const ASKS = ANSWER.filter((name) => !["target", "layers"].includes(name));
 
 class TranslateBar extends HTMLElement {
   connectedCallback() {
     this.subscription = subscribe((changed) => this.follow(changed));
+    this.folding = () => this.draw(this.source.value);
+    NARROW.addEventListener("change", this.folding);
     this.draw();
     this.translate();
   }
 
   disconnectedCallback() {
     this.subscription();
+    NARROW.removeEventListener("change", this.folding);
     this.controller?.abort();
   }
 
@@ -59,15 +64,23 @@ class TranslateBar extends HTMLElement {
       "aria-label": t("translate.title") },
       h("div", { class: "side" }, h("label", { for: "source" }, t("translate.source")), this.source, this.samples()),
       h("div", { class: "side" }, h("div", { class: "label" }, t("translate.output")), this.output, this.below),
-      h("div", { class: "row controls" }, this.go, this.stop,
+      h("div", { class: "row controls" }, this.go, this.stop, this.settings([
         isParallel() ? null : choice("kind", t("translate.decoder"), state.kind, ["greedy", "beam", "sample"]
           .map((kind) => [kind, t(`decoder.${kind}`)])),
         isParallel() ? null : Object.entries(FIELDS[state.kind] ?? {}).map(([name, limits]) => numeric(name,
           t(`decoder.${name}`), state[name], limits)),
         numeric("max_length", t("decoder.max_length"), state.max_length, { min: 0, max: 512 }),
-        chosen()?.config?.kind === "masked" ? null : this.forcedTarget(state), this.changedHeads(state), this.fewerLayers(state))));
+        chosen()?.config?.kind === "masked" ? null : this.forcedTarget(state)]),
+        this.changedHeads(state), this.fewerLayers(state))));
     if (this.answer) this.drawAnswer();
     if (focus) document.getElementById(focus)?.focus();
+  }
+
+  /** On a narrow screen these would fill it: they are folded. */
+  settings(fields) {
+    return NARROW.matches ? h("details", { class: "settings", open: this.unfolded,
+      ontoggle: (event) => { this.unfolded = event.target.open; } },
+      h("summary", { id: "settings" }, t("translate.settings")), h("div", { class: "row" }, fields)) : fields;
   }
 
   samples() {
@@ -142,8 +155,7 @@ class TranslateBar extends HTMLElement {
     this.below.replaceChildren(
       h("p", { class: "note" }, t("translate.score", { log: number(best.log_probability), score: number(best.score),
         count: best.pieces.length }), best.cut ? ` · ${t("translate.cut")}` : ""),
-      ...(unknown.length ? [h("p", { class: "note" }, t("translate.unknown",
-        { words: [...new Set(unknown)].map(visible).join(" ") }))] : []),
+      ...outside(best, unknown),
       ...this.others(hypotheses, alternatives.filter((text) => !hypotheses.some((each) => each.text === text))));
   }
 
@@ -160,6 +172,19 @@ class TranslateBar extends HTMLElement {
           "aria-pressed": target === text ? "true" : "false" }), " ",
         h("small", {}, score)))))];
   }
+}
+
+/** One line if the sentence is unlike what the model learned: unknown words, unlikely tokens, or a great length. */
+function outside({ log_probability: log, pieces }, unknown) {
+  const { scores, longest_sample: longest } = chosen() ?? {}, loss = -log / Math.max(1, pieces.length);
+  const reasons = [
+    unknown.length ? t("translate.unknown", { words: [...new Set(unknown)].map(visible).join(" ") }) : "",
+    current().kind !== "sample" && !isParallel() && loss > Math.max(UNSURE, 1.2 * (scores?.valid_loss ?? 0)) ? t("translate.unsure",
+      { share: percent(Math.exp(-loss)) }) : "",
+    longest && current().text.length > 1.5 * longest ? t("translate.long", { count: longest }) : "",
+  ].filter(Boolean);
+  return reasons.length ? [h("p", { class: "warning", role: "status" }, t("translate.outside"), " ",
+    reasons.map((reason) => h("span", {}, reason)))] : [];
 }
 
 /** Each token is as faint as the model was unsure of it. */

@@ -6,11 +6,12 @@ import { h, number, svg, visible } from "../dom.js";
 import { known, t } from "../i18n.js";
 import { button, toggle } from "../parts/controls.js";
 import { DECODER, ofTree } from "../requests.js";
-import { fitted, framed, line, rect, text } from "../scene.js";
+import { fitted, framed, line, rect, text, textWidth } from "../scene.js";
 import { current, update } from "../store.js";
 import { View } from "../view.js";
 
-const WIDE = 132, HIGH = 34, BOX = 104, TALL = 26;
+const GAP = 24, HIGH = 34, TALL = 26;
+const NARROWEST = 84, WIDEST = 170; // pixels of a box: as wide as its longest token needs
 const MOST = 1500; // hypotheses that are drawn; of more, only those that were kept
 
 export class Tree extends View {
@@ -25,7 +26,7 @@ export class Tree extends View {
   content(data, state) {
     this.place(data, state.cuts);
     this.saying = h("output", { class: "readout" }, t("tree.hint"));
-    const edges = this.nodes.filter((node) => node.from).map((node) => (node.edge = edgeOf(node)));
+    const edges = this.nodes.filter((node) => node.from).map((node) => (node.edge = edgeOf(node, this.boxWidth)));
     const marks = this.nodes.map((node) => (node.mark = this.markOf(node)));
     this.drawing = svg("svg", { class: "tree", role: "tree", "aria-label": t("tree.label"), width: this.width,
       height: this.height, viewBox: `0 0 ${this.width} ${this.height}`, onkeydown: (event) => this.pressed(event) },
@@ -37,8 +38,9 @@ export class Tree extends View {
           : h("span", { class: "note" }, t("tree.beam", { beam: state.beam }), " ",
           button(t("tree.use"), () => update({ kind: "beam" }), { class: "link" }))),
       this.left ? h("p", { class: "note" }, t("tree.many", { count: this.left })) : null,
-      h("section", { class: "card" }, h("ul", { class: "legend" }, ["kept", "cut", "best"]
+      h("section", { class: "card" }, h("ul", { class: "legend" }, ["kept", "ended", "cut", "best"]
         .map((kind) => h("li", { class: kind }, t(`tree.${kind}`)))),
+        h("p", { class: "note" }, t("tree.number")),
         (this.wide = h("p", { class: "note scrolls", hidden: true }, t("tree.scroll", { count: data.steps.length }))),
         (this.box = h("div", { class: "tree-scroll", tabindex: "0", role: "region", "aria-label": t("tree.label") },
           this.drawing)), this.saying),
@@ -65,37 +67,41 @@ export class Tree extends View {
     const few = found.size <= MOST;
     this.left = 0;
     let most = 1;
+    const longest = Math.max(0, ...[...found.values()].slice(0, MOST).map((node) => textWidth(visible(node.piece), 13)));
+    this.boxWidth = Math.round(Math.min(Math.max(longest + 58, NARROWEST), WIDEST));
+    const wide = this.boxWidth + GAP;
     data.steps.forEach((step, column) => {
-      const shown = step.filter((node) => (cuts && few) || node.kept || winner.has(node.id));
+      const shown = step.filter((node) => (cuts && few) || node.kept || ended(node) || winner.has(node.id));
       this.left += cuts ? step.length - shown.length : 0;
       most = Math.max(most, shown.length);
       shown.forEach((given, row) => {
         const node = found.get(given.id);
-        Object.assign(node, { column, row, x: 8 + column * WIDE, y: 30 + row * HIGH, from: found.get(node.parent),
+        Object.assign(node, { column, row, x: 8 + column * wide, y: 30 + row * HIGH, from: found.get(node.parent),
           best: winner.has(node.id) });
         this.nodes.push(node);
       });
     });
-    this.width = data.steps.length * WIDE + 8;
+    this.width = data.steps.length * wide + 8 - GAP + 8;
     this.height = 36 + most * HIGH;
   }
 
   steps(data) {
-    return data.steps.map((_, n) => text(8 + n * WIDE, 16, t("tree.step", { step: n + 1 }),
+    return data.steps.map((_, n) => text(8 + n * (this.boxWidth + GAP), 16, t("tree.step", { step: n + 1 }),
       { size: 11, fill: palette().soft }));
   }
 
   markOf(node) {
     const first = node === this.nodes[0];
     const label = `${visible(node.piece)} ${number(node.score, 2)}, ${reason(node)}`;
-    return svg("g", { class: `node${node.kept ? "" : " cut"}${node.best ? " best" : ""}`, role: "treeitem",
+    return svg("g", { class: `node${ended(node) ? " ended" : node.kept ? "" : " cut"}${node.best ? " best" : ""}`, role: "treeitem",
       "aria-selected": "false", tabindex: first ? 0 : -1, "aria-label": label, "aria-level": node.column + 1,
       transform: `translate(${node.x} ${node.y})`,
       onpointerenter: () => this.choose(node), onpointerleave: () => this.choose(null),
       onfocus: () => this.choose(node), onblur: () => this.choose(null) },
-      svg("rect", { width: BOX, height: TALL, rx: 5 }),
-      svg("text", { x: 8, y: 17, class: "piece" }, fitted(visible(node.piece) || "∅", BOX - 56, 13)),
-      svg("text", { x: BOX - 7, y: 17, class: "score", "text-anchor": "end" }, number(node.score, 2)));
+      svg("rect", { width: this.boxWidth, height: TALL, rx: 5 }),
+      ended(node) ? svg("rect", { class: "end", x: this.boxWidth - 4, width: 4, height: TALL }) : "",
+      svg("text", { x: 8, y: 17, class: "piece" }, fitted(visible(node.piece) || "∅", this.boxWidth - 54, 13)),
+      svg("text", { x: this.boxWidth - 8, y: 17, class: "score", "text-anchor": "end" }, number(node.score, 2)));
   }
 
   choose(node) {
@@ -142,17 +148,18 @@ export class Tree extends View {
   }
 
   picture(data) {
-    const { accent, line: rule, ink, soft, faint, page } = palette();
+    const { accent, other, line: rule, ink, soft, faint, page } = palette();
     const items = this.steps(data);
     for (const node of this.nodes) if (node.from?.x !== undefined) items.push(
-      line([[node.from.x + BOX, node.from.y + TALL / 2], [node.x, node.y + TALL / 2]], node.best ? accent : rule,
+      line([[node.from.x + this.boxWidth, node.from.y + TALL / 2], [node.x, node.y + TALL / 2]], node.best ? accent : rule,
       { curved: true, width: node.best ? 2 : 1 }));
     for (const node of this.nodes) {
-      items.push(rect(node.x, node.y, BOX, TALL, node.kept ? page : faint,
-        { radius: 5, stroke: node.best ? accent : rule }));
-      items.push(text(node.x + 8, node.y + 17, fitted(visible(node.piece), BOX - 56, 13),
+      items.push(rect(node.x, node.y, this.boxWidth, TALL, node.kept || ended(node) ? page : faint,
+        { radius: 5, stroke: node.best ? accent : ended(node) ? other : rule }));
+      if (ended(node)) items.push(rect(node.x + this.boxWidth - 4, node.y, 4, TALL, other));
+      items.push(text(node.x + 8, node.y + 17, fitted(visible(node.piece), this.boxWidth - 54, 13),
         { size: 13, fill: node.kept ? ink : soft }));
-      items.push(text(node.x + BOX - 7, node.y + 17, number(node.score, 2), { size: 11, anchor: "end", fill: soft }));
+      items.push(text(node.x + this.boxWidth - 8, node.y + 17, number(node.score, 2), { size: 11, anchor: "end", fill: soft }));
     }
     return framed({ width: this.width, height: this.height, items });
   }
@@ -160,8 +167,11 @@ export class Tree extends View {
 
 const reason = (node) => (known(`reason.${node.reason}`) ? t(`reason.${node.reason}`) : node.reason);
 
-function edgeOf(node) {
-  const [x, y, u, v] = [node.from.x + BOX, node.from.y + TALL / 2, node.x, node.y + TALL / 2], middle = (x + u) / 2;
-  return svg("path", { class: `edge${node.kept ? "" : " cut"}${node.best ? " best" : ""}`,
+/** A finished output: the search continues from the kept hypotheses only. */
+const ended = (node) => ["ended", "limit"].includes(node.reason);
+
+function edgeOf(node, width) {
+  const [x, y, u, v] = [node.from.x + width, node.from.y + TALL / 2, node.x, node.y + TALL / 2], middle = (x + u) / 2;
+  return svg("path", { class: `edge${node.kept || ended(node) ? "" : " cut"}${node.best ? " best" : ""}`,
     d: `M${x} ${y}C${middle} ${y} ${middle} ${v} ${u} ${v}` });
 }

@@ -1,4 +1,4 @@
-"""/trace, /mask and /ledger return the numbers of `model.trace`."""
+"""/trace, /mask and /operations return the numbers of `model.trace`."""
 
 import base64
 from typing import Any
@@ -169,8 +169,8 @@ def test_a_recurrent_decoder_has_shares_but_no_mask() -> None:
     np.testing.assert_allclose(unpack_map(answer, "decoder_self"), trace.decoder_self.numpy(), atol=5e-4)
     assert float(trace.decoder_self.sum(-1).max()) < 1
     server.post_error("mask", 400, "recurrent_decoder_without_mask", text=TEXT, layer=0, head=0)
-    (row,) = [each for each in server.post("ledger", target=TARGET)["rows"] if each["name"] == "decoder.0.self"]
-    assert row["text"].startswith("SSRU(x)")
+    (row,) = [each for each in server.post("operations", target=TARGET)["rows"] if each["name"] == "decoder.0.self"]
+    assert [step["formula"] for step in row["steps"]][-3:] == ["cells", "shares", "positive_cells"]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_a_recurrent_decoder_has_shares_but_no_mask() -> None:
         {"autoregression": "ssru"},
     ],
 )
-def test_the_ledger_has_a_row_per_step(changes: dict[str, Any]) -> None:
+def test_operations_have_a_row_per_sub_layer(changes: dict[str, Any]) -> None:
     model = random_model(**changes)
-    answer = SmallServer(ModelSpec("small", model)).post("ledger", target=TARGET)
+    answer = SmallServer(ModelSpec("small", model)).post("operations", target=TARGET)
     trace = model.trace(TEXT, TARGET)
     rows = {row["name"]: row for row in answer["rows"]}
     assert {each.place for each in trace.sizes()} <= rows.keys()
@@ -207,41 +207,25 @@ def test_the_ledger_has_a_row_per_step(changes: dict[str, Any]) -> None:
     assert rows["decoder.1.cross.norm"]["gain"] == pytest.approx(float(gain), abs=1e-6)
     for row in answer["rows"]:
         assert row["part"] in ("encoder", "decoder", "output")
-        assert row["text"]
-        assert "[" in row["bound"]
-        assert row["explain"]["en"]
-        assert row["explain"]["zh"]
+        for step in row["steps"]:
+            formula = answer["formulas"][step["formula"]]
+            assert "[" in step["bound"]
+            assert all(formula[name] for name in ("text", "tex"))
+            assert all(formula["explain"][language] for language in ("en", "zh"))
 
 
-def test_the_ledger_binds_attention_to_its_shapes(server: SmallServer) -> None:
-    rows = {row["name"]: row for row in server.post("ledger", target=TARGET)["rows"]}
-    row = rows["decoder.0.cross"]
-    assert row["formula"] == "C3"
-    assert row["bound"] == "softmax([4, 8]·[8, 6]/√8)·[6, 8] → [4, 8] × 2 → [4, 16]"
-    assert row["values"]["shape"] == [4, 16]
-    assert row["values"]["cut"] is False
-    assert rows["output.logits"]["microseconds"] > 0
+def test_operations_have_shapes_and_scaled_heads(server: SmallServer) -> None:
+    rows = server.post("operations", target=TARGET, heads={"decoder.0.cross": {"0": 0.0}})["rows"]
+    row = {each["name"]: each for each in rows}["decoder.0.cross"]
+    steps = {step["formula"]: step for step in row["steps"]}
+    assert "[2, 4, 8]·[2, 8, 6] → [2, 4, 6]" in steps["products"]["bound"]
+    assert (row["shape_in"], row["shape_out"]) == ([4, 16], [4, 16])
+    assert "scaled_mixed" in steps
 
 
-def test_the_ledger_shows_scaled_heads(server: SmallServer) -> None:
-    rows = server.post("ledger", target=TARGET, heads={"decoder.0.cross": {"0": 0.0}})["rows"]
-    steps = {step["formula_name"]: step for row in rows for step in row["steps"] if row["name"] == "decoder.0.cross"}
-    assert steps["scaled_mixed"]["formula"] == ""
-
-
-def test_the_ledger_of_one_step_has_that_row(server: SmallServer, small_model: TextModel) -> None:
-    trace = small_model.trace(TEXT, TARGET)
-    rows = {row["name"]: row for row in server.post("ledger", target=TARGET, step=2)["rows"]}
-    logits = [round(each, 4) for each in trace.logits[2].tolist()]
-    assert rows["output.logits"]["values"]["numbers"] == pytest.approx(logits, abs=2e-4)
-    output = trace["decoder.0.self.output"][2]
-    assert rows["decoder.0.self"]["norm_out"] == pytest.approx(float(output.norm()), rel=1e-4)
-    assert rows["encoder.0.self"]["values"]["shape"] == list(trace["encoder.0.self.output"].shape)
-
-
-def test_a_too_large_ledger_is_rejected(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_large_table_of_operations_is_rejected(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MAX_NUMBERS", 1)
-    assert "6 source" in server.post_error("ledger", 413, "trace_too_large", text=TEXT)["message"]
+    assert "6 source" in server.post_error("operations", 413, "trace_too_large", text=TEXT)["message"]
 
 
 def test_a_too_large_block_is_rejected_with_choices(small_model: TextModel) -> None:

@@ -36,7 +36,7 @@ def servers() -> tuple[SmallServer, SmallServer]:
     return make_server(swap=False), make_server(swap=True)
 
 
-@pytest.mark.parametrize("path", ["steps", "tree", "trace", "ledger"])
+@pytest.mark.parametrize("path", ["steps", "tree", "trace", "operations"])
 def test_endpoints_read_the_suffix(servers: tuple[SmallServer, SmallServer], path: str) -> None:
     found, expected = (server.post(path, text) for server, text in zip(servers, (TEXT, f"{TEXT}<end>"), strict=True))
     for body, pieces in (

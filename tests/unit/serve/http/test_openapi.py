@@ -38,7 +38,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("/api/v1/score", {"pairs": [{"source": TEXT, "target": "猫"}], "tokens": True}),
     ("/api/v1/answer", {"text": TEXT, "decoder": {"kind": "beam", "n_best": 2}, "stream": True}),
     ("/api/v1/tree", {"text": TEXT, "decoder": {"kind": "beam", "beam_groups": 2}}),
-    ("/api/v1/ledger", {"text": TEXT, "step": 1}),
+    ("/api/v1/operations", {"text": TEXT}),
+    ("/api/v1/calculation", {"text": TEXT, "operation": "decoder.0.cross.scores"}),
     ("/api/v1/ablate", {"text": TEXT, "heads": {"decoder.0.cross": {"0": 0.0}}}),
 ]
 KNOWN = {"source": "en", "target": "zh", "source_lang": "EN", "target_lang": "ZH", "model": "small", "checkpoint": None}

@@ -1,0 +1,244 @@
+"""One operation of a forward pass: a window of its result, and the numbers that the cells are computed from."""
+
+import base64
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attendo.model.trace_layers import TracedTensor
+from attendo.serve.explorer.formula_table import find_norm
+from attendo.serve.explorer.schemas import CalculationRequest
+from attendo.serve.explorer.search import InspectedPair
+from attendo.serve.explorer.tasks import CooperativeTask
+from attendo.serve.http.errors import ApiError
+from attendo.serve.settings import ServeSettings
+from attendo.text_model import TextModel
+from attendo.text_model.trace import Trace
+
+WINDOW = 32  # rows and columns of one response; columns that are tokens are complete
+_LINEAR = ("queries", "keys", "values", "heads_joined", "expand", "contract", "candidate")
+_ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+_GATES = ("swiglu", "geglu", "geglu_tanh", "reglu")
+# How the cells of each formula are computed; other formulas have no operands that a cell could be computed from.
+KINDS = {
+    **dict.fromkeys((*_LINEAR, *(f"{name}_unbiased" for name in _LINEAR)), "linear"),
+    **dict.fromkeys(("logits", "logits_bias"), "linear"),
+    **dict.fromkeys(("products", "scores", "scores_by_scale", "biased_scores"), "attention"),
+    **dict.fromkeys(("padding_mask", "causal_mask", "unmasked", "softmax"), "attention"),
+    **dict.fromkeys(("mixed", "scaled_mixed"), "mixture"),
+    **dict.fromkeys(("input", "input_unscaled", "residual", "residual_pre"), "sum"),
+    **dict.fromkeys(("scaled_embedding", "scaled_output"), "scale"),
+    **dict.fromkeys(("input_alone", "last_layer", "positive_cells", *_ACTIVATIONS), "elementwise"),
+    **dict.fromkeys(_GATES, "gate"),
+    **dict.fromkeys(("turn", "turn_keys"), "rotation"),
+    **dict.fromkeys(("sinusoids", "sinusoids_halves"), "sinusoid"),
+    "layer_norm": "layer_norm",
+    "rms_norm": "rms_norm",
+    "embedding": "lookup",
+    "angles": "outer",
+    "forget": "sigmoid",
+    "cells": "recurrence",
+    "probabilities": "probabilities",
+}
+
+
+def compute_calculation(
+    model: TextModel, request: CalculationRequest, settings: ServeSettings
+) -> CooperativeTask[dict[str, Any]]:
+    if request.head >= model.network.config.num_heads:
+        raise ApiError("unknown_head", head=str(request.head), count=model.network.config.num_heads)
+    subject = yield from InspectedPair.build(model, request, settings)
+    _, _, rest = request.operation.partition(".")
+    layer, _, place = rest.partition(".")
+    chosen = int(layer) if place and layer.isdecimal() and len(layer) < 4 else None
+    most = max(model.network.config.num_encoder_layers, model.network.config.num_decoder_layers)
+    if chosen is not None and chosen >= most:
+        raise ApiError("unknown_operation", name=request.operation)
+    trace = subject.trace(layer=0 if chosen is None else chosen, inputs_of=request.operation)
+    if request.operation not in trace:
+        raise ApiError("unknown_operation", name=request.operation)
+    return _Calculation(model, trace, request).describe(subject)
+
+
+class _Calculation:
+    """One operation, with the window of its result that was asked for."""
+
+    def __init__(self, model: TextModel, trace: Trace, request: CalculationRequest) -> None:
+        self._model, self._trace, self._head = model, trace, request.head
+        self._entry: TracedTensor = trace.entries[request.operation]
+        value = self._of_head(self._entry.value)
+        self._value = (
+            value[None] if self._entry.formula == "frequencies" else value if value.dim() == 2 else value[:, None]
+        )
+        self._columns_axis = _columns_axis(self._entry)
+        rows, columns = self._value.shape
+        if request.row >= rows or request.column >= columns:
+            cell = {"row": request.row, "column": request.column}
+            raise ApiError("cell_out_of_range", **cell, name=request.operation, rows=rows, columns=columns)
+        width = columns if self._columns_axis in ("source", "read") else WINDOW
+        self._rows = slice(request.row, min(request.row + WINDOW, rows))
+        self._columns = torch.arange(request.column, min(request.column + width, columns))
+        if self._columns_axis == "vocabulary":
+            self._columns = trace.probabilities.amax(dim=0).argsort(descending=True, stable=True)[self._columns]
+
+    def describe(self, subject: InspectedPair) -> dict[str, Any]:
+        entry, trace, columns = self._entry, self._trace, self._columns
+        rows, total = self._rows, self._value.size(1)
+        vocabulary = self._columns_axis == "vocabulary"
+        axes = {
+            "rows": {"axis": _rows_axis(entry), "first": rows.start, "count": rows.stop - rows.start},
+            "columns": {
+                "axis": self._columns_axis,
+                "first": 0 if vocabulary else int(columns[0]),
+                "count": len(columns),
+            },
+        }
+        axes["rows"]["total"], axes["columns"]["total"] = self._value.size(0), total
+        if vocabulary:
+            axes["columns"]["ids"] = columns.tolist()
+            axes["columns"]["pieces"] = self._model.target_tokenizer.pieces(columns.tolist())
+        return {
+            "operation": entry.name,
+            "formula": entry.formula,
+            "kind": KINDS.get(entry.formula, "value"),
+            "head": self._head if entry.value.dim() == 3 else None,
+            "heads": self._trace.config.num_heads,
+            **axes,
+            **_encode({"result": self._value[rows][:, columns], **self._operands()}),
+            "numbers": self._numbers(),
+            "pieces": {
+                "source": list(trace.source_pieces),
+                "read": list(trace.read_pieces),
+                "predicted": list(trace.target_pieces),
+            },
+            "unknown": {"source": list(subject.unknown), "target": list(subject.unknown_in_target)},
+        }
+
+    def _operands(self) -> dict[str, Tensor]:
+        """Return the operands of the cells in the window, by name. Rows of vectors are complete."""
+        rows, columns, inputs = self._rows, self._columns, self._entry.inputs
+        match KINDS.get(self._entry.formula, "value"):
+            case "linear" | "sigmoid":
+                return self._linear_operands()
+            case "attention" | "mixture":
+                return self._attention_operands()
+            case "sum":
+                return {"left": inputs[0][rows][:, columns], "right": inputs[1][rows][:, columns]}
+            case "scale" | "elementwise":
+                return {"left": inputs[0][rows][:, columns]}
+            case "gate":
+                return {"left": inputs[0][rows][:, columns], "right": inputs[0][rows][:, columns + self._value.size(1)]}
+            case "rotation":
+                heads, half = self._of_head(inputs[0])[rows], self._value.size(1) // 2
+                pair = columns % half
+                return {"left": heads[:, pair], "right": heads[:, pair + half], "angles": inputs[1][rows][:, pair]}
+            case "sinusoid":
+                half = inputs[0].size(1)
+                pair = columns // 2 if self._entry.formula == "sinusoids" else columns % half
+                return {"left": inputs[0][rows][:, pair]}
+            case "outer":
+                return {"left": inputs[0][rows], "right": inputs[1][columns]}
+            case "layer_norm":
+                return {"left": inputs[0][rows], "gain": inputs[1][columns], "bias": inputs[2][columns]}
+            case "rms_norm":
+                return {"left": inputs[0][rows], "gain": inputs[1][columns]}
+            case "lookup":
+                return {"ids": inputs[0][rows]}
+            case "recurrence":
+                before = torch.cat((torch.zeros_like(self._value[:1]), self._value[:-1]))
+                left, right = (each[rows][:, columns] for each in inputs)
+                return {"left": left, "right": right, "before": before[rows][:, columns]}
+            case "probabilities":
+                logits = inputs[0][rows]
+                largest = logits.amax(dim=1)
+                powers = (logits - largest[:, None]).exp()
+                return {"left": logits[:, columns], "largest": largest, "total": powers.double().sum(dim=1)}
+        return {}
+
+    def _linear_operands(self) -> dict[str, Tensor]:
+        """Return x and the columns of W and b. Those of a head follow the columns of the heads before it."""
+        vectors, matrix, *rest = self._entry.inputs
+        columns = self._columns + (self._head * self._value.size(1) if self._entry.value.dim() == 3 else 0)
+        found = {"left": vectors[self._rows], "right": matrix[:, columns]}
+        bias = [each for each in rest if each.dim() == 1]
+        return {**found, "bias": bias[0][columns]} if bias else found
+
+    def _attention_operands(self) -> dict[str, Tensor]:
+        """Return everything from queries and keys to weights, so that a cell can be followed to its weight."""
+        site, trace, rows = self._entry.site, self._trace, self._rows
+        queries = trace.get(f"{site}.turned_queries", trace[f"{site}.queries"])
+        found = {"masked": self._of_head(trace[f"{site}.masked"])[rows]}
+        found["weights"] = self._of_head(trace[f"{site}.weights"])[rows]
+        if KINDS[self._entry.formula] == "mixture":
+            return {**found, "right": self._of_head(trace[f"{site}.values"])[:, self._columns]}
+        found |= {
+            "left": self._of_head(queries)[rows],
+            "right": self._of_head(trace.get(f"{site}.turned_keys", trace[f"{site}.keys"])),
+            "products": self._of_head(trace[f"{site}.products"])[rows],
+            "scores": self._of_head(trace[f"{site}.scores"])[rows],
+        }
+        bias = trace.get(f"{site}.bias")
+        return found if bias is None else {**found, "bias": self._of_head(bias)[rows]}
+
+    def _numbers(self) -> dict[str, float]:
+        """Return the constants of the formula."""
+        network, config, name = self._model.network, self._trace.config, self._entry.name
+        norm = find_norm(network, name)
+        if norm is not None and norm.eps is not None:
+            return {"epsilon": norm.eps}
+        match self._entry.formula:
+            case "scaled_embedding" | "input":
+                embedding = network.source if name.startswith("source") else network.target
+                assert embedding is not None
+                return {"factor": embedding.scale, "width": config.d_model}
+            case "scaled_output":
+                return {"factor": config.output_scale}
+        if KINDS.get(self._entry.formula) in ("attention", "mixture"):
+            scaled = self._trace.heads.get(self._entry.site, {}).get(self._head, 1.0)
+            width = self._trace[f"{self._entry.site}.queries"].size(-1)
+            by_setting = config.attention_scale is not None
+            scale = config.attention_scale if by_setting else 1 / math.sqrt(width)
+            return {"scale": scale, "by_setting": by_setting, "width": width, "head_scale": scaled}  # type: ignore[dict-item]
+        return {}
+
+    def _of_head(self, value: Tensor) -> Tensor:
+        return value[self._head] if value.dim() == 3 else value
+
+
+def _rows_axis(entry: TracedTensor) -> str:
+    """Return what the rows are: source tokens, tokens that the decoder reads, or tokens that it predicts there."""
+    stack, _, rest = entry.name.partition(".")
+    end = rest.rpartition(".")[2]
+    if end == "frequencies":
+        return "none"
+    if stack in ("source", "encoder"):
+        return "source"
+    if end in ("keys", "turned_keys", "values"):
+        return "source" if ".cross." in entry.name else "read"
+    return "read" if stack == "target" else "predicted"
+
+
+def _columns_axis(entry: TracedTensor) -> str:
+    """Return what the columns are: dimensions, tokens, ids of tokens or the vocabulary."""
+    end = entry.name.rpartition(".")[2]
+    if end == "ids":
+        return "ids"
+    if entry.name in ("output.logits", "output.probabilities"):
+        return "vocabulary"
+    if KINDS.get(entry.formula) == "attention" or end in ("weights", "bias", "buckets", "scaled"):
+        is_tokens = entry.value.dim() == 3 or end == "buckets"
+        if is_tokens:
+            return "source" if entry.name.startswith(("source", "encoder")) or ".cross." in entry.name else "read"
+    return "dimensions"
+
+
+def _encode(tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the layout of the tensors, and all of them concatenated as float32 in base64. Offsets count numbers."""
+    layout, offset = {}, 0
+    for name, tensor in tensors.items():
+        layout[name] = {"shape": list(tensor.shape), "offset": offset}
+        offset += tensor.numel()
+    numbers = torch.cat([each.flatten().float() for each in tensors.values()]).numpy().astype("<f4")
+    return {"tensors": layout, "dtype": "float32", "block": base64.b64encode(numbers.tobytes()).decode("ascii")}
