@@ -17,13 +17,17 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from attendo.decode.search import Stepper
 from attendo.errors import UsageError
 from attendo.model.decoder_state import DecoderState, Memory
+from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import ScaledHeads
+from attendo.model.trace import decode_with_edits, encode_with_edits
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
+from attendo.text import PAD
 
 EnsembleMethod = Literal["probabilities", "logarithms"]
 
@@ -196,6 +200,57 @@ class TextbookState:
         return TextbookState(
             self.memory.select(sentences), None if self.ids is None else self.ids.index_select(0, rows)
         )
+
+
+class EditedNetwork(WrappedNetwork):
+    """A network with edits. It computes the formulas of a trace for the whole target at every step, row by row.
+
+    This is slow, and every edit has one place. A token that is not generated yet cannot be attended to.
+    """
+
+    def __init__(self, network: Transformer, heads: ScaledHeads, edits: NetworkEdits) -> None:
+        super().__init__(network)
+        heads.check(network.config)
+        edits.check(network.config)
+        self.heads, self.edits = heads, edits
+
+    def encode(self, source_ids: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        if self.network.continues_text:
+            return self.network.encode(source_ids[:, :0])
+        padding = source_ids.new_full((self.edits.padding.tokens,), PAD)
+        rows = [_select_tokens(ids, source_mask, row) for row, ids in enumerate(source_ids)]
+        states = [
+            encode_with_edits(self.network, torch.cat((ids, padding)), self.heads, self.edits).to(self._dtype)
+            for ids in rows
+        ]
+        is_token = [torch.ones(len(each), dtype=torch.bool, device=each.device) for each in states]
+        return Memory(pad_sequence(states, batch_first=True), pad_sequence(is_token, batch_first=True))
+
+    def start(self, memory: Memory | None = None) -> Any:
+        if memory is None:
+            self.network.start()  # raises, unless it is a language model
+            memory = Memory(torch.zeros(1, 0, self.network.config.d_model, device=self.device), None)
+        return TextbookState(memory)
+
+    def step(self, ids: Int[Tensor, "R T"], state: Any) -> tuple[Float[Tensor, "R T V"], Any]:
+        all_ids = ids if state.ids is None else torch.cat((state.ids, ids), dim=1)
+        memory, logits = state.memory, []
+        width = all_ids.size(0) // memory.states.size(0)
+        for row, target in enumerate(all_ids):
+            vectors = None
+            if not self.network.continues_text:
+                vectors = _select_tokens(memory.states[row // width], memory.mask, row // width).float()
+            logits.append(decode_with_edits(self.network, target, vectors, self.heads, self.edits))
+        return torch.stack(logits)[:, -ids.size(1) :], replace(state, ids=all_ids)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.promote_types(self.network.output.weight.dtype, torch.float32)
+
+
+def _select_tokens(values: Tensor, mask: Bool[Tensor, "B S"] | None, row: int) -> Tensor:
+    """Drop the padding of a row of a batch."""
+    return values if mask is None else values[mask[row]]
 
 
 class TextbookNetwork:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
+from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.trace_layers import (
     Activations,
@@ -51,13 +52,14 @@ def trace_network(
     heads: HeadScales | None = None,
     masked: bool = True,
     layer: int | None = None,
+    edits: NetworkEdits | None = None,
     inputs_of: str | None = None,
 ) -> dict[str, TracedTensor]:
     """Return every tensor of one run by name. A decoder-only network requires None as the source.
 
     `heads` scales some heads, as in {"decoder.0.cross": {3: 0.0}}. With `masked` False the decoder attends to the
-    tokens that it should predict. `layer` limits the trace to one layer, for texts too long for all layers. The
-    tensor named `inputs_of` keeps its operands, weights included.
+    tokens that it should predict. `layer` limits the trace to one layer, for texts too long for all layers.
+    Padding in `edits` is the last ids of the source. The tensor named `inputs_of` keeps its operands, weights included.
     """
     if (source_ids is None) != network.config.decoder_only:
         raise UsageError("trace_source_mismatch")
@@ -65,17 +67,43 @@ def trace_network(
     scales.check(network.config)
     _check_layer(network.config, layer)
     _check_size(network.config, 0 if source_ids is None else len(source_ids), len(target_ids), layer)
-    recorder = TraceRecorder(layer, inputs_of)
+    edits = edits or NetworkEdits()
+    edits.check(network.config)
+    recorder = TraceRecorder(layer, edits, inputs_of)
     memory = None if source_ids is None else _encode(recorder, network, source_ids, scales)
     vectors = _decode(recorder, network, target_ids, memory, scales, masked)
     _predict(recorder, network, vectors)
     return recorder.entries
 
 
+@torch.no_grad()
+def encode_with_edits(
+    network: Transformer, source_ids: Int[Tensor, " S"], scales: ScaledHeads, edits: NetworkEdits
+) -> Float[Tensor, "S D"]:
+    """Return the encoder's output of an edited network. Padding in `edits` is the last ids."""
+    return _encode(TraceRecorder(None, edits), network, source_ids, scales).vectors
+
+
+@torch.no_grad()
+def decode_with_edits(
+    network: Transformer,
+    target_ids: Int[Tensor, " T"],
+    memory: Float[Tensor, "S D"] | None,
+    scales: ScaledHeads,
+    edits: NetworkEdits,
+) -> Float[Tensor, "T V"]:
+    """Return the logits after each target token of an edited network."""
+    recorder = TraceRecorder(None, edits)
+    states = None if memory is None else Activations(memory, "Z")
+    _predict(recorder, network, _decode(recorder, network, target_ids, states, scales, masked=True))
+    return recorder.entries["output.logits"].value
+
+
 def _encode(recorder: TraceRecorder, network: Transformer, ids: Int[Tensor, " S"], scales: ScaledHeads) -> Activations:
     assert network.source is not None
     x, angles = _embed(recorder, "source", network.source, ids, Activations(_lookup(network.source, ids), "X"))
-    context = AttentionContext(_full_mask(len(ids), len(ids), x.vectors), "padding_mask", scales, angles)
+    visible = recorder.edits.close_padding(_full_mask(len(ids), len(ids), x.vectors))
+    context = AttentionContext(visible, "padding_mask", scales, angles)
     contexts = _layer_contexts(recorder, "source", network.source, context, len(network.encoder))
     for n, block in enumerate(network.encoder):
         assert isinstance(block, EncoderBlock)
@@ -105,8 +133,8 @@ def _decode(
         else:
             y = _recurrence_sublayer(recorder, f"decoder.{n}.self", block.recurrence, block.self_residual, y)
         if block.cross_attention is not None and block.cross_residual is not None and memory is not None:
-            all_visible = _full_mask(len(ids), memory.vectors.size(0), y.vectors)
-            to_memory = AttentionContext(all_visible, "padding_mask", scales)
+            is_token = recorder.edits.close_padding(_full_mask(len(ids), memory.vectors.size(0), y.vectors))
+            to_memory = AttentionContext(is_token, "padding_mask", scales)
             y = _attention_sublayer(recorder, block.cross_attention, block.cross_residual, y, memory, to_memory)
         y = _feed_forward_sublayer(recorder, f"decoder.{n}.feed_forward", block, y)
     return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import ScaledHeads
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.feedforward import FeedForward
@@ -46,10 +47,16 @@ class TracedTensor:
 
 
 class TraceRecorder:
-    """Stores every recorded tensor, or only those of one layer. Operands are stored for one tensor only."""
+    """Stores every recorded tensor, or only those of one layer. It also knows the edits of the run.
 
-    def __init__(self, layer: int | None = None, inputs_of: str | None = None) -> None:
+    Operands are stored for one tensor only.
+    """
+
+    def __init__(
+        self, layer: int | None = None, edits: NetworkEdits | None = None, inputs_of: str | None = None
+    ) -> None:
         self.entries: dict[str, TracedTensor] = {}
+        self.edits = edits or NetworkEdits()
         self._layer, self._inputs_of = layer, inputs_of
 
     def record(
@@ -94,8 +101,14 @@ def enter(recorder: TraceRecorder, site: str, residual: Residual, activations: A
 def leave(
     recorder: TraceRecorder, site: str, residual: Residual, activations: Activations, output: Float[Tensor, "T D"]
 ) -> Activations:
-    """Return x + Sublayer(x), normalised with post-norm."""
+    """Return x + Sublayer(x), normalised with post-norm. A disabled sub-layer returns x, without the norm."""
     x, letter = activations.vectors, activations.letter
+    if recorder.edits.disables(site):
+        recorder.record(f"{site}.output", "disabled", torch.zeros_like(x))
+        recorder.record(f"{site}.residual", "passed_on", x, (x,), letter)
+        return Activations(
+            x if residual.pre_norm else recorder.record(f"{site}.norm", "passed_on", x, (x,), letter), letter
+        )
     formula = "residual_pre" if residual.pre_norm else "residual"
     summed = Activations(recorder.record(f"{site}.residual", formula, x + output, (x, output), letter), letter)
     if residual.pre_norm:
@@ -139,10 +152,10 @@ def attention(
         )
     products = recorder.record(f"{site}.products", "products", queries @ keys.transpose(-2, -1), (queries, keys.mT))
     scores = _scores(recorder, module, products, context)
-    visible = context.visible
+    visible = recorder.edits.edit_mask(site, context.visible, module.num_heads)
     masked = scores.masked_fill(~visible, -math.inf)
     recorder.record(f"{site}.masked", context.mask_formula, masked, (scores, visible))
-    weights = recorder.record(f"{site}.weights", "softmax", softmax(masked), (masked,))
+    weights = _weights(recorder, site, masked, visible)
     factors = context.scales.factors(site, weights)
     as_it_is = bool((factors == 1).all())
     operands = (weights, values) if as_it_is else (factors, weights, values)
@@ -151,6 +164,20 @@ def attention(
     )
     joined = torch.cat(list(mixed), dim=-1)  # [H, T, Kv] -> [T, H * Kv]
     return _linear(recorder, f"{site}.output", "heads_joined", module.output, Activations(joined, "X"))
+
+
+def _weights(
+    recorder: TraceRecorder, site: str, masked: Float[Tensor, "H T S"], visible: Bool[Tensor, "*H T S"]
+) -> Float[Tensor, "H T S"]:
+    """Return the softmax of each row. A row without visible keys has only zeros."""
+    weights = softmax(masked)
+    if not visible.any(-1).all():
+        weights = weights.masked_fill(~visible.any(-1, keepdim=True), 0.0)
+    edited = recorder.edits.edit_weights(site, weights)
+    if edited is weights:
+        return recorder.record(f"{site}.weights", "softmax", weights, (masked,))
+    recorder.record(f"{site}.softmax", "softmax", weights, (masked,))
+    return recorder.record(f"{site}.weights", "edited_weights", edited, (weights,))
 
 
 def recurrence(recorder: TraceRecorder, site: str, module: SSRU, activations: Activations) -> Float[Tensor, "T D"]:

@@ -18,11 +18,12 @@ from attendo.decode.coverage import CoverageNetwork
 from attendo.decode.engines import CachedEngine, Engine, FastEngine, OutOfMemoryRetry, TextbookEngine
 from attendo.decode.graph_network import GraphNetwork
 from attendo.decode.kinds import check_kind
-from attendo.decode.networks import Ensemble, TappedNetwork
+from attendo.decode.networks import EditedNetwork, Ensemble, TappedNetwork, WrappedNetwork
 from attendo.decode.parallel import ParallelEngine, searches_by_token
 from attendo.decode.search import Rule, Seq2SeqNetwork, StaticNetwork, Strategy
 from attendo.decode.speculative import AutoregressiveDraft, ParallelDraft, SpeculativeEngine
 from attendo.errors import ErrorList, MessagePart, UsageError
+from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
@@ -146,8 +147,14 @@ class TorchBackend:
     @property
     def heads(self) -> HeadScales:
         """The scaled heads."""
+        if isinstance(self._network, EditedNetwork):
+            return self._network.heads.heads
         tap = self._network.tap if isinstance(self._network, TappedNetwork) else None
         return tap.heads if isinstance(tap, ScaledHeads) else {}
+
+    @property
+    def edits(self) -> NetworkEdits:
+        return self._network.edits if isinstance(self._network, EditedNetwork) else NetworkEdits()
 
     def defaults(self, config: GenerationConfig, options: Mapping[str, Any]) -> GenerationConfig:
         engine = options.get("engine", config.engine)
@@ -170,7 +177,7 @@ class TorchBackend:
         check_kind(self.kind, options, config)
         if self._draft is not None:
             check_draft_options(options, config)
-        if options.alignments and isinstance(self._network, TappedNetwork):
+        if options.alignments and isinstance(self._network, WrappedNetwork):
             raise UsageError("alignments_scaled_heads_conflict")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:
@@ -278,6 +285,8 @@ def with_precision(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2Seq
     copies = [copy.deepcopy(each).to(kind) for each in networks]
     if isinstance(network, Ensemble):
         return Ensemble(copies, network.weights, network.how)
+    if isinstance(network, EditedNetwork):
+        return EditedNetwork(copies[0], network.heads, network.edits)
     return TappedNetwork(copies[0], network.tap) if isinstance(network, TappedNetwork) else copies[0]
 
 
@@ -292,7 +301,7 @@ def with_coverage(config: GenerationConfig, network: Seq2SeqNetwork) -> Seq2SeqN
 
 def member_networks(network: Seq2SeqNetwork) -> list[Transformer]:
     members = network.members if isinstance(network, Ensemble) else (network,)
-    bare = (each.network if isinstance(each, TappedNetwork) else each for each in members)
+    bare = (each.network if isinstance(each, WrappedNetwork) else each for each in members)
     return [each for each in bare if isinstance(each, Transformer)]
 
 

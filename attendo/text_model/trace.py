@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attendo.decode.config import GenerationConfig
 from attendo.model.config import ModelConfig
+from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import HeadScales
 from attendo.model.trace import trace_network
 from attendo.model.trace_layers import TracedTensor
@@ -290,6 +291,7 @@ def trace_pair(
     heads: HeadScales,
     masked: bool,
     layer: int | None,
+    edits: NetworkEdits | None = None,
     inputs_of: str | None = None,
 ) -> Trace:
     """Trace the forward pass that predicts this target from this source."""
@@ -298,7 +300,7 @@ def trace_pair(
     source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
     if network.decoder_only:
         source = None
-    entries = trace_network(network, source, target, heads, masked, layer, inputs_of)
+    entries = trace_network(network, source, target, heads, masked, layer, edits, inputs_of)
     return Trace(
         config=network.config,
         source_pieces=() if pair.source_tokenizer is None else tuple(pair.source_tokenizer.pieces(list(pair.source))),

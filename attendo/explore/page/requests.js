@@ -1,8 +1,8 @@
 // What is asked of the server, made from the state.
 
 import { ask } from "./api.js";
+import { CHANGES, changesOf } from "./edits.js";
 import { chosen, isParallel } from "./models.js";
-import { headsOf } from "./store.js";
 import { traceOf } from "./tensors.js";
 
 const BEAM = ["beam", "n_best", "length_penalty"];
@@ -10,7 +10,7 @@ const SAMPLE = ["temperature", "top_k", "top_p", "seed"];
 
 /** State names that decide an answer; `ANSWER` with those that decide what is looked at. */
 export const DECODER = ["kind", "max_length", ...BEAM, ...SAMPLE];
-export const ANSWER = ["model", "checkpoint", "text", "target", "heads", "layers", ...DECODER];
+export const ANSWER = ["model", "checkpoint", "text", "target", ...CHANGES, "layers", ...DECODER];
 
 export function decoderOf(state) {
   const names = { greedy: [], beam: BEAM, sample: SAMPLE }[state.kind] ?? [];
@@ -28,22 +28,24 @@ export const basics = (state) => ({
 export const withTarget = (state) => ({ ...basics(state), target: state.target || null });
 
 /** A model that predicts all tokens at once has no beam and no samples; its controls are hidden. */
-export const ofStream = (state) => ({ ...basics(isParallel() ? { ...state, kind: "greedy" } : state), heads: headsOf(state.heads), prefix: null, stream: true });
-export const ofTrace = (state) => ({ ...withTarget(state), heads: headsOf(state.heads), masked: true,
+export const ofStream = (state) => ({ ...basics(isParallel() ? { ...state, kind: "greedy" } : state), ...changesOf(state), prefix: null, stream: true });
+export const ofTrace = (state) => ({ ...withTarget(state), ...changesOf(state), masked: true,
   layers: layersOf(state) });
-export const ofSteps = (state) => ({ ...basics(state), heads: headsOf(state.heads), prefix: prefixOf(state),
+export const ofSteps = (state) => ({ ...basics(state), ...changesOf(state), prefix: prefixOf(state),
   attention: true });
-export const ofTree = (state) => ({ ...basics({ ...state, kind: "beam" }), heads: headsOf(state.heads) });
-export const ofMask = (state) => ({ ...withTarget(state), layer: state.mask_layer, head: state.mask_head });
-export const withHeads = (state) => ({ ...withTarget(state), heads: headsOf(state.heads) });
-export const ofAblation = withHeads;
+export const ofTree = (state) => ({ ...basics({ ...state, kind: "beam" }), ...changesOf(state) });
+export const ofMask = (state) => ({ ...withTarget(state), ...changesOf(state), site: state.mask_site, layer: state.mask_layer, head: state.mask_head });
+export const withChanges = (state) => ({ ...withTarget(state), ...changesOf(state) });
+export const ofAblation = withChanges;
+export const ofRepresentations = withChanges;
+export const ofEmbeddings = (state) => ({ ...withChanges(state), side: state.rep_side });
 
 /** `operation` is a step of /operations. A window beyond its end is not asked for. */
 export function ofCalculation(state, { name, shape }) {
   const [rows, columns] = shape.length > 1 ? shape.slice(-2) : name.endsWith("frequencies") ? [1, ...shape]
     : [...shape, 1];
   const within = (first, count) => (first >= 0 && first < count ? first : 0);
-  return { ...withHeads(state), operation: name, head: within(state.head, chosen().heads),
+  return { ...withChanges(state), operation: name, head: within(state.head, chosen().heads),
     row: within(state.first_row, rows), column: within(state.first_column, columns) };
 }
 
@@ -53,8 +55,7 @@ export const ofParallel = (state) => ({ ...basics({ ...state, kind: "greedy" }),
 export const ofBeside = (state, model) => ({ model: model.name, checkpoint: null, text: state.text,
   decoder: { kind: "greedy" }, heads: {}, prefix: [] });
 export const ofRanking = withTarget;
-export const ofDistribution = (state, ids) => ({ ...basics({ ...state, kind: "greedy" }), heads: headsOf(state.heads),
-  prefix: ids });
+export const ofDistribution = (state, ids) => ({ ...basics({ ...state, kind: "greedy" }), ...changesOf(state), prefix: ids });
 export const vocabularyPath = () => `/vocabulary?model=${encodeURIComponent(chosen().name)}`;
 export const trainingPath = () => `/training?model=${encodeURIComponent(chosen().name)}`;
 

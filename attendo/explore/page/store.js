@@ -8,7 +8,9 @@ const DEFAULTS = {
   badge: "entropy", pins: "", stretch: false,
   prefix: "", forced: "", step: 0, logarithmic: false,
   cuts: true,
-  mask_layer: 0, mask_head: 0, mask_off: false,
+  mask_site: "decoder_self", mask_layer: 0, mask_head: 0, mask_off: false,
+  edits: "", beside: "", padding_mask: true, edit_site: "cross", edit_layer: 0, edit_head: 0, edit_row: 0,
+  rep: "lens", rep_stack: "decoder", rep_layer: -1, rep_side: "source",
   operation: "", first_row: 0, first_column: 0, cell: "",
   versus: "checkpoints", other: "", same: true,
   curve: "loss",
@@ -16,10 +18,14 @@ const DEFAULTS = {
 };
 
 const CHOICES = {
-  view: ["alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "compare", "training", "parallel"],
+  view: ["alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "representations", "compare",
+    "training", "parallel"],
   lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
   show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],
   versus: ["checkpoints", "decoders", "sources"],
+  mask_site: ["encoder_self", "decoder_self", "cross"], edit_site: ["encoder_self", "decoder_self", "cross"],
+  rep: ["lens", "similarity", "units", "positions", "embeddings"], rep_stack: ["encoder", "decoder"],
+  rep_side: ["source", "target"],
   graph_search: ["", "lookahead", "greedy", "viterbi", "tokens"],
 };
 

@@ -128,6 +128,14 @@ export function shrunk(values, rows, columns, most) {
   return { values: found, rows: height, columns: width };
 }
 
+/** An array of a block of half-precision numbers: `place` is {shape, offset}. */
+export async function arrayOf(answer, { shape, offset }) {
+  if (!unpacked.has(answer)) unpacked.set(answer, unpack(answer.block));
+  const block = await unpacked.get(answer);
+  const size = shape.reduce((product, each) => product * each, 1);
+  return Float32Array.from(block.subarray(offset, offset + size), (half) => halves[half]);
+}
+
 async function unpack(text) {
   const bytes = new Uint8Array(Math.floor((text.length * 3) / 4));
   let length = 0;

@@ -18,6 +18,7 @@ from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
 from attendo.serve.explorer.decoding_routes import routes as decoding_routes
 from attendo.serve.explorer.inspection_routes import routes as inspection_routes
 from attendo.serve.explorer.parallel_routes import routes as parallel_routes
+from attendo.serve.explorer.representation_routes import routes as representation_routes
 from attendo.serve.explorer.schemas import PAGE_REQUESTS, ExplorerDecodingOptions
 from attendo.serve.http.auth import key_dependency
 from attendo.serve.http.bodies import (
@@ -188,6 +189,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         decoding_routes,
         inspection_routes,
         ablation_routes,
+        representation_routes,
         parallel_routes,
     ):
         router.include_router(part(gateway))

@@ -1,5 +1,6 @@
-"""Routes /ablate and /rank: the effect of removing attention heads."""
+"""Routes /ablate and /rank: the effect of edits, and of removing each attention head."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,10 +9,13 @@ from starlette.responses import Response
 
 from attendo.model.head_scaling import sites
 from attendo.serve.explorer.schemas import TargetRequest
-from attendo.serve.explorer.search import ExplorerSearch, InspectedPair
+from attendo.serve.explorer.search import ExplorerSearch, InspectedPair, trace_fits
 from attendo.serve.explorer.tasks import (
     PAGE_RESPONSES,
     CooperativeTask,
+    edit_model,
+    find_edits,
+    parse_edits,
     parse_heads,
     prepare_model,
     run_and_respond,
@@ -30,9 +34,9 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
     @router.post("/ablate", response_model=None, responses=PAGE_RESPONSES)
     async def ablate(request: TargetRequest) -> Response:
-        """Return the output without some heads, and the log-probability of the original output without them."""
-        # The original output uses all heads.
-        original = request.model_copy(update={"heads": {}})
+        """Return the output with scaled heads and edits, and the log-probability of the original output with them."""
+        # The original output is that of the unchanged model.
+        original = request.model_copy(update={"heads": {}, "edits": []})
         return await run_and_respond(
             gateway, original, lambda model, _, settings: _compute_ablation(model, request, settings)
         )
@@ -53,9 +57,9 @@ def routes(gateway: ModelGateway) -> APIRouter:
 def _compute_ablation(
     model: TextModel, request: TargetRequest, settings: ServeSettings
 ) -> CooperativeTask[dict[str, Any]]:
-    heads = parse_heads(model.network.config, request.heads)
+    heads, edits = parse_heads(model.network.config, request.heads), parse_edits(model, request)
     subject = yield from InspectedPair.build(model, request, settings)
-    changed = model.with_heads(heads) if heads else model
+    changed = edit_model(model, heads, edits)
     before, after = subject.log_probabilities(), subject.log_probabilities(changed)
     best = (yield from ExplorerSearch(changed, request, settings.max_inspected_tokens).generate())[0]
     pieces = model.target_tokenizer.pieces(subject.predicted_ids)
@@ -66,7 +70,10 @@ def _compute_ablation(
             "log_probability": best.log_probability,
             "cut": best.cut,
             "log_probability_of_old": sum(after),
-            "tokens": _token_rows(pieces, after),
+            "tokens": [
+                {**row, "best": best}
+                for row, best in zip(_token_rows(pieces, after), _best_tokens(changed, subject), strict=True)
+            ],
         },
         "delta": sum(after) - sum(before),
     }
@@ -74,6 +81,16 @@ def _compute_ablation(
 
 def _token_rows(pieces: list[str], values: list[float]) -> list[dict[str, Any]]:
     return [{"piece": piece, "log_probability": value} for piece, value in zip(pieces, values, strict=True)]
+
+
+def _best_tokens(model: TextModel, subject: InspectedPair) -> list[dict[str, Any] | None]:
+    """Return the most probable token of the changed model at each position, or None if the trace is too large."""
+    changed = replace(subject, model=model)
+    if not trace_fits(model.network.config, changed):
+        return [None] * len(subject.predicted_ids)
+    probabilities, tokens = changed.trace().probabilities.max(dim=-1)
+    pieces = model.target_tokenizer.pieces(tokens.tolist())
+    return [{"piece": piece, "probability": each} for piece, each in zip(pieces, probabilities.tolist(), strict=True)]
 
 
 async def _rank_heads(gateway: ModelGateway, request: TargetRequest) -> Events:
@@ -99,4 +116,4 @@ def _score_all_heads(
 
 
 def _score_without_head(subject: InspectedPair, site: str, head: int) -> float:
-    return sum(subject.log_probabilities(subject.model.with_heads({site: {head: 0.0}})))
+    return sum(subject.log_probabilities(edit_model(subject.model, {site: {head: 0.0}}, find_edits(subject.model))))

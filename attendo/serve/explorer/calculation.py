@@ -75,8 +75,14 @@ class _Calculation:
         self._columns_axis = _columns_axis(self._entry)
         rows, columns = self._value.shape
         if request.row >= rows or request.column >= columns:
-            cell = {"row": request.row, "column": request.column}
-            raise ApiError("cell_out_of_range", **cell, name=request.operation, rows=rows, columns=columns)
+            raise ApiError(
+                "cell_out_of_range",
+                row=request.row,
+                column=request.column,
+                name=request.operation,
+                rows=rows,
+                columns=columns,
+            )
         width = columns if self._columns_axis in ("source", "read") else WINDOW
         self._rows = slice(request.row, min(request.row + WINDOW, rows))
         self._columns = torch.arange(request.column, min(request.column + width, columns))

@@ -38,7 +38,7 @@ class OperationTable:
             site, _, end = entry.name.rpartition(".")
             if site in self._sizes and end == "output":
                 before = _sub_layer_input(self._network, self._trace, site)
-                seconds = self._seconds[site]
+                seconds: float | None = self._seconds[site]
                 yield self._make_row(site, lines, before, self._sizes[site].share, seconds)
             elif end in ("residual", "norm", "input", "output", "logits", "probabilities"):
                 share = self._sizes[site].share if end == "residual" else None

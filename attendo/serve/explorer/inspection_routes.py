@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,13 +13,21 @@ from torch import Tensor
 
 from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
-from attendo.model.trace import MAX_NUMBERS
+from attendo.model.head_scaling import ScaledHeads
 from attendo.serve.explorer.calculation import compute_calculation
 from attendo.serve.explorer.formula_table import OperationTable, describe_formulas
 from attendo.serve.explorer.pieces import describe_predictions, group_words
 from attendo.serve.explorer.schemas import CalculationRequest, MaskRequest, TargetRequest, TraceRequest
-from attendo.serve.explorer.search import InspectedPair
-from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, run_and_respond
+from attendo.serve.explorer.search import InspectedPair, count_map_numbers, trace_fits
+from attendo.serve.explorer.tasks import (
+    PAGE_RESPONSES,
+    CooperativeTask,
+    edit_model,
+    find_edits,
+    parse_edits,
+    parse_heads,
+    run_and_respond,
+)
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.gateway import ModelGateway
@@ -45,7 +54,8 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post("/mask", response_model=None, responses=PAGE_RESPONSES)
     async def mask(request: MaskRequest) -> Response:
         """Return attention scores before and after the mask, and the loss with and without it."""
-        return await run_and_respond(gateway, request, _compute_mask)
+        plain = request.model_copy(update={"heads": {}, "edits": []})
+        return await run_and_respond(gateway, plain, lambda model, _, settings: _compute_mask(model, request, settings))
 
     @router.post("/operations", response_model=None, responses=PAGE_RESPONSES)
     async def operations(request: TargetRequest) -> Response:
@@ -78,7 +88,10 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
         **describe_attention(subject, maps, request.layers),
         "numbers": {
             kind: compute_head_stats(
-                maps.stack(kind, request.layers), keys[kind], causal=kind == "decoder_self" and request.masked
+                maps.stack(kind, request.layers, scaled=False),
+                keys[kind],
+                kind == "decoder_self" and request.masked,
+                maps.stack_factors(kind, request.layers),
             )
             for kind in ATTENTION_TYPES
         },
@@ -104,30 +117,51 @@ def describe_attention(subject: InspectedPair, maps: "AttentionMaps", layers: Se
 
 
 def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSettings) -> CooperativeTask[dict[str, Any]]:
-    """Return the decoder's self-attention before and after the causal mask, and the loss with and without it."""
-    config = model.network.config
-    if config.autoregression == "ssru":
-        raise ApiError("recurrent_decoder_without_mask")
-    if request.layer >= config.num_decoder_layers:
-        raise ApiError("unknown_layer", layer=request.layer, stack="decoder", count=config.num_decoder_layers)
-    if request.head >= config.num_heads:
-        raise ApiError("unknown_head", head=str(request.head), count=config.num_heads)
-    subject = yield from InspectedPair.build(model, request, settings)
-    with_mask, without = subject.trace(layer=request.layer), subject.trace(masked=False, layer=request.layer)
-    site, head, size = f"decoder.{request.layer}.self", request.head, len(subject.read_ids)
+    """Return the attention of one head before and after its mask, and the loss with and without this mask.
+
+    The pair is that of the model without edits of masks, so that losses can be compared.
+    """
+    _check_mask(model.network.config, request)
+    stack, kind = ATTENTION_TYPES[request.site]
+    heads, edits = parse_heads(model.network.config, request.heads), parse_edits(model, request)
+    without_cells = replace(edits, mask=())
+    subject = yield from InspectedPair.build(edit_model(model, heads, without_cells), request, settings)
+    no_padding_mask = replace(without_cells, padding=replace(edits.padding, masked=False))
+    is_causal = request.site == "decoder_self"
+    usual = subject.trace(layer=request.layer)
+    edited = subject.trace(layer=request.layer, edits=edits) if edits.mask else usual
+    without = subject.trace(not is_causal, request.layer, without_cells if is_causal else no_padding_mask)
+    site, head = f"{stack}.{request.layer}.{kind}", request.head
+    rows = usual.source_pieces if stack == "encoder" else usual.target_pieces
+    columns = usual.read_pieces if is_causal else usual.source_pieces
+    causal = torch.ones(len(rows), len(columns), dtype=torch.bool)
+    hidden = 0 if is_causal or not edits.padding.masked else edits.padding.tokens
     return {
-        "labels": {"rows": list(with_mask.target_pieces), "columns": list(with_mask.read_pieces)},
+        "labels": {"rows": list(rows), "columns": list(columns)},
         "text": subject.text,
         "cut": subject.cut,
-        "causal": torch.ones(size, size, dtype=torch.bool).tril().tolist(),
-        "padding": [True] * size,  # True: not padding; a single sentence has none
-        "before": with_mask[f"{site}.scores"][head].tolist(),
-        "after": with_mask[f"{site}.masked"][head].tolist(),
-        "weights": with_mask[f"{site}.weights"][head].tolist(),
+        "causal": (causal.tril() if is_causal else causal).tolist(),
+        "padding": [n < len(columns) - hidden for n in range(len(columns))],  # True: not hidden as padding
+        "visible": edited[f"{site}.masked"][head].isfinite().tolist(),
+        "before": edited[f"{site}.scores"][head].tolist(),
+        "after": edited[f"{site}.masked"][head].tolist(),
+        "weights": edited[f"{site}.weights"][head].tolist(),
         "weights_unmasked": without[f"{site}.weights"][head].tolist(),
-        "loss": with_mask.loss,
+        "loss": edited.loss,
+        "loss_usual": usual.loss,
         "loss_unmasked": without.loss,
     }
+
+
+def _check_mask(config: ModelConfig, request: MaskRequest) -> None:
+    if config.autoregression == "ssru" and request.site == "decoder_self":
+        raise ApiError("recurrent_decoder_without_mask")
+    stack = ATTENTION_TYPES[request.site][0]
+    count = config.num_encoder_layers if stack == "encoder" else config.num_decoder_layers
+    if request.layer >= count:
+        raise ApiError("unknown_layer", layer=request.layer, stack=stack, count=count)
+    if request.head >= config.num_heads:
+        raise ApiError("unknown_head", head=str(request.head), count=config.num_heads)
 
 
 def _list_operations(
@@ -143,7 +177,10 @@ def _list_operations(
 
 
 class AttentionMaps:
-    """Attention weights [H, T, S] by sub-layer name, and the logits of the same forward pass."""
+    """Attention weights [H, T, S] by sub-layer name, and the logits of the same forward pass.
+
+    The maps carry the factors of scaled heads. All heads of a disabled sub-layer have the factor 0.
+    """
 
     def __init__(self, subject: InspectedPair, masked: bool) -> None:
         self.config = subject.model.network.config
@@ -156,16 +193,34 @@ class AttentionMaps:
             self.logits: Float[Tensor, "T V"] = trace.logits
             found = {name.removesuffix(".weights"): trace[name] for name in trace if name.endswith(".weights")}
             self.weights.update(found)
+        scales = ScaledHeads(trace.heads)
+        edits = find_edits(subject.model)
+        self.factors = {
+            site: scales.factors(site, each)[:, 0, 0] * (not edits.disables(site))
+            for site, each in self.weights.items()
+        }
 
     def select_layers(self, attention_type: str, layers: Sequence[int] | None) -> list[int]:
         in_encoder = ATTENTION_TYPES[attention_type][0] == "encoder"
         count = self.config.num_encoder_layers if in_encoder else self.config.num_decoder_layers
         return [layer for layer in range(count) if layers is None or layer in layers]
 
-    def stack(self, attention_type: str, layers: Sequence[int] | None = None) -> Float[Tensor, "L H T S"]:
-        stack, sort = ATTENTION_TYPES[attention_type]
-        found = [self.weights[f"{stack}.{layer}.{sort}"] for layer in self.select_layers(attention_type, layers)]
-        return torch.stack(found) if found else torch.zeros(0, self.config.num_heads, 0, 0)
+    def stack(
+        self, attention_type: str, layers: Sequence[int] | None = None, scaled: bool = True
+    ) -> Float[Tensor, "L H T S"]:
+        found = [self.weights[site] for site in self._sites(attention_type, layers)]
+        if not found:
+            return torch.zeros(0, self.config.num_heads, 0, 0)
+        factors = self.stack_factors(attention_type, layers)[..., None, None] if scaled else 1
+        return torch.stack(found) * factors
+
+    def stack_factors(self, attention_type: str, layers: Sequence[int] | None = None) -> Float[Tensor, "L H"]:
+        found = [self.factors[site] for site in self._sites(attention_type, layers)]
+        return torch.stack(found) if found else torch.zeros(0, self.config.num_heads)
+
+    def _sites(self, attention_type: str, layers: Sequence[int] | None) -> list[str]:
+        stack, kind = ATTENTION_TYPES[attention_type]
+        return [f"{stack}.{layer}.{kind}" for layer in self.select_layers(attention_type, layers)]
 
 
 def check_layers(config: ModelConfig, layers: Sequence[int] | None) -> None:
@@ -178,7 +233,7 @@ def check_layers(config: ModelConfig, layers: Sequence[int] | None) -> None:
 
 def check_map_bytes(config: ModelConfig, subject: InspectedPair, layers: Sequence[int] | None, max_bytes: int) -> None:
     """Raise `ApiError` if the float16 maps would exceed `max_bytes`. Called before the trace is computed."""
-    size = 2 * _count_map_numbers(config, subject, layers)
+    size = 2 * count_map_numbers(config, subject, layers)
     if size > max_bytes:
         extra = {"choices": ["fewer layers"], "choices_zh": ["减少层数"]}
         raise ApiError("block_too_large", extra, size=size / 2**20, most=max_bytes / 2**20)
@@ -217,41 +272,32 @@ def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
     for own, attention in zip(of_itself, of_memory, strict=True):
         contributions = 0.5 * contributions + 0.5 * own @ contributions
         contributions = 0.5 * contributions + 0.5 * attention @ memory
-    values = contributions / contributions.sum(dim=1, keepdim=True)
+    values = contributions / contributions.sum(dim=1, keepdim=True).clamp(min=1e-30)  # 0 without any cross-attention
     return {"shape": [length, size], "values": values.flatten().tolist()}
 
 
-def trace_fits(config: ModelConfig, subject: InspectedPair) -> bool:
-    """Return whether a trace of all layers fits within `MAX_NUMBERS`."""
-    return 4 * _count_map_numbers(config, subject) <= MAX_NUMBERS
-
-
-def _count_map_numbers(config: ModelConfig, subject: InspectedPair, layers: Sequence[int] | None = None) -> int:
-    """Count the attention weights of these layers, by default of all."""
-    source, target = len(subject.source_ids), len(subject.read_ids)
-    encoder, decoder = (
-        sum(layers is None or layer in layers for layer in range(count))
-        for count in (config.num_encoder_layers, config.num_decoder_layers)
-    )
-    return config.num_heads * (encoder * source * source + decoder * target * (target + source))
-
-
 def compute_head_stats(
-    maps: Float[Tensor, "L H T S"], keys: Sequence[int], causal: bool = False
+    maps: Float[Tensor, "L H T S"],
+    keys: Sequence[int],
+    causal: bool = False,
+    factors: Float[Tensor, "L H"] | None = None,
 ) -> list[list[HeadStatValues]]:
     """Return head statistics, averaged over the rows of each map. `sum_statistics` defines them.
 
     `keys` are the ids of the attended tokens. With `causal`, row i attends to keys up to i. A statistic without rows is
-    None.
+    None, as are those of a head with the factor 0.
     """
     special = torch.tensor([[token in (BOS, EOS) for token in keys]])
     shape = AttentionExtent([maps.size(-2)], [maps.size(-1)], special, causal)
     layer_stats: list[list[HeadStatValues]] = []
-    for layer in maps:
+    for number, layer in enumerate(maps):
         found = sum_statistics(layer[None], shape)
         layer_stats.append(
             [
-                {name: float(values[head]) / count if count else None for name, (values, count) in found.items()}
+                {
+                    name: float(values[head]) / count if count and (factors is None or factors[number, head]) else None
+                    for name, (values, count) in found.items()
+                }
                 for head in range(maps.size(1))
             ]
         )

@@ -57,7 +57,7 @@ def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSett
     """Yield the output of a model that predicts all tokens at once, as the events of /answer."""
     if request.prefix:
         raise UsageError("parallel_feature_unsupported", feature="a forced prefix", kind=model.kind)
-    if request.heads:
+    if request.heads or request.edits:
         model.require_autoregressive("scaling heads")
     if request.decoder.kind != "greedy":
         model.require_autoregressive("a beam or samples on the page")

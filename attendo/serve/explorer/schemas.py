@@ -18,6 +18,8 @@ from attendo.serve.http.bodies import (
 
 HeadScale = Annotated[float, Field(ge=0, le=10)]
 PieceOrId = Annotated[str, Field(max_length=200)] | NonNegativeInt
+EditedModule = Annotated[str, Field(max_length=100)]
+AttentionType = Literal["encoder_self", "decoder_self", "cross"]
 _BEAM_OPTIONS = ("beam", "beam_groups", "diversity_penalty", "stop", "patience")
 _SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p", "seed")
 _OTHER_OPTIONS = (
@@ -70,10 +72,51 @@ class ModelTextRequest(RequestModel):
     decoder: ExplorerDecodingOptions = ExplorerDecodingOptions()
 
 
+class DisableEdit(RequestModel):
+    """A layer or sub-layer passes its input on unchanged."""
+
+    kind: Literal["off"]
+    module: EditedModule
+
+
+class AttentionWeightEdit(RequestModel):
+    """One attention weight has this value. The other weights of its row are scaled."""
+
+    kind: Literal["weight"]
+    module: EditedModule
+    row: NonNegativeInt
+    column: NonNegativeInt
+    value: Annotated[float, Field(ge=0, le=1)]
+    head: NonNegativeInt | None = None
+
+
+class MaskCellEdit(RequestModel):
+    """A cell of a mask is open or closed. `decoder.self` is the mask of all layers."""
+
+    kind: Literal["mask"]
+    module: EditedModule
+    row: NonNegativeInt
+    column: NonNegativeInt
+    visible: bool
+    head: NonNegativeInt | None = None
+
+
+class PaddingEdit(RequestModel):
+    """The source is padded as in a batch with this text."""
+
+    kind: Literal["padding"]
+    text: str
+    masked: bool = True
+
+
+Edit = Annotated[DisableEdit | AttentionWeightEdit | MaskCellEdit | PaddingEdit, Field(discriminator="kind")]
+
+
 class ScaledHeadsRequest(ModelTextRequest):
-    """Request with scaled attention heads: {"decoder.0.cross": {"3": 0.0}}."""
+    """Request with scaled attention heads, {"decoder.0.cross": {"3": 0.0}}, and other edits of the network."""
 
     heads: dict[str, dict[str, HeadScale]] = Field(default_factory=dict, max_length=1000)
+    edits: Annotated[list[Edit], Field(max_length=1000)] = Field(default_factory=list)
 
 
 class TargetRequest(ScaledHeadsRequest):
@@ -102,6 +145,7 @@ class StepsRequest(DistributionRequest):
 
 
 class MaskRequest(TargetRequest):
+    site: AttentionType = "decoder_self"
     layer: NonNegativeInt = 0
     head: NonNegativeInt = 0
 
@@ -115,6 +159,16 @@ class CalculationRequest(TargetRequest):
     column: NonNegativeInt = 0
 
 
+class RepresentationRequest(TargetRequest):
+    top: Annotated[int, Field(ge=1, le=10)] = 5
+    units: Annotated[int, Field(ge=1, le=20)] = 5
+
+
+class EmbeddingRequest(TargetRequest):
+    side: Literal["source", "target"] = "source"
+    positions: Annotated[int, Field(ge=2, le=256)] = 64
+
+
 class ParallelRequest(ModelTextRequest):
     """Request to a model that predicts all tokens at once. Null uses the model's setting."""
 
@@ -126,6 +180,7 @@ class ParallelRequest(ModelTextRequest):
 PAGE_REQUESTS = (
     *(ParallelRequest, AnswerRequest, TraceRequest, StepsRequest),
     *(DistributionRequest, MaskRequest, CalculationRequest),
+    *(RepresentationRequest, EmbeddingRequest),
 )
 
 

@@ -14,12 +14,15 @@ from attendo.decode.requests import DecodeRequest
 from attendo.decode.search import Rule, Strategy
 from attendo.decode.search_tree import SearchTree
 from attendo.decode.tree_recorder import TreeRecorder
+from attendo.model.config import ModelConfig
+from attendo.model.edits import NetworkEdits
+from attendo.model.trace import MAX_NUMBERS
 from attendo.serve.explorer.pieces import resolve_prefix_ids
 from attendo.serve.explorer.schemas import ModelTextRequest, TargetRequest
-from attendo.serve.explorer.tasks import CooperativeTask
+from attendo.serve.explorer.tasks import CooperativeTask, find_edits
 from attendo.serve.http.errors import ApiError
 from attendo.serve.settings import ServeSettings
-from attendo.text import BOS, EOS, Tokenizer
+from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.tokenizer import end_source
 from attendo.text_model import TextModel
 from attendo.text_model.backends import TorchBackend
@@ -215,7 +218,8 @@ class InspectedPair:
 
     @property
     def source_ids(self) -> tuple[int, ...]:
-        return tuple(end_source(self.source))
+        """Return the ids with EOS, and padding if the model is edited to have some."""
+        return (*end_source(self.source), *[PAD] * find_edits(self.model).padding.tokens)
 
     @property
     def predicted_ids(self) -> tuple[int, ...]:
@@ -226,12 +230,20 @@ class InspectedPair:
     def read_ids(self) -> tuple[int, ...]:
         return (BOS, *self.predicted_ids[:-1])
 
-    def trace(self, masked: bool = True, layer: int | None = None, inputs_of: str | None = None) -> Trace:
+    def trace(
+        self,
+        masked: bool = True,
+        layer: int | None = None,
+        edits: NetworkEdits | None = None,
+        inputs_of: str | None = None,
+    ) -> Trace:
+        """Trace the pair. `edits` replace those of the model, with the same padding tokens."""
         model = self.model
         tokenizers = model.source_tokenizer, model.target_tokenizer
         pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
         heads = model.backend.heads if isinstance(model.backend, TorchBackend) else {}
-        return trace_pair(model.network, pair, heads, masked, layer, inputs_of)
+        edits = find_edits(model) if edits is None else edits
+        return trace_pair(model.network, pair, heads, masked, layer, edits, inputs_of)
 
     def log_probabilities(self, model: TextModel | None = None) -> list[float]:
         """Return the log-probability of each predicted token, from this model or another one."""
@@ -239,6 +251,21 @@ class InspectedPair:
         with model.backend.inference_mode():
             (scored,) = model.backend.score([Example(self.source, self.target)], model.target_tokenizer)
         return list(scored.log_probabilities[: len(self.predicted_ids)])
+
+
+def trace_fits(config: ModelConfig, subject: InspectedPair) -> bool:
+    """Return whether a trace of all layers fits within `MAX_NUMBERS`."""
+    return 4 * count_map_numbers(config, subject) <= MAX_NUMBERS
+
+
+def count_map_numbers(config: ModelConfig, subject: InspectedPair, layers: Sequence[int] | None = None) -> int:
+    """Count the attention weights of these layers, by default of all."""
+    source, target = len(subject.source_ids), len(subject.read_ids)
+    encoder, decoder = (
+        sum(layers is None or layer in layers for layer in range(count))
+        for count in (config.num_encoder_layers, config.num_decoder_layers)
+    )
+    return config.num_heads * (encoder * source * source + decoder * target * (target + source))
 
 
 def encode_within_limit(

@@ -6,16 +6,21 @@ from typing import Any, TypeVar
 
 from starlette.responses import Response
 
+from attendo.decode.networks import EditedNetwork
 from attendo.model.config import ModelConfig
-from attendo.model.head_scaling import sites
-from attendo.serve.explorer.schemas import ModelTextRequest, ScaledHeadsRequest
+from attendo.model.edits import MaskEdit, NetworkEdits, Padding, WeightEdit
+from attendo.model.head_scaling import HeadScales, ScaledHeads, sites
+from attendo.serve.explorer.schemas import ModelTextRequest, PaddingEdit, ScaledHeadsRequest
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import JSON_OBJECT_CONTENT, MODEL_ERRORS, Responses, error_responses
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
+from attendo.text_model.backends import TorchBackend
+from attendo.text_model.trace import merge_head_scales
 
+MAX_PADDED_TOKENS = 256  # of the longer sentence of a batch
 T = TypeVar("T")
 RequestT = TypeVar("RequestT", bound=ModelTextRequest)
 CooperativeTask = Generator[None, None, T]  # yields to let other requests run, then returns a result
@@ -65,12 +70,52 @@ def load_seq2seq(served: ServedModel, request: ModelTextRequest) -> TextModel:
 
 
 def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
-    """Return an autoregressive model at the requested checkpoint, with scaled heads."""
+    """Return an autoregressive model at the requested checkpoint, with scaled heads and edits."""
     model = load_seq2seq(served, request)
     model.require_autoregressive("the explorer")
     model.require_encoder("the explorer")
-    heads = parse_heads(model.network.config, request.heads) if isinstance(request, ScaledHeadsRequest) else {}
-    return model.with_heads(heads) if heads else model
+    if not isinstance(request, ScaledHeadsRequest):
+        return model
+    return edit_model(model, parse_heads(model.network.config, request.heads), parse_edits(model, request))
+
+
+def edit_model(model: TextModel, heads: HeadScales, edits: NetworkEdits) -> TextModel:
+    """Return the model with scaled heads and edits. Without any it is the model itself."""
+    if not edits:
+        return model.with_heads(heads) if heads else model
+    assert isinstance(model.backend, TorchBackend)  # the network of exported models cannot be inspected
+    network = EditedNetwork(model.network, ScaledHeads(merge_head_scales(model.backend.heads, heads)), edits)
+    return TextModel(model.stored_model, backend=TorchBackend(network))
+
+
+def find_edits(model: TextModel) -> NetworkEdits:
+    """Return the edits of a model."""
+    return model.backend.edits if isinstance(model.backend, TorchBackend) else NetworkEdits()
+
+
+def parse_edits(model: TextModel, request: ScaledHeadsRequest) -> NetworkEdits:
+    """Check the edits of a request against the network, and count the padding."""
+    found: dict[str, list[Any]] = {"off": [], "weight": [], "mask": [], "padding": []}
+    for edit in request.edits:
+        found[edit.kind].append(edit)
+    edits = NetworkEdits(
+        disabled=tuple(each.module for each in found["off"]),
+        weights=tuple(WeightEdit(**each.model_dump(exclude={"kind"})) for each in found["weight"]),
+        mask=tuple(MaskEdit(**each.model_dump(exclude={"kind"})) for each in found["mask"]),
+        padding=_count_padding(model, request.text, found["padding"][-1]) if found["padding"] else Padding(0),
+    )
+    edits.check(model.network.config)
+    return edits
+
+
+def _count_padding(model: TextModel, text: str, edit: PaddingEdit) -> Padding:
+    """Return the padding of a source in a batch with a longer one. A shorter one leaves it as it is."""
+    tokenizer, positions = model.source_tokenizer, model.backend.max_sequence_length
+    tokens = len(tokenizer.encode(edit.text)) + 1
+    most = MAX_PADDED_TOKENS if positions is None else min(MAX_PADDED_TOKENS, positions + 1)
+    if tokens > most:
+        raise ApiError("too_long", side="source", tokens=tokens, most=most)
+    return Padding(max(0, tokens - 1 - len(tokenizer.encode(text))), edit.masked)
 
 
 def parse_heads(config: ModelConfig, heads: dict[str, dict[str, float]]) -> dict[str, dict[int, float]]:

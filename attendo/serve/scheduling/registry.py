@@ -88,7 +88,9 @@ class ServedModel:
         return train.label_smoothing if is_used else None
 
     def _list_checkpoints(self) -> dict[str, Path]:
-        for name in () if self.run_folder is None else ("weights", "checkpoints"):
+        if self.run_folder is None:
+            return {}
+        for name in ("weights", "checkpoints"):
             found = Checkpoints(self.run_folder / name)
             if steps := found.steps():
                 return {found.path(step).name: found.path(step) for step in steps}

@@ -24,7 +24,7 @@ export class HeatMap extends HTMLElement {
       "aria-label": t("map.keys", { label: this.data.label }),
       onpointermove: (event) => this.pointed(event), onpointerdown: (event) => this.pointed(event),
       onpointerleave: (event) => { if (event.pointerType !== "touch") this.choose(null); },
-      onclick: () => this.pick(), onkeydown: (event) => this.pressed(event),
+      onclick: (event) => { this.pointed(event); this.pick(); }, onkeydown: (event) => this.pressed(event),
       onblur: () => this.choose(null) }, this.canvas, ...this.marks);
     this.replaceChildren(h("div", { class: "map-scroll" }, this.box), this.readout, this.tableMaker());
     this.whenResized = new ResizeObserver(([entry]) => this.fit(entry.contentRect.width));

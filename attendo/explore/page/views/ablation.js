@@ -1,29 +1,42 @@
-// Heads switched off or turned down, live: the new output, and what the old one has lost.
+// The what-if bench: heads, layers, attention weights and padding changed by hand, and what the answer makes of it.
 
 import { ask, offline, stream, wasCancelled } from "../api.js";
 import { colourOf, palette } from "../colour.js";
-import { h, number, signed, visible } from "../dom.js";
+import { h, number, percent, signed, visible } from "../dom.js";
+import { CHANGES, dropEdits, editsOf, factorOf, isChanged, isOff, keepOnly, setEdit, setHead, toggleModule, unchanged,
+} from "../edits.js";
 import { t } from "../i18n.js";
-import { button } from "../parts/controls.js";
+import { chosen } from "../models.js";
+import { button, counted, select, toggle } from "../parts/controls.js";
+import "../parts/heat-map.js";
 import "../parts/map-grid.js";
 import { ANSWER, ofAblation, ofRanking, ofTrace } from "../requests.js";
 import { stacked, tableScene } from "../scene.js";
-import { current, headsAs, headsOf, update } from "../store.js";
-import { SITES, siteName, traceOf } from "../tensors.js";
+import { current, headsOf, update } from "../store.js";
+import { cellKey, SITES, siteName, traceOf } from "../tensors.js";
 import { complaint, View } from "../view.js";
+
+const LEAST = 0.1; // nats: the end of the colour scale of a ranking, however small its numbers are
+const KINDS = ["self", "cross", "feed_forward"];
+const PLACE = ["edit_site", "edit_layer", "edit_head", "edit_row"];
+const NOTHING = { heads: "", edits: "", beside: "" };
 
 export class Ablation extends View {
   static name = "ablation";
   static asks = ANSWER;
+  static draws = PLACE;
 
   async load(state, signal) {
-    const [ablation, answer] = await Promise.all([ask("/ablate", ofAblation(state), signal),
-      ask("/trace", ofTrace({ ...state, heads: "" }), signal)]);
-    return { ablation, trace: await traceOf(answer) };
+    const whole = ask("/trace", ofTrace(unchanged(state)), signal);
+    const [ablation, answer] = await Promise.all([ask("/ablate", ofAblation(state), signal), whole]);
+    // The weights that are edited are those behind all other changes, for the answer of the whole model.
+    const target = state.target || (answer.text && !answer.cut ? answer.text : "");
+    const edited = isChanged(state) ? await ask("/trace", ofTrace({ ...state, target }), signal) : answer;
+    return { ablation, trace: await traceOf(answer), edited: await traceOf(edited) };
   }
 
   follow(changed) {
-    if ([...ANSWER].some((name) => name !== "heads" && changed.has(name))) this.forget();
+    if (ANSWER.some((name) => !CHANGES.includes(name) && changed.has(name))) this.forget();
     super.follow(changed);
   }
 
@@ -33,29 +46,35 @@ export class Ablation extends View {
   }
 
   fixed(state) {
-    return state.heads ? [h("div", { class: "row controls" }, button(t("reset"), () => update({ heads: "" }),
+    return isChanged(state) ? [h("div", { class: "row controls" }, button(t("reset"), () => update(NOTHING),
       { id: "reset" }))] : [];
   }
 
-  content({ ablation, trace }, state) {
-    this.results = h("div", { class: "columns" }, this.outputs(ablation), this.tokens(ablation));
+  content({ ablation, trace, edited }, state) {
+    this.results = this.resultsOf(ablation);
+    this.editor = this.editorOf(edited, state);
+    this.switches = this.switchesOf(state);
     this.ranked = h("div", { class: "ranking" });
     this.grids = SITES.map((site) => this.gridOf(site, trace));
     this.showRanking();
+    const many = trace.shape("cross")[1] > 4;
     return [this.results, this.controls(state),
-      h("div", { class: "sites" }, this.grids.map(({ site, grid }) => h("section", { class: "card" },
-        h("h3", {}, t(`site.${site}`)), grid))), this.ranked];
+      h("div", { class: `sites${many ? " one-column" : ""}` }, this.grids.map(({ site, grid }) =>
+        h("section", { class: "card" }, h("h3", {}, t(`site.${site}`)), grid))), this.ranked, this.editor,
+      h("div", { class: "pair" }, this.switches, this.padding(state))];
   }
 
-  /** The maps are those of the whole model: only marks and results change with the heads. */
+  /** The small maps are those of the whole model: only marks, results and the editor change with the changes. */
   draw() {
     if (this.grids?.[0].grid.isConnected && !this.failed && this.drawnFor === this.data.trace && !this.whole) {
-      const state = current();
-      const results = h("div", { class: "columns" }, this.outputs(this.data.ablation), this.tokens(this.data.ablation));
-      this.results.replaceWith(results);
-      this.results = results;
-      const old = this.querySelector(":scope > .controls"), focus = document.activeElement?.id;
-      old.replaceWith(this.controls(state));
+      const state = current(), focus = this.contains(document.activeElement) ? document.activeElement.id : "";
+      const swap = (name, made) => { this[name].replaceWith(made); this[name] = made; };
+      swap("results", this.resultsOf(this.data.ablation));
+      swap("editor", this.editorOf(this.data.edited, state));
+      swap("switches", this.switchesOf(state));
+      this.querySelector(":scope > .controls").replaceWith(this.controls(state));
+      const masked = this.querySelector("#padding_mask");
+      if (masked) masked.checked = state.padding_mask;
       if (focus) document.getElementById(focus)?.focus();
       for (const { grid } of this.grids) if (grid.layout) grid.showStates();
       return;
@@ -64,20 +83,32 @@ export class Ablation extends View {
     super.draw();
   }
 
-  patch() {
-    this.whole = true;
+  patch(changed) {
+    this.whole = !PLACE.some((name) => changed.has(name));
     this.draw();
     this.whole = false;
   }
 
+  /** Everything that is changed, each with a way back. */
   controls(state) {
-    const list = Object.entries(headsOf(state.heads)).flatMap(([site, heads]) => Object.entries(heads)
+    const heads = Object.entries(headsOf(state.heads)).flatMap(([site, each]) => Object.entries(each)
       .map(([head, scale]) => ({ site, head, scale })));
+    const list = [...heads.map((each) => scaleOf(each)), ...editsOf(state).map((edit) => this.changeOf(edit)),
+      ...(state.beside ? [[h("span", {}, t(state.padding_mask ? "ablation.padded" : "ablation.unmasked")),
+        restore(t("ablation.padding"), () => update({ beside: "" }))]] : [])];
     return h("div", { class: "controls ablation-controls" },
       h("div", { class: "row" }, this.rankButton(),
-        button(t("reset"), () => update({ heads: "" }), { id: "reset", disabled: !list.length })),
-      list.length ? h("ul", { class: "scales" }, list.map((each) => h("li", {}, scale(each))))
+        button(t("reset"), () => update(NOTHING), { id: "reset", disabled: !list.length })),
+      list.length ? h("ul", { class: "scales" }, list.map((each) => h("li", {}, each)))
         : h("p", { class: "note" }, t("ablation.hint")));
+  }
+
+  changeOf(edit) {
+    const same = JSON.stringify(edit);
+    const told = t(`ablation.edit.${edit.kind === "mask" ? (edit.visible ? "open" : "close") : edit.kind}`, {
+      module: edit.module, head: edit.head === null ? t("ablation.allHeads") : t("head.n", { n: edit.head }),
+      row: edit.row, column: edit.column, value: number(edit.value ?? 0, 2) });
+    return [h("span", {}, told), restore(told, () => dropEdits((each) => JSON.stringify(each) === same))];
   }
 
   /** A saved page has no server that could measure. */
@@ -97,8 +128,8 @@ export class Ablation extends View {
       map: (layer, head) => ({ values: trace.head(site, layer, head), rows, columns }),
       badge: (layer, head) => this.badge(name(layer), head),
       state: (layer, head) => {
-        const scaled = headsOf(current().heads)[name(layer)]?.[head];
-        return { off: scaled === undefined ? "" : `×${scaled}` };
+        const factor = factorOf(current(), name(layer), head);
+        return { off: factor === 1 ? "" : factor ? `×${factor}` : t("off") };
       },
       saying: (layer, head) => {
         const lost = this.deltas?.get(`${name(layer)}.${head}`);
@@ -108,17 +139,26 @@ export class Ablation extends View {
     return { site, grid };
   }
 
+  /** The end of the colour scale, in nats. */
+  get most() {
+    return Math.max(...[...(this.deltas?.values() ?? [])].map(Math.abs), LEAST);
+  }
+
   badge(site, head) {
     const lost = this.deltas?.get(`${site}.${head}`);
     if (lost === undefined) return { content: "", share: 0 };
-    const most = Math.max(...[...this.deltas.values()].map(Math.abs), 1e-9);
     const fill = lost < 0 ? palette().other : palette().accent;
-    return { content: signed(lost, 2), share: Math.abs(lost) / most, fill, frame: colourOf(lost, "signs", most) };
+    return { content: signed(lost, 2), share: Math.abs(lost) / this.most, fill,
+      frame: colourOf(lost, "signs", this.most) };
+  }
+
+  resultsOf(ablation) {
+    return h("div", { class: "columns" }, this.outputs(ablation), this.tokens(ablation));
   }
 
   outputs({ before, after, delta }) {
-    const same = before.text === after.text;
-    return h("section", { class: "card" },
+    const same = before.text === after.text, count = Math.max(1, before.tokens.length);
+    return h("section", { class: "card", "aria-live": "polite" },
       h("h3", {}, t("ablation.before")), h("p", { class: "output" }, before.text),
       h("h3", {}, t("ablation.after")), h("p", { class: `output${same ? "" : " changed"}` }, after.text || "∅",
         same ? h("small", {}, ` ${t("ablation.same")}`) : "",
@@ -126,21 +166,104 @@ export class Ablation extends View {
       h("dl", { class: "facts stacked" },
         h("dt", {}, t("ablation.old")), h("dd", { "data-number": "before" }, number(before.log_probability, 4)),
         h("dt", {}, t("ablation.new")), h("dd", { "data-number": "after" }, number(after.log_probability_of_old, 4)),
-        h("dt", {}, t("ablation.delta")), h("dd", { "data-number": "delta" }, signed(delta, 4))));
+        h("dt", {}, t("ablation.delta")), h("dd", { "data-number": "delta" }, signed(delta, 4)),
+        h("dt", {}, t("ablation.loss")), h("dd", { "data-number": "loss" },
+          `${number(-before.log_probability / count, 3)} → ${number(-after.log_probability_of_old / count, 3)}`)));
   }
 
   tokens({ before, after }) {
     const changes = before.tokens.map((token, n) => ({ piece: token.piece, before: token.log_probability,
-      delta: (after.tokens[n]?.log_probability ?? token.log_probability) - token.log_probability }));
-    const most = Math.max(...changes.map((each) => Math.abs(each.delta)), 0.5);
+      after: after.tokens[n]?.log_probability ?? token.log_probability, best: after.tokens[n]?.best }));
+    const most = Math.max(...changes.map((each) => Math.abs(each.after - each.before)), 0.5);
     return h("section", { class: "card" }, h("h3", {}, t("ablation.tokens")),
-      h("table", { class: "diverging" }, h("thead", { class: "unseen" },
-        h("tr", {}, ["piece", "bar", "delta"].map((name) => h("th", { scope: "col" }, t(`ablation.${name}`))))),
-        h("tbody", {}, changes.map(({ piece, delta, before: old }) => h("tr", { title: `log p = ${number(old, 3)}` },
+      h("p", { class: "note" }, t("ablation.unit", { most: number(most, 1) })),
+      h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": t("ablation.tokens") },
+      h("table", { class: "diverging" }, h("thead", {},
+        h("tr", {}, ["piece", "bar", "change", "probability", "best"].map((name) => h("th", { scope: "col" },
+          t(`ablation.${name}`))))),
+        h("tbody", {}, changes.map(({ piece, before: old, after: now, best }) => h("tr", {},
           h("th", { scope: "row" }, visible(piece)),
-          h("td", {}, h("span", { class: "zero" }, h("i", { class: delta < 0 ? "less" : "more",
-            style: { width: `${(Math.abs(delta) / most) * 50}%` } }))),
-          h("td", { class: "number" }, signed(delta, 3)))))));
+          h("td", {}, h("span", { class: "zero" }, h("i", { class: now < old ? "less" : "more",
+            style: { width: `${(Math.abs(now - old) / most) * 50}%` } }))),
+          h("td", { class: "number" }, signed(now - old, 3)),
+          h("td", { class: "number" }, `${percent(Math.exp(old))} → ${percent(Math.exp(now))}`),
+          h("td", {}, best && best.piece !== piece ? `${visible(best.piece)} ${percent(best.probability)}` : "")))))));
+  }
+
+  /** The row of one head: a slider for each weight. */
+  editorOf(edited, state) {
+    const site = state.edit_site, [layers, heads] = edited.shape(site);
+    if (!layers) return h("section", { class: "card", hidden: true });
+    const at = (n, count) => Math.min(Math.max(0, n), count - 1);
+    const layer = at(state.edit_layer, layers), head = at(state.edit_head, heads);
+    const name = siteName(site, edited.layers(site)[layer]), values = edited.head(site, layer, head);
+    const matrix = edited.matrix(site, values), row = at(state.edit_row, matrix.rows);
+    const factor = factorOf(state, name, head);
+    const map = h("heat-map", { class: factor ? "" : "switched-off", data: { ...matrix, sums: true, largest: 40,
+      label: t("ablation.rowMap", { module: name, head }), saying: (said) => t(cellKey(site), said) },
+      onpick: ({ detail }) => update({ edit_row: detail.row }, { quiet: true }) });
+    const scales = headsOf(state.heads)[name] ?? {};
+    const alone = heads > 1 && Array.from({ length: heads }, (_, n) => n).every((n) => n === head
+      || scales[n] === 0) && factor > 0;
+    return h("section", { class: "card", id: "weights" }, h("h3", {}, t("ablation.weights")),
+      h("p", { class: "note" }, t("ablation.weights.explain")),
+      h("div", { class: "row controls" },
+        select("edit_site", t("attention"), site, SITES.map((each) => [each, t(`site.${each}`)])),
+        select("edit_layer", t("layer"), layer, counted(layers, "layer", edited.layers(site))),
+        select("edit_head", t("head"), head, counted(heads, "head")),
+        select("edit_row", t("ablation.row"), row, matrix.rowLabels.map((each, n) => [n, `${n}: ${visible(each)}`])),
+        button(t(factor === 0 ? "ablation.on" : "ablation.off"), () => flip(name, head), { id: "flip-head",
+          disabled: isOff(state, name) }),
+        heads > 1 ? button(t(alone ? "ablation.keepAll" : "ablation.keepOnly"), () => keepOnly(name, alone ? null : head, heads), { id: "keep-only" }) : null),
+      h("div", { class: "map-and-list" }, h("div", {}, factor === 1 ? null : h("p", { class: "notice off-label" },
+        factor ? t("ablation.factor", { factor }) : t("ablation.isOff")), map),
+      this.sliders({ name, head, row, factor, matrix }, state)));
+  }
+
+  sliders({ name, head, row, factor, matrix }, state) {
+    const { values, columns, columnLabels, rowLabels } = matrix;
+    const isOfRow = (edit) => edit.kind === "weight" && edit.module === name && edit.head === head && edit.row === row;
+    const mine = editsOf(state).filter(isOfRow);
+    const move = (column, value, isDropped = undefined) => setEdit({ kind: "weight", module: name, head, row, column,
+      value: Math.round(value * 100) / 100 }, isDropped);
+    return h("div", {}, h("h4", {}, t("ablation.rowOf", { token: visible(rowLabels[row]) })),
+      h("ul", { class: "weights" }, columnLabels.map((label, column) => {
+        const value = factor ? values[row * columns + column] / factor : 0;
+        const isSet = mine.some((edit) => edit.column === column);
+        return h("li", { class: isSet ? "set" : "" }, h("label", { for: `weight-${column}` }, visible(label)),
+          h("input", { id: `weight-${column}`, type: "range", min: 0, max: 1, step: 0.01, value: String(value),
+            disabled: !factor, onchange: (event) => move(column, Number(event.target.value)),
+            oninput: (event) => { event.target.nextSibling.textContent = number(Number(event.target.value), 2); } }),
+          h("output", {}, number(value, 2)),
+          button(t("ablation.allHere"), () => move(column, 1, isOfRow), { class: "link", id: `all-${column}`, disabled: !factor,
+            "aria-label": `${t("ablation.allHere")}: ${visible(label)}` }));
+      })),
+      button(t("ablation.restoreRow"), () => dropEdits(isOfRow), { id: "restore-row", disabled: !mine.length }));
+  }
+
+  /** Layers and sub-layers, each a switch. */
+  switchesOf(state) {
+    const model = chosen(), only = model.config?.autoregression === "ssru" ? "ssru" : "";
+    const rows = [...Array(model.encoder_layers).keys()].map((n) => ["encoder", n])
+      .concat([...Array(model.decoder_layers).keys()].map((n) => ["decoder", n]));
+    const cell = (module, label) => h("td", {}, h("button", { type: "button", id: `switch-${module}`, class: "switching",
+      "aria-pressed": String(!isOff(state, module)), "aria-label": `${module}: ${t(isOff(state, module) ? "off" : "on")}`,
+      title: module, disabled: isOff(state, module) && !editsOf(state).some((each) => each.kind === "off"
+        && each.module === module), onclick: () => toggleModule(module) }, label));
+    return h("section", { class: "card" }, h("h3", {}, t("ablation.layers")),
+      h("p", { class: "note" }, t("ablation.layers.explain")),
+      h("div", { class: "table-scroll" }, h("table", { class: "switches" }, h("thead", { class: "unseen" },
+        h("tr", {}, h("td", {}), ["layer", ...KINDS].map((kind) => h("th", { scope: "col" }, t(`sub.${kind}`))))),
+        h("tbody", {}, rows.map(([stack, n]) => h("tr", {},
+          h("th", { scope: "row" }, t(`stack.${stack}`), ` ${n}`), cell(`${stack}.${n}`, t("sub.layer")),
+          KINDS.filter((kind) => kind !== "cross" || (stack === "decoder" && model.encoder_layers))
+            .map((kind) => cell(`${stack}.${n}.${kind}`, t(kind === "self" && stack === "decoder" && only
+              ? "sub.recurrence" : `sub.${kind}`)))))))));
+  }
+
+  padding(state) {
+    return h("section", { class: "card" }, h("h3", {}, t("ablation.padding")),
+      h("p", { class: "note" }, t("ablation.padding.explain")), paddingControls(state));
   }
 
   async rank() {
@@ -180,9 +303,13 @@ export class Ablation extends View {
   showRanking() {
     if (this.rankingFailed) return this.ranked.replaceChildren(complaint(this.rankingFailed, () => this.rank()));
     if (!this.deltas) return this.ranked.replaceChildren();
-    const list = [...this.deltas].sort((a, b) => a[1] - b[1]);
+    const list = [...this.deltas].sort((a, b) => a[1] - b[1]), { most } = this;
+    const steps = Array.from({ length: 9 }, (_, n) => (n / 4 - 1) * most);
     this.ranked.replaceChildren(h("section", { class: "card" }, h("h3", {}, t("ablation.ranking")),
       h("p", { class: "note", role: "status" }, t("ablation.progress", { count: list.length })),
+      h("p", { class: "scale-legend" }, h("span", {}, `−${number(most, 2)}`), h("span", { class: "ramp",
+        "aria-hidden": "true" }, steps.map((value) => h("i", { style: { background: colourOf(value, "signs", most) } }))),
+        h("span", {}, `+${number(most, 2)} ${t("ablation.nats")}`)),
       h("ol", { class: "ranked" }, list.slice(0, 12).map(([name, delta]) =>
         h("li", {}, button(name, () => flip(...halves(name)), { class: "link" }),
         h("span", { class: "number" }, signed(delta, 3)))))));
@@ -201,29 +328,32 @@ export class Ablation extends View {
   }
 
   exported({ ablation }) {
-    return { ...ablation, ranking: this.deltas ? Object.fromEntries(this.deltas) : null };
+    return { ...ablation, changes: { heads: headsOf(current().heads), edits: editsOf(current()) },
+      ranking: this.deltas ? Object.fromEntries(this.deltas) : null };
   }
+}
+
+/** The longer sentence of a batch, and whether its padding is masked. */
+export function paddingControls(state) {
+  return h("div", { class: "row controls" }, h("label", { class: "field wide" }, h("span", {}, t("ablation.beside")),
+    h("input", { id: "beside", type: "text", value: state.beside, placeholder: t("ablation.beside.example"),
+      onchange: (event) => update({ beside: event.target.value.trim() }) })),
+  button(t("ablation.double"), () => update({ beside: `${state.text} ${state.text}`.trim() }), { id: "double" }),
+  toggle("padding_mask", t("ablation.padding_mask"), state.padding_mask));
 }
 
 const halves = (name) => [name.slice(0, name.lastIndexOf(".")), name.slice(name.lastIndexOf(".") + 1)];
 
 function flip(site, head) {
-  const heads = headsOf(current().heads);
-  const now = heads[site]?.[head] ?? 1;
-  set(site, head, now === 1 ? 0 : 1);
+  setHead(site, head, (headsOf(current().heads)[site]?.[head] ?? 1) === 1 ? 0 : 1);
 }
 
-function set(site, head, scale) {
-  const heads = headsOf(current().heads);
-  (heads[site] ??= {})[head] = scale;
-  update({ heads: headsAs(heads) });
-}
+const restore = (name, drop) => button("×", drop, { class: "link", "aria-label": `${t("ablation.restore")} ${name}` });
 
-function scale({ site, head, scale: value }) {
+function scaleOf({ site, head, scale: value }) {
   const name = `${site}.${head}`;
   return [h("label", {}, h("span", {}, name), h("input", { id: `scale-${name}`, type: "range", min: 0, max: 1,
-    step: 0.05, value: String(value), onchange: (event) => set(site, head, Number(event.target.value)),
+    step: 0.05, value: String(value), onchange: (event) => setHead(site, head, Number(event.target.value)),
     oninput: (event) => { event.target.nextSibling.textContent = `×${event.target.value}`; } }),
-    h("output", {}, `×${value}`)),
-    button("×", () => set(site, head, 1), { class: "link", "aria-label": `${t("ablation.restore")} ${name}` })];
+    h("output", {}, `×${value}`)), restore(name, () => setHead(site, head, 1))];
 }

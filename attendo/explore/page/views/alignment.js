@@ -2,13 +2,14 @@
 
 import { colourOf, inkOn, palette } from "../colour.js";
 import { fill, h, meter, number, svg, visible } from "../dom.js";
+import { factorOf } from "../edits.js";
 import { t } from "../i18n.js";
 import { counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import { ANSWER, trace } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current } from "../store.js";
-import { cellKey, SITES } from "../tensors.js";
+import { cellKey, SITES, siteName } from "../tensors.js";
 import { View } from "../view.js";
 
 const FAINTEST = 0.06; // weights below this have no curve while nothing is pointed at
@@ -32,7 +33,24 @@ export class Alignment extends View {
       label: t("alignment.label", { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
     return [this.controls(found, state), this.lines(state), h("div", { class: "map-and-list" },
       h("section", { class: "card" }, h("h3", {}, t("alignment.map")), h("p", { class: "note" }, t(rows)),
-        this.map), sureness(found.answer))];
+        this.scaled(found, state), this.map), sureness(found.answer))];
+  }
+
+  /** Heads that are switched off or turned down, among those that are shown. */
+  scaled(found, state) {
+    const { show, site } = state, [layers, heads] = found.shape(site), names = [];
+    const within = (n, count) => Math.min(Math.max(0, n), count - 1);
+    for (let layer = 0; layer < layers; layer++) for (let head = 0; head < heads; head++) {
+      if ((show === "head" ? layer !== within(state.layer, layers) || head !== within(state.head, heads)
+        : show !== "rollout" && state.layer >= 0 && layer !== within(state.layer, layers))) continue;
+      const factor = factorOf(state, siteName(site, found.layers(site)[layer]), head);
+      if (factor !== 1) names.push({ name: `L${found.layers(site)[layer]}·H${head}`, factor });
+    }
+    const isOff = show === "head" ? names.some(({ factor }) => !factor)
+      : names.length === (state.layer < 0 ? layers : 1) * heads && names.every(({ factor }) => !factor);
+    this.map.classList.toggle("switched-off", isOff);
+    return names.length ? h("p", { class: "notice off-label" }, t("alignment.scaled", { list: names.map((each) =>
+      `${each.name} ${each.factor ? `×${each.factor}` : t("off")}`).join(", ") })) : null;
   }
 
   controls(found, state) {

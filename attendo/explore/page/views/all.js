@@ -8,12 +8,13 @@ import { Compare } from "./compare.js";
 import { Heads } from "./heads.js";
 import { Mask } from "./mask.js";
 import { Parallel } from "./parallel.js";
+import { Representations } from "./representations.js";
 import { Steps } from "./steps.js";
 import { Training } from "./training.js";
 import { Tree } from "./tree.js";
 
 export const VIEWS = { parallel: Parallel, alignment: Alignment, heads: Heads, steps: Steps, tree: Tree, mask: Mask, calculator: Calculator,
-  ablation: Ablation, compare: Compare, training: Training };
+  ablation: Ablation, representations: Representations, compare: Compare, training: Training };
 
 const AT_ONCE = ["parallel", "training"];
 

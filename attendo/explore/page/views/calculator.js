@@ -2,13 +2,14 @@
 
 import { ask } from "../api.js";
 import { h, meter, number, percent, visible, whole } from "../dom.js";
+import { CHANGES } from "../edits.js";
 import { language, t } from "../i18n.js";
 import { operationTitle, stepTitle } from "../names.js";
 import { Calculation, explain } from "../parts/calculation.js";
 import { button, counted, select } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import { maths } from "../parts/mathml.js";
-import { DECODER, ofCalculation, withHeads } from "../requests.js";
+import { DECODER, ofCalculation, withChanges } from "../requests.js";
 import { stacked, tableScene } from "../scene.js";
 import { current, update } from "../store.js";
 import { View } from "../view.js";
@@ -18,12 +19,12 @@ const OPERAND = 32; // rows and columns of an operand that are drawn
 
 export class Calculator extends View {
   static name = "calculator";
-  static asks = ["model", "checkpoint", "text", "target", "heads", "operation", "head", "first_row", "first_column",
+  static asks = ["model", "checkpoint", "text", "target", ...CHANGES, "operation", "head", "first_row", "first_column",
     ...DECODER];
   static draws = ["cell"];
 
   async load(state, signal) {
-    const list = await ask("/operations", withHeads(state), signal);
+    const list = await ask("/operations", withChanges(state), signal);
     const open = openOf(list, state);
     const answer = await ask("/calculation", ofCalculation(state, open), signal);
     return { list, open, found: Calculation.of(answer) };
@@ -31,7 +32,7 @@ export class Calculator extends View {
 
   /** What a page without a server can show: all operations of the open row. */
   async frames(state) {
-    const list = await ask("/operations", withHeads(state));
+    const list = await ask("/operations", withChanges(state));
     const row = rowOf(list, openOf(list, state).name);
     for (const step of row.steps) await ask("/calculation", ofCalculation({ ...state, first_row: 0, first_column: 0 },
       step));

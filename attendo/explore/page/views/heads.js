@@ -1,13 +1,14 @@
 // All heads at a glance, and two of them side by side.
 
 import { h, number } from "../dom.js";
+import { factorOf } from "../edits.js";
 import { t } from "../i18n.js";
 import { choice, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import "../parts/map-grid.js";
 import { ANSWER, trace } from "../requests.js";
 import { stacked } from "../scene.js";
-import { current, headsOf, update } from "../store.js";
+import { current, update } from "../store.js";
 import { cellKey, SITES, siteName } from "../tensors.js";
 import { View } from "../view.js";
 
@@ -54,7 +55,6 @@ export class Heads extends View {
     const { site, badge, stretch } = state, [layers, heads, rows, columns] = found.shape(site);
     const numbers = found.answer.numbers[site], most = Math.max(...numbers.flat().map((each) => each[badge] ?? 0),
       1e-9);
-    const off = headsOf(state.heads);
     return h("map-grid", { data: {
       id: "grid", rows: layers, columns: heads, largest: 420, ...labelsOf(found, site), label: t("heads.label", { site: t(`site.${site}`) }),
       rowName: (n) => `L${found.layers(site)[n]}`, columnName: (n) => t("head.n", { n }),
@@ -67,8 +67,8 @@ export class Heads extends View {
       state: (layer, head) => {
         const at = pinsOf(current(), found).findIndex((pin) => pin.site === site && pin.layer === layer
           && pin.head === head);
-        const scale = off[siteName(site, found.layers(site)[layer])]?.[head];
-        return { pinned: at < 0 ? "" : "AB"[at], off: scale === undefined ? "" : `×${scale}` };
+        const factor = factorOf(current(), siteName(site, found.layers(site)[layer]), head);
+        return { pinned: at < 0 ? "" : "AB"[at], off: factor === 1 ? "" : factor ? `×${factor}` : t("off") };
       },
       saying: (layer, head) => {
         const told = BADGES.map((each) => `${t(`badge.${each}`)} ${number(numbers[layer][head][each], 2)}`);
@@ -85,7 +85,9 @@ export class Heads extends View {
     const title = `${letter}: ${t(`site.${site}`)} · ${named(found, site, layer, head)}`;
     const map = h("heat-map", { data: { ...matrix, sums: false, largest: 34, label: title,
       saying: (said) => t(cellKey(site), said) } });
-    const card = h("section", { class: "card" }, h("h3", {}, title,
+    const factor = factorOf(current(), siteName(site, found.layers(site)[layer]), head);
+    const card = h("section", { class: factor ? "card" : "card switched-off" }, h("h3", {}, title,
+      factor === 1 ? null : h("small", { class: "off-label" }, factor ? `×${factor}` : t("off")),
       h("button", { type: "button", class: "link", "aria-label": `${t("heads.unpin")} ${letter}`,
         onclick: () => pin(site, layer, head, found) }, "×")),
       h("dl", { class: "facts" }, BADGES.map((badge) => h("div", {}, h("dt", {}, t(`badge.${badge}`)),

@@ -3,6 +3,7 @@
 import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, percent, track, visible } from "../dom.js";
+import { CHANGES } from "../edits.js";
 import { t } from "../i18n.js";
 import { chosen } from "../models.js";
 import { button } from "../parts/controls.js";
@@ -20,7 +21,7 @@ const NAMED = 14; // steps whose tokens fit under the chart; of more, every fift
 
 export class Steps extends View {
   static name = "steps";
-  static asks = ["model", "checkpoint", "text", "prefix", "heads", ...DECODER];
+  static asks = ["model", "checkpoint", "text", "prefix", ...CHANGES, ...DECODER];
   static draws = ["step", "logarithmic", "show", "layer", "head", ...SHAPE];
 
   /** The answer with the forced tokens, and the free one beside it. */

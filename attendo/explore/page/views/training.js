@@ -3,6 +3,7 @@
 import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, whole } from "../dom.js";
+import { unchanged } from "../edits.js";
 import { t } from "../i18n.js";
 import { checkpointsOf, chosen, isParallel, stepName, stepOf } from "../models.js";
 import { chartOf } from "../parts/chart.js";
@@ -100,7 +101,7 @@ export class Training extends View {
   async frames(state, signal, told = () => {}) {
     const names = checkpointsOf(), found = [];
     if (names.length < 2 || isParallel()) return found;
-    const asked = (checkpoint, target) => ask("/trace", ofTrace({ ...state, checkpoint, target, heads: "" }), signal);
+    const asked = (checkpoint, target) => ask("/trace", ofTrace({ ...unchanged(state), checkpoint, target }), signal);
     const target = state.target || (await asked("", "")).text;
     for (const name of names) {
       told(found.length, names.length);

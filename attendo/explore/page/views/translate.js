@@ -2,6 +2,7 @@
 
 import { stream, wasCancelled } from "../api.js";
 import { h, number, percent, signed, visible } from "../dom.js";
+import { CHANGES } from "../edits.js";
 import { t } from "../i18n.js";
 import { chosen, isParallel } from "../models.js";
 import { button, choice, numeric } from "../parts/controls.js";
@@ -35,7 +36,7 @@ class TranslateBar extends HTMLElement {
   }
 
   follow(changed) {
-    if (["lang", "kind", "target", "heads", "layers", "text", "model"].some((name) => changed.has(name))) this.draw(
+    if (["lang", "kind", "target", ...CHANGES, "layers", "text", "model"].some((name) => changed.has(name))) this.draw(
       changed.has("text") ? null : this.source.value);
     this.fill(changed);
     if (ASKS.some((name) => changed.has(name) && decides(name, current()))) this.translate({ again: !changed.has("checkpoint") });
@@ -96,9 +97,11 @@ class TranslateBar extends HTMLElement {
   }
 
   changedHeads(state) {
-    const count = state.heads.split(",").filter(Boolean).length;
-    return count ? h("p", { class: "notice" }, t("translate.heads", { count }), " ",
-      button(t("reset"), () => update({ heads: "" }), { class: "link" })) : null;
+    const [count, edits] = [state.heads, state.edits].map((text) => text.split(",").filter(Boolean).length);
+    const told = [count ? t("translate.heads", { count }) : "", edits ? t("translate.edits", { count: edits }) : "",
+      state.beside ? t("translate.padded") : ""].filter(Boolean);
+    return told.length ? h("p", { class: "notice" }, told.join(" "), " ",
+      button(t("reset"), () => update({ heads: "", edits: "", beside: "" }), { class: "link" })) : null;
   }
 
   fewerLayers({ layers }) {

@@ -3,6 +3,7 @@
 import { ask } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, svg, visible } from "../dom.js";
+import { CHANGES } from "../edits.js";
 import { known, t } from "../i18n.js";
 import { button, toggle } from "../parts/controls.js";
 import { DECODER, ofTree } from "../requests.js";
@@ -16,7 +17,7 @@ const MOST = 1500; // hypotheses that are drawn; of more, only those that were k
 
 export class Tree extends View {
   static name = "tree";
-  static asks = ["model", "checkpoint", "text", "heads", ...DECODER];
+  static asks = ["model", "checkpoint", "text", ...CHANGES, ...DECODER];
   static draws = ["cuts"];
 
   load(state, signal) {

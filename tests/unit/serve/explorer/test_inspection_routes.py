@@ -99,7 +99,7 @@ def test_trace_returns_only_the_chosen_layers(server: SmallServer) -> None:
 
 def test_maps_by_layer_equal_maps_at_once(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
     full = server.post("trace")
-    monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MAX_NUMBERS", 1)
+    monkeypatch.setattr("attendo.serve.explorer.search.MAX_NUMBERS", 1)
     assert server.post("trace") == full
 
 
@@ -224,7 +224,7 @@ def test_operations_have_shapes_and_scaled_heads(server: SmallServer) -> None:
 
 
 def test_a_too_large_table_of_operations_is_rejected(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.serve.explorer.inspection_routes.MAX_NUMBERS", 1)
+    monkeypatch.setattr("attendo.serve.explorer.search.MAX_NUMBERS", 1)
     assert "6 source" in server.post_error("operations", 413, "trace_too_large", text=TEXT)["message"]
 
 
