@@ -152,10 +152,10 @@ const endOf = (name) => name.slice(name.lastIndexOf(".") + 1);
 const siteOf = (name) => name.slice(0, name.lastIndexOf("."));
 
 /** The row that is looked at: the followed token, or the token of this step. */
-function rowOf({ box, network }, { follow, step }) {
-  const [stack, lane] = follow.split(".");
-  if (stack === box.stack && lane) return Math.min(Number(lane), network.lanes(stack).length - 1);
-  return box.stack === "decoder" ? Math.min(step, network.length - 1) : 0;
+function rowOf({ box, network }, state) {
+  const place = network.followed(state);
+  if (place?.stack === box.stack) return place.lane;
+  return box.stack === "decoder" ? network.step(state) : 0;
 }
 
 /** The target as text where it is known to give the same pass: the server then need not search for it again. */

@@ -218,7 +218,7 @@ export class NetworkFigure extends HTMLElement {
   /** Another step, mode or followed token: what is drawn stays, its marks move. */
   show(state) {
     this.data = { ...this.data, state };
-    const { network } = this, step = (this.at = Math.min(Math.max(state.step, 0), network.length - 1));
+    const { network } = this, step = (this.at = network.step(state));
     const decoder = this.sides.decoder;
     this.classList.toggle("generating", !state.teacher);
     if (decoder) decoder.style.setProperty("--seen", state.teacher ? network.length : step + 1);
@@ -230,7 +230,7 @@ export class NetworkFigure extends HTMLElement {
     }
     for (const { element, box, shape } of this.told) if (shape) element.textContent = shapeOf(network, box, state);
     this.drawDistribution();
-    this.follow(this.hovered ?? held(state));
+    this.follow(this.hovered ?? network.followed(state));
     this.paint();
   }
 
@@ -273,7 +273,7 @@ export class NetworkFigure extends HTMLElement {
 
   tellFollowed(place) {
     this.hovered = place;
-    this.follow(place ?? held(this.state));
+    this.follow(place ?? this.network.followed(this.state));
     this.dispatchEvent(new CustomEvent("follow", { detail: this.followed }));
   }
 
@@ -293,7 +293,7 @@ export class NetworkFigure extends HTMLElement {
     const found = id && (this.querySelector(`[data-box="${CSS.escape(id)}"]`) ?? this.querySelector(
       `[data-box="${CSS.escape(id.split(".").slice(0, 2).join("."))}"]`));
     found?.classList.add("lit");
-    this.wires.classList.toggle("lit", Boolean(id === "memory" || id?.endsWith(".cross")));
+    this.wires.classList.toggle("on", Boolean(id === "memory" || id?.endsWith(".cross")));
     return found ?? null;
   }
 
@@ -388,12 +388,6 @@ function prepared(canvas, height) {
   return context;
 }
 
-/** `encoder.2` of the address. */
-export function held({ follow }) {
-  const [stack, lane] = follow.split(".");
-  return ["encoder", "decoder"].includes(stack) && /^\d+$/.test(lane ?? "") ? { stack, lane: Number(lane) } : null;
-}
-
 /** The name of a box, as in the figure of the paper. */
 export function titleOf({ part, site, kind, stack }) {
   if (part === "attention") return t(site.endsWith(".cross") ? "home.part.cross" : stack === "encoder"
@@ -410,7 +404,7 @@ export function shapeOf(network, box, { teacher, step }) {
   const { answer } = network, width = answer.d_model, rows = network.lanes(box.stack).length;
   const count = box.stack === "encoder" || teacher ? rows : 1;
   const keys = box.stack === "encoder" || box.site?.endsWith(".cross") ? network.pieces.source.length
-    : teacher ? rows : Math.min(step + 1, rows);
+    : teacher ? rows : network.step({ step }) + 1;
   if (box.part === "attention") {
     const [heads, , d] = network.formulas.get(`${box.site}.queries`).shape;
     return `Q [${heads}, ${count}, ${d}] · K, V [${heads}, ${keys}, ${d}]`;

@@ -33,6 +33,18 @@ export class Network {
     return this.pieces.predicted.length;
   }
 
+  /** The token that is predicted in a state of the page. */
+  step({ step }) {
+    return Math.min(Math.max(step, 0), this.length - 1);
+  }
+
+  /** The token that is held, {stack, lane}: `encoder.2` in the address. */
+  followed({ follow }) {
+    const [stack, lane] = follow.split("."), at = Number(lane);
+    return this.stacks.includes(stack) && Number.isInteger(at) && at >= 0 && at < this.lanes(stack).length ? { stack,
+      lane: at } : null;
+  }
+
   /** The norm of a full bar in a stack. A few much longer vectors, as those of </s> often are, are cut. */
   largest(stack) {
     const all = this.boxes.filter((box) => box.stack === stack && box.norms).flatMap(({ norms }) =>

@@ -7,7 +7,7 @@ import { t } from "../i18n.js";
 import { button, choice, toggle } from "../parts/controls.js";
 import { answersOf } from "../parts/module-panel.js";
 import { Network } from "../parts/network.js";
-import { labelOf, normsOf, titleOf } from "../parts/network-figure.js";
+import { labelOf, normsOf } from "../parts/network-figure.js";
 import { DECODER, ofForward } from "../requests.js";
 import { current, update } from "../store.js";
 import { View } from "../view.js";
@@ -89,7 +89,7 @@ export class Home extends View {
   }
 
   drawPlayer() {
-    const { data: network } = this, state = current(), step = Math.min(state.step, network.length - 1);
+    const { data: network } = this, state = current(), step = network.step(state);
     const focus = this.player.contains(document.activeElement) ? document.activeElement.id : "";
     this.note ??= h("p", { class: "caption", role: "status" });
     const move = (name, to, sign) => button(sign, () => { this.pause(); update({ step: to }, { quiet: true }); },
@@ -109,8 +109,8 @@ export class Home extends View {
 
   /** The boxes of one pass. While generating, the encoder is computed only for the first token. */
   sequence() {
-    const { teacher, step, unfolded } = current(), { data: network } = this;
-    const skipped = !teacher && step > 0;
+    const { data: network } = this, { teacher, unfolded } = current();
+    const skipped = !teacher && network.step(current()) > 0;
     let folded = null;
     return network.boxes.filter((box) => !(skipped && box.stack === "encoder")).filter((box) => {
       if (box.layer === null || network.openLayers(box.stack, unfolded).has(box.layer)) return true;
@@ -128,9 +128,9 @@ export class Home extends View {
       if (at + 1 < boxes.length) {
         this.show(boxes[at + 1]);
         await pause(boxes[at + 1].part === "softmax" ? TOKEN : BOX);
-      } else if (!current().teacher && current().step + 1 < this.data.length) {
+      } else if (!current().teacher && this.data.step(current()) + 1 < this.data.length) {
         this.lit = null;
-        update({ step: current().step + 1 }, { quiet: true });
+        update({ step: this.data.step(current()) + 1 }, { quiet: true });
       } else break;
     }
     if (this.playing === playing) this.pause();
@@ -148,9 +148,9 @@ export class Home extends View {
     const boxes = this.sequence(), at = boxes.findIndex((box) => box.id === this.lit?.id), to = at < 0 ? (by > 0 ? 0
       : boxes.length - 1) : at + by;
     if (boxes[to]) this.show(boxes[to]);
-    else if (by > 0 && !current().teacher && current().step + 1 < this.data.length) {
+    else if (by > 0 && !current().teacher && this.data.step(current()) + 1 < this.data.length) {
       this.lit = null;
-      update({ step: current().step + 1 }, { quiet: true });
+      update({ step: this.data.step(current()) + 1 }, { quiet: true });
       this.nudge(1);
     }
   }
@@ -167,8 +167,7 @@ export class Home extends View {
   /** One line on the box that is lit, or on the token that is followed. */
   caption(place) {
     if (!this.note) return;
-    const { data: network } = this, state = current(), step = network.answer.steps[Math.min(state.step,
-      network.length - 1)];
+    const { data: network } = this, state = current(), step = network.answer.steps[network.step(state)];
     if (place) {
       const norms = normsOf(network, place), name = visible(network.lanes(place.stack)[place.lane] ?? "");
       this.note.replaceChildren(h("b", {}, name), ` · ${t("home.norms")} ${norms.map(([, norm]) => norm).join(" → ")}`);
@@ -181,7 +180,7 @@ export class Home extends View {
   }
 
   subject() {
-    return t("home.step", { step: Math.min(current().step, this.data.length - 1) + 1, count: this.data.length });
+    return t("home.step", { step: this.data.step(current()) + 1, count: this.data.length });
   }
 
   exported(network) {
@@ -190,4 +189,3 @@ export class Home extends View {
 }
 
 const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
-export { titleOf };
