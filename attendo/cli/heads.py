@@ -98,14 +98,9 @@ def _load_sentences(
     if target is not None or gold is not None:
         raise UsageError("builtin_with_target_or_gold", task=BUILTIN)
     from attendo.demo_task import BuiltinTask
-    from attendo.explore.gold_alignment import GoldLinks
-    from attendo.explore.head_stats import Sentence
+    from attendo.runs.demo import gold_sentences
 
-    found = []
-    for pair in BuiltinTask().heldout(BUILTIN_PAIRS):
-        links_of_pair = GoldLinks(frozenset(pair.alignment), frozenset(), pair.source_words, pair.target_words)
-        found.append(Sentence(pair.source, pair.target, links_of_pair, f"{pair.source!r} of the built-in task"))
-    return found
+    return gold_sentences(BuiltinTask().heldout(BUILTIN_PAIRS))
 
 
 def _show(report: "HeadReport", order: "HeadOrder", language: Language) -> None:

@@ -11,7 +11,8 @@ const IMPORT = /(from\s*|import\s*\(\s*|import\s*)"(\.{1,2}\/[^"]+)"/g;
 /** The text of the file. What the views of the current sentence need is asked for first. */
 export async function wholePage() {
   const answers = await recordedWhile(gather);
-  const [index, icon, ...styles] = await Promise.all(["index.html", "icon.svg", "style.css", "views.css"].map(file));
+  const [index, icon, ...styles] = await Promise.all(["index.html", "icon.svg", "style.css", "views.css",
+    "whole-model.css"].map(file));
   const modules = await collect("main.js");
   const imports = Object.fromEntries([...modules].map(([name, source]) =>
     [name, `data:text/javascript;base64,${base64(source)}`]));

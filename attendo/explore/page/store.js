@@ -1,7 +1,7 @@
 // The one state of the page: kept in the address, so that a link shows what its sender saw and the back button works.
 
 const DEFAULTS = {
-  view: "alignment", lang: "", model: "", checkpoint: "", text: "", target: "",
+  view: "home", lang: "", model: "", checkpoint: "", text: "", target: "",
   kind: "greedy", beam: 4, n_best: 4, length_penalty: 1, temperature: 1, top_k: 0, top_p: 1, seed: 1, max_length: 0,
   heads: "", layers: "", hold: true,
   site: "cross", show: "mean", layer: -1, head: 0, words: false, specials: true,
@@ -15,10 +15,11 @@ const DEFAULTS = {
   versus: "checkpoints", other: "", same: true,
   curve: "loss",
   passes: 0, graph_search: "",
+  module: "", teacher: false, follow: "", unfolded: "", all_heads: false,
 };
 
 const CHOICES = {
-  view: ["alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "representations", "compare",
+  view: ["home", "alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "representations", "compare",
     "training", "parallel"],
   lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
   show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],

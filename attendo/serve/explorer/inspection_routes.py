@@ -11,11 +11,12 @@ from jaxtyping import Float
 from starlette.responses import Response
 from torch import Tensor
 
+from attendo.explore.formulas.catalogue import describe_formulas
 from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
 from attendo.model.head_scaling import ScaledHeads
 from attendo.serve.explorer.calculation import compute_calculation
-from attendo.serve.explorer.formula_table import OperationTable, describe_formulas
+from attendo.serve.explorer.formula_table import OperationTable
 from attendo.serve.explorer.pieces import describe_predictions, group_words
 from attendo.serve.explorer.schemas import CalculationRequest, MaskRequest, TargetRequest, TraceRequest
 from attendo.serve.explorer.search import InspectedPair, count_map_numbers, trace_fits

@@ -17,7 +17,8 @@ from attendo import demo_task
 from attendo.demo_task import BuiltinTask
 
 HERE = Path(__file__).resolve().parent
-KEPT = HERE.parents[1] / "runs" / "lesson"
+KEPT = HERE.parents[2] / "runs" / "lesson"
+MADE_OF = "attention decoder embedding encoder feed_forward loss masks positions sublayer transformer translator"
 SPECIAL = ["<pad>", "<bos>", "<eos>"]
 PAIRS, STEPS, BATCH, PEAK = 20_000, 500, 64, 3e-3
 MOST_WORDS = 5
@@ -116,8 +117,7 @@ def made_from() -> str:
     """A fingerprint of everything that a trained network depends on."""
     grammar = Path(demo_task.__file__).parent
     files = [
-        Path(__file__),
-        *sorted((HERE / "code").glob("*.py")),
+        *(HERE / f"{name}.py" for name in MADE_OF.split()),
         *sorted(grammar.glob("*.py")),
         grammar / "lexicon.toml",
     ]
