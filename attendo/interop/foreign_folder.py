@@ -73,8 +73,7 @@ def _cache_path(folder: Path) -> Path | None:
     packages = ("attendo", "transformers", "pymarian", "torch", "safetensors", "sentencepiece")
     versions = {name: version(name) for name in packages if find_spec(name) is not None}
     content = hashlib.sha256(json.dumps([_SENTENCES, versions]).encode())
-    paths = [folder] if folder.is_file() else folder.iterdir()
-    for path in sorted(each for each in paths if each.suffix in _READ_SUFFIXES and each.is_file()):
+    for path in list_read_files(folder):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         content.update(f"\n{path.name}\n{digest}".encode("utf-8", "surrogateescape"))
@@ -83,6 +82,12 @@ def _cache_path(folder: Path) -> Path | None:
     except RuntimeError:
         return None
     return base / "attendo" / "certificates" / f"{content.hexdigest()}.json"
+
+
+def list_read_files(folder: Path) -> list[Path]:
+    """Return the files that an import may read."""
+    paths = [folder] if folder.is_file() else folder.iterdir()
+    return sorted(each for each in paths if each.suffix in _READ_SUFFIXES and each.is_file())
 
 
 def _read_certificate(path: Path | None) -> dict[str, Any] | None:
