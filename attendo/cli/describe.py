@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.cli.language import localise, say
+from attendo.cli.language import say, translate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -117,7 +117,7 @@ def _build_table(description: "Description") -> "Table":
     for part in description.parts:
         times = say(", {times} times", times=part.times) if part.times > 1 else ""
         total = f"{part.times} × {part.parameters:,}" if part.times > 1 else f"{part.parameters:,}"
-        table.add_row(f"{localise(part.name)}{times}", "", "", total, style="bold")
+        table.add_row(f"{translate(part.name)}{times}", "", "", total, style="bold")
         for row in part.rows:
             table.add_row(*_format_cells(row))
         table.add_section()
@@ -126,9 +126,9 @@ def _build_table(description: "Description") -> "Table":
 
 def _format_cells(row: "NetworkOperation") -> tuple[str, str, str, str]:
     own = f"{row.parameters:,}" if row.parameters else ("" if row.shared_with else "–")
-    shared = say("shared with {shared_with}", shared_with=localise(row.shared_with)) if row.shared_with else ""
+    shared = say("shared with {shared_with}", shared_with=translate(row.shared_with)) if row.shared_with else ""
     return (
-        f"  {localise(row.operation)}",
+        f"  {translate(row.operation)}",
         _format_shape(row.input),
         _format_shape(row.output),
         " + ".join(filter(None, (own, shared))),
