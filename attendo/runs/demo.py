@@ -1,6 +1,6 @@
 """The demo: train the built-in task on this machine, then evaluate it on held-out sentences."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
