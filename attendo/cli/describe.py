@@ -94,16 +94,13 @@ def _load_config(model: str, vocab_size: int | None, changes: list[str]) -> "tup
         return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes)), {}
     if changes or vocab_size:
         raise UsageError("preset_options_with_model")
-    from attendo.interop.load import require_model_folder
-    from attendo.model_folder import load_model
+    from attendo.interop.load import load_stored_model
     from attendo.runs.load import is_checkpoint, load_checkpoint
 
-    if not Path(model).is_dir() and "/" not in model:
+    if not Path(model).exists() and "/" not in model:
         raise UsageError("model_or_preset_not_found", model=model, presets=", ".join(PRESETS))
     stored = (
-        load_checkpoint(Path(model), "cpu").stored_model
-        if is_checkpoint(Path(model))
-        else load_model(require_model_folder(model))
+        load_checkpoint(Path(model), "cpu").stored_model if is_checkpoint(Path(model)) else load_stored_model(model)
     )
     return stored.network.config, stored.about
 

@@ -62,9 +62,11 @@ def heads(
     file_format = "" if output is None else check_picture_format(output, "attendo heads --output")
     sentences = _load_sentences(file, target, gold, links)
     from attendo.explore.head_stats import measure_heads
-    from attendo.interop.load import load, require_model_folder
+    from attendo.interop.load import load_torch_model, require_model_folder
 
-    report = measure_heads(load(require_model_folder(model), device), sentences)
+    if store:
+        require_model_folder(model)  # a foreign model has no place for the head
+    report = measure_heads(load_torch_model(model, device), sentences)
     warning = "" if output is None else _draw(report, sort, output, file_format, lang)
     if as_json:
         print(json.dumps(report.as_json(sort), ensure_ascii=False))

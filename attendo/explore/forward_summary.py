@@ -36,6 +36,8 @@ def summarize_forward(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
             if f"{side}.input" in trace
         },
         "stacks": {stack: list(_describe_layers(trace, stack, block)) for stack in ("encoder", "decoder")},
+        "layers": {"encoder": list(trace.encoder_layers), "decoder": list(trace.decoder_layers)},
+        "masked": trace.masked,
         "outputs": {
             stack: block.add(trace[f"{stack}.output"].norm(dim=-1))
             for stack in ("encoder", "decoder")

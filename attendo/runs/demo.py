@@ -1,6 +1,6 @@
 """The demo: train the built-in task on this machine, then evaluate it on held-out sentences."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from attendo.explore.graph_svg import render_graph_svg
 from attendo.explore.head_stats import HeadReport, HeadStats, Sentence, measure_heads
 from attendo.explore.heatmap_svg import render_map_svg
 from attendo.explore.parallel_html import render_parallel_html
-from attendo.explore.trace_html import OpenMap, render_trace_html
+from attendo.explore.saved_page import OpenBox, render_saved_page
 from attendo.model.config import ModelKind
 from attendo.runs.config import RunConfig
 from attendo.text_model import ParallelTrace, TextModel, Trace
@@ -136,12 +136,12 @@ def make_attention_map(trace: Trace, head: HeadStats) -> AttentionMap:
     return AttentionMap(weights, rows=trace.target_pieces, columns=trace.source_pieces, title=title)
 
 
-def write_pictures(folder: Path, trace: Trace, head: HeadStats, facts: Sequence[tuple[str, str]]) -> list[Path]:
-    """Write the best head as an SVG, and the trace as a standalone HTML page that shows this head first."""
-    first = OpenMap(f"decoder.{head.layer}.cross", head.head)
+def write_pictures(folder: Path, trace: Trace, head: HeadStats) -> list[Path]:
+    """Write the best head as an SVG, and the page of the whole network in one HTML file, with this head open."""
+    first = OpenBox(f"decoder.{head.layer}.cross", head.head)
     pictures = {
         folder / "attention.svg": render_map_svg(make_attention_map(trace, head)),
-        folder / "attention.html": render_trace_html(trace, facts=facts, first=first),
+        folder / "attention.html": render_saved_page(trace, name=folder.name, first=first),
     }
     for path, content in pictures.items():
         path.write_text(content, "utf-8")

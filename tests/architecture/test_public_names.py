@@ -12,7 +12,7 @@ from attendo.cli.main import app
 
 COMMANDS_PAGE = Path(__file__).parents[2] / "docs/commands.md"
 COMMON_OPTIONS = {"--help", "--device", "--threads", "--set", "--lang"}  # described once, at the top of the page
-NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
+NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "show", "train"]
 
 GENERATE = [
     *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),

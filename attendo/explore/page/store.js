@@ -33,6 +33,7 @@ const CHOICES = {
 const FRACTIONS = ["length_penalty", "temperature", "top_p"]; // all other numbers are whole
 
 const listeners = new Set();
+const saved = document.getElementById("recorded")?.dataset.state; // a page in one file begins with a state
 let state = read();
 
 export const current = () => state;
@@ -42,7 +43,9 @@ export function update(changes, { quiet = false } = {}) {
   const changed = differences({ ...state, ...changes });
   if (!changed.size) return;
   state = { ...state, ...changes };
-  history[quiet ? "replaceState" : "pushState"](null, "", written(state));
+  try {
+    history[quiet ? "replaceState" : "pushState"](null, "", written(state));
+  } catch { /* in the frame of a notebook there is no address */ }
   tell(changed);
 }
 
@@ -80,7 +83,7 @@ export function written(values) {
 }
 
 function read() {
-  const query = new URLSearchParams(location.hash.slice(1));
+  const query = new URLSearchParams(location.hash.slice(1) || saved);
   const found = { ...DEFAULTS };
   for (const [name, text] of query) {
     if (!Object.hasOwn(DEFAULTS, name)) continue;

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from attendo.explore.calculation import find_norm
 from attendo.explore.formulas.catalogue import bind_formula
 from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
@@ -100,22 +101,6 @@ class OperationTable:
                 return trace.get("output.scaled", trace["decoder.output"])
             case _:
                 return trace["output.logits"]
-
-
-def find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:
-    """Return the module of the norm with this name, or None if the operation is no norm."""
-    stack, _, rest = name.partition(".")
-    module: Any = None
-    if rest == "output" and stack in ("encoder", "decoder"):
-        module = network.encoder_norm if stack == "encoder" else network.decoder_norm
-    elif rest == "input":
-        embedding = network.source if stack == "source" else network.target
-        module = None if embedding is None else embedding.norm
-    elif rest.endswith(".norm"):
-        layer, kind, _ = rest.split(".")
-        blocks = network.encoder if stack == "encoder" else network.decoder
-        module = getattr(blocks[int(layer)], f"{kind}_residual").normalise
-    return module if isinstance(module, nn.LayerNorm | nn.RMSNorm) else None
 
 
 def _sub_layer_input(network: Transformer, trace: Trace, site: str) -> Tensor:

@@ -1,6 +1,6 @@
 // An open box: its operations as small maps, and how one cell of the chosen operation comes about.
 
-import { ask, wasCancelled } from "../api.js";
+import { ask, savedViews, wasCancelled } from "../api.js";
 import { pixels } from "../colour.js";
 import { h, number, visible } from "../dom.js";
 import { language, t } from "../i18n.js";
@@ -67,7 +67,7 @@ export class ModulePanel extends HTMLElement {
     this.replaceChildren(h("div", { class: "row panel-head" }, isAttention ? select("panel-head", t("head"), state.head,
       Array.from({ length: network.answer.heads }, (_, n) => [n, t("head.n", { n })]), (head) => update({ head, cell: "" },
         { quiet: true })) : null,
-      h("button", { type: "button", class: "link end", id: "to-calculator", onclick: () => update({ view: "calculator",
+      savedViews && !savedViews.includes("calculator") ? null : h("button", { type: "button", class: "link end", id: "to-calculator", onclick: () => update({ view: "calculator",
         operation: this.chosen, cell: "" }) }, t("home.calculator"))),
     h("ol", { class: "chain", "aria-label": t("calculator.operations"), onkeydown: walk }, box.operations.map((name) =>
       this.link(name))), this.detail());
@@ -162,7 +162,8 @@ function rowOf({ box, network }, state) {
 function requestOf(data, state, name) {
   const { network, box } = data, { target_text: target } = network.answer, first = Math.floor(rowOf(data, state)
     / ROWS) * ROWS;
-  return ofCalculation({ ...state, target: state.target || target || "", first_row: name.startsWith(box.stack === "encoder"
+  const { shape } = network.formulas.get(name);
+  return ofCalculation({ ...state, head: shape.length > 2 ? state.head : 0, target: state.target || target || "", first_row: name.startsWith(box.stack === "encoder"
     ? "source" : "target") || name.startsWith(box.stack) || name.startsWith("output") ? first : 0, first_column: 0 },
   network.formulas.get(name));
 }

@@ -71,8 +71,7 @@ export class NetworkFigure extends HTMLElement {
   }
 
   layer(stack, n) {
-    const canFold = this.network.answer.stacks[stack].length > 4 && n !== 0
-      && n !== this.network.answer.stacks[stack].length - 1;
+    const canFold = !this.network.openLayers(stack, "").has(n);
     const title = t("layer.n", { n });
     return h("div", { class: "layer", role: "group", "aria-label": `${t(`stack.${stack}`)} · ${title}` },
       h("span", { class: "layer-name" }, canFold ? h("button", { type: "button", class: "link",
@@ -90,8 +89,8 @@ export class NetworkFigure extends HTMLElement {
 
   toggleLayer(stack, n) {
     const all = this.state.unfolded.split(",").filter(Boolean), name = `${stack}.${n}`;
-    const layers = all.includes("all") ? Object.entries(this.network.answer.stacks).flatMap(([each, { length }]) =>
-      Array.from({ length }, (_, k) => `${each}.${k}`)) : all;
+    const layers = all.includes("all") ? Object.entries(this.network.answer.layers).flatMap(([each, numbers]) =>
+      numbers.map((number) => `${each}.${number}`)) : all;
     update({ unfolded: (layers.includes(name) ? layers.filter((each) => each !== name) : [...layers, name]).join(",") },
       { quiet: true });
   }

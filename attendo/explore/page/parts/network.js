@@ -64,8 +64,10 @@ export class Network {
         adds ? {} : { norms: input }),
       ...(adds ? [make(`${side}.positions`, "positions", named("frequencies", "angles", "positions", "sum", "input"),
         { norms: input })] : [])];
-    const layers = answer.stacks[stack].flatMap((layer, n) => Object.entries(layer).flatMap(([kind, sub]) =>
-      this.sublayer(`${stack}.${n}.${kind}`, sub, make).map((box) => ({ ...box, layer: n }))));
+    const layers = answer.stacks[stack].flatMap((layer, at) => Object.entries(layer).flatMap(([kind, sub]) => {
+      const n = answer.layers[stack][at]; // not all may have been traced
+      return this.sublayer(`${stack}.${n}.${kind}`, sub, make).map((box) => ({ ...box, layer: n }));
+    }));
     const last = this.formulas.get(`${stack}.output`), final = last && last.formula !== "last_layer"
       ? [make(`${stack}.output`, "final", [`${stack}.output`], { norms: this.rows({ output:
         answer.outputs[stack] }) })] : [];
@@ -128,9 +130,9 @@ export class Network {
 
   /** Layers of a stack that are drawn in full. `unfolded` is "all" or a list of layers as in `encoder.3`. */
   openLayers(stack, unfolded) {
-    const count = this.answer.stacks[stack].length, chosen = unfolded.split(",");
-    return new Set(Array.from({ length: count }, (_, n) => n).filter((n) => count <= LAYERS || n === 0
-      || n === count - 1 || chosen.includes("all") || chosen.includes(`${stack}.${n}`)));
+    const layers = this.answer.layers[stack], chosen = unfolded.split(",");
+    return new Set(layers.filter((n) => layers.length <= LAYERS || n === layers[0] || n === layers.at(-1)
+      || chosen.includes("all") || chosen.includes(`${stack}.${n}`)));
   }
 
   get canFold() {

@@ -48,6 +48,7 @@ export default {
   "grid.keys": "{label}. Arrow keys move, Enter chooses.",
 
   "home.title": "Whole model", "home.intro": "One sentence on its way through the network, bottom to top. Point at a token to follow it; open a box to see its numbers.",
+  "home.unmasked": "The causal mask is off: the decoder sees the tokens it predicts.",
   "home.mode": "Mode", "home.generating": "Generating", "home.training": "Training",
   "home.generating.note": "One token at a time: the token that was predicted is read next. Keys and values of earlier tokens are cached.",
   "home.training.note": "Teacher forcing: the decoder reads the target shifted by one and predicts all its tokens in one pass.",

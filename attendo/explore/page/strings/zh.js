@@ -43,6 +43,7 @@ export default {
   "grid.keys": "{label}。方向键移动，回车选中。",
 
   "home.title": "整个模型", "home.intro": "一句话自下而上穿过整个网络。指向一个词元即可跟随它；点开一个方框查看其中的数。",
+  "home.unmasked": "因果掩码已关闭：解码器能看到它要预测的词元。",
   "home.mode": "方式", "home.generating": "生成", "home.training": "训练",
   "home.generating.note": "一次一个词元：预测出的词元接着被读入，先前词元的键和值已缓存。",
   "home.training.note": "教师强制：解码器读入右移一位的目标，一遍就预测出所有词元。",

@@ -1,5 +1,6 @@
 // The views in the order of their tabs.
 
+import { savedViews } from "../api.js";
 import { isParallel } from "../models.js";
 import { Ablation } from "./ablation.js";
 import { Alignment } from "./alignment.js";
@@ -20,7 +21,7 @@ export const VIEWS = { home: Home, parallel: Parallel, alignment: Alignment, hea
 const AT_ONCE = ["home", "parallel", "training"];
 
 /** The views of the chosen model: attention, steps and search are those of autoregressive models. */
-export const shownViews = () => Object.keys(VIEWS).filter((name) => (isParallel() ? AT_ONCE.includes(name)
-  : name !== "parallel"));
+export const shownViews = () => Object.keys(VIEWS).filter((name) => (!savedViews || savedViews.includes(name))
+  && (isParallel() ? AT_ONCE.includes(name) : name !== "parallel"));
 
 for (const [name, view] of Object.entries(VIEWS)) customElements.define(`view-${name}`, view);

@@ -15,8 +15,7 @@ import { stacked, tableScene } from "../scene.js";
 import { current, update } from "../store.js";
 import { View } from "../view.js";
 
-const COLUMNS = ["shapes", "norm_in", "norm_out", "share", "gain", "time"];
-const OPERAND = 32; // rows and columns of an operand that are drawn
+const COLUMNS = ["shapes", "norm_in", "norm_out", "share", "gain", "time"], OPERAND = 32; // rows and columns drawn
 
 export class Calculator extends View {
   static name = "calculator";
@@ -293,9 +292,8 @@ function reveal(part, list) {
 
 function walk(event) {
   const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!move) return;
   const all = [...event.currentTarget.querySelectorAll("button")], at = all.indexOf(document.activeElement);
-  if (at < 0) return;
+  if (!move || at < 0) return;
   event.preventDefault();
   all[Math.min(Math.max(at + move, 0), all.length - 1)].focus();
 }

@@ -50,7 +50,8 @@ export class Home extends View {
       choice("teacher", t("home.mode"), state.teacher, [[false, t("home.generating")], [true, t("home.training")]]),
       network.canFold ? toggle("unfolded", t("home.unfold"), state.unfolded === "all", (on) => update({ unfolded: on
         ? "all" : "" }, { quiet: true })) : null,
-      h("p", { class: "note mode-note" }, this.modeNote(state))), this.figure, this.player];
+      h("p", { class: "note mode-note" }, this.modeNote(state))),
+    network.answer.masked ? null : h("p", { class: "notice" }, t("home.unmasked")), this.figure, this.player].filter(Boolean);
   }
 
   modeNote({ teacher }) {
