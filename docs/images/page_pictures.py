@@ -19,10 +19,12 @@ from playwright.sync_api import sync_playwright
 FOLDER = Path(__file__).parent
 SENTENCE = "The child who likes juice is her classmate"
 BOX_MS, TOKEN_MS, END_MS = 420, 900, 3000  # how long the animation shows a box, a token and its last frame
+OFF = ("decoder.0.cross.0", "decoder.1.cross.0", "decoder.1.cross.1")
+TALLEST = 1100  # pixels of a still picture
 STILLS = {
     "explore-alignment.png": ("alignment", {"layer": 1, "head": 0, "step": 3}),
     "explore-tree.png": ("tree", {"kind": "beam"}),
-    "explore-ablation.png": ("ablation", {"heads": "decoder.1.cross.0=0"}),
+    "explore-ablation.png": ("ablation", {"lang": "zh", "heads": ",".join(f"{each}=0" for each in OFF)}),
 }
 
 
@@ -84,6 +86,15 @@ def animate_home(page: Any, address: str) -> None:
     )
 
 
+def capture_still(page: Any, address: str, view: str, state: dict[str, object]) -> Image.Image:
+    element = open_view(page, address, view, **state)
+    if view == "ablation":
+        page.click("#rank")
+        page.wait_for_function("() => document.querySelectorAll('.ranked li').length === 12")
+        page.wait_for_timeout(1500)
+    return capture(element)
+
+
 def main(model: str) -> None:
     with serve(model) as address, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
@@ -91,7 +102,8 @@ def main(model: str) -> None:
         page.set_default_timeout(120_000)
         animate_home(page, address)
         for name, (view, state) in STILLS.items():
-            open_view(page, address, view, **state).screenshot(path=FOLDER / name)
+            picture = capture_still(page, address, view, state)
+            picture.crop((0, 0, picture.width, min(picture.height, TALLEST))).save(FOLDER / name, optimize=True)
         browser.close()
 
 
