@@ -1,4 +1,4 @@
-"""Make the pictures of the page in docs/images from a model folder: `python docs/images/page_pictures.py runs/demo/model`.
+"""Make the pictures of the page from a model folder: `python docs/images/page_pictures.py runs/demo/model`.
 
 Needs playwright, Pillow and Chromium, all of which `make test` sets up.
 """
