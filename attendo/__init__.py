@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from attendo.explore.saved_page import show
     from attendo.model.config import ModelConfig
     from attendo.model.transformer import Transformer
     from attendo.pipelines import pipeline
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from attendo.training import train
 
 __version__ = "0.1.0"
-__all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
+__all__ = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "show", "train"]
 
 # Names are imported on first use: importing torch takes two seconds, and `attendo --help` does not need it.
 # `attendo.train` is also a package, and importing it rebinds the name. So that package is callable.
@@ -21,6 +22,7 @@ _HOMES = {
     "Transformer": "attendo.model.transformer",
     "load": "attendo.runs.load",
     "pipeline": "attendo.pipelines",
+    "show": "attendo.explore.saved_page",
     "train": "attendo.train",
 }
 

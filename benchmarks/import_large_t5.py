@@ -1,10 +1,11 @@
 """Measures the peak memory of importing a T5 with 3 billion parameters, with random weights in bf16.
 
-    python benchmarks/import_large_t5.py [--work runs/large] [--layers 24] [--keep]
+    python benchmarks/import_large_t5.py [--work runs/large] [--layers 24] [--sentences 8] [--keep]
 
 The folder has the sizes of T5-3B (Raffel et al. 2020, table 14) and a small SentencePiece model; the other rows have no
 piece. The weights take 5.7 GB in six files. The script imports the folder as a user does, once with `--dtype keep` and
-once in float32, and generates with the first. `--keep` leaves the folders.
+once in float32, and generates with the first. Then it imports with a proof on `--sentences` random sentences. These are
+fewer than the 200 of `attendo import`: the time depends on them, the memory does not. `--keep` leaves the folders.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -24,6 +26,13 @@ from torch import Tensor
 
 WIDTH, HEAD, HEADS, INNER, ROWS = 1024, 128, 32, 16_384, 32_128
 SHARD_BYTES = 10**9
+# `attendo import --dtype keep` with fewer sentences.
+PROOF = """
+import sys
+from attendo.interop.import_model import import_model, read_import
+certificate = import_model(read_import(sys.argv[1], keep_dtype=True), sys.argv[2], min_sentences=int(sys.argv[3]))
+print(certificate.as_table())
+"""
 
 
 def main() -> None:
@@ -44,6 +53,8 @@ def main() -> None:
             report("generate", ["generate", str(out), "--beam", "1", "--max-length", "20"], size, "the cat\n")
         if not arguments.keep:
             shutil.rmtree(out)
+    words = [str(folder), str(work / "proven"), str(arguments.sentences)]
+    report("import --dtype keep with a proof", words, size, program=["-c", PROOF])
     if not arguments.keep:
         shutil.rmtree(work)
 
@@ -52,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", default="runs/large")
     parser.add_argument("--layers", type=int, default=24, help="per stack")
+    parser.add_argument("--sentences", type=int, default=8, help="of the proof")
     parser.add_argument("--keep", action="store_true")
     return parser.parse_args()
 
@@ -129,11 +141,13 @@ def write_other_files(folder: Path, layers: int) -> None:
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}', "utf-8")
 
 
-def report(name: str, words: list[str], size: int, text: str | None = None) -> None:
-    """Run a command and print its peak memory and time."""
+def report(
+    name: str, words: list[str], size: int, text: str | None = None, program: Sequence[str] = ("-m", "attendo")
+) -> None:
+    """Run a program and print its peak memory and time."""
     begin = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "attendo", *words], stdin=subprocess.PIPE if text else subprocess.DEVNULL, text=True
+        [sys.executable, *program, *words], stdin=subprocess.PIPE if text else subprocess.DEVNULL, text=True
     )
     if text and process.stdin is not None:
         process.stdin.write(text)

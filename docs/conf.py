@@ -126,7 +126,7 @@ def list_links(text: str) -> list[tuple[str, list[str]]]:
 
 
 def is_chinese(page: str) -> bool:
-    return "zh" in page.split("/") or page.endswith(".zh-CN")
+    return "zh" in page.split("/")
 
 
 def localise_page(

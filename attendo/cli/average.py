@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from attendo.cli.language import say
+from attendo.cli.language import list_names, say
 from attendo.cli.output import print_stderr
 
 DEFAULT_CHECKPOINTS = 5  # maximum number of checkpoints to average without --last
@@ -33,4 +33,4 @@ def average(
         raise UsageError("too_few_checkpoints", folder=run, count=len(all_steps), last=last or 1)
     steps = all_steps[-(last or DEFAULT_CHECKPOINTS) :]
     average_model(run, steps).save(out)
-    print_stderr(say("mean of steps {names} written to {out}", names=", ".join(map(str, steps)), out=out))
+    print_stderr(say("mean of steps {names} written to {out}", names=list_names(steps), out=out))

@@ -12,7 +12,7 @@ from attendo.cli.options import Device, Threads
 from attendo.errors import LocalizedText
 
 if TYPE_CHECKING:
-    from attendo.explore.gold_alignment import HeadScore
+    from attendo.explore.head_stats import HeadStats
     from attendo.runs.demo import DemoScores
     from attendo.runs.run import Run
 
@@ -61,7 +61,7 @@ def demo(
     run.model.save(outcome.model_folder)
     facts = _collect_facts(run, scores, outcome.seconds)
     print("\n".join(_list_results(scores, facts)))
-    pictures = _show_attention(run, scores.best_head, facts) if scores.best_head else _show_parallel(run)
+    pictures = _show_attention(run, scores.best_head) if scores.best_head else _show_parallel(run)
     _print_next_commands(run, pictures)
 
 
@@ -90,16 +90,16 @@ def _collect_facts(run: "Run", scores: "DemoScores", seconds: float) -> list[tup
                 num_translations=len(scores.translations),
             ),
         ),
-        *([] if head is None else [("alignment accuracy", _describe_head(head))]),
+        *([] if head is None else [("alignment error rate", _describe_head(head))]),
         ("training time", LocalizedText("{seconds:.0f} s on {hardware}", seconds=seconds, hardware=hardware)),
         ("parameters", f"{sum(weight.numel() for weight in run.model.network.parameters()):,}"),
     ]
 
 
-def _describe_head(head: "HeadScore") -> str:
+def _describe_head(head: "HeadStats") -> str:
     return LocalizedText(
-        "{accuracy:.1%} (decoder layer {layer}, head {head}, counted from 0)",
-        accuracy=head.accuracy,
+        "{error_rate:.1%} (decoder layer {layer}, head {head}, counted from 0)",
+        error_rate=head.error_rate,
         layer=head.layer,
         head=head.head,
     )
@@ -113,14 +113,14 @@ def _list_results(scores: "DemoScores", facts: list[tuple[str, str]]) -> list[st
     return [*lines, ""]
 
 
-def _show_attention(run: "Run", head: "HeadScore", facts: list[tuple[str, str]]) -> list[Path]:
+def _show_attention(run: "Run", head: "HeadStats") -> list[Path]:
     from rich.console import Console
 
     from attendo.explore.heatmap_terminal import render_map_terminal
     from attendo.runs.demo import EXAMPLE_SENTENCE, make_attention_map, write_pictures
 
     trace, console = run.model.trace(EXAMPLE_SENTENCE), Console()
-    pictures = write_pictures(run.folder, trace, head, facts)
+    pictures = write_pictures(run.folder, trace, head)
     title = say("decoder layer {layer}, head {head}", layer=head.layer, head=head.head)
     console.print(render_map_terminal(replace(make_attention_map(trace, head), title=title), console.width))
     return pictures

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attendo.cli.language import localise, say
+from attendo.cli.language import say, translate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,16 +94,13 @@ def _load_config(model: str, vocab_size: int | None, changes: list[str]) -> "tup
         return ModelConfig.preset(model, **apply_changes({"vocab_size": vocab_size or 30_000}, changes)), {}
     if changes or vocab_size:
         raise UsageError("preset_options_with_model")
-    from attendo.interop.load import require_model_folder
-    from attendo.model_folder import load_model
+    from attendo.interop.load import load_stored_model
     from attendo.runs.load import is_checkpoint, load_checkpoint
 
-    if not Path(model).is_dir() and "/" not in model:
+    if not Path(model).exists() and "/" not in model:
         raise UsageError("model_or_preset_not_found", model=model, presets=", ".join(PRESETS))
     stored = (
-        load_checkpoint(Path(model), "cpu").stored_model
-        if is_checkpoint(Path(model))
-        else load_model(require_model_folder(model))
+        load_checkpoint(Path(model), "cpu").stored_model if is_checkpoint(Path(model)) else load_stored_model(model)
     )
     return stored.network.config, stored.about
 
@@ -120,7 +117,7 @@ def _build_table(description: "Description") -> "Table":
     for part in description.parts:
         times = say(", {times} times", times=part.times) if part.times > 1 else ""
         total = f"{part.times} × {part.parameters:,}" if part.times > 1 else f"{part.parameters:,}"
-        table.add_row(f"{localise(part.name)}{times}", "", "", total, style="bold")
+        table.add_row(f"{translate(part.name)}{times}", "", "", total, style="bold")
         for row in part.rows:
             table.add_row(*_format_cells(row))
         table.add_section()
@@ -129,9 +126,9 @@ def _build_table(description: "Description") -> "Table":
 
 def _format_cells(row: "NetworkOperation") -> tuple[str, str, str, str]:
     own = f"{row.parameters:,}" if row.parameters else ("" if row.shared_with else "–")
-    shared = say("shared with {shared_with}", shared_with=localise(row.shared_with)) if row.shared_with else ""
+    shared = say("shared with {shared_with}", shared_with=translate(row.shared_with)) if row.shared_with else ""
     return (
-        f"  {localise(row.operation)}",
+        f"  {translate(row.operation)}",
         _format_shape(row.input),
         _format_shape(row.output),
         " + ".join(filter(None, (own, shared))),

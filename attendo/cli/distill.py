@@ -52,9 +52,9 @@ def distill(
     run = _find_run(model)
     config = _read_suitable_run(run, model) if folds > 1 else None
     folder = run / "model" if run == model else model
-    file = folder / "manifest.json" if config is None or run is None else run / "run.toml"
+    files = _list_teacher_files(folder) if config is None or run is None else [run / "run.toml"]
     options = {"beam": beam, "split": False, "long_source": "truncate"}
-    work = Distillation(out, source, target, file, folds, options)
+    work = Distillation(out, source, target, files, folds, options)
     settings = work.identify()
     only_teacher = _load_suitable_model(folder, model, device, options) if config is None else None
     make_folder(out)
@@ -95,6 +95,14 @@ def _find_run(model: Path) -> Path | None:
     return next((each for each in (model, model.absolute().parent) if (each / "run.toml").is_file()), None)
 
 
+def _list_teacher_files(folder: Path) -> list[Path]:
+    """Return the files that change with the only teacher."""
+    from attendo.interop.foreign_folder import list_read_files
+    from attendo.interop.load import is_foreign_model
+
+    return list_read_files(folder) if is_foreign_model(folder) else [folder / "manifest.json"]
+
+
 def _read_suitable_run(run: Path | None, model: Path) -> "RunConfig":
     """Return the settings for teachers. Raise for a run that cannot be repeated with other text."""
     from attendo.runs.config import load_run_config
@@ -110,9 +118,9 @@ def _read_suitable_run(run: Path | None, model: Path) -> "RunConfig":
 
 def _load_suitable_model(folder: Path, model: Path, device: str, options: Mapping[str, Any]) -> "TextModel":
     """Return the only teacher. Raise for a model without a source or without a beam."""
-    from attendo.text_model import load
+    from attendo.interop.load import load_torch_model
 
-    teacher = load(folder, device)
+    teacher = load_torch_model(folder, device)
     if teacher.continues_text:
         raise UsageError("distillation_model_without_source", model=model)
     teacher.settings(**options)  # raises if its kind has no beam

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attendo.cli.language import localise, pad_columns, say, translate
+from attendo.cli.language import pad_columns, say, translate
 from attendo.cli.options import Changes, Data, Device, Source, Target
 from attendo.cli.output import print_stderr
 from attendo.errors import DataError, ModelError, UsageError
@@ -122,9 +122,9 @@ def _format_finding(finding: "Finding") -> "RenderableType":
     """Return a finding as `Text`, because an example sentence may look like markup."""
     from rich.text import Text
 
-    advice = (f"→ {localise(finding.advice)}",) if finding.advice else ()
-    examples = (f"  {localise(example)}" for example in finding.examples)
-    return Text("\n".join((localise(finding.found), *examples, *advice)))
+    advice = (f"→ {translate(finding.advice)}",) if finding.advice else ()
+    examples = (f"  {translate(example)}" for example in finding.examples)
+    return Text("\n".join((translate(finding.found), *examples, *advice)))
 
 
 def _exit_code(findings: list["Finding"]) -> int:

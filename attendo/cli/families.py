@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from attendo.cli.language import pad_columns, say, translate
+from attendo.cli.language import list_names, pad_columns, say, translate
 from attendo.cli.options import JsonLines
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _format_family(family: "Family", width: int) -> Iterator[str]:
         say("network"): family.network,
         say("tokenizer"): family.tokenizer,
         say("oracle"): " ".join(filter(None, (family.oracle, family.model_class))),
-        say("export to"): ", ".join(family.exports),
+        say("export to"): list_names(family.exports),
     }
     for name, value in facts.items():
         yield f"{'':{width}}{pad_columns(name, 11)}{translate(value)}"

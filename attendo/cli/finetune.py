@@ -40,8 +40,7 @@ def finetune(
     """
     from attendo.cli.progress import report_end, train_with_progress
     from attendo.cli.train import check_ahead, make_config
-    from attendo.interop.load import require_model_folder
-    from attendo.model_folder import load_model
+    from attendo.interop.load import load_stored_model
     from attendo.runs.config import apply_changes, toml_literal
     from attendo.runs.run import Run
     from attendo.runs.run_folder import check_free
@@ -52,7 +51,7 @@ def finetune(
     check_ahead(device)
     check_free(out, overwrite)
     # Load before creating a run folder: a damaged, missing or unsuitable model raises here.
-    network = load_model(require_model_folder(model)).network.config
+    network = load_stored_model(model).network.config
     fixed = _fit_to_network(model, network, (source, target), text)
     frozen = [f"train.freeze={toml_literal(freeze)}"] if freeze else []
     # Minimum risk training has its own defaults (runs/auto_config.py).

@@ -62,9 +62,11 @@ def heads(
     file_format = "" if output is None else check_picture_format(output, "attendo heads --output")
     sentences = _load_sentences(file, target, gold, links)
     from attendo.explore.head_stats import measure_heads
-    from attendo.interop.load import load, require_model_folder
+    from attendo.interop.load import load_torch_model, require_model_folder
 
-    report = measure_heads(load(require_model_folder(model), device), sentences)
+    if store:
+        require_model_folder(model)  # a foreign model has no place for the head
+    report = measure_heads(load_torch_model(model, device), sentences)
     warning = "" if output is None else _draw(report, sort, output, file_format, lang)
     if as_json:
         print(json.dumps(report.as_json(sort), ensure_ascii=False))
@@ -98,14 +100,9 @@ def _load_sentences(
     if target is not None or gold is not None:
         raise UsageError("builtin_with_target_or_gold", task=BUILTIN)
     from attendo.demo_task import BuiltinTask
-    from attendo.explore.gold_alignment import GoldLinks
-    from attendo.explore.head_stats import Sentence
+    from attendo.runs.demo import gold_sentences
 
-    found = []
-    for pair in BuiltinTask().heldout(BUILTIN_PAIRS):
-        links_of_pair = GoldLinks(frozenset(pair.alignment), frozenset(), pair.source_words, pair.target_words)
-        found.append(Sentence(pair.source, pair.target, links_of_pair, f"{pair.source!r} of the built-in task"))
-    return found
+    return gold_sentences(BuiltinTask().heldout(BUILTIN_PAIRS))
 
 
 def _show(report: "HeadReport", order: "HeadOrder", language: Language) -> None:

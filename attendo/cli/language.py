@@ -1,7 +1,7 @@
 """The language of help, output and errors on the command line."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 from unicodedata import east_asian_width
@@ -63,6 +63,11 @@ def translate(text: str) -> str:
     from attendo.messages import translate
 
     return translate(text)
+
+
+def list_names(names: Iterable[object]) -> str:
+    """Return the names as a list in the current language."""
+    return ("、" if _current == "zh" else ", ").join(map(str, names))
 
 
 def count_columns(text: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from attendo.cli.language import count_columns, current_language, pad_columns, say, translate
+from attendo.cli.language import count_columns, current_language, list_names, pad_columns, say, translate
 from attendo.cli.stdin import to_single_line
 from attendo.errors import UsageError
 
@@ -97,7 +97,7 @@ def format_unknown_words(words: Sequence[str]) -> str:
     from attendo.errors import shorten
 
     more = say(" and {num_words:,} more", num_words=len(words) - _MAX_WORDS) if len(words) > _MAX_WORDS else ""
-    return say("not in the vocabulary: {names}{more}", names=", ".join(map(shorten, words[:_MAX_WORDS])), more=more)
+    return say("not in the vocabulary: {names}{more}", names=list_names(map(shorten, words[:_MAX_WORDS])), more=more)
 
 
 class BestEffortStderr:

@@ -73,9 +73,10 @@ def trace(
     if full_output:
         _check_size(found, full_output, layer)
     if html is not None:
-        from attendo.explore.trace_html import render_trace_html
+        from attendo.explore.saved_page import render_saved_page
 
-        html.write_text(render_trace_html(found, lang), "utf-8")
+        name = model.resolve().name if model.resolve().name != "model" else model.resolve().parent.name
+        html.write_text(render_saved_page(found, lang, name, text), "utf-8")
         print_stderr(trace_string("written", lang, html))
     if as_json:
         _print_json(found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from attendo.cli.language import count_columns, pad_columns, say, translate
+from attendo.cli.language import count_columns, list_names, pad_columns, say, translate
 from attendo.cli.options import Changes, Data, Device, Threads
 from attendo.cli.output import print_stderr
 from attendo.errors import DataError, UsageError
@@ -226,7 +226,7 @@ def verify_resume(
 
 def _print_resume_comparisons(compared: "list[ResumeComparison]", stops: list[int]) -> None:
     """Print each compared item: equal, or the largest difference."""
-    print(say("stopped after step {names} and resumed by a new process each time:", names=", ".join(map(str, stops))))
+    print(say("stopped after step {names} and resumed by a new process each time:", names=list_names(stops)))
     width = max(count_columns(translate(each.name)) for each in compared)
     for each in compared:
         result = say("equal")

@@ -11,7 +11,6 @@ from attendo.model_folder import FORMAT, VERSION, check_manifest, write_manifest
 from attendo.text_model.alignment import ALIGNMENT_HEAD
 
 _SCORES, _MANIFEST = "scores.json", "manifest.json"
-_DEMO_ACCURACY = "alignment_accuracy"  # written by `attendo demo` for its alignment head
 
 
 def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
@@ -22,13 +21,8 @@ def store_alignment_head(folder: Path, report: HeadReport) -> dict[str, Any]:
     """
     folder = folder.resolve()
     listed = check_manifest(folder, FORMAT, VERSION)["files"]
-    best = report.best
-    entry = {"layer": best.layer, "head": best.head, report.alignment_metric: getattr(best, report.alignment_metric)}
-    scores = read_json(folder / _SCORES)
-    before = scores.get(ALIGNMENT_HEAD)
-    if not isinstance(before, dict) or (before.get("layer"), before.get("head")) != (best.layer, best.head):
-        scores.pop(_DEMO_ACCURACY, None)
-    scores[ALIGNMENT_HEAD] = entry
+    entry = report.alignment_head
+    scores = {**read_json(folder / _SCORES), ALIGNMENT_HEAD: entry}
     with atomic_files.temporary_folder(folder, sum(path.stat().st_size for path in folder.iterdir())) as new:
         _copy(folder, new, listed, scores)
         atomic_files.replace_folder(folder, new)

@@ -124,7 +124,10 @@ def _embedding(embedding: Embedding, length: int, shared_with: str | None) -> It
     else:
         kind = type(positions).__name__.removesuffix("Positions").lower()
         yield NetworkOperation(
-            LocalizedText("{kind} positions", kind=kind), (length, width), (length, width), _count(positions)
+            LocalizedText("{kind} positions", kind=LocalizedText(kind)),
+            (length, width),
+            (length, width),
+            _count(positions),
         )
     if embedding.norm is not None:
         yield NetworkOperation("norm", (length, width), (length, width), _count(embedding.norm))

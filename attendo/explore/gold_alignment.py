@@ -6,30 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from attendo.errors import DataError, MessagePart, UsageError
+from attendo.errors import DataError, MessagePart
 from attendo.text import UNK, Tokenizer
 from attendo.text.tokenizer import UNKNOWN_TEXT
 
 Link = tuple[int, int]  # source, target; from 0
 _LINK = re.compile(r"(\d+)([-?p])(\d+)", re.ASCII)
-
-
-@dataclass(frozen=True)
-class HeadScore:
-    """Alignment accuracy of one head over many sentences; layer and head count from 0."""
-
-    layer: int
-    head: int
-    right: int
-    counted: int
-
-    @property
-    def accuracy(self) -> float:
-        """Share of the counted target tokens whose largest weight is on a gold source token."""
-        return self.right / self.counted
 
 
 @dataclass(frozen=True)
@@ -61,56 +43,6 @@ class LinkCounts:
         """1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), from 0 to 1 (Och and Ney 2003); None without links."""
         links = self.found + self.sure
         return 1 - (self.found_sure + self.found_possible) / links if links else None
-
-
-class HeadScores:
-    """Sums right and counted tokens for each head, sentence by sentence."""
-
-    def __init__(self) -> None:
-        self._totals: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def add(self, layer: int, head: int, weights: ArrayLike, gold: Collection[tuple[int, int]]) -> None:
-        """Add the counts of one head for one sentence, see `count_aligned`."""
-        right, counted = count_aligned(weights, gold)
-        before_right, before_counted = self._totals.get((layer, head), (0, 0))
-        self._totals[layer, head] = before_right + right, before_counted + counted
-
-    def scores(self) -> list[HeadScore]:
-        """Return the scores of all heads with counted tokens, sorted by layer and head."""
-        return [HeadScore(*head, *total) for head, total in sorted(self._totals.items()) if total[1]]
-
-    def best(self) -> HeadScore:
-        """Return the most accurate head; ties go to the first."""
-        scores = self.scores()
-        if not scores:
-            raise UsageError("no_aligned_tokens_counted")
-        return max(scores, key=lambda score: score.accuracy)
-
-
-def count_aligned(weights: ArrayLike, gold: Collection[tuple[int, int]]) -> tuple[int, int]:
-    """Return (right, counted) over the target rows with a gold link.
-
-    A row is right if its largest weight is on a gold column. `weights` is [T, S], one row per predicted token. `gold`
-    holds (source, target) pairs from 0, as written by the built-in task. Extra columns such as EOS count as wrong.
-    """
-    matrix = np.asarray(weights)
-    if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise UsageError("alignment_weights_not_matrix", shape=list(matrix.shape))
-    if np.isnan(matrix).any():
-        raise UsageError("alignment_weights_nan")
-    links: dict[int, set[int]] = {}
-    for source, target in gold:
-        if not (0 <= target < matrix.shape[0] and 0 <= source < matrix.shape[1]):
-            raise UsageError(
-                "gold_link_outside_weights",
-                source=source,
-                target=target,
-                sources=matrix.shape[1],
-                targets=matrix.shape[0],
-            )
-        links.setdefault(target, set()).add(source)
-    best_sources = matrix.argmax(axis=1)
-    return sum(int(best_sources[target]) in sources for target, sources in links.items()), len(links)
 
 
 @dataclass(frozen=True)

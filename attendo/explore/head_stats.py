@@ -283,6 +283,16 @@ class HeadReport:
             raise DataError("no_alignable_target_token")
         return found
 
+    @property
+    def alignment_head(self) -> dict[str, Any]:
+        """The entry that scores.json of a model folder stores: the best head and the number that it was chosen by."""
+        best = self.best
+        return {
+            "layer": best.layer,
+            "head": best.head,
+            self.alignment_metric: getattr(best, self.alignment_metric),
+        }
+
     def sort_field(self, order: HeadOrder) -> str:
         """Return the field that an order sorts by."""
         return self.alignment_metric if order == "alignment" else order
@@ -301,7 +311,6 @@ class HeadReport:
         return sorted(self.heads, key=sort_value)
 
     def as_json(self, order: HeadOrder) -> dict[str, Any]:
-        best = self.best
         return {
             "sentences": self.sentences,
             "source_tokens": self.source_tokens,
@@ -309,11 +318,7 @@ class HeadReport:
             "gold_links": self.gold_links,
             "last_layer_error_rate": self.last_layer_error_rate,
             "sorted_by": self.sort_field(order),
-            "best_alignment_head": {
-                "layer": best.layer,
-                "head": best.head,
-                self.alignment_metric: getattr(best, self.alignment_metric),
-            },
+            "best_alignment_head": self.alignment_head,
             "heads": [{"layer": each.layer, "kind": each.attention_type, **vars(each)} for each in self.rank(order)],
         }
 

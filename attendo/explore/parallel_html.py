@@ -6,6 +6,16 @@ from itertools import chain
 
 from attendo.explore.attention_map import DARK, DARK_INKS, LIGHT, LIGHT_INKS, STRONG_LEVEL, colour_level, make_visible
 from attendo.explore.graph_svg import render_graph_svg
+from attendo.explore.html_parts import (
+    fill_page,
+    join_tokens,
+    read_standalone,
+    render_languages,
+    render_section,
+    render_steps,
+    render_string,
+    render_token,
+)
 from attendo.explore.parallel_text import (
     describe_trace,
     format_share,
@@ -16,16 +26,6 @@ from attendo.explore.parallel_text import (
     select_links,
     select_vertices,
     tile_weight,
-)
-from attendo.explore.trace_html import (
-    fill_page,
-    join_tokens,
-    read_standalone,
-    render_languages,
-    render_section,
-    render_steps,
-    render_string,
-    render_token,
 )
 from attendo.explore.trace_text import format_number
 from attendo.messages import LANGUAGES, Language
@@ -49,8 +49,8 @@ def render_parallel_html(
             parts = _render_alignment(trace.details)
     steps = () if beside is None else (_render_beside(*beside, trace.text),)
     body = "\n".join(chain((_render_header(trace),), parts, steps))
-    style = f"{read_standalone('trace.css')}\n{read_standalone('parallel.css')}\n{_colour_rules()}"
-    return fill_page(language, parallel_string("title", language), style, body, {})
+    style = f"{read_standalone('page.css')}\n{read_standalone('parallel.css')}\n{_colour_rules()}"
+    return fill_page(language, parallel_string("title", language), style, body)
 
 
 def _render_header(trace: ParallelTrace) -> str:

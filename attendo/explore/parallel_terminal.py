@@ -47,7 +47,8 @@ def render_parallel_trace(
         yield Text.assemble((f"{trace_string(key, language)}  ", "bold"), tokens, f"  [{len(pieces)}]")
     yield Text(describe_trace(trace, language), "dim")
     if trace.unknown:
-        yield Text(f"{trace_string('unknown', language)}: {' '.join(map(make_visible, trace.unknown))}", "yellow")
+        unknown = " ".join(map(make_visible, trace.unknown))
+        yield Text(trace_string("titled", language, trace_string("unknown", language), unknown), "yellow")
     if trace.cut:
         yield Text(parallel_string("cut", language), "yellow")
     match trace.details:

@@ -83,17 +83,27 @@ def _heading(trace: Trace, language: Language) -> Iterator[RenderableType]:
         )
     total = float(trace.log_probabilities.sum())
     yield Text(
-        f"{trace_string(origin(trace), language)}; {trace_string('loss', language)} {trace.loss:.4f}, log p "
-        f"{total:.4f}",
+        trace_string(
+            "summary",
+            language,
+            trace_string(origin(trace), language),
+            trace_string("loss", language),
+            trace.loss,
+            total,
+        ),
         "dim",
     )
     if trace.unknown:
-        yield Text(f"{trace_string('unknown', language)}: {' '.join(map(make_visible, trace.unknown))}", "yellow")
+        yield Text(_titled("unknown", " ".join(map(make_visible, trace.unknown)), language), "yellow")
     if not trace.masked:
         yield Text(trace_string("no_mask", language), "yellow")
     for site, scales in trace.heads.items():
         factors = ", ".join(f"{head} × {scale:g}" for head, scale in scales.items())
-        yield Text(f"{trace_string('scaled', language)}: {site}: {factors}", "yellow")
+        yield Text(_titled("scaled", f"{site}: {factors}", language), "yellow")
+
+
+def _titled(key: str, text: str, language: Language) -> str:
+    return trace_string("titled", language, trace_string(key, language), text)
 
 
 def _render_overview(trace: Trace, view: TraceView, width: int) -> Iterator[RenderableType]:

@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -17,21 +16,17 @@ from attendo.interop.certificate import (
     ComparedSystem,
     ReferenceScores,
     SearchComparison,
-    SystemOutput,
     TextEvaluation,
     TokenScoreComparison,
     TokenScorer,
     choose_criterion,
     format_beside_bound,
 )
+from attendo.interop.recorded_system import BEAMS, IdPair, RecordedSystem, TimedOutputs, generate_all
 from attendo.text import BOS, CONTROL_PIECES, PAD, UNK
 from attendo.text_model import TextModel
 from attendo.text_model.inputs import ModelSymbols, encode_symbols
 
-BEAMS = (1, 4)
-IdPair = tuple[Sequence[int], Sequence[int]]  # source and target
-_BATCH_SENTENCES = 32  # sentences of similar length in one call, with one limit
-_MAX_OUTPUT_LENGTH = 256
 MIN_SENTENCES = 200
 _MAX_SOURCE_LENGTH = 256  # tokens; longer sources would dominate the run time
 _MAX_RANDOM_LENGTH = 12
@@ -39,7 +34,7 @@ _NUM_LONG_PAIRS, _MAX_LONG_PAIR = 2, 2048
 
 
 def certify(
-    ours: ComparedSystem,
+    ours: ComparedSystem | RecordedSystem,
     theirs: ComparedSystem,
     sources: Sequence[Sequence[int]],
     bounds: Bounds,
@@ -54,8 +49,11 @@ def certify(
     """
     if not sources:
         raise UsageError("certificate_sentences_missing")
-    found = {beam: _generate_both(ours, theirs, sources, beam) for beam in (BEAMS if compare_searches else ())}
-    targets = [answer.ids for answer in (found[1].ours if found else _generate_greedily(ours, sources))]
+    beams = BEAMS if compare_searches else BEAMS[:1]
+    first = ours.found if isinstance(ours, RecordedSystem) else {n: generate_all(ours, sources, n) for n in beams}
+    second = {beam: generate_all(theirs, sources, beam) for beam in beams} if compare_searches else {}
+    found = {beam: _PairedOutputs(first[beam], second[beam]) for beam in second}
+    targets = [answer.ids for answer in first[1].outputs]
     largest, mean = _logit_differences(ours, theirs, [*zip(sources, targets, strict=True), *pairs])
     token_scores = _compare_token_scores(ours, theirs, sources, targets) if largest is None else None
     is_scored = found and evaluation and evaluation.sentences
@@ -79,49 +77,14 @@ def certify(
 
 @dataclass(frozen=True)
 class _PairedOutputs:
-    """Outputs of both systems in the order of the sources, and the seconds each took."""
+    """Outputs of both systems for the same sources."""
 
-    ours: list[SystemOutput]
-    theirs: list[SystemOutput]
-    our_seconds: float
-    their_seconds: float
-
-
-def _generate_both(
-    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], beam: int
-) -> _PairedOutputs:
-    answers: list[dict[int, SystemOutput]] = [{}, {}]
-    seconds = [0.0, 0.0]
-    for system in (ours, theirs):
-        system.generate([min(sources, key=len)], beam, 2)  # warm-up
-    for group, limit in _groups(sources):
-        batch = [sources[n] for n in group]
-        for side, system in enumerate((ours, theirs)):
-            begin = time.perf_counter()
-            outputs = system.generate(batch, beam, limit)
-            seconds[side] += time.perf_counter() - begin
-            answers[side] |= dict(zip(group, outputs, strict=True))
-    first, second = ([each[n] for n in range(len(sources))] for each in answers)
-    return _PairedOutputs(first, second, *seconds)
-
-
-def _generate_greedily(system: ComparedSystem, sources: Sequence[Sequence[int]]) -> list[SystemOutput]:
-    found: dict[int, SystemOutput] = {}
-    for group, limit in _groups(sources):
-        found |= dict(zip(group, system.generate([sources[n] for n in group], 1, limit), strict=True))
-    return [found[n] for n in range(len(sources))]
-
-
-def _groups(sources: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], int]]:
-    """Yield indices of sources of similar length, with the limit of their outputs in tokens."""
-    order = sorted(range(len(sources)), key=lambda n: len(sources[n]))
-    for begin in range(0, len(order), _BATCH_SENTENCES):
-        group = order[begin : begin + _BATCH_SENTENCES]
-        yield group, min(_MAX_OUTPUT_LENGTH, 10 + 3 * len(sources[group[-1]]) // 2)
+    ours: TimedOutputs
+    theirs: TimedOutputs
 
 
 def _logit_differences(
-    ours: ComparedSystem, theirs: ComparedSystem, pairs: Sequence[IdPair]
+    ours: ComparedSystem | RecordedSystem, theirs: ComparedSystem, pairs: Sequence[IdPair]
 ) -> tuple[float | None, float | None]:
     """Return the largest and the mean difference, without pad and bos, which are never generated."""
     largest = total = count = 0.0
@@ -140,7 +103,10 @@ def _logit_differences(
 
 
 def _compare_token_scores(
-    ours: ComparedSystem, theirs: ComparedSystem, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ours: ComparedSystem | RecordedSystem,
+    theirs: ComparedSystem,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
 ) -> TokenScoreComparison | None:
     """Compare the scores of the targets; None if a system cannot score."""
     if not isinstance(ours, TokenScorer) or not isinstance(theirs, TokenScorer):
@@ -161,7 +127,7 @@ def _max_with_nan(one: float, other: float) -> float:
 
 
 def _compare_outputs(beam: int, paired: _PairedOutputs) -> SearchComparison:
-    pairs = list(zip(paired.ours, paired.theirs, strict=True))
+    pairs = list(zip(paired.ours.outputs, paired.theirs.outputs, strict=True))
     same = sum(one == other for first, second in pairs for one, other in zip(first.ids, second.ids, strict=False))
     positions = sum(max(len(first.ids), len(second.ids)) for first, second in pairs)
     alike = [(first, second) for first, second in pairs if first.ids == second.ids]
@@ -175,20 +141,18 @@ def _compare_outputs(beam: int, paired: _PairedOutputs) -> SearchComparison:
         same_tokens=same / positions if positions else 1.0,
         same_answers=len(alike),
         score_difference=reduce(_max_with_nan, differences) if differences else None,
-        ours_per_second=_count_tokens(paired.ours) / paired.our_seconds,
-        theirs_per_second=_count_tokens(paired.theirs) / paired.their_seconds,
+        ours_per_second=paired.ours.tokens_per_second,
+        theirs_per_second=paired.theirs.tokens_per_second,
     )
-
-
-def _count_tokens(outputs: Sequence[SystemOutput]) -> int:
-    return sum(len(answer.ids) + 1 for answer in outputs)
 
 
 def _score_texts(paired: _PairedOutputs, evaluation: TextEvaluation) -> tuple[ReferenceScores | None, float | None]:
     from attendo.metrics import score
 
     count = evaluation.sentences
-    ours, theirs = ([evaluation.decode(each.ids) for each in side[:count]] for side in (paired.ours, paired.theirs))
+    ours, theirs = (
+        [evaluation.decode(each.ids) for each in side.outputs[:count]] for side in (paired.ours, paired.theirs)
+    )
     # If no output has four words, BLEU is 0, even against itself.
     agreement = score("bleu", theirs, ours).value if score("bleu", ours, ours).value else None
     if not evaluation.references:

@@ -37,7 +37,6 @@ def load_foreign_folder(folder: Path, device: str) -> TextModel:
     A failed comparison is an error.
     """
     imported = read_import(folder)
-    model = imported.build_text_model()
     kind = imported.folder.model_type
     if (missing := find_missing_system(imported)) is not None:
         _warn("foreign_folder_not_compared", folder=folder, kind=kind, package=missing)
@@ -45,7 +44,7 @@ def load_foreign_folder(folder: Path, device: str) -> TextModel:
         cache = _cache_path(folder)
         found = _read_certificate(cache)
         if found is None:
-            certificate = certify_import(imported, model, None, _SENTENCES)
+            certificate = certify_import(imported, imported.build_text_model(), None, _SENTENCES)
             if not certificate.passed:
                 reasons = join_reasons(certificate.reasons)
                 raise ModelError("foreign_folder_differs", folder=folder, reasons=reasons)
@@ -56,6 +55,7 @@ def load_foreign_folder(folder: Path, device: str) -> TextModel:
             values = certificate.theirs, certificate.sentences, same, largest
             found = dict(zip(_CACHED_FIELDS, values, strict=True))
             _write_certificate(cache, {**found, "certificate": certificate.as_json()})
+            imported = read_import(folder)  # the comparison drops the weights
         difference = f"{float(found['largest_difference']):.1e}"
         _warn("foreign_folder_loaded", folder=folder, kind=kind, **{**found, "largest_difference": difference})
     for remark in imported.remarks():
@@ -73,8 +73,7 @@ def _cache_path(folder: Path) -> Path | None:
     packages = ("attendo", "transformers", "pymarian", "torch", "safetensors", "sentencepiece")
     versions = {name: version(name) for name in packages if find_spec(name) is not None}
     content = hashlib.sha256(json.dumps([_SENTENCES, versions]).encode())
-    paths = [folder] if folder.is_file() else folder.iterdir()
-    for path in sorted(each for each in paths if each.suffix in _READ_SUFFIXES and each.is_file()):
+    for path in list_read_files(folder):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         content.update(f"\n{path.name}\n{digest}".encode("utf-8", "surrogateescape"))
@@ -83,6 +82,12 @@ def _cache_path(folder: Path) -> Path | None:
     except RuntimeError:
         return None
     return base / "attendo" / "certificates" / f"{content.hexdigest()}.json"
+
+
+def list_read_files(folder: Path) -> list[Path]:
+    """Return the files that an import may read."""
+    paths = [folder] if folder.is_file() else folder.iterdir()
+    return sorted(each for each in paths if each.suffix in _READ_SUFFIXES and each.is_file())
 
 
 def _read_certificate(path: Path | None) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from attendo import atomic_files, model_folder
 from attendo.errors import MessagePart, UsageError, require_package
 from attendo.interop.certificate import CERTIFICATE_FILE, Bounds, Certificate
 from attendo.interop.certify import MIN_SENTENCES, certify, collect_sentences, fit_source_length, model_symbols
-from attendo.interop.compared_systems import TorchSystem, TransformersSystem
+from attendo.interop.compared_systems import TransformersSystem
 from attendo.interop.export import ModelMismatchError
 from attendo.interop.families import FAMILY_BY_TYPE
 from attendo.interop.huggingface.folder import HuggingFaceFolder, read_folder
@@ -25,6 +25,7 @@ from attendo.interop.marian.certify_import import certify_marian_import
 from attendo.interop.marian.imported import ImportedMarian
 from attendo.interop.marian.marian_process import MODULE, PACKAGE, require_marian
 from attendo.interop.marian.read_model import is_marian, read_marian
+from attendo.interop.recorded_system import record_system
 from attendo.model_files import write_json
 from attendo.text import CONTROL_PIECES, UNK
 from attendo.text_model import TextModel
@@ -61,7 +62,11 @@ def find_missing_system(imported: ImportedModel | ImportedMarian) -> str | None:
 
 
 def import_model(
-    imported: ImportedModel | ImportedMarian, out: str | Path, texts: Sequence[str] | None = None, prove: bool = True
+    imported: ImportedModel | ImportedMarian,
+    out: str | Path,
+    texts: Sequence[str] | None = None,
+    prove: bool = True,
+    min_sentences: int = MIN_SENTENCES,
 ) -> Certificate | None:
     """Write the model folder `out` and return its certificate, or None without `prove`.
 
@@ -79,9 +84,10 @@ def import_model(
         if not prove:
             return None
         model = TextModel(model_folder.load_model(folder, into=imported.network))
-        certificate = certify_import(imported, model, texts)
+        certificate = certify_import(imported, model, texts, min_sentences)
         if not certificate.passed:
             raise ModelMismatchError(out, certificate)
+        model_folder.load_model(folder, into=imported.network)  # the comparison drops the weights
         _write_certificate(folder, certificate)
     return certificate
 
@@ -92,7 +98,11 @@ def certify_import(
     texts: Sequence[str] | None,
     min_sentences: int = MIN_SENTENCES,
 ) -> Certificate:
-    """Compare the model with its original."""
+    """Compare the model with its original.
+
+    To save memory, the weights of the model are dropped before the original is loaded. Marian's models are small and
+    stay.
+    """
     if isinstance(imported, ImportedMarian):
         return certify_marian_import(imported, model, texts, min_sentences)
     symbols = model_symbols(model)
@@ -103,12 +113,13 @@ def certify_import(
     comparison = compare_tokenizations(
         (imported.folder.path, imported.folder.model_type), imported.source, model.source_tokenizer, added, texts
     )
-    theirs = TransformersSystem.from_import(imported, symbols.begin)
     sources = [symbols.wrap_source(source[:max_length]) for source in collected.without_symbols]
-    ours, pairs, notes = TorchSystem(model.network, "hf", symbols.begin), collected.pairs, list(collected.notes)
+    pairs, notes = collected.pairs, list(collected.notes)
     if not pairs:
         long_pair, length = _make_long_pair(imported, symbols)
         pairs, notes = [long_pair], [*notes, MessagePart("long_pair_compared", length=length)]
+    ours = record_system(model.network, "hf", sources, pairs, symbols.begin)
+    theirs = TransformersSystem.from_import(imported, symbols.begin)
     certificate = certify(ours, theirs, sources, Bounds(), pairs=pairs)
     return replace(
         certificate,

@@ -10,7 +10,7 @@ from attendo.interop.exported_files import ARGOS_SUFFIX, MANIFEST_FORMAT
 from attendo.interop.families import FAMILY_BY_TYPE, find_model_type, refuse_unsupported
 from attendo.interop.marian.read_model import is_marian
 from attendo.model_files import read_json
-from attendo.model_folder import ABOUT, read_about
+from attendo.model_folder import ABOUT, StoredModel, load_model, read_about
 from attendo.text_model import Backend, ExportedFolder, TextModel, pick_device
 from attendo.text_model.backends import EXTERNAL_ENGINES
 
@@ -42,12 +42,24 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
 def load_torch_model(folder: str | Path, device: str = "auto") -> TextModel:
     """Load a model folder, or a supported model of transformers or Marian, which is imported in memory."""
     folder = Path(folder)
-    if find_foreign_family(folder) is not None or is_marian(folder):
+    if is_foreign_model(folder):
         from attendo.interop.foreign_folder import load_foreign_folder
 
         return load_foreign_folder(folder, device)
-    _reject_other_formats(folder)
-    return text_model.load(folder, device)
+    return text_model.load(require_model_folder(folder), device)
+
+
+def load_stored_model(folder: str | Path) -> StoredModel:
+    """Load what `load_torch_model` loads, on the CPU, for a training that starts from it."""
+    folder = Path(folder)
+    if is_foreign_model(folder):
+        return load_torch_model(folder, "cpu").stored_model
+    return load_model(require_model_folder(folder))
+
+
+def is_foreign_model(path: Path) -> bool:
+    """Return whether a path is a supported model of transformers or Marian, which is imported in memory."""
+    return find_foreign_family(path) is not None or is_marian(path)
 
 
 def find_foreign_family(folder: Path) -> str | None:

@@ -4,6 +4,7 @@ The trace is a separate, readable computation. Tests compare its numbers with th
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import torch
@@ -53,13 +54,13 @@ def trace_network(
     masked: bool = True,
     layer: int | None = None,
     edits: NetworkEdits | None = None,
-    inputs_of: str | None = None,
+    inputs_of: Collection[str] = (),
 ) -> dict[str, TracedTensor]:
     """Return every tensor of one run by name. A decoder-only network requires None as the source.
 
     `heads` scales some heads, as in {"decoder.0.cross": {3: 0.0}}. With `masked` False the decoder attends to the
     tokens that it should predict. `layer` limits the trace to one layer, for texts too long for all layers.
-    Padding in `edits` is the last ids of the source. The tensor named `inputs_of` keeps its operands, weights included.
+    Padding in `edits` is the last ids of the source. The tensors named in `inputs_of` keep their operands, weights too.
     """
     if (source_ids is None) != network.config.decoder_only:
         raise UsageError("trace_source_mismatch")

@@ -6,7 +6,7 @@ test can thus compare the two computations.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,11 +49,11 @@ class TracedTensor:
 class TraceRecorder:
     """Stores every recorded tensor, or only those of one layer. It also knows the edits of the run.
 
-    Operands are stored for one tensor only.
+    Operands are stored for some tensors only.
     """
 
     def __init__(
-        self, layer: int | None = None, edits: NetworkEdits | None = None, inputs_of: str | None = None
+        self, layer: int | None = None, edits: NetworkEdits | None = None, inputs_of: Collection[str] = ()
     ) -> None:
         self.entries: dict[str, TracedTensor] = {}
         self.edits = edits or NetworkEdits()
@@ -66,7 +66,7 @@ class TraceRecorder:
         found = _LAYER.match(name)
         if self._layer is None or found is None or int(found[1]) == self._layer:
             shapes = tuple(tuple(each.shape) if isinstance(each, Tensor) else each for each in operands)
-            inputs = tuple(each for each in operands if isinstance(each, Tensor)) if name == self._inputs_of else ()
+            inputs = tuple(each for each in operands if isinstance(each, Tensor)) if name in self._inputs_of else ()
             self.entries[name] = TracedTensor(name, formula, value, shapes, letter, inputs)
         return value
 

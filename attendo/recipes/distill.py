@@ -12,7 +12,7 @@ a teacher that was trained on the other folds. Equal sources are in the same fol
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -42,7 +42,7 @@ class Distillation:
     folder: Path
     source: Path
     target: Path
-    model_file: Path  # identifies the teacher: the run's settings, or the manifest of a model folder
+    model_files: Sequence[Path]  # identify the teacher: settings of a run, manifest, or files of a foreign model
     num_folds: int
     options: Mapping[str, Any]  # of the teachers' search
 
@@ -62,7 +62,8 @@ class Distillation:
 
     def identify(self) -> dict[str, Any]:
         """Return the settings with the checksums of the files. Raise if one cannot be read."""
-        files = {"source": self.source, "target": self.target, "model": self.model_file}
+        names = ["model"] if len(self.model_files) == 1 else [f"model {path.name}" for path in self.model_files]
+        files = {"source": self.source, "target": self.target, **dict(zip(names, self.model_files, strict=True))}
         return {"folds": self.num_folds, "options": dict(self.options), **compute_checksums(files)}
 
     def begin(self, settings: Mapping[str, Any]) -> None:

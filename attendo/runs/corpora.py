@@ -20,7 +20,7 @@ from attendo.data.prepare import Preparing, Tokenizers, prepare
 from attendo.data.prepared import PreparedData
 from attendo.data.sampler import BUFFER_PAIRS, START_POSITION, BatchStream, BatchWithPosition, Position
 from attendo.demo_task import BuiltinTask
-from attendo.model_folder import load_model
+from attendo.interop.load import load_stored_model
 from attendo.runs.auto_config import DataStats, measure_pairs
 from attendo.runs.config import RunConfig
 from attendo.text import PAD
@@ -80,7 +80,7 @@ def prepare_corpora(config: RunConfig, folder: Path) -> Iterator[Preparing]:
     training, valid = make_corpora(config.data, config.seed)
     tokenizer: TokenizerConfig | Tokenizers = config.tokenizer
     if config.start_from is not None:
-        model = load_model(config.start_from)
+        model = load_stored_model(config.start_from)
         tokenizer = model.source_tokenizer, model.target_tokenizer
     yield from prepare(training, valid, config.data, tokenizer, config.seed, folder)
 

@@ -1,24 +1,22 @@
 """The demo: train the built-in task on this machine, then evaluate it on held-out sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from attendo.data.batch import Example, collate
 from attendo.demo_task import STUDY_SENTENCES, AlignedPair, BuiltinTask
 from attendo.explore.attention_map import AttentionMap
-from attendo.explore.gold_alignment import HeadScore, HeadScores
+from attendo.explore.gold_alignment import GoldLinks
 from attendo.explore.graph_svg import render_graph_svg
+from attendo.explore.head_stats import HeadReport, HeadStats, Sentence, measure_heads
 from attendo.explore.heatmap_svg import render_map_svg
 from attendo.explore.parallel_html import render_parallel_html
-from attendo.explore.trace_html import OpenMap, render_trace_html
+from attendo.explore.saved_page import OpenBox, render_saved_page
 from attendo.model.config import ModelKind
 from attendo.runs.config import RunConfig
-from attendo.text_model import ParallelTrace, TextModel, Trace, eval_mode
+from attendo.text_model import ParallelTrace, TextModel, Trace
+from attendo.text_model.alignment import ALIGNMENT_HEAD
 from attendo.text_model.parallel_trace import GraphTrace
 
 EXAMPLE_SENTENCE = "I love natural language processing"
@@ -79,7 +77,7 @@ class DemoScores:
     """Scores on pairs whose word combinations are not in the training data."""
 
     translations: tuple[DemoTranslation, ...]
-    heads: HeadScores | None  # None for a model that predicts all tokens at once
+    heads: HeadReport | None  # None for a model that predicts all tokens at once
 
     @property
     def num_correct(self) -> int:
@@ -90,19 +88,13 @@ class DemoScores:
         return self.num_correct / len(self.translations)
 
     @property
-    def best_head(self) -> HeadScore | None:
-        return None if self.heads is None else self.heads.best()
+    def best_head(self) -> HeadStats | None:
+        return None if self.heads is None else self.heads.best
 
     def summary(self) -> dict[str, Any]:
         """Return the scores stored in the model folder."""
-        head = self.best_head
-        if head is None:
-            return {"exact_match": self.exact_match}
-        return {
-            "exact_match": self.exact_match,
-            "alignment_accuracy": head.accuracy,
-            "alignment_head": {"layer": head.layer, "head": head.head},
-        }
+        summary: dict[str, Any] = {"exact_match": self.exact_match}
+        return summary if self.heads is None else {**summary, ALIGNMENT_HEAD: self.heads.alignment_head}
 
     def select_examples(self, count: int) -> list[DemoTranslation]:
         """Return sentences of the study texts first, then one of each pattern."""
@@ -120,43 +112,36 @@ def evaluate(model: TextModel, task: BuiltinTask, count: int = 1000) -> DemoScor
     pairs = task.heldout(count)
     results = model.generate([pair.source for pair in pairs])
     translations = [DemoTranslation(pair, result.text) for pair, result in zip(pairs, results, strict=True)]
-    heads = score_heads(model, pairs) if model.kind == "autoregressive" else None
+    heads = measure_heads(model, gold_sentences(pairs)) if model.kind == "autoregressive" else None
     return DemoScores(tuple(translations), heads)
 
 
-@torch.inference_mode()
-def score_heads(model: TextModel, pairs: Sequence[AlignedPair], rows: int = 100) -> HeadScores:
-    """Score how often the argmax of each head's attention is the source word that the predicted word translates."""
-    scores = HeadScores()
-    for begin in range(0, len(pairs), rows):
-        group = pairs[begin : begin + rows]
-        source, target = model.source_tokenizer, model.target_tokenizer
-        batch = collate([Example(source.encode(pair.source), target.encode(pair.target)) for pair in group])
-        batch = batch.to(model.device)
-        seen: dict[str, Tensor] = {}
-        with eval_mode(model.network):
-            model.network(batch.source_ids, batch.target_ids, batch.source_mask, tap=seen.__setitem__)
-        for layer in range(model.network.config.num_decoder_layers):
-            weights = seen[f"decoder.{layer}.cross"].float().cpu().numpy()  # [B, H, T, S]
-            for row, pair in enumerate(group):
-                for head in range(weights.shape[1]):
-                    scores.add(layer, head, weights[row, head], pair.alignment)
-    return scores
+def gold_sentences(pairs: Iterable[AlignedPair]) -> list[Sentence]:
+    """Return the pairs of the built-in task with their gold links, as `measure_heads` reads them."""
+    return [
+        Sentence(
+            pair.source,
+            pair.target,
+            GoldLinks(frozenset(pair.alignment), frozenset(), pair.source_words, pair.target_words),
+            f"{pair.source!r} of the built-in task",
+        )
+        for pair in pairs
+    ]
 
 
-def make_attention_map(trace: Trace, head: HeadScore) -> AttentionMap:
+def make_attention_map(trace: Trace, head: HeadStats) -> AttentionMap:
     """Return the cross-attention of a head. Rows are labelled with the token predicted there."""
     title = f"decoder layer {head.layer}, head {head.head}"
     weights = trace.cross[head.layer, head.head].numpy()
     return AttentionMap(weights, rows=trace.target_pieces, columns=trace.source_pieces, title=title)
 
 
-def write_pictures(folder: Path, trace: Trace, head: HeadScore, facts: Sequence[tuple[str, str]]) -> list[Path]:
-    """Write the best head as an SVG, and the trace as a standalone HTML page that shows this head first."""
-    first = OpenMap(f"decoder.{head.layer}.cross", head.head)
+def write_pictures(folder: Path, trace: Trace, head: HeadStats) -> list[Path]:
+    """Write the best head as an SVG, and the page of the whole network in one HTML file, with this head open."""
+    first = OpenBox(f"decoder.{head.layer}.cross", head.head)
     pictures = {
         folder / "attention.svg": render_map_svg(make_attention_map(trace, head)),
-        folder / "attention.html": render_trace_html(trace, facts=facts, first=first),
+        folder / "attention.html": render_saved_page(trace, name=folder.name, first=first),
     }
     for path, content in pictures.items():
         path.write_text(content, "utf-8")

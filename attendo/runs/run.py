@@ -21,7 +21,8 @@ from attendo.data.prepared import PreparedData, open_prepared
 from attendo.data.sampler import count_batches
 from attendo.data.shards import DamagedDataError
 from attendo.errors import AttendoError, DataError, LocalizedText, ModelError, UsageError
-from attendo.model_folder import FORMAT, VERSION, check_manifest, load_model, load_weights, save_model
+from attendo.interop.load import load_stored_model
+from attendo.model_folder import FORMAT, VERSION, check_manifest, load_weights, save_model
 from attendo.nn.cpu_threads import available_cores, keep_threads, read_thread_setting
 from attendo.nn.devices import is_out_of_memory
 from attendo.runs.config import (
@@ -167,7 +168,7 @@ class Run:
         updater = Updater(model.network, train, self.world, symbols.begin, risk)
         settings = (train.batch_tokens, self.config.seed, self.config.tokenizer.dropout)
         stream = PrefixedStream(self.data, *settings, symbols, train.sort_within, train.input_noise)
-        old = [] if self.config.start_from is None else load_model(self.config.start_from).sample
+        old = [] if self.config.start_from is None else load_stored_model(self.config.start_from).sample
         validate = Validator(
             self.model,
             self.data.valid,

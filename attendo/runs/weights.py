@@ -15,6 +15,7 @@ from attendo.data.prepared import PreparedData, measure_longest_side, open_prepa
 from attendo.decode.config import GenerationConfig
 from attendo.decode.kinds import drop_unsupported
 from attendo.errors import DataError, ModelError, UsageError
+from attendo.interop.load import load_stored_model
 from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.model.parallel import MIN_CANVAS, ParallelTransformer
@@ -52,7 +53,7 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
         generator = torch.Generator().manual_seed(config.seed)
         network = make_network(config.make_model_config(source.vocab_size, target.vocab_size), generator)
     else:
-        old = load_model(config.start_from)
+        old = load_stored_model(config.start_from)
         network, about = _load_start_network(old, config, data), about or old.about
         stored = GenerationConfig.with_new_names(old.generation, warn=False)
         if network.config.kind != old.network.config.kind:

@@ -2,15 +2,16 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from attendo.decode.config import GenerationConfig
+from attendo.messages import Language
 from attendo.model.config import ModelConfig
 from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import HeadScales
@@ -21,6 +22,9 @@ from attendo.text import BOS, EOS, Tokenizer
 from attendo.text.tokenizer import end_source, strip_line_end
 from attendo.text_model.inputs import encode_symbols
 from attendo.text_model.results import Hypothesis
+
+if TYPE_CHECKING:
+    from attendo.explore.saved_page import SavedPage
 
 _WEIGHTS = re.compile(r"(encoder|decoder)\.(\d+)\.(self|cross)\.weights")
 # Override the model's settings with greedy search, so that the probabilities of a step explain its token.
@@ -89,6 +93,7 @@ class Trace(Mapping[str, Tensor]):
     unknown: tuple[str, ...] = ()  # parts of the source that are not in the vocabulary
     heads: HeadScales = field(default_factory=dict)  # scaled heads
     masked: bool = True  # whether the causal mask was applied
+    origin: "TraceOrigin | None" = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         tokens = f"{len(self.source_pieces)} source and {len(self.target_pieces)} target tokens"
@@ -102,6 +107,18 @@ class Trace(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def with_operands(self, operations: Collection[str]) -> "Trace":
+        """Trace again, so that these tensors keep their operands, weights included."""
+        assert self.origin is not None
+        network, pair, edits, layer = (getattr(self.origin, each.name) for each in fields(self.origin))
+        return trace_pair(network, pair, self.heads, self.masked, layer, edits, operations)
+
+    def show(self, language: Language = "en") -> "SavedPage":
+        """Return the page of the whole network with this pass, in one file. A notebook displays it, offline."""
+        from attendo.explore.saved_page import SavedPage
+
+        return SavedPage.of(self, language)
 
     @property
     def encoder_layers(self) -> tuple[int, ...]:
@@ -285,6 +302,16 @@ class EncodedPair:
         return EncodedPair(*ids, source, target, given, source.unknown(text))
 
 
+@dataclass(frozen=True)
+class TraceOrigin:
+    """What a trace was computed from, besides its heads and its mask."""
+
+    network: Transformer
+    pair: EncodedPair
+    edits: NetworkEdits | None
+    layer: int | None
+
+
 def trace_pair(
     network: Transformer,
     pair: EncodedPair,
@@ -292,7 +319,7 @@ def trace_pair(
     masked: bool,
     layer: int | None,
     edits: NetworkEdits | None = None,
-    inputs_of: str | None = None,
+    inputs_of: Collection[str] = (),
 ) -> Trace:
     """Trace the forward pass that predicts this target from this source."""
     read = [BOS, *pair.target[:-1]]
@@ -315,6 +342,7 @@ def trace_pair(
         unknown=tuple(pair.unknown),
         heads=heads,
         masked=masked,
+        origin=TraceOrigin(network, pair, edits, layer),
     )
 
 

@@ -13,7 +13,7 @@ DOCS = ROOT / "docs"
 PAGES = {page: DOCS / page.relative_to(DOCS / "zh") for page in CHINESE if (DOCS / "zh") in page.parents}
 PAIRS = {**PAGES, ROOT / "README.zh-CN.md": ROOT / "README.md"}
 TRANSLATED = [
-    *("README", "commands", "run-file", "doctor", "builtin-task", "exposure-bias"),
+    *("README", "commands", "run-file", "doctor", "builtin-task", "exposure-bias", "three-kinds"),
     *("guides/your-data", "guides/pipelines", "guides/language-model", "seeing/trace", "seeing/explore"),
     *(
         str(page.relative_to(DOCS).with_suffix(""))
@@ -24,6 +24,7 @@ TRANSLATED = [
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
 WIDE = r"\u4e00-\u9fff"
+ITEM = re.compile(r"\s*([-*] |\d+\. )")
 NEW_BLOCK = re.compile(r"\s*([-*] |\d+\. |#+ |\||!\[|$)")  # such a line does not continue a paragraph
 
 
@@ -35,6 +36,8 @@ class Outline:
     tables: list[tuple[int, int]]  # rows and columns
     pictures: list[Path]
     code: list[tuple[str, str]]  # a block without a language is a formula, which may have words
+    paragraphs: int
+    items: int  # of lists
 
     @classmethod
     def read(cls, page: Path) -> Self:
@@ -45,6 +48,7 @@ class Outline:
             tables(text),
             [(page.parent / target).resolve() for picture, target in LINK.findall(text) if picture],
             [(block.kind, block.text if block.kind else "") for block in found],
+            *count_paragraphs_and_items(text),
         )
 
 
@@ -63,6 +67,16 @@ def tables(text: str) -> list[tuple[int, int]]:
             sizes[-1] = (sizes[-1][0] + 1, columns)
         inside = is_row
     return sizes
+
+
+def count_paragraphs_and_items(text: str) -> tuple[int, int]:
+    """The number of paragraphs and of items of lists. An indented block of code is neither."""
+    paragraphs, items, after_blank = 0, 0, True
+    for line in FENCED.sub("", text).splitlines():
+        items += bool(ITEM.match(line))
+        paragraphs += after_blank and not NEW_BLOCK.match(line) and not line.startswith("    ")
+        after_blank = not line.strip()
+    return paragraphs, items
 
 
 def anchors(text: str) -> list[str]:
@@ -98,7 +112,7 @@ def link_to(page: Path, other: Path) -> str:
 
 
 @pytest.mark.parametrize("chinese", PAIRS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_both_languages_have_the_same_headings_code_tables_and_pictures(chinese: Path) -> None:
+def test_both_languages_have_the_same_outline(chinese: Path) -> None:
     assert Outline.read(chinese) == Outline.read(PAIRS[chinese])
 
 
@@ -166,9 +180,13 @@ def test_chinese_prose_has_wide_punctuation_and_spaces_beside_latin_words(mistak
 
 def test_outline_of_a_page_is_compared_part_by_part(tmp_path: Path) -> None:
     page, other = tmp_path / "one.md", tmp_path / "two.md"
-    text = "# 标题\n\n第一句。\n\n```sh\nls # 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n![图](a.png)\n"
+    text = (
+        "# 标题\n\n第一句。\n\n另一段。\n\n- 一项\n- 又一项\n\n```sh\nls # 1\n```\n\n"
+        "| a | b |\n|---|---|\n| 1 | 2 |\n\n![图](a.png)\n"
+    )
     page.write_text(text, "utf-8")
     changes = [("ls # 1", "ls"), ("| 1 | 2 |\n", ""), ("# 标题", "## 标题"), ("a.png", "b.png"), ("```sh", "```bash")]
+    changes += [("\n\n另一段。", ""), ("- 又一项\n", ""), ("。\n\n另", "。另"), ("- 又一项", "又一项")]
     for old, new in changes:
         other.write_text(text.replace(old, new), "utf-8")
         assert Outline.read(page) != Outline.read(other), old

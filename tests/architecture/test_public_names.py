@@ -11,8 +11,8 @@ import attendo
 from attendo.cli.main import app
 
 COMMANDS_PAGE = Path(__file__).parents[2] / "docs/commands.md"
-COMMON_OPTIONS = {"--help", "--device", "--threads", "--set"}  # described once, at the top of the page
-NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "train"]
+COMMON_OPTIONS = {"--help", "--device", "--threads", "--set", "--lang"}  # described once, at the top of the page
+NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipeline", "show", "train"]
 
 GENERATE = [
     *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),
@@ -31,6 +31,7 @@ GENERATE = [
 # Names of version 0.1.0, which are accepted and not shown in the help.
 OLD = ["--ban", "--diversity", "--groups", "--like", "--no-repeat-ngram", "--typical"]
 
+# Besides --lang, which every command has.
 OPTIONS = {
     "": ["--help", "--version"],
     "completion": ["--help", "--words", "[WORD]", "bash|zsh|fish"],
@@ -86,7 +87,7 @@ OPTIONS = {
     ],
     "generate": GENERATE,
     "heads": [
-        *("--device", "--gold", "--help", "--json", "--lang", "--links", "--output", "--sort", "--store", "--target"),
+        *("--device", "--gold", "--help", "--json", "--links", "--output", "--sort", "--store", "--target"),
         *("-o", "FILE", "MODEL"),
     ],
     "import": [
@@ -95,7 +96,7 @@ OPTIONS = {
     ],
     "plot": ["--help", "--metric", "--output", "--x", "-o", "RUN"],
     "plot-attention": [
-        *("--all", "--device", "--head", "--help", "--lang", "--layer", "--output", "--site", "--target", "-o"),
+        *("--all", "--device", "--head", "--help", "--layer", "--output", "--site", "--target", "-o"),
         *("MODEL", "TEXT"),
     ],
     "prepare": [
@@ -132,7 +133,7 @@ OPTIONS = {
     ],
     "tokenize": ["--help", "--ids", "--side", "MODEL"],
     "trace": [
-        *("--beside", "--device", "--graph-search", "--head", "--help", "--html", "--json", "--lang", "--layer"),
+        *("--beside", "--device", "--graph-search", "--head", "--help", "--html", "--json", "--layer"),
         *("--length-candidates", "--merge-repeats", "--no-mask", "--passes", "--path-length-penalty", "--step"),
         *("--target", "--threads", "MODEL", "TEXT"),
     ],
@@ -157,7 +158,8 @@ def test_package_has_these_names() -> None:
 def test_command_line_has_these_options() -> None:
     root: Any = typer.main.get_command(app)
     commands = {"": root, **root.commands}
-    assert {name: option_names(command) for name, command in commands.items()} == OPTIONS
+    expected = {name: sorted([*options, "--lang"]) for name, options in OPTIONS.items()}
+    assert {name: option_names(command) for name, command in commands.items()} == expected
     assert option_names(root.commands["generate"], hidden=True) == OLD
     assert option_names(root.commands["evaluate"], hidden=True) == ["--like"]
 

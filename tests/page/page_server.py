@@ -32,7 +32,7 @@ from attendo.serve.settings import ServeSettings  # noqa: E402
 
 TEXT = "I saw the small cat"
 PATIENCE_MS = 240_000  # only a hang reaches it; a busy machine takes a few seconds
-VIEWS = ("alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "compare", "training")
+VIEWS = ("home", "alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "compare", "training")
 
 
 def random_model(seed: int = 16) -> TextModel:
@@ -126,7 +126,7 @@ class Visit:
         page.on("console", lambda message: message.type == "error" and self.console_errors.append(message.text))
         page.on("pageerror", lambda error: self.console_errors.append(str(error)))
         page.on("request", lambda request: self._record_request(request.url))
-        page.goto(address)
+        page.goto(f"{address}#view=alignment")  # not the first view, which draws the whole model
 
     def open(self, view: str = "alignment", **state: Any) -> Any:
         """Open a view and wait until it is drawn."""

@@ -10,6 +10,14 @@ from attendo.serve.explorer.schemas import ExplorerDecodingOptions
 
 # Invalid addresses that a link may contain.
 INVALID_STATES: dict[str, dict[str, Any]] = {
+    "home": {
+        "module": "decoder.9.cross",
+        "follow": "encoder.99",
+        "unfolded": "all,,x.y",
+        "step": -5,
+        "teacher": "maybe",
+        "head": 9,
+    },
     "alignment": {"site": "nowhere", "show": "head", "layer": 99, "head": -7, "words": "maybe"},
     "heads": {"pins": "cross.9.9,,x.y.z,cross.0", "badge": "beauty", "layers": "a,,1.5", "stretch": "yes"},
     "steps": {"step": 999, "prefix": '{"a": 1}'},
@@ -101,8 +109,8 @@ def test_invalid_values_in_the_address_are_ignored(visit: Any, view: str) -> Non
 def test_unknown_view_opens_the_first_one(visit: Any) -> None:
     visit.open("heads")
     visit.page.evaluate("location.hash = 'view=constructor&lang=en'")
-    visit.wait_drawn("alignment")
-    assert visit.page.locator("#tab-alignment").get_attribute("aria-current") == "page"
+    visit.wait_drawn("home")
+    assert visit.page.locator("#tab-home").get_attribute("aria-current") == "page"
 
 
 @pytest.mark.short(3)

@@ -114,7 +114,7 @@ def test_play_shows_every_step_and_stops_at_the_final_model(visit: Any) -> None:
     assert page.locator("#timeline-play").inner_text() == "Play"
 
 
-@pytest.mark.parametrize("view", ["alignment", "steps", "ledger"])
+@pytest.mark.parametrize("view", ["alignment", "steps", "calculator"])
 def test_steps_that_were_read_ahead_need_no_request(visit: Any, view: str) -> None:
     page = visit.page
     visit.open(view)

@@ -9,7 +9,7 @@ from typing import Any
 
 from attendo.explore.formulas import facts_attention, facts_inputs, facts_layers, facts_output
 from attendo.explore.formulas.formula import Formula
-from attendo.messages import Language
+from attendo.messages import LANGUAGES, Language
 from attendo.model.trace_layers import TracedTensor
 from attendo.text_model import Trace
 
@@ -41,6 +41,20 @@ def evaluate_facts(trace: Trace) -> list[tuple[Formula, str]]:
 
 def explain_symbols(formula: Formula, language: Language) -> dict[str, str]:
     return {symbol: GLOSSARY[symbol][language] for symbol in formula.symbols.split()}
+
+
+def describe_formulas(trace: Trace) -> dict[str, Any]:
+    """Return the formulas of a trace by their key in the catalogue, in both languages."""
+    found = {entry.formula: find_formula(entry) for entry in trace.entries.values()}
+    return {
+        key: {
+            "text": formula.text,
+            "tex": formula.tex,
+            "explain": {"en": formula.en, "zh": formula.zh},
+            "symbols": {language: explain_symbols(formula, language) for language in LANGUAGES},
+        }
+        for key, formula in found.items()
+    }
 
 
 def catalogue_json() -> dict[str, Any]:

@@ -11,6 +11,9 @@ const recorded = inlined ? new Map(JSON.parse(inlined.textContent)) : null;
 /** Whether this page was saved as one file and has no server. */
 export const offline = recorded !== null;
 
+/** The views whose answers such a page holds; null if all. */
+export const savedViews = inlined?.dataset.views?.split(",") ?? null;
+
 /** An answer that is no answer: its code, both languages, and what a person may choose instead. */
 export class Trouble extends Error {
   constructor(told) {

@@ -1,6 +1,6 @@
 // The frame of the page: which model, which language, which view.
 
-import { ask, offline } from "./api.js";
+import { ask, offline, savedViews } from "./api.js";
 import { h, whole } from "./dom.js";
 import { exporter } from "./export.js";
 import { language, t } from "./i18n.js";
@@ -18,6 +18,7 @@ class Page extends HTMLElement {
   async connectedCallback() {
     setTheme(remembered("theme"));
     subscribe((changed) => this.follow(changed));
+    document.documentElement.toggleAttribute("data-saved", Boolean(savedViews));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw("theme"));
     this.frame();
     await this.begin();

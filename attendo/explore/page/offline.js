@@ -6,21 +6,24 @@ import { current } from "./store.js";
 import { View } from "./view.js";
 import { shownViews, VIEWS } from "./views/all.js";
 
+// Nothing is loaded. Modules are data addresses, and pictures are made by the page itself.
+const POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:";
 const IMPORT = /(from\s*|import\s*\(\s*|import\s*)"(\.{1,2}\/[^"]+)"/g;
 
 /** The text of the file. What the views of the current sentence need is asked for first. */
 export async function wholePage() {
   const answers = await recordedWhile(gather);
-  const [index, icon, ...styles] = await Promise.all(["index.html", "icon.svg", "style.css", "views.css"].map(file));
+  const [index, icon, ...styles] = await Promise.all(["index.html", "icon.svg", "style.css", "views.css",
+    "whole-model.css"].map(file));
   const modules = await collect("main.js");
   const imports = Object.fromEntries([...modules].map(([name, source]) =>
     [name, `data:text/javascript;base64,${base64(source)}`]));
   const head = [
+    `<meta http-equiv="Content-Security-Policy" content="${POLICY}">`,
     `<link rel="icon" href="data:image/svg+xml;base64,${base64(icon)}">`,
     `<style>${styles.join("\n").replaceAll("</", "<\\/")}</style>`,
-    `<script type="application/json" id="recorded">${inline(answers)}</script>`,
+    `<script type="application/json" id="recorded" data-state="${escaped(location.hash.slice(1))}">${inline(answers)}</script>`,
     `<script type="importmap">${inline({ imports })}</script>`,
-    `<script>if (!location.hash) location.replace(${inline(location.hash)});</script>`,
     `<script type="module">import "main.js";</script>`,
   ].join("\n");
   return index.replace(/\s*<link[^>]*>/g, "").replace(/\s*<script[^>]*><\/script>/g, "")
@@ -67,6 +70,8 @@ async function file(name) {
 
 /** JSON that cannot end the element it stands in. */
 const inline = (value) => JSON.stringify(value).replaceAll("<", "\\u003c");
+
+const escaped = (text) => text.replace(/[&<>"]/g, (each) => `&#${each.charCodeAt(0)};`);
 
 function base64(text) {
   let found = "";

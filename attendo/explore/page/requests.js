@@ -36,6 +36,7 @@ export const ofSteps = (state) => ({ ...basics(state), ...changesOf(state), pref
 export const ofTree = (state) => ({ ...basics({ ...state, kind: "beam" }), ...changesOf(state) });
 export const ofMask = (state) => ({ ...withTarget(state), ...changesOf(state), site: state.mask_site, layer: state.mask_layer, head: state.mask_head });
 export const withChanges = (state) => ({ ...withTarget(state), ...changesOf(state) });
+export const ofForward = withChanges;
 export const ofAblation = withChanges;
 export const ofRepresentations = withChanges;
 export const ofEmbeddings = (state) => ({ ...withChanges(state), side: state.rep_side });

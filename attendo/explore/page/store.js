@@ -1,7 +1,7 @@
 // The one state of the page: kept in the address, so that a link shows what its sender saw and the back button works.
 
 const DEFAULTS = {
-  view: "alignment", lang: "", model: "", checkpoint: "", text: "", target: "",
+  view: "home", lang: "", model: "", checkpoint: "", text: "", target: "",
   kind: "greedy", beam: 4, n_best: 4, length_penalty: 1, temperature: 1, top_k: 0, top_p: 1, seed: 1, max_length: 0,
   heads: "", layers: "", hold: true,
   site: "cross", show: "mean", layer: -1, head: 0, words: false, specials: true,
@@ -15,10 +15,11 @@ const DEFAULTS = {
   versus: "checkpoints", other: "", same: true,
   curve: "loss",
   passes: 0, graph_search: "",
+  module: "", teacher: false, follow: "", unfolded: "", all_heads: false,
 };
 
 const CHOICES = {
-  view: ["alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "representations", "compare",
+  view: ["home", "alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "representations", "compare",
     "training", "parallel"],
   lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
   show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],
@@ -32,6 +33,7 @@ const CHOICES = {
 const FRACTIONS = ["length_penalty", "temperature", "top_p"]; // all other numbers are whole
 
 const listeners = new Set();
+const saved = document.getElementById("recorded")?.dataset.state; // a page in one file begins with a state
 let state = read();
 
 export const current = () => state;
@@ -41,7 +43,9 @@ export function update(changes, { quiet = false } = {}) {
   const changed = differences({ ...state, ...changes });
   if (!changed.size) return;
   state = { ...state, ...changes };
-  history[quiet ? "replaceState" : "pushState"](null, "", written(state));
+  try {
+    history[quiet ? "replaceState" : "pushState"](null, "", written(state));
+  } catch { /* in the frame of a notebook there is no address */ }
   tell(changed);
 }
 
@@ -79,7 +83,7 @@ export function written(values) {
 }
 
 function read() {
-  const query = new URLSearchParams(location.hash.slice(1));
+  const query = new URLSearchParams(location.hash.slice(1) || saved);
   const found = { ...DEFAULTS };
   for (const [name, text] of query) {
     if (!Object.hasOwn(DEFAULTS, name)) continue;

@@ -136,6 +136,14 @@ export async function arrayOf(answer, { shape, offset }) {
   return Float32Array.from(block.subarray(offset, offset + size), (half) => halves[half]);
 }
 
+/** A function that reads such arrays without waiting. */
+export async function readerOf(answer) {
+  if (!unpacked.has(answer)) unpacked.set(answer, unpack(answer.block));
+  const block = await unpacked.get(answer);
+  return ({ shape, offset }) => Float32Array.from(block.subarray(offset, offset
+    + shape.reduce((product, each) => product * each, 1)), (half) => halves[half]);
+}
+
 async function unpack(text) {
   const bytes = new Uint8Array(Math.floor((text.length * 3) / 4));
   let length = 0;

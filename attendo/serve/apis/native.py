@@ -16,6 +16,7 @@ from attendo.serve.apis.continuations import strip_prompt_from_result, strip_pro
 from attendo.serve.explorer.ablation import routes as ablation_routes
 from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
 from attendo.serve.explorer.decoding_routes import routes as decoding_routes
+from attendo.serve.explorer.forward_routes import routes as forward_routes
 from attendo.serve.explorer.inspection_routes import routes as inspection_routes
 from attendo.serve.explorer.parallel_routes import routes as parallel_routes
 from attendo.serve.explorer.representation_routes import routes as representation_routes
@@ -187,6 +188,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         _program_routes,
         catalogue_routes,
         decoding_routes,
+        forward_routes,
         inspection_routes,
         ablation_routes,
         representation_routes,

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attendo.explore.formulas.catalogue import bind_formula, explain_symbols, find_formula
-from attendo.messages import LANGUAGES
+from attendo.explore.calculation import find_norm
+from attendo.explore.formulas.catalogue import bind_formula
 from attendo.model.trace_layers import TracedTensor
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import MultiHeadAttention
@@ -101,36 +101,6 @@ class OperationTable:
                 return trace.get("output.scaled", trace["decoder.output"])
             case _:
                 return trace["output.logits"]
-
-
-def find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:
-    """Return the module of the norm with this name, or None if the operation is no norm."""
-    stack, _, rest = name.partition(".")
-    module: Any = None
-    if rest == "output" and stack in ("encoder", "decoder"):
-        module = network.encoder_norm if stack == "encoder" else network.decoder_norm
-    elif rest == "input":
-        embedding = network.source if stack == "source" else network.target
-        module = None if embedding is None else embedding.norm
-    elif rest.endswith(".norm"):
-        layer, kind, _ = rest.split(".")
-        blocks = network.encoder if stack == "encoder" else network.decoder
-        module = getattr(blocks[int(layer)], f"{kind}_residual").normalise
-    return module if isinstance(module, nn.LayerNorm | nn.RMSNorm) else None
-
-
-def describe_formulas(trace: Trace) -> dict[str, Any]:
-    """Return the formulas of a trace by their key in the catalogue, in both languages."""
-    found = {entry.formula: find_formula(entry) for entry in trace.entries.values()}
-    return {
-        key: {
-            "text": formula.text,
-            "tex": formula.tex,
-            "explain": {"en": formula.en, "zh": formula.zh},
-            "symbols": {language: explain_symbols(formula, language) for language in LANGUAGES},
-        }
-        for key, formula in found.items()
-    }
 
 
 def _sub_layer_input(network: Transformer, trace: Trace, site: str) -> Tensor:

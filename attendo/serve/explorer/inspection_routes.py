@@ -11,11 +11,12 @@ from jaxtyping import Float
 from starlette.responses import Response
 from torch import Tensor
 
+from attendo.explore.calculation import Calculation
+from attendo.explore.formulas.catalogue import describe_formulas
 from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
 from attendo.model.head_scaling import ScaledHeads
-from attendo.serve.explorer.calculation import compute_calculation
-from attendo.serve.explorer.formula_table import OperationTable, describe_formulas
+from attendo.serve.explorer.formula_table import OperationTable
 from attendo.serve.explorer.pieces import describe_predictions, group_words
 from attendo.serve.explorer.schemas import CalculationRequest, MaskRequest, TargetRequest, TraceRequest
 from attendo.serve.explorer.search import InspectedPair, count_map_numbers, trace_fits
@@ -65,7 +66,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post("/calculation", response_model=None, responses=PAGE_RESPONSES)
     async def calculation(request: CalculationRequest) -> Response:
         """Return a window of the result of one operation, and the numbers that its cells are computed from."""
-        return await run_and_respond(gateway, request, compute_calculation)
+        return await run_and_respond(gateway, request, _compute_calculation)
 
     return router
 
@@ -151,6 +152,36 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
         "loss_usual": usual.loss,
         "loss_unmasked": without.loss,
     }
+
+
+def _compute_calculation(
+    model: TextModel, request: CalculationRequest, settings: ServeSettings
+) -> CooperativeTask[dict[str, Any]]:
+    if request.head >= model.network.config.num_heads:
+        raise ApiError("unknown_head", head=str(request.head), count=model.network.config.num_heads)
+    subject = yield from InspectedPair.build(model, request, settings)
+    _, _, rest = request.operation.partition(".")
+    layer, _, place = rest.partition(".")
+    chosen = int(layer) if place and layer.isdecimal() and len(layer) < 4 else None
+    most = max(model.network.config.num_encoder_layers, model.network.config.num_decoder_layers)
+    if chosen is not None and chosen >= most:
+        raise ApiError("unknown_operation", name=request.operation)
+    trace = subject.trace(layer=0 if chosen is None else chosen, inputs_of=(request.operation,))
+    if request.operation not in trace:
+        raise ApiError("unknown_operation", name=request.operation)
+    first = (request.row, request.column)
+    calculation = Calculation(trace, request.operation, request.head, first)
+    if any(start >= size for start, size in zip(first, calculation.shape, strict=True)):
+        rows, columns = calculation.shape
+        raise ApiError(
+            "cell_out_of_range",
+            row=request.row,
+            column=request.column,
+            name=request.operation,
+            rows=rows,
+            columns=columns,
+        )
+    return calculation.describe(subject.unknown_in_target)
 
 
 def _check_mask(config: ModelConfig, request: MaskRequest) -> None:

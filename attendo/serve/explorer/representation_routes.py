@@ -1,6 +1,5 @@
 """Routes /representations and /embeddings: what the vectors of the layers, tokens and positions hold."""
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from attendo.explore.number_block import NumberBlock
 from attendo.model.transformer import Embedding, Transformer
 from attendo.serve.explorer.schemas import EmbeddingRequest, RepresentationRequest
 from attendo.serve.explorer.search import ExplorerSearch, InspectedPair, trace_fits
@@ -73,25 +73,6 @@ def _compute_representations(
         "units": {stack: list(_describe_units(network, trace, stack, request)) for stack in streams},
         "block": block.encode(),
     }
-
-
-class NumberBlock:
-    """Arrays of float16 numbers in one block of base64."""
-
-    def __init__(self) -> None:
-        self._parts = [torch.zeros(0)]
-        self._length = 0
-
-    def add(self, values: Tensor) -> dict[str, Any]:
-        """Append an array. Return its shape, and the index of its first number."""
-        place = {"shape": list(values.shape), "offset": self._length}
-        self._parts.append(values.flatten())
-        self._length += values.numel()
-        return place
-
-    def encode(self) -> str:
-        numbers = torch.cat(self._parts).to(torch.float16).cpu().numpy().astype("<f2")
-        return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 
 def residual_stream(network: Transformer, trace: Trace, stack: str) -> Float[Tensor, "L T D"]:

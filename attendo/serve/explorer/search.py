@@ -1,6 +1,6 @@
 """Search for an explorer request, and the inspected pair of a source and a given or generated target."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -235,7 +235,7 @@ class InspectedPair:
         masked: bool = True,
         layer: int | None = None,
         edits: NetworkEdits | None = None,
-        inputs_of: str | None = None,
+        inputs_of: Collection[str] = (),
     ) -> Trace:
         """Trace the pair. `edits` replace those of the model, with the same padding tokens."""
         model = self.model

@@ -37,7 +37,7 @@ def test_the_demo_trains_translates_and_prints_next_commands(attendo: Command, t
     done = attendo("demo", "--seed", "3", "--out", tmp_path / "demo")
     assert done.code == 0
     folder = tmp_path / "demo" / "model"
-    for text in ("exact match ", "alignment accuracy ", "(expected: ", "</s>"):
+    for text in ("exact match ", "alignment error rate ", "(expected: ", "</s>"):
         assert text in done.output
     after = done.output.partition("Next:\n")[2]
     for command in ("generate", "describe", "explore", "serve"):
@@ -46,7 +46,7 @@ def test_the_demo_trains_translates_and_prints_next_commands(attendo: Command, t
     assert f"model     {folder}\n" in done.output
     assert "step 2: validation loss" in done.errors
     assert {path.name for path in (tmp_path / "demo").iterdir()} >= {"attention.svg", "attention.html", "model"}
-    assert load(folder, "cpu").scores.keys() >= {"exact_match", "alignment_accuracy", "alignment_head"}
+    assert load(folder, "cpu").scores.keys() >= {"exact_match", "alignment_head"}
     again = attendo("demo", "--seed", "4", "--out", tmp_path / "demo")  # a demo run may replace another demo run
     assert again.code == 0
     assert "seed = 4\n" in (tmp_path / "demo" / "run.toml").read_text()
@@ -71,7 +71,7 @@ def test_the_demo_trains_every_kind_and_shows_how_it_predicts(
         "--beside runs/demo/model",
     ):
         assert text in done.output
-    assert "alignment accuracy" not in done.output
+    assert "alignment error rate" not in done.output
     model = load(folder / "model", "cpu")
     assert (model.kind, set(model.scores) >= {"exact_match"}) == (kind, True)
     pictures = {f"{kind}.html", *(["graph.svg"] if kind == "graph" else [])}

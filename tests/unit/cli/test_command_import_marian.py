@@ -136,12 +136,9 @@ def test_a_model_of_marian_generates_without_an_import(
         assert (done.code, done.output) == (0, f"{expected}\n"), done.errors
 
 
-def test_other_commands_need_an_import(attendo: Command, tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("s", "t")]
-    for file in files:
-        file.write_text("a\n" * 9)
-    done = attendo(
-        "finetune", FOLDER / "tied_all", "--source", files[0], "--target", files[1], "--out", tmp_path / "run"
-    )
+def test_storing_a_head_needs_an_import(attendo: Command, tmp_path: Path) -> None:
+    file = tmp_path / "s"
+    file.write_text("a\n" * 9)
+    done = attendo("heads", FOLDER / "tied_all", file, "--store")
     assert done.code == 4
     assert fragment("marian_model_not_imported") in done.error

@@ -45,16 +45,6 @@ def test_a_stored_head_can_be_replaced(model_folder: Path) -> None:
     assert load(model_folder, "cpu").scores["alignment_head"] == {"layer": 0, "head": 0, "agreement": 0.8}
 
 
-def test_scores_of_another_head_are_removed(model_folder: Path) -> None:
-    model = load(model_folder, "cpu")
-    model.scores.update({"alignment_accuracy": 0.9, "alignment_head": {"layer": 1, "head": 0}})
-    model.save(model_folder)
-    store_alignment_head(model_folder, report())
-    assert load(model_folder, "cpu").scores["alignment_accuracy"] == 0.9
-    store_alignment_head(model_folder, report(head=1))
-    assert "alignment_accuracy" not in load(model_folder, "cpu").scores
-
-
 def test_other_files_stay_and_are_not_in_the_manifest(model_folder: Path) -> None:
     (model_folder / "notes.txt").write_text("mine")
     (model_folder / "more").mkdir()

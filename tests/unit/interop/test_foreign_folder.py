@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from error_codes import has_code
+from error_codes import has_code, message
 from foreign_families import make_folder
 from foreign_tokenizers import some_lines
 from marian_folders import FOLDER, load_marian, write_zip
@@ -23,6 +23,7 @@ from attendo.text_model import TextModel
 
 pytest.importorskip("transformers")
 TEXTS = some_lines(1, 3)
+IGNORED = pytest.mark.filterwarnings("ignore::attendo.interop.foreign_folder.ForeignFolderWarning")
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +160,65 @@ def test_commands_read_the_folder(attendo: Command, original: Path, cache: Path,
     with pytest.warns(ForeignFolderWarning):
         result = attendo("score", original, "--source", files[0], "--target", files[1])
     assert result.code == 0, result.errors + result.output
+
+
+def test_heads_and_describe_read_the_folder(attendo: Command, original: Path, cache: Path, tmp_path: Path) -> None:
+    with pytest.warns(ForeignFolderWarning, match="is a pegasus model, imported in memory"):
+        result = attendo("describe", original)
+    assert result.code == 0, result.errors
+    assert f"{from_folder(original).network.config.target_vocab_size}" in result.output
+    with pytest.warns(ForeignFolderWarning):
+        result = attendo("heads", original, _write(tmp_path / "s", TEXTS))
+    assert result.code == 0, result.errors
+    assert "encoder.0.self" in result.output
+    result = attendo("heads", original, _write(tmp_path / "s", TEXTS), "--store")
+    assert result.code == 4
+    assert result.error == message("transformers_model_not_imported", folder=original, kind="pegasus")
+
+
+@IGNORED
+def test_describe_reads_a_zip_file_in_the_current_folder(
+    attendo: Command, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_zip("tied_all", tmp_path / "m.zip")
+    monkeypatch.chdir(tmp_path)
+    result = attendo("describe", "m.zip")
+    assert result.code == 0, result.errors
+
+
+@IGNORED
+def test_finetune_starts_from_the_folder_and_continues(
+    attendo: Command, original: Path, cache: Path, tmp_path: Path
+) -> None:
+    files = [_write(tmp_path / name, some_lines(seed, 60)) for seed, name in enumerate("st")]
+    settings = ["--set", "data.max_bad_ratio=1", "--set", "train.steps=2", "--set", "train.batch_tokens=64"]
+    result = attendo(
+        *("finetune", original, "--source", files[0], "--target", files[1]), *("--out", tmp_path / "run", *settings)
+    )
+    assert result.code == 0, result.errors
+    model, start = package.load(tmp_path / "run" / "model"), from_folder(original)
+    assert model.source_tokenizer == start.source_tokenizer
+    assert model.network.config == start.network.config
+    result = attendo("train", "--resume", tmp_path / "run", "--override", "--set", "train.steps=3")
+    assert result.code == 0, result.errors
+
+
+@IGNORED
+def test_distill_translates_with_the_folder_and_notices_a_change(
+    attendo: Command, original: Path, cache: Path, tmp_path: Path
+) -> None:
+    source, folder = _write(tmp_path / "s", TEXTS), tmp_path / "teacher"
+    shutil.copytree(original, folder)
+    words = ["distill", folder, "--source", source, "--target", source, "--out", tmp_path / "d", "--folds", "1"]
+    result = attendo(*words)
+    assert result.code == 0, result.errors
+    expected = [each.text for each in from_folder(folder).build_text_model().generate(TEXTS, beam=5)]
+    assert (tmp_path / "d" / "target.txt").read_text("utf-8").splitlines() == expected
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "num_beams": 2}), "utf-8")
+    result = attendo(*words)
+    assert result.code == 2
+    assert "model generation_config.json" in result.error
 
 
 @pytest.mark.slow

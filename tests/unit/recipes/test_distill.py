@@ -25,7 +25,7 @@ def corpus(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def make_distillation(tmp_path: Path, corpus: tuple[Path, Path], folds: int = 3) -> Distillation:
-    work = Distillation(tmp_path / "out", *corpus, corpus[0], folds, SEARCH)
+    work = Distillation(tmp_path / "out", *corpus, [corpus[0]], folds, SEARCH)
     work.begin(work.identify())
     assert work.split() == len(LINES) + 1
     return work
@@ -77,20 +77,20 @@ def test_the_result_is_in_the_order_of_the_corpus(tmp_path: Path, corpus: tuple[
 
 def test_other_settings_or_text_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
     make_distillation(tmp_path, corpus)
-    work = Distillation(tmp_path / "out", *corpus, corpus[0], 4, SEARCH)
+    work = Distillation(tmp_path / "out", *corpus, [corpus[0]], 4, SEARCH)
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="folds")):
         work.begin(work.identify())
-    work = Distillation(tmp_path / "out", *corpus, corpus[0], 3, {**SEARCH, "length_penalty": 0.3})
+    work = Distillation(tmp_path / "out", *corpus, [corpus[0]], 3, {**SEARCH, "length_penalty": 0.3})
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="length_penalty")):
         work.begin(work.identify())
     corpus[1].write_text("x\n" * (len(LINES) + 1))
-    work = Distillation(tmp_path / "out", *corpus, corpus[0], 3, SEARCH)
+    work = Distillation(tmp_path / "out", *corpus, [corpus[0]], 3, SEARCH)
     with pytest.raises(UsageError, check=has_code("distillation_settings_differ", settings="target")):
         work.begin(work.identify())
 
 
 def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
-    work = Distillation(tmp_path / "out", *corpus, corpus[0], 100, SEARCH)
+    work = Distillation(tmp_path / "out", *corpus, [corpus[0]], 100, SEARCH)
     with pytest.raises(DataError, check=has_code("distillation_fold_empty", lines=len(LINES) + 1, folds=100)):
         work.split()
     assert not list(tmp_path.glob("out/*"))
@@ -99,7 +99,7 @@ def test_too_many_folds_are_rejected(tmp_path: Path, corpus: tuple[Path, Path]) 
 def test_an_empty_file_is_rejected(tmp_path: Path, corpus: tuple[Path, Path]) -> None:
     for path in corpus:
         path.write_text("")
-    work = Distillation(tmp_path / "out", *corpus, corpus[0], 1, SEARCH)
+    work = Distillation(tmp_path / "out", *corpus, [corpus[0]], 1, SEARCH)
     with pytest.raises(DataError, check=has_code("file_is_empty", path=corpus[0])):
         work.split()
 

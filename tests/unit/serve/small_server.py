@@ -22,7 +22,19 @@ from attendo.train.checkpoint import Checkpoints, Snapshot
 
 API = "/api/v1"
 TEXT = "I saw the small cat"
-POSTS = ("answer", "steps", "tree", "trace", "mask", "operations", "ablate", "rank", "representations", "embeddings")
+POSTS = (
+    "answer",
+    "steps",
+    "tree",
+    "trace",
+    "mask",
+    "operations",
+    "ablate",
+    "rank",
+    "representations",
+    "embeddings",
+    "forward",
+)
 HOSTILE = ("<img src=x onerror=alert(1)>", "</script>", "{{7*7}}", "%s%n", "\u202e", "'; --")
 
 

@@ -4,6 +4,7 @@ import { ask } from "../api.js";
 import { h, number, signed } from "../dom.js";
 import { CHANGES, dropEdits, editsOf, setEdit } from "../edits.js";
 import { t } from "../i18n.js";
+import { paddingControls } from "../parts/changes.js";
 import { button, counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import { chosen } from "../models.js";
@@ -12,7 +13,6 @@ import { stacked } from "../scene.js";
 import { current, update } from "../store.js";
 import { SITES } from "../tensors.js";
 import { View } from "../view.js";
-import { paddingControls } from "./ablation.js";
 
 const MASKS = { encoder_self: "encoder.self", decoder_self: "decoder.self", cross: "decoder.cross" };
 

@@ -57,7 +57,7 @@ def test_every_endpoint_applies_edits(server: SmallServer, shorter_model: TextMo
     assert [each["chosen"] for each in steps] == list(scored.pieces[: len(steps)])
     probabilities = [each["probability"] for each in steps]
     assert probabilities == pytest.approx(np.exp(scored.log_probabilities[: len(steps)]).tolist(), abs=1e-4)
-    rows = {row["name"]: row for row in server.post("ledger", target=TARGET, edits=[LAYER_OFF])["rows"]}
+    rows = {row["name"]: row for row in server.post("operations", target=TARGET, edits=[LAYER_OFF])["rows"]}
     assert rows["decoder.1.self"]["norm_out"] == 0
     assert rows["decoder.0.self"]["norm_out"] > 0
     assert server.post("mask", target=TARGET, edits=[LAYER_OFF])["loss"] == pytest.approx(trace["loss"], abs=1e-5)
@@ -94,9 +94,9 @@ def test_an_attention_weight_is_moved(server: SmallServer, small_model: TextMode
     np.testing.assert_allclose(new[0], expected, atol=2e-3)
     np.testing.assert_allclose(new[1:], old[1:], atol=1e-3)
     np.testing.assert_allclose(unpack_map(answer, "cross")[1, 0], unpack_map(plain, "cross")[1, 0], atol=1e-3)
-    ledger = server.post("ledger", target=TARGET, edits=[edit])
-    (row,) = [row for row in ledger["rows"] if row["name"] == "decoder.1.cross"]
-    assert [step["formula_name"] for step in row["steps"]].count("edited_weights") == 1
+    operations = server.post("operations", target=TARGET, edits=[edit])
+    (row,) = [row for row in operations["rows"] if row["name"] == "decoder.1.cross"]
+    assert [step["formula"] for step in row["steps"]].count("edited_weights") == 1
 
     def tap(site: str, weights: torch.Tensor) -> torch.Tensor | None:
         if site != edit["module"]:

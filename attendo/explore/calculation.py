@@ -2,19 +2,14 @@
 
 import base64
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attendo.model.trace_layers import TracedTensor
-from attendo.serve.explorer.formula_table import find_norm
-from attendo.serve.explorer.schemas import CalculationRequest
-from attendo.serve.explorer.search import InspectedPair
-from attendo.serve.explorer.tasks import CooperativeTask
-from attendo.serve.http.errors import ApiError
-from attendo.serve.settings import ServeSettings
-from attendo.text_model import TextModel
+from attendo.model.transformer import Transformer
 from attendo.text_model.trace import Trace
 
 WINDOW = 32  # rows and columns of one response; columns that are tokens are complete
@@ -44,52 +39,32 @@ KINDS = {
 }
 
 
-def compute_calculation(
-    model: TextModel, request: CalculationRequest, settings: ServeSettings
-) -> CooperativeTask[dict[str, Any]]:
-    if request.head >= model.network.config.num_heads:
-        raise ApiError("unknown_head", head=str(request.head), count=model.network.config.num_heads)
-    subject = yield from InspectedPair.build(model, request, settings)
-    _, _, rest = request.operation.partition(".")
-    layer, _, place = rest.partition(".")
-    chosen = int(layer) if place and layer.isdecimal() and len(layer) < 4 else None
-    most = max(model.network.config.num_encoder_layers, model.network.config.num_decoder_layers)
-    if chosen is not None and chosen >= most:
-        raise ApiError("unknown_operation", name=request.operation)
-    trace = subject.trace(layer=0 if chosen is None else chosen, inputs_of=request.operation)
-    if request.operation not in trace:
-        raise ApiError("unknown_operation", name=request.operation)
-    return _Calculation(model, trace, request).describe(subject)
+class Calculation:
+    """One operation of a trace that has its operands, and the window of its result from a row and a column on."""
 
-
-class _Calculation:
-    """One operation, with the window of its result that was asked for."""
-
-    def __init__(self, model: TextModel, trace: Trace, request: CalculationRequest) -> None:
-        self._model, self._trace, self._head = model, trace, request.head
-        self._entry: TracedTensor = trace.entries[request.operation]
+    def __init__(self, trace: Trace, operation: str, head: int, first: tuple[int, int] = (0, 0)) -> None:
+        assert trace.origin is not None
+        self._network, self._trace, self._head = trace.origin.network, trace, head
+        self._entry: TracedTensor = trace.entries[operation]
         value = self._of_head(self._entry.value)
         self._value = (
             value[None] if self._entry.formula == "frequencies" else value if value.dim() == 2 else value[:, None]
         )
         self._columns_axis = _columns_axis(self._entry)
-        rows, columns = self._value.shape
-        if request.row >= rows or request.column >= columns:
-            raise ApiError(
-                "cell_out_of_range",
-                row=request.row,
-                column=request.column,
-                name=request.operation,
-                rows=rows,
-                columns=columns,
-            )
+        rows, columns = self.shape
         width = columns if self._columns_axis in ("source", "read") else WINDOW
-        self._rows = slice(request.row, min(request.row + WINDOW, rows))
-        self._columns = torch.arange(request.column, min(request.column + width, columns))
+        self._rows = slice(first[0], min(first[0] + WINDOW, rows))
+        self._columns = torch.arange(first[1], max(first[1], min(first[1] + width, columns)))
         if self._columns_axis == "vocabulary":
             self._columns = trace.probabilities.amax(dim=0).argsort(descending=True, stable=True)[self._columns]
 
-    def describe(self, subject: InspectedPair) -> dict[str, Any]:
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the whole result."""
+        rows, columns = self._value.shape
+        return rows, columns
+
+    def describe(self, unknown_in_target: Sequence[str] = ()) -> dict[str, Any]:
         entry, trace, columns = self._entry, self._trace, self._columns
         rows, total = self._rows, self._value.size(1)
         vocabulary = self._columns_axis == "vocabulary"
@@ -104,7 +79,7 @@ class _Calculation:
         axes["rows"]["total"], axes["columns"]["total"] = self._value.size(0), total
         if vocabulary:
             axes["columns"]["ids"] = columns.tolist()
-            axes["columns"]["pieces"] = self._model.target_tokenizer.pieces(columns.tolist())
+            axes["columns"]["pieces"] = trace.tokenizer.pieces(columns.tolist())
         return {
             "operation": entry.name,
             "formula": entry.formula,
@@ -119,7 +94,7 @@ class _Calculation:
                 "read": list(trace.read_pieces),
                 "predicted": list(trace.target_pieces),
             },
-            "unknown": {"source": list(subject.unknown), "target": list(subject.unknown_in_target)},
+            "unknown": {"source": list(trace.unknown), "target": list(unknown_in_target)},
         }
 
     def _operands(self) -> dict[str, Tensor]:
@@ -190,7 +165,7 @@ class _Calculation:
 
     def _numbers(self) -> dict[str, float]:
         """Return the constants of the formula."""
-        network, config, name = self._model.network, self._trace.config, self._entry.name
+        network, config, name = self._network, self._trace.config, self._entry.name
         norm = find_norm(network, name)
         if norm is not None and norm.eps is not None:
             return {"epsilon": norm.eps}
@@ -211,6 +186,22 @@ class _Calculation:
 
     def _of_head(self, value: Tensor) -> Tensor:
         return value[self._head] if value.dim() == 3 else value
+
+
+def find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | None:
+    """Return the module of the norm with this name, or None if the operation is no norm."""
+    stack, _, rest = name.partition(".")
+    module: Any = None
+    if rest == "output" and stack in ("encoder", "decoder"):
+        module = network.encoder_norm if stack == "encoder" else network.decoder_norm
+    elif rest == "input":
+        embedding = network.source if stack == "source" else network.target
+        module = None if embedding is None else embedding.norm
+    elif rest.endswith(".norm"):
+        layer, kind, _ = rest.split(".")
+        blocks = network.encoder if stack == "encoder" else network.decoder
+        module = getattr(blocks[int(layer)], f"{kind}_residual").normalise
+    return module if isinstance(module, nn.LayerNorm | nn.RMSNorm) else None
 
 
 def _rows_axis(entry: TracedTensor) -> str:

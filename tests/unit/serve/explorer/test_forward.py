@@ -1,0 +1,105 @@
+"""/forward agrees with hooks on the network, and its maps and predictions with torch's own functions."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_server import TEXT, SmallServer, random_model
+from torch import Tensor
+
+from attendo.explore.forward_summary import MAX_MAP_SIZE, pool_maps
+from attendo.serve.scheduling.registry import ModelSpec
+from attendo.text import BOS, EOS
+from attendo.text_model import TextModel
+
+TARGET = "猫 坐 着"
+
+
+def read_array(answer: dict[str, Any], place: dict[str, Any]) -> Tensor:
+    numbers = np.frombuffer(base64.b64decode(answer["block"]), "<f2").astype(np.float32)
+    size = int(np.prod(place["shape"]))
+    return torch.from_numpy(numbers[place["offset"] : place["offset"] + size].reshape(place["shape"]))
+
+
+def run_network(model: TextModel) -> tuple[dict[str, Tensor], Tensor]:
+    """The attention weights of the network by site, and its logits."""
+    source = [*model.source_tokenizer.encode(TEXT), EOS]
+    target = [BOS, *model.target_tokenizer.encode(TARGET)]
+    seen: dict[str, Tensor] = {}
+    with torch.no_grad():
+        logits = model.network(torch.tensor([source]), torch.tensor([target]), None, tap=seen.__setitem__)
+    return {site: weights[0] for site, weights in seen.items()}, logits[0]
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"positions": "relative"}], ids=str)
+def test_maps_norms_and_predictions_are_those_of_the_network(changes: dict[str, Any]) -> None:
+    model = random_model(**changes)
+    outputs: dict[str, Tensor] = {}
+    for name, module in model.network.named_modules():
+        if name.endswith("feed_forward"):
+            stack, layer, _ = name.split(".")
+            module.register_forward_hook(
+                lambda _, __, output, site=f"{stack}.{layer}": outputs.__setitem__(site, output[0])
+            )
+    model.network.eval()
+    weights, logits = run_network(model)
+    found = dict(outputs)
+    answer = SmallServer(ModelSpec("small", model)).post("forward", target=TARGET)
+    for stack in ("encoder", "decoder"):
+        for n, layer in enumerate(answer["stacks"][stack]):
+            for kind in ("self", "cross"):
+                if kind in layer:
+                    maps, expected = layer[kind]["maps"], weights[f"{stack}.{n}.{kind}"]
+                    assert maps["shape"] == list(expected.shape)
+                    torch.testing.assert_close(read_array(answer, maps["heads"]), expected, atol=1e-3, rtol=1e-2)
+                    torch.testing.assert_close(read_array(answer, maps["mean"]), expected.mean(0), atol=1e-3, rtol=1e-2)
+            norms = layer["feed_forward"]["norms"]
+            added = found[f"{stack}.{n}"].norm(dim=-1)
+            torch.testing.assert_close(read_array(answer, norms["output"]), added, atol=1e-2, rtol=2e-3)
+    probabilities = logits.softmax(-1)
+    ids = [*model.target_tokenizer.encode(TARGET), EOS]
+    for row, (step, token) in enumerate(zip(answer["steps"], ids, strict=True)):
+        assert step["id"] == token
+        assert step["probability"] == pytest.approx(float(probabilities[row, token]), rel=1e-4)
+        best = probabilities[row].topk(len(step["top"]))
+        assert [each["id"] for each in step["top"]] == best.indices.tolist()
+    assert answer["target_text"] == TARGET
+    assert answer["loss"] == pytest.approx(-float(logits.log_softmax(-1)[range(len(ids)), ids].mean()), rel=1e-4)
+
+
+def test_residual_sum_has_the_norms_of_its_parts() -> None:
+    """The triangle inequality holds for ‖x‖, ‖Sub(x)‖ and ‖x + Sub(x)‖ of every token."""
+    answer = SmallServer(ModelSpec("small", random_model())).post("forward", target=TARGET)
+    for layers in answer["stacks"].values():
+        for layer in layers:
+            for sub in layer.values():
+                before, added, total = (
+                    read_array(answer, sub["norms"][name]) for name in ("input", "output", "residual")
+                )
+                assert (total <= before + added + 0.02).all()
+                assert (total >= (before - added).abs() - 0.02).all()
+
+
+def test_edits_and_heads_change_the_pass() -> None:
+    server = SmallServer(ModelSpec("small", random_model()))
+    plain = server.post("forward", target=TARGET)
+    off = server.post("forward", target=TARGET, edits=[{"kind": "off", "module": "decoder.1"}])
+    scaled = server.post("forward", target=TARGET, heads={"decoder.0.cross": {"0": 0.0}})
+    assert len({plain["loss"], off["loss"], scaled["loss"]}) == 3
+
+
+def test_large_maps_keep_their_largest_values() -> None:
+    maps = torch.rand(2, 80, 40)
+    pooled = pool_maps(maps)
+    assert pooled.shape == (2, MAX_MAP_SIZE, MAX_MAP_SIZE)
+    assert torch.equal(pooled.amax((1, 2)), maps.amax((1, 2)))
+    small = torch.rand(2, 5, 7)
+    assert torch.equal(pool_maps(small), small)
+
+
+def test_pass_that_does_not_fit_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attendo.serve.explorer.forward_routes.trace_fits", lambda *_: False)
+    server = SmallServer(ModelSpec("small", random_model()))
+    server.post_error("forward", 413, "trace_too_large", text=TEXT)
