@@ -9,6 +9,7 @@ export default {
   "timeline.title": "Training step", "timeline.step": "step {step}", "timeline.play": "Play", "timeline.pause": "Pause",
   "timeline.hold": "Same answer at every step", "timeline.ready": "All {count} training steps are ready.",
   "theme.title": "Colours", "theme.auto": "Auto", "theme.light": "Light", "theme.dark": "Dark",
+  "reading.lesson": "Lesson:", "reading.documentation": "Documentation:",
   "waiting": "Computing …", "retry": "Try again", "reset": "Reset",
   "attention": "Attention", "layer": "Layer", "head": "Head", "layer.n": "Layer {n}", "head.n": "Head {n}",
   "error.unreachable": "The server does not answer, or the connection was lost. Is it still running?",

@@ -9,6 +9,7 @@ export default {
   "timeline.title": "训练步数", "timeline.step": "第 {step} 步", "timeline.play": "播放", "timeline.pause": "暂停",
   "timeline.hold": "每一步都看同一译文", "timeline.ready": "全部 {count} 个训练步都已就绪。",
   "theme.title": "配色", "theme.auto": "自动", "theme.light": "浅色", "theme.dark": "深色",
+  "reading.lesson": "课程：", "reading.documentation": "文档：",
   "waiting": "正在计算……", "retry": "重试", "reset": "复位",
   "attention": "注意力", "layer": "层", "head": "头", "layer.n": "第 {n} 层", "head.n": "头 {n}",
   "error.unreachable": "服务器没有响应，或中途断开了。它还在运行吗？",
