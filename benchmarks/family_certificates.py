@@ -80,7 +80,13 @@ class Row:
 
     def __str__(self) -> str:
         shares = ["not compared" if each is None else "{} of {}".format(*each) for each in (self.greedy, self.beam)]
-        cells = [self.name, self.oracle, "{}, {}".format(*self.longest), f"{self.difference:.1e}", *shares]
+        cells = [
+            self.name,
+            self.oracle,
+            "{}, {}".format(*self.longest),
+            f"{self.difference:.1e}" if self.difference else "0",
+            *shares,
+        ]
         return f"| {' | '.join(cells)} |"
 
 
