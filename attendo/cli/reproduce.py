@@ -227,7 +227,7 @@ def format_recipes(recipes: "Sequence[Recipe]") -> Iterator[str]:
 
 def format_outcome(outcome: "RecipeOutcome") -> Iterator[str]:
     """Yield one line per test, one line per variant or part of a test, and the verdict."""
-    yield f"{outcome.recipe.name}: {outcome.recipe.criteria.about}"
+    yield f"{outcome.recipe.name}: {translate(outcome.recipe.criteria.about)}"
     yield from align_columns([_format_cells(row) for row in outcome.rows], _LEFT_ALIGNED)
     if apart := [cells for row in outcome.rows for cells in _format_variant_cells(row)]:
         yield ""
@@ -245,7 +245,7 @@ def _describe_recipe(recipe: "Recipe") -> str:
     trainings = len(judged.seeds) * max(1, len(judged.variants))
     variants = say(" of {num_variants} variants", num_variants=len(judged.variants)) if judged.variants else ""
     count = say("{count} trainings" if trainings > 1 else "{count} training", count=trainings)
-    return f"{judged.about}{say('; ')}{count}{variants}"
+    return f"{translate(judged.about)}{say('; ')}{count}{variants}"
 
 
 def _format_recipe_rows(recipe: "Recipe") -> Iterator[dict[str, str]]:

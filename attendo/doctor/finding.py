@@ -8,6 +8,7 @@ from attendo.errors import AttendoError, DataError, LocalizedText, ModelError
 
 Level = Literal["ok", "note", "warning", "fault"]
 MAX_EXAMPLES = 3
+_TEXTS = ("check", "found", "advice")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Finding:
     def line(self) -> str:
         """The finding in one line, without examples."""
         template = "{check}: {found}; {advice}" if self.advice else "{check}: {found}"
-        return LocalizedText(template, check=LocalizedText(self.check), found=self.found, advice=self.advice)
+        return LocalizedText(template, **{name: _make_localised(getattr(self, name)) for name in _TEXTS})
 
     def as_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "stops"}
@@ -35,6 +36,11 @@ class Finding:
     def to_error(self) -> AttendoError:
         """Return the error that reports this finding as a fault."""
         return (DataError if self.about == "data" else ModelError)("doctor_fault", line=self.line)
+
+
+def _make_localised(text: str) -> LocalizedText:
+    """Return a plain text as one whose Chinese is in the catalogue."""
+    return text if isinstance(text, LocalizedText) else LocalizedText(text.replace("{", "{{").replace("}", "}}"))
 
 
 def format_count(count: int, things: str) -> str:

@@ -12,7 +12,7 @@ import attendo
 from attendo.cli.main import COMMANDS, _Commands
 from attendo.decode.kinds import _KIND_SETTINGS
 from attendo.errors import AttendoError, DataError, ErrorList, MessagePart, UsageError
-from attendo.messages import AREAS, MESSAGES, read_area
+from attendo.messages import AREAS, MESSAGES, read_area, translate
 
 # Arguments of an error class that its message may not name.
 OWN_ARGUMENTS = {
@@ -107,8 +107,12 @@ def test_all_features_that_a_kind_lacks_have_a_chinese_name() -> None:
     assert owners <= MESSAGES["option_needs_kind"].phrases["owner"].keys()
 
 
-def test_all_reasons_of_bad_lines_are_translated_in_both_messages() -> None:
-    assert MESSAGES["test_row_invalid"].phrases["fault"] == MESSAGES["bad_line_count"].phrases["reason"]
+def test_all_reasons_of_bad_lines_are_translated() -> None:
+    nodes = [node for name in NAMES for node in ast.walk(parsed(name)) if isinstance(node, ast.Call)]
+    raised = {ast.literal_eval(node.args[0]) for node in nodes if dotted(node.func) == "BadLineError"}
+    returned = {"empty", "too long", "length ratio", "not UTF-8", "source not UTF-8", "target not UTF-8"}
+    assert len(raised) > 5
+    assert {reason for reason in raised | returned if translate(reason) == reason} == set()
 
 
 def test_nested_errors_are_formatted_in_both_languages() -> None:

@@ -95,7 +95,7 @@ class ExplorerSearch:
                 break
             yield
         if recorder.found is None:
-            raise ApiError("unknown_step", step=recorder.length, count=recorder.length)
+            raise ApiError("unknown_step", step=recorder.length)
         return recorder.found
 
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
