@@ -139,7 +139,7 @@ def test_token_is_followed_by_pointer_and_by_keyboard(visit: Any, lang: str) -> 
     page = visit.page
     view.locator('[id="read-encoder-2"]').hover()
     assert wait_until(lambda: view.locator("[data-stack=encoder].held").count() == 1)
-    assert view.locator("[data-stack=encoder]").evaluate("stack => stack.style.getPropertyValue('--at')") == "2"
+    assert view.locator("[data-stack=encoder] > .lane").evaluate("lane => lane.style.getPropertyValue('--at')") == "2"
     assert "‖x‖" in view.locator(".caption").inner_text()
     looking = view.locator('[data-box="encoder.0.self"] .looking')
     assert looking.inner_text().startswith(view.locator('[id="read-encoder-2"]').inner_text())
@@ -147,7 +147,7 @@ def test_token_is_followed_by_pointer_and_by_keyboard(visit: Any, lang: str) -> 
     view.locator('[id="read-encoder-0"]').focus()
     page.keyboard.press("ArrowRight")
     assert wait_until(
-        lambda: view.locator("[data-stack=encoder]").evaluate("s => s.style.getPropertyValue('--at')") == "1"
+        lambda: view.locator("[data-stack=encoder] > .lane").evaluate("s => s.style.getPropertyValue('--at')") == "1"
     )
     page.keyboard.press("Enter")
     assert wait_until(lambda: "follow=encoder.1" in page.evaluate("location.hash"))
