@@ -30,7 +30,9 @@ class PageTour extends HTMLElement {
   enter() {
     this.controller?.abort();
     this.guessed = this.right = null;
+    this.failed = false;
     this.draw();
+    if (this.number) this.scrollIntoView({ block: "start" });
   }
 
   draw() {
@@ -46,8 +48,9 @@ class PageTour extends HTMLElement {
         t(`tour.${name}.title`) })), h("span", { class: "end row" },
       button(t("tour.before"), () => go(number - 1), { id: "tour-before", disabled: number === 1 }),
       button(t("tour.next"), () => go(number + 1), { id: "tour-next", disabled: number === all.length,
-        class: this.right === null ? null : "primary" }),
-      button(t("tour.leave"), () => update({ tour: 0 }), { id: "tour-leave" }))),
+        class: this.right !== null && number < all.length ? "primary" : null }),
+      button(t("tour.leave"), () => update({ tour: 0 }), { id: "tour-leave",
+        class: this.right !== null && number === all.length ? "primary" : null }))),
       h("p", { class: "question" }, t(`tour.${name}.question`)),
       h("div", { class: "row guesses" }, Array.from({ length: guesses }, (_, n) => this.guess(name, n))),
       h("div", { role: "status" }, this.verdict(name))));
@@ -84,7 +87,7 @@ class PageTour extends HTMLElement {
       this.guessed = null;
     }
     this.draw();
-    document.getElementById("tour-next")?.focus({ preventScroll: true });
+    document.getElementById(this.number < stations().length ? "tour-next" : "tour-leave")?.focus({ preventScroll: true });
   }
 }
 

@@ -368,7 +368,7 @@ export default {
   "tour.switch.title": "What if",
   "tour.switch.question": "All heads of the last attention to the source are switched off. What happens to the answer?",
   "tour.switch.0": "It stays the same", "tour.switch.1": "It changes",
-  "tour.switch.told": "Measured on this sentence, below. The bars show how much each token of the old answer loses. Switch the heads on again, one by one, to find the one that is needed.",
+  "tour.switch.told": "Measured on this sentence, below. The bars show how much each token of the old answer loses. Other layers can replace part of what is off: switch off more heads until the answer breaks.",
   "tour.lens.title": "From layer to layer",
   "tour.lens.question": "The prediction can be read after every layer. Does the layer before the last one already have most tokens right?",
   "tour.lens.0": "Yes", "tour.lens.1": "No",
