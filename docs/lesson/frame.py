@@ -23,7 +23,7 @@ WORDS = {
     },
     "zh": {
         "all": "目录", "other": "English", "notebook": "笔记本", "previous": "← {}", "next": "{} →",
-        "time": "**时间：**阅读 {} 分钟，练习 {} 分钟。", "after": "学完这一页，你能够：",
+        "time": "**时间**：阅读 {} 分钟，练习 {} 分钟。", "after": "学完这一页，你能够：",
         "map": "整个模型。蓝色：本页讲的部分。", "questions": "想一想", "exercises": "练习",
         "write": "在 [`{0}`](../code/{0}) 里写出这些函数，然后在 `docs/lesson/code` 里检查：",
         "explore": "在你自己的模型里看", "references": "参考文献",
