@@ -80,13 +80,12 @@ def run(codes: list[str], name: str) -> list[tuple[str, str]]:
     """Return each block with its output. A block can use the names of earlier blocks of the page."""
     known: dict[str, Any] = {"__name__": "lesson"}
     done = []
-    torch.set_printoptions(precision=4, sci_mode=False, linewidth=100)
+    torch.set_printoptions(profile="default")  # a page prints what its reader's Python prints
     for number, code in enumerate(codes, 1):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(code, f"{name}, block {number}", "exec"), known)
         done.append((code, "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())))
-    torch.set_printoptions(profile="default")
     return done
 
 

@@ -198,7 +198,7 @@ def test_links_to_the_page_of_the_model_name_views_that_exist() -> None:
     for name in NAMES:
         for key, value in parse_qsl(frame.frame_of(name)["explore"]["state"]):
             assert f"{key}:" in defaults, name
-            assert key == "text" or f'"{value}"' in choices or value == "home", name
+            assert key == "text" or f'"{value}"' in choices, name
 
 
 @pytest.mark.parametrize("name", [*NAMES, "mistakes"])
@@ -206,6 +206,8 @@ def test_chinese_pages_print_chinese_and_have_no_line_breaks_inside_paragraphs(n
     text = re.sub(r"^```.*?^```$", "", page("zh", name), flags=re.MULTILINE | re.DOTALL)
     for first, second in itertools.pairwise(text.splitlines()):
         assert not (re.search(f"{CHINESE}$", first) and re.match(f"{CHINESE}|[A-Za-z`]", second)), f"{first} / {second}"
+    for bold, following in re.findall(r"\*\*(.+?)\*\*(.?)", text):
+        assert not (bold[-1] in "：。，；" and following.isalnum()), f"not bold on GitHub: {bold}"
     for block in fenced(page("zh", name)):
         for said in re.findall(r"print\([^\n]*", block):
             words = re.findall(r"(?<![\w.])[fr]?\"([^\"]*)\"", said)
