@@ -48,10 +48,16 @@ check: .venv/dev
 lesson: .venv/dev
 	$(BIN)/python docs/lesson/build.py $(GALLERY)
 
-# The documentation as a web site in site/. It opens from disk: site/index.html.
-docs: .venv/docs
+# The documentation as a web site in site/, with the page of the demo's model. It opens from disk: site/index.html.
+SENTENCE := The child who likes juice is her classmate
+docs: .venv/docs runs/demo/model
+	@mkdir -p site
+	$(BIN)/attendo trace runs/demo/model "$(SENTENCE)" --html site/live.html
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs site
 	@echo "Open site/index.html"
+
+runs/demo/model: | .venv/extras
+	$(BIN)/attendo demo
 
 clean:
 	rm -rf site .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -33,11 +33,12 @@ html_copy_source = False
 html_use_index = False
 html_permalinks_icon = "#"
 html_math_renderer = "mathml"
-html_static_path = ["site"]
+html_static_path = ["web/site.css", "web/landing.css", "images/home.webp"]
 html_css_files = ["site.css"]
 html_additional_pages = {"index": "landing.html"}
-templates_path = ["site"]
-exclude_patterns = ["site"]
+html_context: dict[str, Any] = {}
+templates_path = ["web"]
+exclude_patterns = ["web"]
 suppress_warnings = ["myst.header"]  # subheadings of the lesson
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
@@ -174,6 +175,7 @@ def visit_formula_block(translator: HTML5Translator, node: nodes.math_block) -> 
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    html_context["live_page"] = (Path(app.outdir) / "live.html").exists()
     app.connect("source-read", adapt_page)
     app.connect("html-page-context", localise_page, priority=900)  # after the theme's own function
     app.add_search_language(SearchBothLanguages)

@@ -95,7 +95,6 @@ FAMILIES = (
         "vocab.json and merges.txt, or tokenizer.json",
         "BlenderbotForConditionalGeneration",
         ("BlenderbotTokenizer",),
-        exports=("ctranslate2", "onnx"),
     ),
     Family(
         "t5",

@@ -1,11 +1,14 @@
 """Draws every picture of the lesson from computed values, with labels in one of two languages."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import diagrams
+import frame
 import gallery
 import torch
+from applications import sentence_vector
 from at_once import (
     MASK,
     A,
@@ -19,13 +22,15 @@ from at_once import (
     start,
     step_by_step,
 )
-from drawing import Line, Panel, bars, curves, heatmap, picture
+from drawing import Line, Panel, bars, curves, heatmap, picture, row_of, stack, text
 from feed_forward import FeedForwardNet
 from generate import generate
+from loss import padded
 from masks import generate_square_subsequent_mask
 from mistakes import PositionsByRow
 from positions import PositionalEncoding, position_table
 from torch import Tensor
+from torch.nn import functional as F
 from translator import Translator, trained
 
 Say = Callable[[str, str], str]
@@ -38,17 +43,25 @@ def all_pictures(language: str) -> Iterator[tuple[str, str]]:
     def say(english: str, chinese: str) -> str:
         return english if language == "en" else chinese
 
-    for name, draw in {**QUICK, **TRAINED, **MISTAKES}.items():
+    for name, draw in {**QUICK, **TRAINED, **MISTAKES, **diagrams.DRAWN, **maps()}.items():
         yield name, picture(draw(say))
+
+
+def maps() -> dict[str, Callable[[Say], list[Panel]]]:
+    """The map of the model for each page, with the parts of the page lit."""
+    lit = {f"map-{name[:2]}": frame.frame_of(name)["lit"] for name in frame.names()}
+    return {name: partial(diagrams.architecture, lit=parts) for name, parts in lit.items()}
 
 
 def positions(say: Say) -> list[Panel]:
     table = (position_table(32, 48) + 1) / 2
     title = say(
-        "32 positions (down) × 48 components (across); dark = 1, white = -1",
-        "32 个位置（向下）× 48 个分量（向右）；深色 = 1，白色 = -1",
+        "sines and cosines: deep = 1, light = -1; the first columns turn fastest",
+        "正弦与余弦：深色 = 1，浅色 = -1；最左边的列变化最快",
     )
-    return [heatmap(table.tolist(), title, cell=11)]
+    down = [str(n) if n % 4 == 0 else "" for n in range(32)]
+    across = [str(n) if n % 8 == 0 else "" for n in range(48)]
+    return [heatmap(table.tolist(), title, down, across, 13, (say("position", "位置"), say("component", "分量")))]
 
 
 def scale(say: Say) -> list[Panel]:
@@ -93,8 +106,8 @@ def residual(say: Say) -> list[Panel]:
         Line(say("with residual", "有残差连接"), [gradient(n, True) for n in depths]),
         Line(say("without", "没有残差连接"), [gradient(n, False) for n in depths]),
     ]
-    title = say("size of the gradient at the input", "传回输入处的梯度大小")
-    return [curves(lines, title, say("layers", "层数"), start=1)]
+    title = say("size of the gradient at the input, powers of ten", "传回输入处的梯度大小，对数刻度")
+    return [curves(lines, title, say("layers", "层数"), start=1, log=True)]
 
 
 @cache
@@ -103,33 +116,61 @@ def translator() -> Translator:
 
 
 @torch.no_grad()
-def cross_maps(sentence: str) -> tuple[Tensor, list[str], list[str]]:
-    """Return the cross-attention [h, T, S] of the last layer, the predicted tokens and the source tokens."""
+def maps_of(sentence: str) -> tuple[dict[str, list[Tensor]], list[str], list[str]]:
+    """Return the maps [h, T, S] of each layer by site, the target tokens from BOS to EOS, and the source tokens."""
     made = translator()
     source = made.source(sentence)
     said = made.words(generate(made.network, source, 10)[0])
-    _, _, _, cross = made.network(source, made.target(said))
-    return cross[-1][0], [*said.split(), "<eos>"], [*sentence.split(), "<eos>"]
+    _, *found = made.network(source, made.target(said))
+    maps = {
+        site: [each[0] for each in layers] for site, layers in zip(("encoder", "decoder", "cross"), found, strict=True)
+    }
+    return maps, ["<bos>", *said.split(), "<eos>"], [*sentence.split(), "<eos>"]
 
 
 def heads(say: Say) -> list[Panel]:
-    maps, down, across = cross_maps("I love natural language processing")
-    return [
-        heatmap(weights.tolist(), say(f"head {n}", f"第 {n} 个头"), down if n == 1 else (), across, 22)
-        for n, weights in enumerate(maps, 1)
+    """Draw the heads that are the clearest examples of four kinds, found by the weights of four kinds of places."""
+    maps, target, source = maps_of("He gave them the book")
+    before = clearest(maps["decoder"], lambda w: w.diagonal(-1).mean())
+    begin = clearest(maps["decoder"], lambda w: w[2:, 0].mean())
+    aligned = clearest(maps["cross"], lambda w: w.max(-1).values.mean())
+    spread = clearest(maps["encoder"], lambda w: -w.max(-1).values.mean())
+    read, said = target[:-1], target[1:]
+    shown = [
+        (before, say("the token before", "前一个词元"), say("decoder", "解码器"), read, read),
+        (begin, say("the beginning", "句首"), say("decoder", "解码器"), read, read),
+        (aligned, say("the translated word", "对应的源词"), say("cross", "交叉"), said, source),
+        (spread, say("the whole sentence", "整个句子"), say("encoder", "编码器"), source, source),
     ]
+    panels = []
+    for (layer, head, weights), name, site, down, across in shown:
+        rows: list[list[float | None]] = weights.tolist()
+        if site == say("decoder", "解码器"):
+            rows = [[None if n > m else value for n, value in enumerate(row)] for m, row in enumerate(rows)]
+        where = say(f"{site}, layer {layer + 1}, head {head + 1}", f"{site}，第 {layer + 1} 层，第 {head + 1} 个头")
+        panels.append(stack([heatmap(rows, name, down, across, 22), Panel(0, 14, text(0, 12, where, colour="muted"))]))
+    return [stack([row_of(panels[:2]), row_of(panels[2:])], 26)]
+
+
+def clearest(layers: list[Tensor], measure: Callable[[Tensor], Tensor]) -> tuple[int, int, Tensor]:
+    """Return the head with the largest measure: its layer, its number, and its map."""
+    found = [(float(measure(head)), m, n) for m, layer in enumerate(layers) for n, head in enumerate(layer)]
+    _, layer, head = max(found)
+    return layer, head, layers[layer][head]
 
 
 def cross(say: Say) -> list[Panel]:
-    maps, down, across = cross_maps("The cat sat")
-    title = say("mean of four heads; rows: the token predicted", "四个头的平均；行：正在预测的词元")
-    return [heatmap(maps.mean(0).tolist(), title, down, across, 48)]
+    maps, target, source = maps_of("The cat sat")
+    axes = say("token predicted", "正在预测的词元"), say("source token", "源词元")
+    title = say("cross-attention, mean of four heads", "交叉注意力，四个头的平均")
+    return [heatmap(maps["cross"][-1].mean(0).tolist(), title, target[1:], source, 48, axes)]
 
 
 def training(say: Say) -> list[Panel]:
     losses = translator().losses
     means = [sum(losses[n : n + 5]) / 5 for n in range(0, len(losses), 5)]
-    return [curves([Line(say("loss", "损失"), means)], say("cross-entropy", "交叉熵"), say("step", "步"), step=5)]
+    title = say("cross-entropy, powers of ten", "交叉熵，对数刻度")
+    return [curves([Line(say("loss", "损失"), means)], title, say("step", "步"), step=5, log=True)]
 
 
 def compared(right: str, *wrong: tuple[str, str, str], top: float | None = None) -> Callable[[Say], Panel]:
@@ -139,7 +180,8 @@ def compared(right: str, *wrong: tuple[str, str, str], top: float | None = None)
         kept = gallery.kept()
         lines = [Line(say("right", "正确"), kept[right]["losses"])]
         lines += [Line(say(english, chinese), kept[name]["losses"]) for name, english, chinese in wrong]
-        return curves(lines, say("training loss", "训练损失"), say("step", "步"), top, step=gallery.EVERY)
+        title = say("training loss, powers of ten", "训练损失，对数刻度")
+        return curves(lines, title, say("step", "步"), top, step=gallery.EVERY, log=True)
 
     return draw
 
@@ -260,6 +302,17 @@ def at_once(say: Say) -> list[Panel]:
     return [heatmap(list(rows.values()), title, list(rows), ["A A", "A B", "B A", "B B"], 44)]
 
 
+@torch.no_grad()
+def similarity(say: Say) -> list[Panel]:
+    """Draw the cosines of the sentence vectors of the translator's encoder."""
+    made = translator()
+    sentences = ["The cat sat", "The dog sat", "You trust her", "We respect her", "I have six balls"]
+    ids = padded([made.source(each)[0].tolist() for each in sentences])
+    vectors = F.normalize(sentence_vector(made.network.encoder(ids)[0], ids))
+    title = say("cosine of sentence vectors", "句子向量的余弦")
+    return [heatmap((vectors @ vectors.T).tolist(), title, sentences, [str(n) for n in range(1, 6)], 44)]
+
+
 QUICK: dict[str, Callable[[Say], list[Panel]]] = {
     "at-once": at_once,
     "positions": positions,
@@ -267,7 +320,12 @@ QUICK: dict[str, Callable[[Say], list[Panel]]] = {
     "masks": masks,
     "residual": residual,
 }
-TRAINED: dict[str, Callable[[Say], list[Panel]]] = {"heads": heads, "cross": cross, "training": training}
+TRAINED: dict[str, Callable[[Say], list[Panel]]] = {
+    "heads": heads,
+    "cross": cross,
+    "training": training,
+    "similarity": similarity,
+}
 MISTAKES: dict[str, Callable[[Say], list[Panel]]] = {
     "mistake-no-mask": no_mask,
     "mistake-e5": mask_without_heads,

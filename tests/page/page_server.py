@@ -32,7 +32,10 @@ from attendo.serve.settings import ServeSettings  # noqa: E402
 
 TEXT = "I saw the small cat"
 PATIENCE_MS = 240_000  # only a hang reaches it; a busy machine takes a few seconds
-VIEWS = ("home", "alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "compare", "training")
+VIEWS = (
+    *("home", "alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "representations"),
+    *("compare", "training"),
+)
 
 
 def random_model(seed: int = 16) -> TextModel:

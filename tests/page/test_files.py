@@ -32,7 +32,7 @@ def test_chinese_texts_are_translated() -> None:
     same = {key for key, text in strings("zh").items() if text == strings("en")[key]}
     assert same <= {
         *("decoder.top_p", "tree.log", "compare.log", "ablation.delta", "ablation.change", "training.bleu"),
-        *("steps.total", "step.logits", "calculator.rows.none", "home.part.softmax", "home.layers"),
+        *("steps.total", "step.logits", "calculator.rows.none", "home.part.softmax", "home.layers", "tour.softmax.0"),
     }
 
 

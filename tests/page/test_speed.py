@@ -1,13 +1,25 @@
 """P2: times of drawing and hovering, measured in the browser and printed. No test fails because of a time."""
 
+import json
 import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from page_server import Visit, real_app, serving, wait_until
 from stub_server import Stub, half
+
+from attendo.model.config import ModelConfig
+from attendo.model.transformer import Transformer
+from attendo.model_folder import StoredModel
+from attendo.serve.app import create_app
+from attendo.serve.scheduling.registry import ModelSpec
+from attendo.serve.settings import ServeSettings
+from attendo.text import Words
+from attendo.text_model import TextModel
 
 HOVER = """async (selector) => {
   const map = document.querySelector(selector), box = map.canvas.getBoundingClientRect(), times = [];
@@ -68,6 +80,63 @@ def test_drawing_and_hovering_are_measured(
         print(f"\n{layers} x {heads} maps of {tokens} x {tokens}: {summary}, longest task {longest:.0f} ms")
     assert all(time is None or math.isfinite(time) for time in times.values())
     assert wait_until(lambda: fresh_page.locator(".mark.cell:not([hidden])").count() >= 1)
+
+
+# The shortest of several: what the page needs when other processes do not take the processor.
+FOLLOW = """async () => {
+  const figure = document.querySelector("network-figure"), times = [];
+  for (let n = 0; n < 40; n++) {
+    const begin = performance.now();
+    figure.tellFollowed({ stack: "decoder", lane: n });
+    figure.getBoundingClientRect();
+    times.push(performance.now() - begin);
+    await new Promise(requestAnimationFrame);
+  }
+  return Math.min(...times);
+}"""
+REDRAW = """async () => {
+  const figure = document.querySelector("network-figure"), times = [];
+  for (let n = 0; n < 5; n++) {
+    const begin = performance.now();
+    figure.render();
+    figure.getBoundingClientRect();
+    times.push(performance.now() - begin);
+    await new Promise(requestAnimationFrame);
+  }
+  return Math.min(...times);
+}"""
+
+
+@pytest.mark.slow
+def test_whole_model_of_24_layers_and_128_tokens_is_measured(
+    fresh_page: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """12 + 12 layers with 16 heads, 128 tokens on each side: folded and unfolded."""
+    fresh_page.add_init_script(f"{WATCH}.observe({{ entryTypes: ['longtask'] }});")
+    words = [f"w{number}" for number in range(127)]
+    tokenizer = Words.build([" ".join(words)])
+    sizes = {"d_model": 256, "d_ff": 1024, "num_heads": 16, "num_encoder_layers": 12, "num_decoder_layers": 12}
+    network = Transformer(ModelConfig(**sizes, vocab_size=tokenizer.vocab_size), torch.Generator().manual_seed(1))
+    model = TextModel(StoredModel(network, tokenizer, tokenizer, {}, {}, []))
+    with serving(create_app([ModelSpec("large", model)], ServeSettings(deadline_seconds=600))) as server:
+        visit = Visit(fresh_page, server.address)
+        state = {"text": " ".join(words), "target": " ".join(reversed(words))}
+        begin = time.perf_counter()
+        view = visit.open("home", **state)
+        view.locator(".distribution li").first.wait_for()
+        opened = 1000 * (time.perf_counter() - begin)
+        answer = len(json.dumps(fresh_page.evaluate("document.querySelector('view-home').data.answer")))
+        folded, hover = fresh_page.evaluate(REDRAW), fresh_page.evaluate(FOLLOW)
+        view = visit.open("home", **state, unfolded="all", all_heads="true")
+        unfolded, hover_unfolded = fresh_page.evaluate(REDRAW), fresh_page.evaluate(FOLLOW)
+        longest = fresh_page.evaluate("Math.max(0, ...(window.long ?? []))")
+    with capsys.disabled():
+        print(
+            f"\n12 + 12 layers, 16 heads, 128 tokens: opened {opened:.0f} ms, answer {answer / 1e6:.2f} MB, redraw "
+            f"{folded:.0f} ms, hover {hover:.1f} ms; unfolded: redraw {unfolded:.0f} ms, hover {hover_unfolded:.1f} ms;"
+            f" longest task {longest:.0f} ms"
+        )
+    assert all(math.isfinite(each) for each in (folded, hover, unfolded, hover_unfolded))
 
 
 @pytest.fixture(params=[64, pytest.param(256, marks=pytest.mark.slow)])

@@ -185,6 +185,23 @@ def test_an_import_is_certified_and_keeps_its_symbols(folders: Folders, tmp_path
     assert [each.ids for each in model.generate(texts, max_length=7)] == [each.ids for each in again]
 
 
+def test_an_exported_blenderbot_has_its_ids_and_ends_sources_with_eos(folders: Folders, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    found = from_folder(folders("blenderbot"))
+    model, texts = found.build_text_model(), some_lines(1, 5)
+    certificate = export(model, tmp_path / "out", "hf", "float32", sentences=random_sentences(model, 4))
+    assert certificate.passed
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text in texts:
+        assert theirs(text).input_ids == found.source.to_theirs([*model.source_tokenizer.encode(text), EOS])
+    again = from_folder(tmp_path / "out")
+    assert again.source == found.source
+    assert not again.remarks()
+    outputs = [each.ids for each in model.generate(texts, max_length=7)]
+    assert [each.ids for each in again.build_text_model().generate(texts, max_length=7)] == outputs
+
+
 TOKENIZERS: dict[str, tuple[str, Callable[[Path], Any], dict[str, Any]]] = {
     "pegasus in one file": ("pegasus", lambda folder: write_pegasus(folder, in_one_file=True), {}),
     "mbart-cc25 in one file": ("mbart", lambda folder: write_mbart25(folder, ("tokenizer.json",)), {}),

@@ -6,6 +6,7 @@ import { exporter } from "./export.js";
 import { language, t } from "./i18n.js";
 import { chosen, models, setModels } from "./models.js";
 import { button, select } from "./parts/controls.js";
+import { go } from "./parts/page-tour.js";
 import "./parts/training-step.js";
 import { current, redraw, subscribe, update } from "./store.js";
 import { complaint } from "./view.js";
@@ -51,6 +52,7 @@ class Page extends HTMLElement {
     this.bar ??= models().length ? h("translate-bar") : null;
     this.top ??= h("header", { class: "top" });
     this.steps ??= h("training-step");
+    if (!offline && models().length) this.tour ??= h("page-tour");
     this.strange ??= h("div", { class: "strange", role: "status" });
     this.top.replaceChildren(h("h1", {}, "attendo"), ...this.modelChoice(),
       h("div", { class: "row end" }, this.settings()));
@@ -60,7 +62,7 @@ class Page extends HTMLElement {
     const skip = h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault();
       this.main.focus(); } }, t("page.skip"));
     if (!this.main.isConnected || (this.bar && !this.bar.isConnected)) this.replaceChildren(skip, this.top,
-      this.strange, ...(this.bar ? [this.bar] : []), this.tabs, this.main);
+      this.strange, ...(this.bar ? [this.bar] : []), this.tabs, ...(this.tour ? [this.tour] : []), this.main);
     else this.firstElementChild.replaceWith(skip);
     // Not replaced with the rest: it may be dragged right now.
     if (!this.steps.isConnected && models().length) this.strange.before(this.steps);
@@ -103,6 +105,7 @@ class Page extends HTMLElement {
     const theme = document.documentElement.dataset.theme ?? "";
     return [
       offline ? h("span", { class: "facts" }, t("page.offline")) : null,
+      offline || !models().length ? null : button(t("tour.title"), () => go(current().tour || 1), { id: "tour" }),
       exporter(() => this.main.firstElementChild),
       button(t(`theme.${theme || "auto"}`), () => this.turnTheme(), { id: "theme", title: t("theme.title"),
         "aria-label": `${t("theme.title")}: ${t(`theme.${theme || "auto"}`)}` }),

@@ -16,6 +16,7 @@ const DEFAULTS = {
   curve: "loss",
   passes: 0, graph_search: "",
   module: "", teacher: false, follow: "", unfolded: "", all_heads: false,
+  tour: 0,
 };
 
 const CHOICES = {

@@ -4,6 +4,7 @@ import { wasCancelled } from "./api.js";
 import { h, nextFrame } from "./dom.js";
 import { said, t } from "./i18n.js";
 import { choicesOf } from "./parts/choices.js";
+import { reading } from "./reading.js";
 import { decides, held } from "./requests.js";
 import { current, subscribe } from "./store.js";
 
@@ -75,7 +76,8 @@ export class View extends HTMLElement {
 
   heading() {
     const { name } = this.constructor;
-    return h("header", { class: "heading" }, h("h2", {}, t(`${name}.title`)), h("p", {}, t(`${name}.intro`)));
+    return h("header", { class: "heading" }, h("h2", {}, t(`${name}.title`)), h("p", {}, t(`${name}.intro`)),
+      reading(name));
   }
 
   follow(changed) {

@@ -141,6 +141,9 @@ M2M100 = HFModelClass(
 )
 MARIAN = HFModelClass("MarianMTModel", "a MarianMTModel", norm="post", one_vocabulary=False)
 PEGASUS = HFModelClass("PegasusForConditionalGeneration", "a Pegasus model", norm="pre")
+BLENDERBOT = HFModelClass(
+    "BlenderbotForConditionalGeneration", "a Blenderbot model", norm="pre", positions="learned", offset=0
+)
 
 
 def config_settings(config: ModelConfig, max_length: int, order: VocabularyPermutation) -> dict[str, Any]:

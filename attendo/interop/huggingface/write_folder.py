@@ -20,6 +20,7 @@ from attendo.interop.huggingface.folder import no_progress_bars, read_folder
 from attendo.interop.huggingface.generation import export_generation
 from attendo.interop.huggingface.model_classes import (
     BART,
+    BLENDERBOT,
     M2M100,
     MARIAN,
     MBART,
@@ -39,6 +40,7 @@ from attendo.interop.huggingface.write_tokenizers import (
     has_language_prefix,
     has_no_source_prefix,
     write_bart_tokenizer,
+    write_blenderbot_tokenizer,
     write_marian_tokenizer,
     write_multilingual_tokenizer,
 )
@@ -59,6 +61,7 @@ _TOKENIZER_WRITERS: dict[HFModelClass, _TokenizerWriter] = {
     MARIAN: _MARIAN,
     PEGASUS: _MARIAN,
     BART: _TokenizerWriter(has_bart_prefix, write_bart_tokenizer),
+    BLENDERBOT: _TokenizerWriter(has_no_source_prefix, write_blenderbot_tokenizer),
     T5: _T5,
     UMT5: _T5,
     MBART: _MULTILINGUAL,
@@ -72,6 +75,8 @@ def choose_model_class(config: ModelConfig) -> HFModelClass:
         return UMT5 if config.relative_bias == "per_layer" else T5
     if config.embedding_norm and config.positions == "learned":
         return MBART if config.norm == "pre" else BART
+    if config.norm == "pre" and config.positions == "learned":
+        return BLENDERBOT
     if config.norm == "pre":
         return M2M100 if config.position_layout == "fairseq" else PEGASUS
     return MARIAN

@@ -1,4 +1,4 @@
-"""Writes the files of Marian, BART, M2M100, NLLB and mBART tokenizers of transformers.
+"""Writes the files of Marian, BART, Blenderbot, M2M100, NLLB and mBART tokenizers of transformers.
 
 sentencepiece.bpe.model  tokenizer_config.json     with vocab.json of an `M2M100Tokenizer`,
                                                    with tokenizer.json of an `NllbTokenizer` or `MBart50Tokenizer`
@@ -26,7 +26,7 @@ from attendo.interop.huggingface.vocabulary import (
 )
 from attendo.model.transformer import Transformer
 from attendo.model_files import write_json
-from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
+from attendo.text import BOS, CONTROL_PIECES, EOS, PAD, UNK, Tokenizer
 from attendo.text.byte_level_bpe import ByteLevelBPE
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text_model import TextModel
@@ -48,16 +48,40 @@ def write_bart_tokenizer(model: TextModel, folder: Path, order: VocabularyPermut
         return _wrong_kind("BartTokenizer", "byte_pairs", "source", tokenizer)
     if not has_bart_prefix(model):
         return MessagePart("bart_source_prefix_missing", prefix=IMPORTED_BOS)
+    _write_byte_pairs(model, tokenizer, folder, order, "BartTokenizer")
+    return None
+
+
+def write_blenderbot_tokenizer(model: TextModel, folder: Path, order: VocabularyPermutation) -> MessagePart | None:
+    """Write the tokenizer, or return the reason why it cannot be written.
+
+    transformers 5 adds eos to a source only if tokenizer.json says so.
+    """
+    tokenizer = model.source_tokenizer
+    if not isinstance(tokenizer, ByteLevelBPE) or tokenizer is not model.target_tokenizer:
+        return _wrong_kind("BlenderbotTokenizer", "byte_pairs", "source", tokenizer)
+    from tokenizers.processors import TemplateProcessing
+
+    _write_byte_pairs(model, tokenizer, folder, order, "BlenderbotTokenizer")
+    eos = (CONTROL_PIECES[EOS], order.rows[EOS])
+    theirs = open_tokenizer(folder, "blenderbot").backend_tokenizer
+    theirs.post_processor = TemplateProcessing(f"$A {eos[0]}", special_tokens=[eos])
+    theirs.save(str(folder / TOKENIZER_JSON))
+    return None
+
+
+def _write_byte_pairs(
+    model: TextModel, tokenizer: ByteLevelBPE, folder: Path, order: VocabularyPermutation, name: str
+) -> None:
     write_json(folder / "vocab.json", fairseq_vocabulary(tokenizer, order))
     lines = ["#version: 0.2", *(" ".join(pair) for pair in tokenizer.merges)]
     (folder / "merges.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
     settings = {
-        "tokenizer_class": "BartTokenizer",
+        "tokenizer_class": name,
         "add_prefix_space": tokenizer.adds_space,
         "model_max_length": model_max_length(model),
     }
-    write_json(folder / "tokenizer_config.json", settings)
-    return None
+    write_json(folder / _CONFIG, settings)
 
 
 def has_no_source_prefix(model: TextModel) -> bool:
@@ -179,8 +203,9 @@ def _write_tokenizer_json(tokenizer: Any, folder: Path, ids: dict[str, int]) -> 
 def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
     """Return the permutation to fairseq's ids. With sinusoids, pad must have the id position_offset - 1.
 
-    attendo's bos is the decoder start token. If it is a copy of another token, it gets that token's row. Otherwise it
-    becomes `<s>`, or the last row if the model has another `<s>`.
+    Blenderbot, which has learned positions but no norm of the embedding, has pad first. attendo's bos is the decoder
+    start token. If it is a copy of another token, it gets that token's row. Otherwise it becomes `<s>`, or the last row
+    if the model has another `<s>`.
     """
     config, tokenizer, original = model.network.config, model.target_tokenizer, find_bos_original(model.network)
     own = [BOS] if original is None else []
@@ -189,7 +214,8 @@ def fairseq_permutation(model: TextModel) -> VocabularyPermutation:
     num_named = tokenizer.vocab_size - _count_unnamed(vocabulary_names(tokenizer))
     pieces, rest = range(EOS + 1 + len(tokenizer.symbols), num_named), range(num_named, tokenizer.vocab_size)
     order = [*(begin or own), EOS, UNK, *pieces, *symbols.values(), *rest, *(own if begin else ())]
-    order.insert(_FAIRSEQ_PAD_ID if config.positions == "learned" else config.position_offset - 1, PAD)
+    learned_pad = _FAIRSEQ_PAD_ID if config.embedding_norm else 0
+    order.insert(learned_pad if config.positions == "learned" else config.position_offset - 1, PAD)
     rows = {number: row for row, number in enumerate(order)}
     if original is not None:
         rows[BOS] = rows[original]

@@ -1,13 +1,14 @@
 // The whole network as in the paper: encoder on the left, decoder on the right, with the numbers of one forward pass.
 
 import { palette, pixels } from "../colour.js";
-import { h, number, percent, svg, track, visible } from "../dom.js";
+import { h, nextFrame, number, percent, svg, track, visible } from "../dom.js";
 import { factorOf, isOff } from "../edits.js";
 import { t } from "../i18n.js";
 import { update } from "../store.js";
 import "./module-panel.js";
 
 const HEADS = 8; // heads that are drawn before the others are asked for
+const MAPS = 48; // maps that are drawn between two frames
 const BARS = 26; // pixels: the height of the bars of a stream
 const NAMED = 24, UPRIGHT = 13; // pixels of a lane in which a token can be named, and named upright
 
@@ -40,12 +41,17 @@ export class NetworkFigure extends HTMLElement {
     const { network, state } = this;
     this.strips = [];
     this.told = [];
+    this.maps = [];
     this.wires = svg("svg", { class: "wires", "aria-hidden": "true" });
     this.sides = Object.fromEntries(network.stacks.map((stack) => [stack, this.stack(stack)]));
+    this.marked = Object.fromEntries(Object.entries(this.sides).map(([stack, element]) => [stack,
+      element.querySelectorAll(":scope > .lane, .heads")]));
     this.classList.toggle("single", network.stacks.length === 1);
     for (const stack of network.stacks) this.classList.toggle(`wide-${stack}`, network.byId.get(state.module)?.stack === stack);
     this.replaceChildren(this.wires, ...Object.values(this.sides));
     this.show(state);
+    if (this.whenResized) this.wire();
+    this.paintMaps(this.maps);
   }
 
   stack(name) {
@@ -151,12 +157,8 @@ export class NetworkFigure extends HTMLElement {
   }
 
   head(box, n) {
-    const { network, state } = this, map = network.map(box, n), canvas = h("canvas", { "aria-hidden": "true" });
-    const factor = factorOf(state, box.site, n), limit = map.values.reduce((most, each) => Math.max(most, each), 1e-6);
-    canvas.width = map.columns;
-    canvas.height = map.rows;
-    canvas.getContext("2d").putImageData(new ImageData(pixels(map.values, "weights", limit), map.columns, map.rows), 0,
-      0);
+    const { state } = this, canvas = h("canvas", { "aria-hidden": "true" }), factor = factorOf(state, box.site, n);
+    this.maps.push({ canvas, box, head: n });
     const label = [`${labelOf(box)} · ${t("head.n", { n })}`, factor === 1 ? "" : `× ${factor}`].filter(Boolean)
       .join(" ");
     return h("button", { type: "button", class: `head${factor === 0 ? " off" : ""}`, title: label, "aria-label": label,
@@ -203,7 +205,8 @@ export class NetworkFigure extends HTMLElement {
   }
 
   strip(box, height = BARS, attended = false) {
-    const canvas = h("canvas", { class: "strip", role: "img", "aria-label": t("home.strip", { name: labelOf(box) }) });
+    const canvas = h("canvas", { class: "strip", role: "img", "aria-label": t("home.strip", { name: labelOf(box) }),
+      style: { height: `${height}px` } });
     this.strips.push({ canvas, box, height, attended });
     return canvas;
   }
@@ -230,7 +233,7 @@ export class NetworkFigure extends HTMLElement {
     for (const { element, box, shape } of this.told) if (shape) element.textContent = shapeOf(network, box, state);
     this.drawDistribution();
     this.follow(this.hovered ?? network.followed(state));
-    this.paint();
+    if (this.isConnected) this.paint();
   }
 
   drawDistribution() {
@@ -251,14 +254,17 @@ export class NetworkFigure extends HTMLElement {
       const lane = lanes[stack];
       element.classList.toggle("following", lane !== null);
       element.classList.toggle("held", place?.stack === stack);
-      if (lane !== null) element.style.setProperty("--at", lane);
+      // Not on the stack: all of its parts would have to be styled again.
+      if (lane !== null) for (const part of this.marked[stack]) part.style.setProperty("--at", lane);
     }
-    for (const chip of this.querySelectorAll(".chip")) {
-      const stack = chip.closest(".stack").dataset.stack, lane = Number(chip.dataset.lane);
-      const own = place?.stack === stack && place.lane === lane;
-      chip.classList.toggle("followed", own);
-      if (chip.parentElement.dataset.kind === "read") chip.setAttribute("aria-pressed", String(own
-        && this.state.follow === `${stack}.${lane}`));
+    for (const chip of this.querySelectorAll(".chip.followed")) {
+      chip.classList.remove("followed");
+      if (chip.parentElement.dataset.kind === "read") chip.setAttribute("aria-pressed", "false");
+    }
+    if (place) for (const chip of this.sides[place.stack].querySelectorAll(`.chip[data-lane="${place.lane}"]`)) {
+      chip.classList.add("followed");
+      if (chip.parentElement.dataset.kind === "read") chip.setAttribute("aria-pressed", String(this.state.follow
+        === `${place.stack}.${place.lane}`));
     }
     for (const { element, box, shape } of this.told) {
       const lane = lanes[box.stack];
@@ -300,7 +306,7 @@ export class NetworkFigure extends HTMLElement {
     const width = this.clientWidth;
     if (!width) return;
     for (const [stack, element] of Object.entries(this.sides)) {
-      const wide = (element.querySelector(".chips")?.clientWidth ?? 0) / this.network.lanes(stack).length;
+      const wide = (element.querySelector(".strip")?.clientWidth ?? 0) / this.network.lanes(stack).length;
       element.classList.toggle("upright", wide < NAMED && wide >= UPRIGHT);
       element.classList.toggle("nameless", wide < UPRIGHT);
     }
@@ -311,12 +317,16 @@ export class NetworkFigure extends HTMLElement {
   paint() {
     if (!this.clientWidth) return;
     const { network, state, at } = this, colours = palette(), largest = {};
-    for (const stack of network.stacks) largest[stack] = network.largest(stack);
+    this.widths = {}; // read once: after each canvas the browser would have to lay out the page again
+    for (const stack of network.stacks) {
+      largest[stack] = network.largest(stack);
+      this.widths[stack] = this.sides[stack].querySelector(".strip")?.clientWidth ?? 0;
+    }
     for (const strip of this.strips) {
       const { canvas, box: { norms, stack }, height } = strip, now = state.teacher ? null : at;
-      const context = prepared(canvas, height), count = network.lanes(stack).length;
+      const width = this.widths[stack], context = prepared(canvas, width, height), count = network.lanes(stack).length;
       if (!context) continue;
-      const lane = canvas.clientWidth / count, wide = Math.max(1, Math.min(lane * 0.62, 30)), room = height - 2;
+      const lane = width / count, wide = Math.max(1, Math.min(lane * 0.62, 30)), room = height - 2;
       for (let n = 0; n < count; n++) {
         const left = n * lane + (lane - wide) / 2, bar = (from, to, colour) => { context.fillStyle = colour;
           context.fillRect(left, height - 1 - to * room, wide, Math.max(1, (to - from) * room)); };
@@ -336,12 +346,26 @@ export class NetworkFigure extends HTMLElement {
     this.paintMemory(this.followed?.stack === "decoder" ? this.followed.lane : at);
   }
 
+  /** The maps of the heads, some at a time: there may be hundreds. Each is as dark as its largest weight allows. */
+  async paintMaps(maps) {
+    for (let n = 0; n < maps.length; n++) {
+      if (n && n % MAPS === 0) await nextFrame();
+      if (maps !== this.maps) return; // drawn again meanwhile
+      const { canvas, box, head } = maps[n], { values, rows, columns } = this.network.map(box, head);
+      const limit = values.reduce((most, each) => Math.max(most, each), 1e-6);
+      canvas.width = columns;
+      canvas.height = rows;
+      canvas.getContext("2d").putImageData(new ImageData(pixels(values, "weights", limit), columns, rows), 0, 0);
+    }
+  }
+
   /** Over the memory: how much a token of the target looks at each source token, as the mean of all heads. */
   paintMemory(row) {
     const strip = this.strips.find(({ attended }) => attended), weights = strip && this.network.memoryWeights(row ?? this.at);
-    const context = weights && prepared(strip.canvas, strip.height);
+    const width = this.widths?.encoder;
+    const context = weights && prepared(strip.canvas, width, strip.height);
     if (!context) return;
-    const colours = palette(), { canvas, height } = strip, lane = canvas.clientWidth / weights.length;
+    const colours = palette(), { height } = strip, lane = width / weights.length;
     const wide = Math.max(1, Math.min(lane * 0.62, 30));
     weights.forEach((weight, n) => {
       context.fillStyle = colours.faint;
@@ -376,12 +400,11 @@ export class NetworkFigure extends HTMLElement {
 }
 
 /** A canvas as sharp as the screen, or null where it has no room. */
-function prepared(canvas, height) {
-  const width = canvas.clientWidth, ratio = devicePixelRatio || 1;
+function prepared(canvas, width, height) {
+  const ratio = devicePixelRatio || 1;
   if (!width) return null;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
-  canvas.style.setProperty("height", `${height}px`);
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   return context;

@@ -12,6 +12,7 @@ export class Network {
   constructor(answer, read) {
     this.answer = answer;
     this.read = read;
+    this.maps = new Map();
     this.isPre = answer.norm === "pre";
     this.pieces = {
       source: told(answer.source.pieces, answer.unknown?.source),
@@ -47,6 +48,11 @@ export class Network {
 
   /** The norm of a full bar in a stack. A few much longer vectors, as those of </s> often are, are cut. */
   largest(stack) {
+    this.full ??= {};
+    return (this.full[stack] ??= this.fullBar(stack));
+  }
+
+  fullBar(stack) {
     const all = this.boxes.filter((box) => box.stack === stack && box.norms).flatMap(({ norms }) =>
       Object.values(norms).flatMap((row) => [...row])).sort((a, b) => a - b);
     return Math.max(1e-9, Math.min((all[Math.floor(all.length * 0.9)] ?? 1) * 1.25, all.at(-1) ?? 1));
@@ -98,16 +104,17 @@ export class Network {
   map({ maps }, head) {
     const place = head === null ? maps.mean : maps.heads, [rows, columns] = place.shape.slice(-2);
     const size = rows * columns, at = head === null ? place.offset : place.offset + head * size;
-    return { values: this.read({ shape: [size], offset: at }), rows, columns };
+    if (!this.maps.has(at)) this.maps.set(at, { values: this.read({ shape: [size], offset: at }), rows, columns });
+    return this.maps.get(at);
   }
 
   /** Tokens that a row of the mean map looks at most: [[token, weight]]. */
   strongest(box, row, count = 2) {
     const { values, rows, columns } = this.map(box, null), total = box.maps.shape;
-    const at = Math.floor((row * rows) / total[1]), pieces = this.columns(box);
-    return Array.from({ length: columns }, (_, n) => n).map((n) => [pieces[Math.floor((n * total[2]) / columns)],
-      values[at * columns + n]]).sort((a, b) => b[1] - a[1]).slice(0, count)
-      .filter(([, weight], n) => !n || weight >= 0.0005);
+    const at = Math.floor((row * rows) / total[1]), pieces = this.columns(box), own = values.subarray(at * columns,
+      (at + 1) * columns);
+    return Array.from(own.keys()).sort((a, b) => own[b] - own[a]).slice(0, count).filter((n, k) => !k
+      || own[n] >= 0.0005).map((n) => [pieces[Math.floor((n * total[2]) / columns)], own[n]]);
   }
 
   /** Names of the tokens that are looked at. */

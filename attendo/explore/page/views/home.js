@@ -81,7 +81,6 @@ export class Home extends View {
     const focus = this.figure.contains(document.activeElement) ? document.activeElement.id : "";
     const before = focus ? document.getElementById(focus).getBoundingClientRect().top : 0;
     this.figure.render();
-    this.figure.fit();
     this.figure.light(this.lit?.id ?? null);
     const found = focus && document.getElementById(focus);
     if (!found) return;

@@ -7,6 +7,7 @@ import { t } from "../i18n.js";
 import { besideModel, chosen } from "../models.js";
 import { GraphDrawing, nameOf } from "../parts/graph-drawing.js";
 import { numeric, select } from "../parts/controls.js";
+import { reading } from "../reading.js";
 import { ofBeside, ofParallel } from "../requests.js";
 import { rect, stacked, tableScene, text, textWidth } from "../scene.js";
 import { complaint, View } from "../view.js";
@@ -34,7 +35,7 @@ export class Parallel extends View {
     const kind = chosen()?.config?.kind;
     const intro = { masked: "parallel.intro.masked", ctc: "parallel.intro.ctc", graph: "parallel.intro.graph" }[kind];
     return h("header", { class: "heading" }, h("h2", {}, t("parallel.title")), h("p", {}, t(intro ?? "parallel.intro")),
-      h("p", {}, t("parallel.views")));
+      h("p", {}, t("parallel.views")), reading("parallel"));
   }
 
   fixed(state) {
