@@ -121,7 +121,9 @@ def test_output_of_training_commands_is_chinese(attendo: Command, tmp_path: Path
 @needs("matplotlib")
 def test_plot_reports_a_missing_run_in_chinese(attendo: Command, tmp_path: Path) -> None:
     failed = attendo("plot", tmp_path / "none", "--lang", "zh")
-    assert failed.error == f"无法读取 {tmp_path / 'none'}：没有这个文件或文件夹；请给出训练目录，或其中的 metrics.jsonl"
+    assert (
+        failed.error == f"无法读取 {tmp_path / 'none'}：没有这个文件或文件夹；请给出运行文件夹，或其中的 metrics.jsonl"
+    )
 
 
 def test_the_demo_is_chinese(attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
