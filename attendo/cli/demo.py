@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attendo.cli.language import current_language, localise, say
+from attendo.cli.language import current_language, localise, say, translate
 from attendo.cli.options import Device, Threads
 from attendo.errors import LocalizedText
 
@@ -106,7 +106,7 @@ def _describe_head(head: "HeadStats") -> str:
 
 
 def _list_results(scores: "DemoScores", facts: list[tuple[str, str]]) -> list[str]:
-    lines = ["", *(f"{localise(name)} {localise(value)}" for name, value in facts), ""]
+    lines = ["", *(f"{translate(name)} {localise(value)}" for name, value in facts), ""]
     for each in scores.select_examples(SHOWN_TRANSLATIONS):
         expected = "" if each.is_correct else say("   (expected: {target})", target=each.pair.target)
         lines += [f"{'✓' if each.is_correct else '✗'} {each.pair.source}", f"  {each.text}{expected}"]
@@ -122,7 +122,8 @@ def _show_attention(run: "Run", head: "HeadStats") -> list[Path]:
     trace, console = run.model.trace(EXAMPLE_SENTENCE), Console()
     pictures = write_pictures(run.folder, trace, head)
     title = say("decoder layer {layer}, head {head}", layer=head.layer, head=head.head)
-    console.print(render_map_terminal(replace(make_attention_map(trace, head), title=title), console.width))
+    shown = replace(make_attention_map(trace, head), title=title)
+    console.print(render_map_terminal(shown, console.width, current_language()))
     return pictures
 
 

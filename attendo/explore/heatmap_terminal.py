@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError
 from attendo.explore.attention_map import (
     CAPTION,
     DARK,
@@ -19,19 +19,23 @@ from attendo.explore.attention_map import (
     make_visible,
     truncate,
 )
+from attendo.messages import Language
 
 _MIN_WIDTH = 24
 _TILE = 4  # a shade and three digits
 _LABEL_LIMITS = (24, 16, 12, 9, 7)  # cells; labels are shortened before columns are omitted
 
 
-def render_map_terminal(attention: AttentionMap, width: int) -> Text:
+def render_map_terminal(attention: AttentionMap, width: int, language: Language = "en") -> Text:
     """Render the map with a caption in lines of at most `width` cells."""
     lines, hidden = render_map_lines(attention, width)
     if hidden:
-        mark = f"… {hidden} more column{'s, summed' if hidden > 1 else ','} under the last …"
+        template = (
+            "… {hidden} more columns, summed under the last …" if hidden > 1 else "… 1 more column, under the last …"
+        )
+        mark = LocalizedText(template, hidden=hidden).text(language)
         lines.append(Text(truncate(mark, width), style="yellow"))
-    lines.append(Text(truncate(CAPTION, width), style="dim"))
+    lines.append(Text(truncate(LocalizedText(CAPTION).text(language), width), style="dim"))
     return join_lines(lines)
 
 

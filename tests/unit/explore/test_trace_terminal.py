@@ -109,7 +109,7 @@ def test_the_chinese_view_has_no_english_strings() -> None:
     strings = read_strings()["trace"].values()
     english = [each["en"] for each in strings if len(each["en"]) > 12 and each["en"] != each["zh"]]
     assert not [words for words in english if words in text]
-    assert "词表中没有，按 <unk> 读入: xylophone" in text
+    assert "词表中没有，按 <unk> 读入：xylophone" in text
     assert "解码器的掩码已关闭" in text
     assert "decoder.0.cross: 1 × 0" in text
 
