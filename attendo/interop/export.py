@@ -33,7 +33,7 @@ _PACKAGES: dict[ExportFormat, tuple[str, ...]] = {
     "hf": ("transformers",),
     "onnx": ("onnx", "onnxruntime"),
     "argos": ("ctranslate2",),
-    "marian": (),  # see `require_marian`
+    "marian": (),
 }
 
 # The bounds on tokens are wide. Random networks, and trained ones on random sources, give all words similar
@@ -80,9 +80,10 @@ _LOAD_SYSTEMS: dict[ExportFormat, Callable[[TextModel, Path], tuple[ComparedSyst
 
 
 def check_packages(to: ExportFormat) -> None:
-    """Raise a `UsageError` if a package for the format is missing. Call it before long work."""
-    if to == "marian":
-        require_marian()
+    """Raise a `UsageError` if a package for the format is missing. Call it before long work.
+
+    Marian is large, so `export` asks for it only after it has checked the network.
+    """
     for package in _PACKAGES[to]:
         require_package(package, "hf" if to == "hf" else "export", f"an export to {to}")
 
@@ -110,6 +111,9 @@ def export(
         raise ModelError("weights_not_finite", parameters=list_names(faulty))
     if (to == "argos") != (languages is not None):
         raise UsageError("export_languages_mismatch")
+    if to == "marian":
+        write_model.check_marian_export(model)
+        require_marian("export_proof_needs_marian")
     if to == "onnx" and precision == "float16":
         raise UsageError("onnx_float16_unsupported")
     goal, sentences = Path(out), sentences or collect_sentences(model)

@@ -17,6 +17,7 @@ from attendo.errors import ModelError, UsageError
 from attendo.interop.certify import collect_sentences
 from attendo.interop.export import export
 from attendo.interop.import_model import import_model
+from attendo.interop.marian import marian_process
 from attendo.interop.marian.marian_process import MODULE
 from attendo.interop.marian.read_model import read_marian
 from attendo.interop.marian.write_model import without_pad_and_bos, write_marian
@@ -105,6 +106,15 @@ def test_a_network_that_marian_cannot_hold_is_refused_by_name(
     with pytest.raises(ModelError, check=has_code("marian_export_unsupported")) as error:
         write_marian(trained_model(**changes), tmp_path, "float32")
     assert f"{setting} is" in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_network_is_checked_before_marian_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marian_process, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, check=has_code("marian_export_unsupported")):
+        export(trained_model(norm="pre"), tmp_path / "out", "marian")
+    with pytest.raises(UsageError, check=has_code("export_proof_needs_marian", package="pymarian")):
+        export(trained_model(), tmp_path / "out", "marian")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ from error_codes import has_code, message
 from export_models import random_sentences
 from foreign_families import FOLDERS, POSITIONS, make_folder
 from foreign_models import assert_passed, certificate, random_model, written
-from foreign_t5 import T5_FOLDERS
+from foreign_t5 import T5_FOLDERS, make_t5_folder
 from foreign_tokenizers import (
     some_lines,
     strange_texts,
@@ -319,19 +319,23 @@ def test_the_certificate_compares_long_sources_and_targets(folders: Folders, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", [*FOLDERS, *T5_FOLDERS])
 def test_exports_are_those_of_the_table(folders: Folders, tmp_path: Path, name: str) -> None:
     """`attendo families` lists them. Symbols after the source are kept by ONNX only."""
-    found = from_folder(folders(name))
+    found = from_folder(folders(name) if name in FOLDERS else make_t5_folder(name, tmp_path / "original"))
     model = found.build_text_model()
     listed = FAMILY_BY_TYPE[found.folder.model_type].exports
     if model.generation.source_suffix:
         listed = ("onnx",)
-    exported = []
+    exported, reasons = [], list[str]()
     for to in ("hf", "ctranslate2", "onnx"):
         try:
             export(model, tmp_path / to, to, "float32", sentences=random_sentences(model, 4))  # type: ignore[arg-type]
             exported.append(to)
-        except ModelError:
-            pass
+        except ModelError as error:
+            reasons.append(str(error))
     assert exported == [*listed]
+    suffix = " ".join(model.generation.source_suffix)
+    assert all("source_suffix" in each or suffix in each for each in reasons)
+    with pytest.raises(ModelError, check=has_code("marian_export_unsupported")):
+        export(model, tmp_path / "marian", "marian", "float32", sentences=random_sentences(model, 4))

@@ -33,10 +33,10 @@ for line in sys.stdin:
 _MAIN = "import sys, _pymarian; sys.exit(_pymarian.main(sys.argv[1:]))"
 
 
-def require_marian() -> None:
-    """Raise a `UsageError` if Marian is not installed."""
+def require_marian(code: str = "import_proof_needs_marian") -> None:
+    """Raise a `UsageError` with this code if Marian is not installed."""
     if find_spec(MODULE) is None:
-        raise UsageError("import_proof_needs_marian", package=PACKAGE, version=PACKAGE_VERSION)
+        raise UsageError(code, package=PACKAGE, version=PACKAGE_VERSION)
 
 
 def marian_name() -> str:

@@ -87,8 +87,7 @@ def write_marian(model: TextModel, folder: Path, precision: ExportPrecision) -> 
     """Write into an existing empty folder. Return notes on what Marian does not store."""
     if precision != "float32":
         raise UsageError("marian_precision_unsupported", precision=precision)
-    if reasons := _incompatibilities(model):
-        raise ModelError("marian_export_unsupported", reasons=join_reasons(reasons))
+    check_marian_export(model)
     vocabularies = MarianVocabularies.of(model)
     config = model.network.config
     _write_npz(
@@ -121,6 +120,12 @@ def without_pad_and_bos(network: Transformer) -> Transformer:
                 parameter.copy_(weights[name])
         copy.output.bias[[PAD, BOS]] = SUPPRESS_BIAS
     return copy.eval()
+
+
+def check_marian_export(model: TextModel) -> None:
+    """Raise a `ModelError` with all reasons why Marian cannot represent the model."""
+    if reasons := _incompatibilities(model):
+        raise ModelError("marian_export_unsupported", reasons=join_reasons(reasons))
 
 
 def _incompatibilities(model: TextModel) -> list[MessagePart]:
