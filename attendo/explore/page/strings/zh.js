@@ -169,7 +169,7 @@ export default {
 
   "stack.source": "源文嵌入", "stack.target": "译文嵌入", "stack.encoder": "编码器", "stack.decoder": "解码器", "stack.output": "输出层",
   "kind.self": "自注意力", "kind.cross": "交叉注意力", "kind.feed_forward": "前馈网络",
-  "step.ids": "词元编号", "step.embedding": "词嵌入", "step.scaled": "缩放", "step.frequencies": "频率", "step.angles": "角度",
+  "step.ids": "词元编号", "step.embedding": "词嵌入", "step.scaled": "缩放", "step.frequencies": "频率", "step.copied": "复制的编码器向量", "step.angles": "角度",
   "step.positions": "位置编码", "step.sum": "嵌入与位置之和", "step.input": "第 0 层的输入", "step.buckets": "距离分组",
   "step.norm": "层归一化", "step.queries": "查询 Q", "step.keys": "键 K", "step.values": "值 V",
   "step.turned_queries": "旋转后的查询", "step.turned_keys": "旋转后的键", "step.products": "点积 QKᵀ",

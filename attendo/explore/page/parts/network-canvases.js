@@ -1,0 +1,104 @@
+// What is painted in the figure of the network: streams, maps of heads, the memory, and the lines from the memory.
+
+import { palette, pixels } from "../colour.js";
+import { nextFrame, svg } from "../dom.js";
+
+const MAPS = 48; // maps that are drawn between two frames
+
+/** `strips` and `maps` are what `NetworkFigure` has drawn; `sides` are the elements of its stacks. */
+export class NetworkCanvases extends HTMLElement {
+  paint() {
+    if (!this.clientWidth) return;
+    const { network, state, at } = this, colours = palette(), largest = {};
+    this.widths = {}; // read once: after each canvas the browser would have to lay out the page again
+    for (const stack of network.stacks) {
+      largest[stack] = network.largest(stack);
+      this.widths[stack] = this.sides[stack].querySelector(".strip")?.clientWidth ?? 0;
+    }
+    for (const strip of this.strips) {
+      const { canvas, box: { norms, stack }, height } = strip, now = state.teacher ? null : at;
+      const width = this.widths[stack], context = prepared(canvas, width, height), count = network.lanes(stack).length;
+      if (!context) continue;
+      const lane = width / count, wide = Math.max(1, Math.min(lane * 0.62, 30)), room = height - 2;
+      for (let n = 0; n < count; n++) {
+        const left = n * lane + (lane - wide) / 2, bar = (from, to, colour) => { context.fillStyle = colour;
+          context.fillRect(left, height - 1 - to * room, wide, Math.max(1, (to - from) * room)); };
+        const old = now !== null && (stack === "encoder" ? now > 0 : n < now);
+        context.globalAlpha = stack === "decoder" && now !== null && n > now ? 0.16 : old ? 0.5 : 1;
+        const share = (row) => Math.min(1, (row?.[n] ?? 0) / largest[stack]);
+        if (norms.sum) {
+          // The bar is as long as the sum; its upper part is the share of what the sub-layer adds.
+          const sum = share(norms.sum), part = norms.output[n] / Math.max(norms.output[n] + norms.into[n], 1e-9);
+          bar(0, sum * (1 - part), colours.weights[2]);
+          bar(sum * (1 - part), sum, colours.other);
+        } else bar(0, share(norms.output ?? norms.normed), colours.weights[norms.normed ? 2 : 3]);
+        if (norms.sum && norms.normed) bar(share(norms.normed) - 1.6 / room, share(norms.normed), colours.ink);
+      }
+      context.globalAlpha = 1;
+    }
+    this.paintMemory(this.followed?.stack === "decoder" ? this.followed.lane : at);
+  }
+
+  /** The maps of the heads, some at a time: there may be hundreds. Each is as dark as its largest weight allows. */
+  async paintMaps(maps) {
+    for (let n = 0; n < maps.length; n++) {
+      if (n && n % MAPS === 0) await nextFrame();
+      if (maps !== this.maps) return; // drawn again meanwhile
+      const { canvas, box, head } = maps[n], { values, rows, columns } = this.network.map(box, head);
+      const limit = values.reduce((most, each) => Math.max(most, each), 1e-6);
+      canvas.width = columns;
+      canvas.height = rows;
+      canvas.getContext("2d").putImageData(new ImageData(pixels(values, "weights", limit), columns, rows), 0, 0);
+    }
+  }
+
+  /** Over the memory: how much a token of the target looks at each source token, as the mean of all heads. */
+  paintMemory(row) {
+    const strip = this.strips.find(({ attended }) => attended), weights = strip && this.network.memoryWeights(row ?? this.at);
+    const width = this.widths?.encoder;
+    const context = weights && prepared(strip.canvas, width, strip.height);
+    if (!context) return;
+    const colours = palette(), { height } = strip, lane = width / weights.length;
+    const wide = Math.max(1, Math.min(lane * 0.62, 30));
+    weights.forEach((weight, n) => {
+      context.fillStyle = colours.faint;
+      context.fillRect(n * lane + (lane - wide) / 2, 1, wide, height - 2);
+      context.fillStyle = colours.accent;
+      context.fillRect(n * lane + (lane - wide) / 2, height - 1 - weight * (height - 2), wide, weight * (height - 2));
+    });
+  }
+
+  /** Lines from the memory to every cross-attention that is drawn. */
+  wire() {
+    const from = this.querySelector('[data-part="memory"]'), area = this.getBoundingClientRect();
+    const targets = [...this.querySelectorAll('[data-box$=".cross"]')];
+    this.wires.setAttribute("viewBox", `0 0 ${area.width} ${area.height}`);
+    if (!from || !targets.length) return this.wires.replaceChildren();
+    const box = from.getBoundingClientRect(), side = this.sides.decoder.getBoundingClientRect();
+    const beside = side.left > box.right;
+    if (!beside) return this.wires.replaceChildren();
+    const x = box.right - area.left, y = box.top + box.height / 2 - area.top, middle = (x + side.left - area.left) / 2;
+    const paths = targets.map((target) => {
+      const found = target.getBoundingClientRect(), end = found.left - area.left, at = found.top - area.top + 22;
+      const turn = Math.min(10, Math.abs(at - y) / 2), down = Math.sign(at - y) || 1;
+      return svg("path", { d: `M${x} ${y}H${middle - turn}Q${middle} ${y} ${middle} ${y + down * turn}V${at
+        - down * turn}Q${middle} ${at} ${middle + turn} ${at}H${end - 5}` });
+    });
+    const heads = targets.map((target) => {
+      const found = target.getBoundingClientRect(), end = found.left - area.left, at = found.top - area.top + 22;
+      return svg("path", { class: "tip", d: `M${end} ${at}l-7 -4v8z` });
+    });
+    this.wires.replaceChildren(...paths, ...heads);
+  }
+}
+
+/** A canvas as sharp as the screen, or null where it has no room. */
+function prepared(canvas, width, height) {
+  const ratio = devicePixelRatio || 1;
+  if (!width) return null;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  return context;
+}
