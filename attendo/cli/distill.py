@@ -60,39 +60,27 @@ def distill(
     make_folder(out)
     with atomic_files.folder_lock(out):
         work.begin(settings)
-        print_stderr(
-            say(
-                "{lines:,} lines in {folds} fold" if folds == 1 else "{lines:,} lines in {folds} folds",
-                lines=work.split(),
-                folds=folds,
-            )
-        )
+        counted = "{lines:,} lines in {folds} fold" if folds == 1 else "{lines:,} lines in {folds} folds"
+        print_stderr(say(counted, lines=work.split(), folds=folds))
         if only_teacher is not None:
             _translate(work, 0, only_teacher)
         elif config is not None:
             _train_and_translate(work, config, device, jobs)
-        lines = work.merge()
-        value = work.score()
-    print_stderr(
-        say(
-            "{lines:,} lines written to {source} and {target}",
-            lines=lines,
-            source=work.outputs[0],
-            target=work.outputs[1],
-        )
-    )
-    print_stderr(
-        say(
-            "BLEU of the new targets against the old ones: {value:.1f} ({signature})",
-            value=value.value,
-            signature=value.signature,
-        )
-    )
+        _report_result(work)
+
+
+def _report_result(work: "Distillation") -> None:
+    lines, value = work.merge(), work.score()
+    source, target = work.outputs
+    print_stderr(say("{lines:,} lines written to {source} and {target}", lines=lines, source=source, target=target))
+    told = "BLEU of the new targets against the old ones: {value:.1f} ({signature})"
+    print_stderr(say(told, value=value.value, signature=value.signature))
 
 
 def _find_run(model: Path) -> Path | None:
     """Return the folder of the run that trained the model: the folder itself, or the one that it is in."""
-    return next((each for each in (model, model.absolute().parent) if (each / "run.toml").is_file()), None)
+    folders = (model, model.absolute().parent) if model.exists() else ()
+    return next((each for each in folders if (each / "run.toml").is_file()), None)
 
 
 def _list_teacher_files(folder: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """The language of help, output and errors on the command line."""
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
@@ -13,6 +14,23 @@ if TYPE_CHECKING:
 
 VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # of the system; the first that is not empty counts
 _WIDTHS = {"W": 2, "F": 2}  # columns of East Asian wide and full-width characters
+# The usage errors of typer, which has English texts only.
+USAGE_ERRORS = (
+    "No such command {name}. Did you mean {names}?",
+    "No such command {name}.",
+    "Missing command.",
+    "Missing argument {name}. Choose from:{choices}",
+    "Missing argument {name}.",
+    "Missing option {name}. Choose from:{choices}",
+    "Missing option {name}.",
+    "No such option: {name} (Possible options: {names})",
+    "No such option: {name}",
+    "Option {name} requires an argument.",
+    "Option {name} does not take a value.",
+    "Got unexpected extra argument(s) ({words})",
+    "Invalid value for {name}: {reason}",
+    "{command} has no commands: leave out {name}",
+)
 _current: "Language" = "en"
 
 
@@ -68,6 +86,18 @@ def translate(text: str) -> str:
 def list_names(names: Iterable[object]) -> str:
     """Return the names as a list in the current language."""
     return ("、" if _current == "zh" else ", ").join(map(str, names))
+
+
+def translate_usage_error(message: str) -> str:
+    """Return the message of a usage error in the current language."""
+    if _current == "en":
+        return message
+    for template in USAGE_ERRORS:
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(template))
+        if found := re.fullmatch(pattern, message, re.DOTALL):
+            values = {name: " ".join(value.split()) for name, value in found.groupdict().items()}
+            return LocalizedText(template, **values).text("zh")
+    return message
 
 
 def count_columns(text: str) -> int:

@@ -324,7 +324,7 @@ def _refuse(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return int(error.exit_code)
-    from attendo.cli.usage_errors import translate_usage_error
+    from attendo.cli.language import translate_usage_error
 
     return _fail(translate_usage_error(error.format_message()), error.exit_code)
 

@@ -34,7 +34,7 @@ def prepare(
         from attendo.cli.progress import describe_size
         from attendo.data.prepared import open_prepared
 
-        print(say("{verify} is whole: {size}", verify=verify, size=describe_size(open_prepared(verify, verify=True))))
+        print(say("{folder} is whole: {size}", folder=verify, size=describe_size(open_prepared(verify, verify=True))))
         return
     if out is None:
         raise UsageError("prepared_folder_missing")

@@ -58,10 +58,8 @@ def verify(
     exported = text_model.backend.name in EXTERNAL_ENGINES
     if exported and precision != "auto":
         raise UsageError("verify_precision_for_exported_model", precision=precision, model=model)
-    if source is not None:
-        texts = [line for line in read_lines(source) if line.strip()]
-    else:
-        texts = [] if exported else [text for text, _ in text_model.stored_model.sample]
+    sample = [] if exported else [text for text, _ in text_model.stored_model.sample]
+    texts = sample if source is None else [line for line in read_lines(source) if line.strip()]
     texts = _drop_long_texts(text_model, texts[:lines])
     if not texts:
         raise DataError("verify_without_sentences", path=source or model)

@@ -85,20 +85,11 @@ def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_r
 
     `lengths_related`: True if long sources usually have long targets, as in translation.
     """
-    parts = lengths.contiguous_blocks
-    spans: list[tuple[int, int, int, MisalignedSpan]] = []
-    gains = {}
-    for corpus in sorted({part.corpus for part in parts}):
-        own = [part for part in parts if part.corpus == corpus]
-        alignment = find_misaligned_spans([(part.source, part.target) for part in own])
-        gains[corpus] = alignment.gain if alignment.is_informative else 0.0
-        for each in alignment.spans:
-            start = own[each.block].first
-            spans.append((corpus, start + each.first, start + each.last - 1, each))
-    pairs = sum(len(part) for part in parts)
+    spans, is_informative = _list_misaligned_spans(lengths)
+    pairs = sum(len(part) for part in lengths.contiguous_blocks)
     wrong = sum(last - first + 1 for _, first, last, _ in spans)
     values = {"pairs": pairs, "slipped": wrong, "spans": len(spans)}
-    if not any(gains.values()):
+    if not is_informative:
         return _report_unrelated_lengths(lengths, locator, values, lengths_related)
     if not spans:
         return Finding(
@@ -129,6 +120,21 @@ def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_r
         values,
         stops=False,
     )
+
+
+def _list_misaligned_spans(lengths: PairLengths) -> tuple[list[tuple[int, int, int, MisalignedSpan]], bool]:
+    """Return each span with its corpus and its first and last pair, and whether lengths tell anything in any corpus."""
+    spans: list[tuple[int, int, int, MisalignedSpan]] = []
+    is_informative = False
+    parts = lengths.contiguous_blocks
+    for corpus in sorted({part.corpus for part in parts}):
+        own = [part for part in parts if part.corpus == corpus]
+        alignment = find_misaligned_spans([(part.source, part.target) for part in own])
+        is_informative = is_informative or bool(alignment.is_informative and alignment.gain)
+        for each in alignment.spans:
+            start = own[each.block].first
+            spans.append((corpus, start + each.first, start + each.last - 1, each))
+    return spans, is_informative
 
 
 def _report_unrelated_lengths(

@@ -44,18 +44,7 @@ def summarize_forward(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
             for stack in ("encoder", "decoder")
             if f"{stack}.output" in trace
         },
-        "steps": [
-            {
-                "piece": step.piece,
-                "id": step.id,
-                "probability": step.probability,
-                "log_probability": step.log_probability,
-                "rank": step.rank,
-                "entropy": step.entropy,
-                "top": [{"piece": each.piece, "id": each.id, "probability": each.probability} for each in step.top],
-            }
-            for step in trace.steps(top)
-        ],
+        "steps": list(_describe_steps(trace, top)),
         "loss": trace.loss,
         "vocabulary": trace.logits.size(-1),
         "operations": _list_operations(trace),
@@ -68,6 +57,19 @@ def pool_maps(weights: Float[Tensor, "H T S"]) -> Float[Tensor, "H R C"]:
     """Shrink the maps to at most `MAX_MAP_SIZE` rows and columns. The maximum keeps a thin line visible."""
     size = tuple(min(each, MAX_MAP_SIZE) for each in weights.shape[1:])
     return weights if size == weights.shape[1:] else adaptive_max_pool2d(weights, size)
+
+
+def _describe_steps(trace: Trace, top: int) -> Iterator[dict[str, Any]]:
+    for step in trace.steps(top):
+        yield {
+            "piece": step.piece,
+            "id": step.id,
+            "probability": step.probability,
+            "log_probability": step.log_probability,
+            "rank": step.rank,
+            "entropy": step.entropy,
+            "top": [{"piece": each.piece, "id": each.id, "probability": each.probability} for each in step.top],
+        }
 
 
 def _describe_layers(trace: Trace, stack: str, block: NumberBlock) -> Iterator[dict[str, Any]]:

@@ -53,25 +53,22 @@ def trace_network(
     target_ids: Int[Tensor, " T"],
     heads: HeadScales | None = None,
     masked: bool = True,
-    layer: int | None = None,
-    edits: NetworkEdits | None = None,
-    inputs_of: Collection[str] = (),
+    recorder: TraceRecorder | None = None,
 ) -> dict[str, TracedTensor]:
     """Return every tensor of one run by name. A decoder-only network requires None as the source.
 
     `heads` scales some heads, as in {"decoder.0.cross": {3: 0.0}}. With `masked` False the decoder attends to the
-    tokens that it should predict. `layer` limits the trace to one layer, for texts too long for all layers.
-    Padding in `edits` is the last ids of the source. The tensors named in `inputs_of` keep their operands, weights too.
+    tokens that it should predict. `recorder` chooses what is stored, and has the edits of the run. Padding in its edits
+    is the last ids of the source.
     """
+    recorder = recorder or TraceRecorder()
     if (source_ids is None) != network.config.decoder_only:
         raise UsageError("trace_source_mismatch")
     scales = ScaledHeads(heads or {})
     scales.check(network.config)
-    _check_layer(network.config, layer)
-    _check_size(network.config, 0 if source_ids is None else len(source_ids), len(target_ids), layer)
-    edits = edits or NetworkEdits()
-    edits.check(network.config)
-    recorder = TraceRecorder(layer, edits, inputs_of)
+    _check_layer(network.config, recorder.layer)
+    _check_size(network.config, 0 if source_ids is None else len(source_ids), len(target_ids), recorder.layer)
+    recorder.edits.check(network.config)
     memory = None if source_ids is None else _encode(recorder, network, source_ids, scales)
     vectors = _decode(recorder, network, target_ids, memory, scales, masked)
     _predict(recorder, network, vectors)

@@ -49,7 +49,8 @@ class TracedTensor:
 class TraceRecorder:
     """Stores every recorded tensor, or only those of one layer. It also knows the edits of the run.
 
-    Operands are stored for some tensors only.
+    `layer` limits it to one layer, for texts too long for all layers. The tensors named in `inputs_of` keep their
+    operands, weights too.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class TraceRecorder:
     ) -> None:
         self.entries: dict[str, TracedTensor] = {}
         self.edits = edits or NetworkEdits()
-        self._layer, self._inputs_of = layer, inputs_of
+        self.layer, self._inputs_of = layer, inputs_of
 
     def record(
         self, name: str, formula: str, value: Tensor, operands: Sequence[Tensor | Shape] = (), letter: str = "X"
     ) -> Tensor:
         """Store the value and return it."""
         found = _LAYER.match(name)
-        if self._layer is None or found is None or int(found[1]) == self._layer:
+        if self.layer is None or found is None or int(found[1]) == self.layer:
             shapes = tuple(tuple(each.shape) if isinstance(each, Tensor) else each for each in operands)
             inputs = tuple(each for each in operands if isinstance(each, Tensor)) if name in self._inputs_of else ()
             self.entries[name] = TracedTensor(name, formula, value, shapes, letter, inputs)

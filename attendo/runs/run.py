@@ -178,15 +178,7 @@ class Run:
             lambda: self.stop_requested(),
             self.user_metrics,
         )
-        if unfit := count_unfit_pairs(self.model.network, self.data):
-            self.warnings.append(
-                LocalizedText(
-                    "{unfit:,} of {pairs:,} pairs have more target tokens than the decoder has positions "
-                    "(model.upsample): they do not change the weights",
-                    unfit=unfit,
-                    pairs=self.data.pairs,
-                )
-            )
+        self._warn_of_unfit_pairs()
         found = self.checkpoints.load_newest()
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
         now = checkpoint_facts(self.config, self.data.fingerprint, self.device, self.world)
@@ -201,6 +193,17 @@ class Run:
                 )
         if self._has_overrides:
             self._store_overrides()
+
+    def _warn_of_unfit_pairs(self) -> None:
+        if unfit := count_unfit_pairs(self.model.network, self.data):
+            self.warnings.append(
+                LocalizedText(
+                    "{unfit:,} of {pairs:,} pairs have more target tokens than the decoder has positions "
+                    "(model.upsample): they do not change the weights",
+                    unfit=unfit,
+                    pairs=self.data.pairs,
+                )
+            )
 
     @property
     def _is_thread_count_open(self) -> bool:

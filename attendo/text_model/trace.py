@@ -16,7 +16,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import HeadScales
 from attendo.model.trace import trace_network
-from attendo.model.trace_layers import TracedTensor
+from attendo.model.trace_layers import TracedTensor, TraceRecorder
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS, Tokenizer
 from attendo.text.tokenizer import end_source, strip_line_end
@@ -328,7 +328,7 @@ def trace_pair(
     source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
     if network.decoder_only:
         source = None
-    entries = trace_network(network, source, target, heads, masked, layer, edits, inputs_of)
+    entries = trace_network(network, source, target, heads, masked, TraceRecorder(layer, edits, inputs_of))
     return Trace(
         config=network.config,
         source_pieces=() if pair.source_tokenizer is None else tuple(pair.source_tokenizer.pieces(list(pair.source))),

@@ -198,8 +198,6 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
         }
         for t, each in enumerate(describe_predictions(logits[0], predicted, model.target_tokenizer))
     ]
-    unknown = tuple(model.source_tokenizer.unknown(request.text))
-    subject = InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
     return {
         "source": {"pieces": model.source_tokenizer.pieces(end_source(search.source))},
         "steps": steps,
@@ -208,12 +206,15 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
         "text": best.text,
         "ended": best.has_end,
         "log_probability": sum(each["log_probability"] for each in steps[begin:]),
-        "attention": _describe_maps(subject, settings) if request.attention else None,
+        "attention": _describe_maps(search, best, settings) if request.attention else None,
     }
 
 
-def _describe_maps(subject: InspectedPair, settings: ServeSettings) -> dict[str, Any] | None:
-    """Return the attention maps of the pair, or None if they are too large."""
+def _describe_maps(search: ExplorerSearch, best: Hypothesis, settings: ServeSettings) -> dict[str, Any] | None:
+    """Return the attention maps of a hypothesis, or None if they are too large."""
+    model = search.model
+    unknown = tuple(model.source_tokenizer.unknown(search.text))
+    subject = InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
     try:
         check_map_bytes(subject.model.network.config, subject, None, settings.max_map_bytes)
     except ApiError:

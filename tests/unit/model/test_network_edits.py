@@ -16,6 +16,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.edits import MaskEdit, NetworkEdits, Padding, WeightEdit, list_masks, list_sub_layers
 from attendo.model.head_scaling import ScaledHeads
 from attendo.model.trace import trace_network
+from attendo.model.trace_layers import TraceRecorder
 from attendo.model.transformer import Transformer
 from attendo.nn.masks import Mask
 from attendo.text import PAD
@@ -40,7 +41,7 @@ def edited_logits(
 ) -> Tensor:
     """The logits of the trace. The network of the search gives the same, in one pass and token by token."""
     padded = torch.cat((source, torch.full((edits.padding.tokens,), PAD)))
-    logits = trace_network(network, padded, target, edits=edits)["output.logits"].value
+    logits = trace_network(network, padded, target, recorder=TraceRecorder(edits=edits))["output.logits"].value
     search = EditedNetwork(network, ScaledHeads({}), edits)
     with torch.no_grad():
         state = search.start(search.encode(source[None]))
@@ -169,7 +170,7 @@ def replace_mask(row: int, column: int, visible: bool) -> Callable[[Any, Any], A
 def test_a_row_with_a_closed_mask_attends_to_nothing() -> None:
     network = make_network()
     edits = NetworkEdits(mask=tuple(MaskEdit("decoder.0.cross", 1, column, False, 0) for column in range(len(SOURCE))))
-    entries = trace_network(network, SOURCE, TARGET, edits=edits)
+    entries = trace_network(network, SOURCE, TARGET, recorder=TraceRecorder(edits=edits))
     assert entries["decoder.0.cross.weights"].value[0, 1].tolist() == [0.0] * len(SOURCE)
     assert entries["decoder.0.cross.weights"].value[1, 1].sum() == pytest.approx(1)
     assert entries["output.logits"].value.isfinite().all()

@@ -11,6 +11,7 @@ from attendo.errors import UsageError
 from attendo.model import trace as tracing
 from attendo.model.head_scaling import ScaledHeads, sites
 from attendo.model.trace import trace_network
+from attendo.model.trace_layers import TraceRecorder
 from attendo.model.transformer import Transformer
 
 SOURCE, TARGET = torch.tensor([5, 9, 4, 3]), torch.tensor([2, 8, 4])
@@ -53,7 +54,7 @@ def test_future_scores_are_minus_infinity_and_weights_zero(
 
 
 def test_a_trace_can_be_limited_to_one_layer(small_network: Callable[..., Transformer]) -> None:
-    traced = trace_network(small_network(), SOURCE, TARGET, layer=1)
+    traced = trace_network(small_network(), SOURCE, TARGET, recorder=TraceRecorder(1))
     assert "decoder.1.cross.weights" in traced
     assert not any(name.startswith(("encoder.0.", "decoder.0.")) for name in traced)
     complete = trace_network(small_network(), SOURCE, TARGET)
@@ -65,7 +66,7 @@ def test_a_missing_layer_raises_with_the_layer_counts(small_network: Callable[..
     with pytest.raises(
         UsageError, check=has_code("trace_layer_out_of_range", encoder_layers=2, decoder_layers=2, layer=layer)
     ):
-        trace_network(small_network(), SOURCE, TARGET, layer=layer)
+        trace_network(small_network(), SOURCE, TARGET, recorder=TraceRecorder(layer))
 
 
 def test_too_many_numbers_raise_an_error(
@@ -74,10 +75,10 @@ def test_too_many_numbers_raise_an_error(
     monkeypatch.setattr(tracing, "MAX_NUMBERS", 1000)
     with pytest.raises(UsageError, check=has_code("trace_too_many_numbers", source=4, target=3, count=1184)):
         trace_network(small_network(), SOURCE, TARGET)
-    assert trace_network(small_network(), SOURCE, TARGET, layer=0)
+    assert trace_network(small_network(), SOURCE, TARGET, recorder=TraceRecorder(0))
     monkeypatch.setattr(tracing, "MAX_NUMBERS", 100)
     with pytest.raises(UsageError, check=has_code("trace_too_many_numbers", limit=100)):
-        trace_network(small_network(), SOURCE, TARGET, layer=0)
+        trace_network(small_network(), SOURCE, TARGET, recorder=TraceRecorder(0))
 
 
 @pytest.mark.parametrize(
