@@ -21,6 +21,7 @@ from attendo.errors import AttendoError, LocalizedText, ModelError, UsageError
 # typer has its own copy of click and exports only leaf exception classes. This is their common base class.
 ClickException: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
+_LEAST_TYPER = (0, 29)  # as in pyproject.toml
 # Commands by section of the help: name → module and function, first line of the docstring.
 CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 
@@ -259,10 +260,18 @@ def _options(
         raise typer.Exit
 
 
+def _require_typer() -> None:
+    """Raise a `UsageError` for a version without the parts of click that this file uses."""
+    found = tuple(int(part) for part in typer.__version__.split(".")[:2])
+    if found < _LEAST_TYPER:
+        raise UsageError("typer_too_old", version=typer.__version__, least=".".join(map(str, _LEAST_TYPER)))
+
+
 def main() -> None:
     """Run a command. An error that the user can fix prints one line and sets the exit code."""
     language.use_language(language.choose_language(sys.argv[1:], os.environ))
     try:
+        _require_typer()
         code = typer.main.get_command(app)(standalone_mode=False, prog_name="attendo")
     except ClickException as error:
         code = _refuse(error)

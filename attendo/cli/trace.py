@@ -73,15 +73,21 @@ def trace(
     if full_output:
         _check_size(found, full_output, layer)
     if html is not None:
-        from attendo.explore.saved_page import render_saved_page
-
-        name = model.resolve().name if model.resolve().name != "model" else model.resolve().parent.name
-        html.write_text(render_saved_page(found, lang, name, text), "utf-8")
-        print_stderr(trace_string("written", lang, html))
+        _write_page(html, found, lang, model, text)
     if as_json:
         _print_json(found)
     elif html is None:
         _show(found, view)
+
+
+def _write_page(path: Path, found: "Trace", lang: Literal["en", "zh"], model: Path, text: str) -> None:
+    """Write the page of the whole network. It names the run folder of a model, or its own folder."""
+    from attendo.explore.saved_page import render_saved_page
+
+    folder = model.resolve()
+    name = folder.parent.name if folder.name == "model" else folder.name
+    path.write_text(render_saved_page(found, lang, name, text), "utf-8")
+    print_stderr(trace_string("written", lang, path))
 
 
 def _reject_view_options(kind: str, view_options: dict[str, Any]) -> None:

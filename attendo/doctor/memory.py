@@ -20,6 +20,7 @@ from attendo.data.prepared import PreparedData
 from attendo.doctor.data_sampling import read_blocks
 from attendo.doctor.finding import Finding
 from attendo.errors import LocalizedText
+from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
 from attendo.model.parallel import ParallelTransformer
 from attendo.text import UNK
@@ -133,7 +134,7 @@ def estimate_memory(updater: Updater, shape: TrainingBatchShape) -> MemoryEstima
         positions = network.canvas_size(shape.source)
     logits = passes * rows * positions * network.output.out_features * 4
     two, three = (_measure_saved_tensors(updater, replace(shape, rows=count).make_batch()) for count in (2, 3))
-    activations = two + (rows - 2) * (three - two)
+    activations = two + (rows - 2) * (three - two) + _measure_biases(network.config, replace(shape, rows=rows))
     passing = max(_LOGITS_AT_ONCE * logits, round(_LAYERS_AT_ONCE * activations))
     return MemoryEstimate(shape, copies * weights, activations, passing)
 
@@ -145,6 +146,19 @@ def format_bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def _measure_biases(config: ModelConfig, shape: TrainingBatchShape) -> int:
+    """Return the bytes of relative positions joined with masks of padding, which the measured rows do not have.
+
+    Without padding, all rows share one matrix for each head. So do decoders with a causal mask.
+    """
+    if config.positions != "relative" or not shape.source:
+        return 0
+    length = shape.source + shape.target if config.decoder_only else shape.source
+    layers = config.num_decoder_layers if config.decoder_only else config.num_encoder_layers
+    matrices = layers if config.relative_bias == "per_layer" else 1
+    return 4 * shape.rows * config.num_heads * length**2 * matrices
 
 
 def _measure_saved_tensors(updater: Updater, batch: Batch) -> int:

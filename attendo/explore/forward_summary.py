@@ -37,6 +37,7 @@ def summarize_forward(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
         },
         "stacks": {stack: list(_describe_layers(trace, stack, block)) for stack in ("encoder", "decoder")},
         "layers": {"encoder": list(trace.encoder_layers), "decoder": list(trace.decoder_layers)},
+        "kind": trace.config.kind,
         "masked": trace.masked,
         "outputs": {
             stack: block.add(trace[f"{stack}.output"].norm(dim=-1))
@@ -101,6 +102,8 @@ def _list_vectors(trace: Trace, site: str) -> Iterator[tuple[str, Float[Tensor, 
 
 def _find_target_text(trace: Trace) -> str | None:
     """Return the text that gives the same target again without a search, or None if there is none."""
+    if trace.config.kind != "autoregressive":
+        return None
     ids = list(trace.target_ids)
     return trace.text if [*trace.tokenizer.encode(trace.text), EOS] == ids else None
 

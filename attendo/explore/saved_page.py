@@ -179,6 +179,7 @@ class _PageRequest:
 
 def _source_text(trace: Trace) -> str:
     assert trace.origin is not None
+    assert trace.origin.pair is not None
     tokenizer = trace.origin.pair.source_tokenizer
     return trace.text if tokenizer is None else tokenizer.decode(list(trace.source_ids[:-1]))
 

@@ -15,6 +15,7 @@ from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import HeadScales, ScaledHeads
+from attendo.model.parallel import Canvas, ParallelTransformer
 from attendo.model.trace_layers import (
     Activations,
     AttentionContext,
@@ -78,6 +79,50 @@ def trace_network(
 
 
 @torch.no_grad()
+def trace_canvas(
+    network: ParallelTransformer,
+    source_ids: Int[Tensor, " S"],
+    canvas: Canvas,
+    layer: int | None = None,
+    inputs_of: Collection[str] = (),
+) -> dict[str, TracedTensor]:
+    """Return every tensor of one pass of a network that predicts all tokens at once, as `trace_network` does."""
+    _check_layer(network.config, layer)
+    _check_size(network.config, len(source_ids), canvas.ids.size(1), layer)
+    recorder = TraceRecorder(layer, NetworkEdits(), inputs_of)
+    memory = _encode(recorder, network, source_ids, ScaledHeads({}))
+    y = _embed_canvas(recorder, network, canvas, memory)
+    size = y.vectors.size(0)
+    context = AttentionContext(_full_mask(size, size, y.vectors), "padding_mask", ScaledHeads({}))
+    _predict(recorder, network, _decode_layers(recorder, network, y, context, memory))
+    return recorder.entries
+
+
+def _embed_canvas(
+    recorder: TraceRecorder, network: ParallelTransformer, canvas: Canvas, memory: Activations
+) -> Activations:
+    embedding, ids, given = network.target, canvas.ids[0], canvas.given[0, :, None]
+    recorder.record("target.ids", "tokens", ids)
+    y = torch.where(given, _lookup(embedding, ids), cast_like(network.mask_vector, memory.vectors))
+    y = recorder.record("target.embedding", "canvas", y, (tuple(embedding.tokens.weight.shape), ids), "Y")
+    if embedding.scale != 1:
+        y = recorder.record("target.scaled", "scaled_embedding", y * embedding.scale, (y,), "Y")
+    if network.copy is not None:
+        weight, bias = cast_like(network.copy.weight, y), cast_like(network.copy.bias, y)
+        source = (torch.arange(len(ids), device=y.device) // network.upsample).clamp(max=memory.vectors.size(0) - 1)
+        copied = (memory.vectors @ weight.T + bias)[source]
+        y = recorder.record("target.copied", "canvas_copy", y + copied, (y, copied), "Y")
+    zeros = torch.zeros_like(y)[None]
+    vectors = network.vertex_positions.add(embedding.positions.add(zeros, 0), 0)[0]
+    vectors = recorder.record("target.positions", "canvas_positions", vectors, (tuple(vectors.shape),))
+    name = "target.input" if embedding.norm is None else "target.sum"
+    y = recorder.record(name, "input_unscaled", y + vectors, (y, vectors), "Y")
+    if embedding.norm is not None:
+        y = norm(recorder, "target.input", embedding.norm, Activations(y, "Y"))
+    return Activations(y, "Y")
+
+
+@torch.no_grad()
 def encode_with_edits(
     network: Transformer, source_ids: Int[Tensor, " S"], scales: ScaledHeads, edits: NetworkEdits
 ) -> Float[Tensor, "S D"]:
@@ -126,6 +171,16 @@ def _decode(
     context = AttentionContext(
         visible.tril() if masked else visible, "causal_mask" if masked else "unmasked", scales, angles
     )
+    return _decode_layers(recorder, network, y, context, memory)
+
+
+def _decode_layers(
+    recorder: TraceRecorder,
+    network: Transformer,
+    y: Activations,
+    context: AttentionContext,
+    memory: Activations | None,
+) -> Activations:
     contexts = _layer_contexts(recorder, "target", network.target, context, len(network.decoder))
     for n, block in enumerate(network.decoder):
         assert isinstance(block, DecoderBlock)
@@ -134,8 +189,8 @@ def _decode(
         else:
             y = _recurrence_sublayer(recorder, f"decoder.{n}.self", block.recurrence, block.self_residual, y)
         if block.cross_attention is not None and block.cross_residual is not None and memory is not None:
-            is_token = recorder.edits.close_padding(_full_mask(len(ids), memory.vectors.size(0), y.vectors))
-            to_memory = AttentionContext(is_token, "padding_mask", scales)
+            is_token = _full_mask(y.vectors.size(0), memory.vectors.size(0), y.vectors)
+            to_memory = AttentionContext(recorder.edits.close_padding(is_token), "padding_mask", context.scales)
             y = _attention_sublayer(recorder, block.cross_attention, block.cross_residual, y, memory, to_memory)
         y = _feed_forward_sublayer(recorder, f"decoder.{n}.feed_forward", block, y)
     return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")

@@ -1,6 +1,6 @@
 """Trace of a network that predicts all tokens at once: passes of mask-predict, the graph, or the CTC alignment."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
@@ -25,7 +25,8 @@ from attendo.decode.parallel import (
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.decoder_state import Memory
-from attendo.model.parallel import ParallelTransformer, Prediction, count_tokens
+from attendo.model.parallel import Canvas, ParallelTransformer, Prediction, count_tokens
+from attendo.model.trace import trace_canvas
 from attendo.nn.ctc import align_to_ctc, ctc_emissions
 from attendo.nn.graph_paths import align_to_graph, visit_probabilities
 from attendo.nn.token_scores import emission_scores
@@ -33,13 +34,14 @@ from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.tokenizer import end_source, strip_line_end
 from attendo.text_model.generation import PreparedCall
 from attendo.text_model.results import Hypothesis
-from attendo.text_model.trace import TokenCandidate, round_values
+from attendo.text_model.trace import TokenCandidate, Trace, TraceOrigin, move_to_cpu, round_values
 
 _KIND_OPTIONS = {
     "masked": ("passes", "length_candidates", "merge_repeats"),
     "graph": ("graph_search", "path_length_penalty", "merge_repeats"),
     "ctc": (),
 }
+MASK_PIECE = "<mask>"  # of a position that holds no token
 MIN_LINK = 0.05  # probability of the links that a trace lists; those of the path are always listed
 
 
@@ -199,6 +201,54 @@ def trace_call(
         cut=given is None and answer.cut,
         unknown=tuple(source_tokenizer.unknown(strip_line_end(call.texts[0]))),
         options=options,
+    )
+
+
+def trace_last_pass(
+    network: ParallelTransformer,
+    trace: ParallelTrace,
+    tokenizer: Tokenizer,
+    layer: int | None = None,
+    inputs_of: Collection[str] = (),
+) -> Trace:
+    """Return every tensor of the last pass by name. Its rows are the positions of the canvas.
+
+    A position that holds no token reads `MASK_PIECE`. The blanks of ctc have an empty piece.
+    """
+    source = torch.tensor(trace.source_ids, device=network.device)
+    match trace.details:
+        case MaskPredictTrace(passes=passes):
+            ids: list[int | None] = [each.id for each in passes[-1]]
+            given = [not each.predicted for each in passes[-1]]
+            canvas = Canvas(
+                torch.tensor([ids], device=source.device),
+                torch.tensor([given], device=source.device),
+                torch.ones(1, len(ids), dtype=torch.bool, device=source.device),
+            )
+        case GraphTrace(vertices=vertices):
+            ids, given = [each.id for each in vertices], [False] * len(vertices)
+            canvas = network.empty_canvas(source[None], None)
+        case CtcTrace(positions=positions):
+            ids, given = [each.id for each in positions], [False] * len(positions)
+            canvas = network.empty_canvas(source[None], None)
+    entries = trace_canvas(network, source, canvas, layer, inputs_of)
+    # The first and the last vertex of a graph say nothing: what their logits prefer is shown.
+    best = entries["output.logits"].value.argmax(-1).tolist()
+    predicted = [best[n] if token is None else token for n, token in enumerate(ids)]
+    pieces = tokenizer.pieces(predicted)
+    return Trace(
+        config=network.config,
+        source_pieces=trace.source_pieces,
+        read_pieces=tuple(piece if known else MASK_PIECE for piece, known in zip(pieces, given, strict=True)),
+        target_pieces=tuple("" if token == PAD else piece for token, piece in zip(predicted, pieces, strict=True)),
+        source_ids=trace.source_ids,
+        target_ids=tuple(predicted),
+        entries={name: move_to_cpu(each) for name, each in entries.items()},
+        tokenizer=tokenizer,
+        text=trace.text,
+        given=trace.given,
+        unknown=trace.unknown,
+        origin=TraceOrigin(network),
     )
 
 

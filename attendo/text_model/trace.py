@@ -111,6 +111,7 @@ class Trace(Mapping[str, Tensor]):
     def with_operands(self, operations: Collection[str]) -> "Trace":
         """Trace again, so that these tensors keep their operands, weights included."""
         assert self.origin is not None
+        assert self.origin.pair is not None
         network, pair, edits, layer = (getattr(self.origin, each.name) for each in fields(self.origin))
         return trace_pair(network, pair, self.heads, self.masked, layer, edits, operations)
 
@@ -307,9 +308,9 @@ class TraceOrigin:
     """What a trace was computed from, besides its heads and its mask."""
 
     network: Transformer
-    pair: EncodedPair
-    edits: NetworkEdits | None
-    layer: int | None
+    pair: EncodedPair | None = None  # None for a network that predicts all tokens at once
+    edits: NetworkEdits | None = None
+    layer: int | None = None
 
 
 def trace_pair(
@@ -335,7 +336,7 @@ def trace_pair(
         target_pieces=tuple(pair.target_tokenizer.pieces(list(pair.target))),
         source_ids=tuple(pair.source),
         target_ids=tuple(pair.target),
-        entries={name: _to_cpu(each) for name, each in entries.items()},
+        entries={name: move_to_cpu(each) for name, each in entries.items()},
         tokenizer=pair.target_tokenizer,
         text=pair.target_tokenizer.decode(list(pair.target)),
         given=pair.given,
@@ -364,7 +365,8 @@ def merge_head_scales(first: HeadScales, second: HeadScales) -> dict[str, dict[i
     return {site: {**first.get(site, {}), **second.get(site, {})} for site in {**first, **second}}
 
 
-def _to_cpu(each: TracedTensor) -> TracedTensor:
+def move_to_cpu(each: TracedTensor) -> TracedTensor:
+    """Return the tensor and its operands on the CPU."""
     if each.value.device.type == "cpu":
         return each
     return replace(each, value=each.value.cpu(), inputs=tuple(operand.cpu() for operand in each.inputs))

@@ -39,10 +39,12 @@ def kinds(visit_address: Callable[[str], Visit], kinds_address: str) -> Iterator
 
 def open_kind(visit: Visit, kind: str, /, **state: Any) -> Any:
     """Open the page with a model, and wait until its view has its data."""
-    fields = {"lang": "en", "text": TEXT, "model": kind, **state}
+    fields = {"view": "parallel", "lang": "en", "text": TEXT, "model": kind, **state}
     visit.page.evaluate("fields => { location.hash = new URLSearchParams(fields).toString(); }", fields)
     visit.page.wait_for_function("name => document.querySelector('#model')?.value === name", arg=kind)
-    view = visit.wait_drawn("parallel")
+    view = visit.wait_drawn("parallel" if fields["view"] != "home" else "home")
+    if fields["view"] == "home":
+        return view
     view.locator(".card").first.wait_for(timeout=PATIENCE_MS)
     return view
 
@@ -117,14 +119,15 @@ def test_the_steps_of_an_autoregressive_model_stand_beside(kinds: Visit) -> None
 
 
 def test_views_of_autoregressive_models_are_hidden_and_come_back(kinds: Visit) -> None:
-    open_kind(kinds, "graph", view="heads")
-    assert kinds.page.locator(".tabs button").all_inner_texts() == ["All at once", "Training"]
+    open_kind(kinds, "graph")
+    assert kinds.page.locator(".tabs button").all_inner_texts() == ["Whole model", "All at once", "Training"]
     assert kinds.page.locator("#kind-beam").count() == 0
     kinds.page.select_option("#model", "steps")
-    kinds.wait_drawn("alignment")
+    kinds.wait_drawn("home")
     assert kinds.page.locator("#tab-parallel").count() == 0
-    assert kinds.page.locator(".tabs button").count() == 9
+    assert kinds.page.locator("#tab-alignment").count() == 1
     kinds.page.select_option("#model", "masked")
+    kinds.page.locator("#tab-parallel").click()
     kinds.wait_drawn("parallel")
     kinds.page.click("#tab-training")
     kinds.wait_drawn("training")
@@ -163,3 +166,17 @@ def test_the_saved_page_has_the_view(kinds: Visit, fresh_page: Any, tmp_path: Pa
     assert saved.wait_drawn("parallel").locator(".vertex.chosen").count() > 1
     assert fresh_page.locator(".complaint").all_inner_texts() == []
     assert saved.problems() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_network_is_drawn_with_its_last_pass(kinds: Visit, kind: str) -> None:
+    view = open_kind(kinds, kind, view="home")
+    view.locator(".distribution li").first.wait_for(timeout=PATIENCE_MS)
+    answer = kinds.request("/forward", model=kind)
+    assert view.locator(".chips[data-kind=predicted] .chip").all_inner_texts() == [
+        each or "·" for each in answer["target"]["predicted"]
+    ]
+    assert view.locator("#teacher-false").count() == 0
+    kinds.page.locator('[id="box-decoder.0.self"]').click()
+    view.locator("module-panel heat-map").wait_for()
+    assert view.locator("module-panel .complaint").count() == 0

@@ -36,7 +36,10 @@ export const ofSteps = (state) => ({ ...basics(state), ...changesOf(state), pref
 export const ofTree = (state) => ({ ...basics({ ...state, kind: "beam" }), ...changesOf(state) });
 export const ofMask = (state) => ({ ...withTarget(state), ...changesOf(state), site: state.mask_site, layer: state.mask_layer, head: state.mask_head });
 export const withChanges = (state) => ({ ...withTarget(state), ...changesOf(state) });
-export const ofForward = withChanges;
+/** Only an autoregressive network can be edited; a masked one predicts no given target. */
+export const ofForward = (state) => (isParallel() ? ofParallelPass(state) : withChanges(state));
+const ofParallelPass = (state) => ({ ...basics({ ...state, kind: "greedy" }),
+  target: (chosen()?.config?.kind !== "masked" && state.target) || null, heads: {} });
 export const ofAblation = withChanges;
 export const ofRepresentations = withChanges;
 export const ofEmbeddings = (state) => ({ ...withChanges(state), side: state.rep_side });
@@ -46,7 +49,7 @@ export function ofCalculation(state, { name, shape }) {
   const [rows, columns] = shape.length > 1 ? shape.slice(-2) : name.endsWith("frequencies") ? [1, ...shape]
     : [...shape, 1];
   const within = (first, count) => (first >= 0 && first < count ? first : 0);
-  return { ...withChanges(state), operation: name, head: within(state.head, chosen().heads),
+  return { ...ofForward(state), operation: name, head: within(state.head, chosen().heads),
     row: within(state.first_row, rows), column: within(state.first_column, columns) };
 }
 

@@ -6,11 +6,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.explore.forward_summary import summarize_forward
+from attendo.serve.explorer.passes import prepare_any_model, trace_pass
 from attendo.serve.explorer.schemas import TargetRequest
-from attendo.serve.explorer.search import InspectedPair, trace_fits
 from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, run_and_respond
 from attendo.serve.http.bodies import StrictRoute
-from attendo.serve.http.errors import ApiError
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import TextModel
@@ -22,7 +21,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post("/forward", response_model=None, responses=PAGE_RESPONSES)
     async def forward(request: TargetRequest) -> Response:
         """Return norms of every token in every sub-layer, small attention maps, and the predictions."""
-        return await run_and_respond(gateway, request, _compute_forward)
+        return await run_and_respond(gateway, request, _compute_forward, prepare_any_model)
 
     return router
 
@@ -30,11 +29,9 @@ def routes(gateway: ModelGateway) -> APIRouter:
 def _compute_forward(
     model: TextModel, request: TargetRequest, settings: ServeSettings
 ) -> CooperativeTask[dict[str, Any]]:
-    subject = yield from InspectedPair.build(model, request, settings)
-    if not trace_fits(model.network.config, subject):
-        raise ApiError("trace_too_large", source=len(subject.source_ids), target=len(subject.read_ids))
+    found = yield from trace_pass(model, request, settings)
     return {
-        **summarize_forward(subject.trace()),
-        "cut": subject.cut,
-        "unknown": {"source": list(subject.unknown), "target": list(subject.unknown_in_target)},
+        **summarize_forward(found.trace),
+        "cut": found.cut,
+        "unknown": {"source": list(found.trace.unknown), "target": list(found.unknown_in_target)},
     }

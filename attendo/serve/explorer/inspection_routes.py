@@ -17,6 +17,7 @@ from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
 from attendo.model.head_scaling import ScaledHeads
 from attendo.serve.explorer.formula_table import OperationTable
+from attendo.serve.explorer.passes import prepare_any_model, trace_pass
 from attendo.serve.explorer.pieces import describe_predictions, group_words
 from attendo.serve.explorer.schemas import CalculationRequest, MaskRequest, TargetRequest, TraceRequest
 from attendo.serve.explorer.search import InspectedPair, count_map_numbers, trace_fits
@@ -66,7 +67,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
     @router.post("/calculation", response_model=None, responses=PAGE_RESPONSES)
     async def calculation(request: CalculationRequest) -> Response:
         """Return a window of the result of one operation, and the numbers that its cells are computed from."""
-        return await run_and_respond(gateway, request, _compute_calculation)
+        return await run_and_respond(gateway, request, _compute_calculation, prepare_any_model)
 
     return router
 
@@ -159,14 +160,14 @@ def _compute_calculation(
 ) -> CooperativeTask[dict[str, Any]]:
     if request.head >= model.network.config.num_heads:
         raise ApiError("unknown_head", head=str(request.head), count=model.network.config.num_heads)
-    subject = yield from InspectedPair.build(model, request, settings)
     _, _, rest = request.operation.partition(".")
     layer, _, place = rest.partition(".")
     chosen = int(layer) if place and layer.isdecimal() and len(layer) < 4 else None
     most = max(model.network.config.num_encoder_layers, model.network.config.num_decoder_layers)
     if chosen is not None and chosen >= most:
         raise ApiError("unknown_operation", name=request.operation)
-    trace = subject.trace(layer=0 if chosen is None else chosen, inputs_of=(request.operation,))
+    found = yield from trace_pass(model, request, settings, 0 if chosen is None else chosen, (request.operation,))
+    trace = found.trace
     if request.operation not in trace:
         raise ApiError("unknown_operation", name=request.operation)
     first = (request.row, request.column)
@@ -181,7 +182,7 @@ def _compute_calculation(
             rows=rows,
             columns=columns,
         )
-    return calculation.describe(subject.unknown_in_target)
+    return calculation.describe(found.unknown_in_target)
 
 
 def _check_mask(config: ModelConfig, request: MaskRequest) -> None:

@@ -45,7 +45,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
             yield
             model = load_seq2seq(served, request)
             options = request.model_dump(include={"passes", "graph_search"}, exclude_none=True)
-            trace = _trace(model, request, gateway.settings.max_inspected_tokens, request.target, **options)
+            trace = trace_at_once(model, request, gateway.settings.max_inspected_tokens, request.target, **options)
             return json_response(trace.as_json())
 
         return await run_on_worker(gateway, served, respond)
@@ -61,7 +61,7 @@ def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSett
         model.require_autoregressive("scaling heads")
     if request.decoder.kind != "greedy":
         model.require_autoregressive("a beam or samples on the page")
-    trace = _trace(model, request, settings.max_source_tokens, None)
+    trace = trace_at_once(model, request, settings.max_source_tokens, None)
     yield "text", trace.text
     pieces, each = list(trace.target_pieces), zip(trace.target_pieces, trace.target_ids, strict=True)
     hypothesis = {
@@ -86,9 +86,10 @@ def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSett
     yield "done", {"source": source, "unknown": list(trace.unknown), "hypotheses": [hypothesis], "alternatives": []}
 
 
-def _trace(
+def trace_at_once(
     model: TextModel, request: ModelTextRequest, max_tokens: int, target: str | None, **options: Any
 ) -> ParallelTrace:
+    """Trace the output, or a given target, within the limits of the page."""
     symbols = encode_symbols(model.generation, model.source_tokenizer, model.target_tokenizer)
     if (positions := model.backend.max_sequence_length) is not None:
         max_tokens = min(max_tokens, positions + 1)

@@ -40,12 +40,15 @@ async def run_and_respond(
     gateway: ModelGateway,
     request: RequestT,
     compute: Callable[[TextModel, RequestT, ServeSettings], CooperativeTask[Any]],
+    prepare: "Callable[[ServedModel, RequestT], TextModel] | None" = None,
 ) -> Response:
-    """Run `compute` with the requested model and return its result as JSON."""
+    """Run `compute` with the requested model and return its result as JSON. `prepare` checks and edits the model."""
     served = gateway.get_model(request.model)
 
     def respond() -> CooperativeTask[Response]:
-        return json_response((yield from compute(prepare_model(served, request), request, gateway.settings)))
+        return json_response(
+            (yield from compute((prepare or prepare_model)(served, request), request, gateway.settings))
+        )
 
     return await run_on_worker(gateway, served, respond)
 

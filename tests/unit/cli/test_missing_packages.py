@@ -8,9 +8,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tiny import QUICK_RUN, SOURCES, TARGETS, tiny_model
+import typer
+from error_codes import message
+from tiny import QUICK_RUN, SOURCES, TARGETS, Command, tiny_model
+
+from attendo.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 # Runs the commands of its second argument in order, without the packages of its first argument.
 CHILD = """
 import contextlib, io, json, sys
@@ -100,7 +105,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
 
 def list_extra_packages() -> list[str]:
     """The import names of the packages of all extras, and of packages that a server imports as well."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = PROJECT["optional-dependencies"]
     named = {re.split(r"[^\w-]", each)[0] for extra, wanted in extras.items() if extra != "dev" for each in wanted}
     return sorted({each.replace("-", "_") for each in named - {"attendo"}} | {"starlette", "h11", "PIL"})
 
@@ -129,7 +134,15 @@ def test_core_commands_need_no_extra(
 
 
 def test_extra_all_includes_every_user_extra_except_ray() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = PROJECT["optional-dependencies"]
     (named,) = extras["all"]
     assert set(re.findall(r"\w+", named)) - {"attendo"} == extras.keys() - {"all", "dev", "ray"}
     assert "attendo[all]" in extras["dev"]
+
+
+def test_an_old_typer_is_named(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typer, "__version__", "0.28.0")
+    done = attendo("generate", "none")
+    assert (done.code, done.error) == (2, message("typer_too_old", version="0.28.0", least="0.29"))
+    least = next(each for each in PROJECT["dependencies"] if each.startswith("typer"))
+    assert least == "typer>=" + ".".join(map(str, main._LEAST_TYPER))

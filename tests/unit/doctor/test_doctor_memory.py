@@ -22,6 +22,7 @@ from attendo.doctor.memory import (
 )
 from attendo.doctor.memory_probe import measure_update
 from attendo.model.config import ModelConfig
+from attendo.model.factory import make_network
 from attendo.model.transformer import Transformer
 from attendo.runs.run import Run
 from attendo.train.config import TrainConfig
@@ -76,6 +77,19 @@ def test_wider_batches_ema_and_r_drop_need_more_memory() -> None:
     assert estimate_memory(make_updater(ema=0.9), WIDE).weights == 5 * 4 * weights
     assert estimate_memory(make_updater(r_drop=1.0), WIDE).activations > 1.9 * plain.activations
     assert estimate_memory(make_updater(r_drop=1.0), WIDE).peak_gradients == 2 * plain.peak_gradients
+
+
+def test_relative_positions_need_a_matrix_for_each_row_and_head() -> None:
+    updater = make_updater()
+    shared, per_layer = (
+        Updater(make_network(updater.network.config.replace(positions="relative", relative_bias=kind)), updater.config)
+        for kind in ("shared", "per_layer")
+    )
+    config = updater.network.config
+    one = 4 * WIDE.rows * config.num_heads * WIDE.source**2
+    found = [estimate_memory(each, WIDE).activations for each in (updater, shared, per_layer)]
+    assert found[1] - found[0] >= one
+    assert found[2] - found[1] >= (config.num_encoder_layers - 1) * one
 
 
 def test_half_precision_needs_less_memory_despite_a_weight_copy() -> None:

@@ -32,8 +32,9 @@ export class NetworkFigure extends HTMLElement {
     return this.data.network;
   }
 
+  /** A network that predicts all tokens at once has no steps. */
   get state() {
-    return this.data.state;
+    return this.network.isParallel ? { ...this.data.state, teacher: true } : this.data.state;
   }
 
   /** All of it again; the boxes that are lit and the token that is followed stay. */
@@ -218,9 +219,9 @@ export class NetworkFigure extends HTMLElement {
   }
 
   /** Another step, mode or followed token: what is drawn stays, its marks move. */
-  show(state) {
-    this.data = { ...this.data, state };
-    const { network } = this, step = (this.at = network.step(state));
+  show(given) {
+    this.data = { ...this.data, state: given };
+    const { network, state } = this, step = (this.at = network.step(state));
     const decoder = this.sides.decoder;
     this.classList.toggle("generating", !state.teacher);
     if (decoder) decoder.style.setProperty("--seen", state.teacher ? network.length : step + 1);
@@ -411,8 +412,8 @@ function prepared(canvas, width, height) {
 }
 
 /** The name of a box, as in the figure of the paper. */
-export function titleOf({ part, site, kind, stack }) {
-  if (part === "attention") return t(site.endsWith(".cross") ? "home.part.cross" : stack === "encoder"
+export function titleOf({ part, site, kind, stack, causal }) {
+  if (part === "attention") return t(site.endsWith(".cross") ? "home.part.cross" : stack === "encoder" || causal === false
     ? "home.part.self" : "home.part.masked");
   if (kind && ["feed_forward", "recurrence"].includes(part)) return t(`home.part.${part}`);
   return t(`home.part.${part}`);

@@ -2,6 +2,7 @@
 
 import { readerOf, told } from "../tensors.js";
 
+const BLANK = "·"; // of ctc
 const LAYERS = 4; // a stack with more of them is folded: the first and the last one stay open
 
 export class Network {
@@ -14,10 +15,11 @@ export class Network {
     this.read = read;
     this.maps = new Map();
     this.isPre = answer.norm === "pre";
+    this.isParallel = answer.kind !== "autoregressive";
     this.pieces = {
       source: told(answer.source.pieces, answer.unknown?.source),
       read: told(answer.target.read, answer.unknown?.target),
-      predicted: told(answer.target.predicted, answer.unknown?.target),
+      predicted: told(answer.target.predicted, answer.unknown?.target).map((piece) => piece || BLANK),
     };
     this.formulas = new Map(answer.operations.map((each) => [each.name, each]));
     this.stacks = Object.entries(answer.stacks).filter(([, layers]) => layers.length).map(([name]) => name);
@@ -66,7 +68,7 @@ export class Network {
     const input = this.rows({ output: answer.inputs[side] });
     const adds = this.formulas.has(`${side}.positions`);
     const first = [make(`${side}.tokens`, "tokens", named("ids")),
-      make(`${side}.embedding`, "embedding", [...named("embedding", "scaled"), ...(adds ? [] : named("sum", "input"))],
+      make(`${side}.embedding`, "embedding", [...named("embedding", "scaled", "copied"), ...(adds ? [] : named("sum", "input"))],
         adds ? {} : { norms: input }),
       ...(adds ? [make(`${side}.positions`, "positions", named("frequencies", "angles", "positions", "sum", "input"),
         { norms: input })] : [])];
@@ -87,7 +89,8 @@ export class Network {
   sublayer(site, sub, make) {
     const norms = this.rows(sub.norms), before = { site, kind: sub.kind };
     const main = make(site, sub.kind, [...this.formulas.keys()].filter((name) => name.startsWith(`${site}.`)
-      && !name.endsWith(".residual") && !name.endsWith(".norm")), { ...before, maps: sub.maps });
+      && !name.endsWith(".residual") && !name.endsWith(".norm")), { ...before, maps: sub.maps,
+      causal: !this.isParallel && this.answer.masked });
     const into = norms.residual;
     if (!this.isPre) return [main, make(`${site}.norm`, "add_norm", [`${site}.residual`, `${site}.norm`],
       { ...before, norms: { output: norms.output, sum: into, into: norms.input, normed: norms.norm } })];

@@ -45,6 +45,7 @@ export default {
 
   "home.title": "整个模型", "home.intro": "一句话自下而上穿过整个网络。指向一个词元即可跟随它；点开一个方框查看其中的数。",
   "home.unmasked": "因果掩码已关闭：解码器能看到它要预测的词元。",
+  "home.parallel.note": "所有位置一次算完：每个位置观察所有其他位置，一遍就预测出全部。这里显示最后一遍。",
   "home.mode": "方式", "home.generating": "生成", "home.training": "训练",
   "home.generating.note": "一次一个词元：预测出的词元接着被读入，先前词元的键和值已缓存。",
   "home.training.note": "教师强制：解码器读入右移一位的目标，一遍就预测出所有词元。",
@@ -63,7 +64,7 @@ export default {
   "home.explain.tokens": "文本被切成词元，每个词元对应一个编号。",
   "home.explain.embedding": "每个编号从训练好的表里取出一个向量。",
   "home.explain.positions": "加上位置向量：注意力本身不知道次序。",
-  "home.explain.self": "每个源词元观察所有源词元，并混合它们的值。",
+  "home.explain.self": "每个位置观察同一侧的所有位置，并混合它们的值。",
   "home.explain.masked": "每个目标词元观察自己和之前的词元。",
   "home.explain.cross": "每个目标词元观察编码器输出：查询来自解码器，键和值来自编码器。",
   "home.explain.feed_forward": "同一个两层网络，逐个词元单独计算。",

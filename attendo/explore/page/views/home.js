@@ -47,7 +47,7 @@ export class Home extends View {
     this.player = h("div", { class: "player", role: "group", "aria-label": t("home.player") });
     this.drawPlayer();
     return [h("div", { class: "row controls home-controls" },
-      choice("teacher", t("home.mode"), state.teacher, [[false, t("home.generating")], [true, t("home.training")]]),
+      network.isParallel ? null : choice("teacher", t("home.mode"), state.teacher, [[false, t("home.generating")], [true, t("home.training")]]),
       network.canFold ? toggle("unfolded", t("home.unfold"), state.unfolded === "all", (on) => update({ unfolded: on
         ? "all" : "" }, { quiet: true })) : null,
       h("p", { class: "note mode-note" }, this.modeNote(state))),
@@ -55,6 +55,7 @@ export class Home extends View {
   }
 
   modeNote({ teacher }) {
+    if (this.data.isParallel) return t("home.parallel.note");
     return t(teacher ? "home.training.note" : "home.generating.note");
   }
 
@@ -109,8 +110,8 @@ export class Home extends View {
 
   /** The boxes of one pass. While generating, the encoder is computed only for the first token. */
   sequence() {
-    const { data: network } = this, { teacher, unfolded } = current();
-    const skipped = !teacher && network.step(current()) > 0;
+    const { data: network } = this, { unfolded } = current();
+    const skipped = !this.isWhole && network.step(current()) > 0;
     let folded = null;
     return network.boxes.filter((box) => !(skipped && box.stack === "encoder")).filter((box) => {
       if (box.layer === null || network.openLayers(box.stack, unfolded).has(box.layer)) return true;
@@ -118,6 +119,11 @@ export class Home extends View {
       folded = layer;
       return first;
     });
+  }
+
+  /** Whether one pass predicts all tokens: in training, or by a network that always does. */
+  get isWhole() {
+    return current().teacher || this.data.isParallel;
   }
 
   async play() {
@@ -128,7 +134,7 @@ export class Home extends View {
       if (at + 1 < boxes.length) {
         this.show(boxes[at + 1]);
         await pause(boxes[at + 1].part === "softmax" ? TOKEN : BOX);
-      } else if (!current().teacher && this.data.step(current()) + 1 < this.data.length) {
+      } else if (!this.isWhole && this.data.step(current()) + 1 < this.data.length) {
         this.lit = null;
         update({ step: this.data.step(current()) + 1 }, { quiet: true });
       } else break;
@@ -148,7 +154,7 @@ export class Home extends View {
     const boxes = this.sequence(), at = boxes.findIndex((box) => box.id === this.lit?.id), to = at < 0 ? (by > 0 ? 0
       : boxes.length - 1) : at + by;
     if (boxes[to]) this.show(boxes[to]);
-    else if (by > 0 && !current().teacher && this.data.step(current()) + 1 < this.data.length) {
+    else if (by > 0 && !this.isWhole && this.data.step(current()) + 1 < this.data.length) {
       this.lit = null;
       update({ step: this.data.step(current()) + 1 }, { quiet: true });
       this.nudge(1);
@@ -173,7 +179,7 @@ export class Home extends View {
       this.note.replaceChildren(h("b", {}, name), ` · ${t("home.norms")} ${norms.map(([, norm]) => norm).join(" → ")}`);
     } else if (this.lit) {
       const { part, stack, site } = this.lit, key = part === "attention" ? (site.endsWith(".cross") ? "cross"
-        : stack === "encoder" ? "self" : "masked") : part;
+        : stack === "encoder" || !this.lit.causal ? "self" : "masked") : part;
       this.note.replaceChildren(h("b", {}, labelOf(this.lit)), ` · ${t(`home.explain.${key}`)}`);
     } else this.note.replaceChildren(t("home.hint", { token: visible(step.piece), share: percent(step.probability),
       loss: number(network.answer.loss, 3) }));

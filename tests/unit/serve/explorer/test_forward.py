@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 from small_server import TEXT, SmallServer, random_model
+from tiny import parallel_model
 from torch import Tensor
 
 from attendo.explore.forward_summary import MAX_MAP_SIZE, pool_maps
+from attendo.model.parallel import Canvas, ParallelTransformer
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
+from attendo.text_model.parallel_trace import MASK_PIECE, trace_last_pass
 
 TARGET = "猫 坐 着"
 
@@ -100,6 +103,40 @@ def test_large_maps_keep_their_largest_values() -> None:
 
 
 def test_pass_that_does_not_fit_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attendo.serve.explorer.forward_routes.trace_fits", lambda *_: False)
+    monkeypatch.setattr("attendo.serve.explorer.passes.trace_fits", lambda *_: False)
     server = SmallServer(ModelSpec("small", random_model()))
     server.post_error("forward", 413, "trace_too_large", text=TEXT)
+
+
+@pytest.mark.parametrize("kind", ["masked", "ctc", "graph"])
+@pytest.mark.parametrize("canvas", ["mask", "copy"])
+def test_last_pass_of_a_parallel_network_is_that_of_the_network(kind: str, canvas: str) -> None:
+    """Without given tokens, the pass is that of an empty canvas. For mask-predict, that is the only pass of one."""
+    if kind == "masked" and canvas == "copy":
+        pytest.skip("a masked network has no copy")
+    model = parallel_model(kind, **({} if kind == "masked" else {"canvas": canvas}))
+    network = model.network
+    assert isinstance(network, ParallelTransformer)
+    found = model.trace_parallel(TEXT, **({"passes": 1} if kind == "masked" else {}))
+    trace = trace_last_pass(network, found, model.target_tokenizer)
+    source = torch.tensor([found.source_ids])
+    count = len(trace.target_ids)
+    canvas_of_pass = (
+        Canvas(torch.zeros(1, count, dtype=torch.long), *(torch.full((1, count), each) for each in (False, True)))
+        if kind == "masked"
+        else network.empty_canvas(source, None)
+    )
+    seen: dict[str, Tensor] = {}
+    with torch.no_grad():
+        logits = network.eval()(source, canvas_of_pass, tap=seen.__setitem__).logits[0]
+    torch.testing.assert_close(trace.logits, logits, atol=2e-5, rtol=1e-4)
+    for site, weights in seen.items():
+        torch.testing.assert_close(trace[f"{site}.weights"], weights[0], atol=1e-5, rtol=1e-4)
+    assert set(trace.read_pieces) == {MASK_PIECE}
+    server = SmallServer(ModelSpec(kind, model))
+    answer = server.post("forward")
+    assert answer["kind"] == kind
+    assert len(answer["stacks"]["decoder"]) == network.config.num_decoder_layers
+    calculation = server.post("calculation", operation="decoder.0.self.weights")
+    assert calculation["rows"]["total"] == len(answer["target"]["predicted"])
+    assert server.raw("forward", text=TEXT, heads={"decoder.0.cross": {"0": 0.0}}).status_code == 400
