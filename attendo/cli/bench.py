@@ -135,7 +135,9 @@ def _run_benchmark(plan: "BenchmarkPlan", network_name: str, as_json: bool) -> N
             pad_columns(say("batch"), 5, align_right=True),
             "",
             pad_columns(say("system"), _SYSTEM_WIDTH),
-            f"{'tokens/s':>10}  {'attendo / it':>12} ",
+            pad_columns(say("tokens/s"), 10, align_right=True),
+            pad_columns(say("attendo / it"), 13, align_right=True),
+            "",
             f"{say('same tokens')}{bleu}",
             flush=True,
         )

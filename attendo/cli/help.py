@@ -26,7 +26,7 @@ HelpRows = dict[str, list[tuple[str, str]]]
 def write_help(command: Any, context: Any, formatter: Any, commands: HelpRows | None = None) -> None:
     """Write the help of a command. `commands` are the commands of a group."""
     usage = say("Usage: {command} ", command=context.command_path)
-    pieces = " ".join(command.collect_usage_pieces(context))
+    pieces = " ".join(map(translate, command.collect_usage_pieces(context)))
     lines = _wrap(pieces, formatter.width, usage, " " * count_columns(usage))
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         lines += ["", *_wrap(translate(" ".join(paragraph.split())), formatter.width)]

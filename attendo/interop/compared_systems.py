@@ -16,7 +16,7 @@ from attendo.decode.engines import CachedEngine, Engine
 from attendo.decode.presets import preset
 from attendo.decode.requests import DecodeRequest, FinishedBatch
 from attendo.decode.search import Seq2SeqNetwork
-from attendo.errors import ModelError, UsageError, cut_line
+from attendo.errors import LocalizedText, ModelError, UsageError, cut_line
 from attendo.interop.certificate import SystemOutput
 from attendo.interop.errors import MAX_ERROR_CHARS
 from attendo.interop.huggingface.imported import ImportedModel
@@ -95,7 +95,7 @@ class TorchSystem(AttendoSystem):
     """attendo's search on a torch network."""
 
     def __init__(self, network: Transformer, preset_name: str | None, target_prefix: Sequence[int] = ()) -> None:
-        name = f"attendo, searching like {preset_name}" if preset_name else "attendo"
+        name = LocalizedText("attendo, searching like {system}", system=preset_name) if preset_name else "attendo"
         super().__init__(name, network.eval(), CachedEngine(network, _BATCH_TOKENS), preset_name, target_prefix)
 
 
@@ -108,7 +108,7 @@ class OnnxSystem(AttendoSystem):
         from attendo.interop.onnx.folder import open_onnx
 
         model_folder = open_onnx(folder)
-        name = f"ONNX Runtime {onnxruntime.__version__} in {model_folder.precision}"
+        name = _name_system("ONNX Runtime", onnxruntime.__version__, model_folder.precision)
         engine = OnnxEngine(model_folder.network, _BATCH_TOKENS)
         super().__init__(name, model_folder.network, engine, None, target_prefix)
 
@@ -125,7 +125,7 @@ class CTranslate2System:
         ctranslate2.set_log_level(logging.ERROR)  # no precision warning: `name` contains the compute type
         self._translator = ctranslate2.Translator(str(folder), intra_threads=torch.get_num_threads())
         ctranslate2.set_log_level(before)
-        self.name = f"CTranslate2 {ctranslate2.__version__} in {self._translator.compute_type}"
+        self.name = _name_system("CTranslate2", ctranslate2.__version__, self._translator.compute_type)
         self._source, self._target, self._prefix = source, target, [target[each] for each in target_prefix]
         self._numbers = name_to_id(target)
 
@@ -269,3 +269,7 @@ def _load_original(imported: ImportedModel) -> Any:
         raise ModelError(
             "transformers_load_failed", path=imported.folder.path, error_type=kind, reason=reason
         ) from None
+
+
+def _name_system(system: str, version: str, precision: str) -> LocalizedText:
+    return LocalizedText("{system} {version} in {precision}", system=system, version=version, precision=precision)

@@ -181,9 +181,9 @@ def test_commands_page_lists_every_option(command: str) -> None:
 
 def option_names(command: Any, hidden: bool = False) -> list[str]:
     """Options by their long name, arguments by their placeholder in the help."""
-    context = typer.Context(command)
+    context = typer.Context(command, help_option_names=["-h", "--help"])  # the command keeps its first help option
     found: list[str] = []
     for each in command.get_params(context):
         if each.hidden == hidden or command.name == "completion":
             found += each.opts if each.param_type_name == "option" else [each.metavar]
-    return sorted(name for name in found if name != "-h")  # a command has -h only after it has run
+    return sorted(name for name in found if name != "-h")
