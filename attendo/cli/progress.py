@@ -65,7 +65,11 @@ def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
         print_line = progress.print_line
         if stop_at is not None and stop_at <= (step := run.trainer.step):
             print_line(
-                say("the run stands at step {step} already: nothing to do up to step {stop_at}", step=step, stop_at=stop_at)
+                say(
+                    "the run stands at step {step} already: nothing to do up to step {stop_at}",
+                    step=step,
+                    stop_at=stop_at,
+                )
             )
             return RunOutcome(run.folder / "model", run.trainer.state.seconds, True, 0, print_line)
         _report_start(run, print_line)
