@@ -162,7 +162,8 @@ def test_the_saved_page_has_the_view(kinds: Visit, fresh_page: Any, tmp_path: Pa
     open_kind(kinds, "graph")
     path = export(kinds.page, "html", tmp_path)
     fresh_page.context.set_offline(True)
-    saved = Visit(fresh_page, path.as_uri())
+    saved = Visit(fresh_page, "about:blank")
+    fresh_page.goto(path.as_uri())
     assert saved.wait_drawn("parallel").locator(".vertex.chosen").count() > 1
     assert fresh_page.locator(".complaint").all_inner_texts() == []
     assert saved.problems() == []

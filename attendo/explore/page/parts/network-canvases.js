@@ -9,34 +9,39 @@ const MAPS = 48; // maps that are drawn between two frames
 export class NetworkCanvases extends HTMLElement {
   paint() {
     if (!this.clientWidth) return;
-    const { network, state, at } = this, colours = palette(), largest = {};
+    const { network, at } = this, colours = palette(), largest = {};
     this.widths = {}; // read once: after each canvas the browser would have to lay out the page again
     for (const stack of network.stacks) {
       largest[stack] = network.largest(stack);
       this.widths[stack] = this.sides[stack].querySelector(".strip")?.clientWidth ?? 0;
     }
     for (const strip of this.strips) {
-      const { canvas, box: { norms, stack }, height } = strip, now = state.teacher ? null : at;
-      const width = this.widths[stack], context = prepared(canvas, width, height), count = network.lanes(stack).length;
-      if (!context) continue;
-      const lane = width / count, wide = Math.max(1, Math.min(lane * 0.62, 30)), room = height - 2;
-      for (let n = 0; n < count; n++) {
-        const left = n * lane + (lane - wide) / 2, bar = (from, to, colour) => { context.fillStyle = colour;
-          context.fillRect(left, height - 1 - to * room, wide, Math.max(1, (to - from) * room)); };
-        const old = now !== null && (stack === "encoder" ? now > 0 : n < now);
-        context.globalAlpha = stack === "decoder" && now !== null && n > now ? 0.16 : old ? 0.5 : 1;
-        const share = (row) => Math.min(1, (row?.[n] ?? 0) / largest[stack]);
-        if (norms.sum) {
-          // The bar is as long as the sum; its upper part is the share of what the sub-layer adds.
-          const sum = share(norms.sum), part = norms.output[n] / Math.max(norms.output[n] + norms.into[n], 1e-9);
-          bar(0, sum * (1 - part), colours.weights[2]);
-          bar(sum * (1 - part), sum, colours.other);
-        } else bar(0, share(norms.output ?? norms.normed), colours.weights[norms.normed ? 2 : 3]);
-        if (norms.sum && norms.normed) bar(share(norms.normed) - 1.6 / room, share(norms.normed), colours.ink);
-      }
-      context.globalAlpha = 1;
+      if (strip.attended) continue;
+      const context = prepared(strip.canvas, this.widths[strip.box.stack], strip.height);
+      if (context) drawBars(context, this.bars(strip, colours, largest[strip.box.stack]));
     }
     this.paintMemory(this.followed?.stack === "decoder" ? this.followed.lane : at);
+  }
+
+  /** The bars of a row of tokens: [x, y, width, height, colour, opacity]. */
+  bars({ box: { norms, stack }, height }, colours, largest) {
+    const { network, state, at } = this, now = state.teacher ? null : at, count = network.lanes(stack).length;
+    const lane = this.widths[stack] / count, wide = Math.max(1, Math.min(lane * 0.62, 30)), room = height - 2, found = [];
+    for (let n = 0; n < count; n++) {
+      const old = now !== null && (stack === "encoder" ? now > 0 : n < now);
+      const opacity = stack === "decoder" && now !== null && n > now ? 0.16 : old ? 0.5 : 1;
+      const bar = (from, to, colour) => found.push([n * lane + (lane - wide) / 2, height - 1 - to * room, wide,
+        Math.max(1, (to - from) * room), colour, opacity]);
+      const share = (row) => Math.min(1, (row?.[n] ?? 0) / largest);
+      if (norms.sum) {
+        // The bar is as long as the sum; its upper part is the share of what the sub-layer adds.
+        const sum = share(norms.sum), part = norms.output[n] / Math.max(norms.output[n] + norms.into[n], 1e-9);
+        bar(0, sum * (1 - part), colours.weights[2]);
+        bar(sum * (1 - part), sum, colours.other);
+      } else bar(0, share(norms.output ?? norms.normed), colours.weights[norms.normed ? 2 : 3]);
+      if (norms.sum && norms.normed) bar(share(norms.normed) - 1.6 / room, share(norms.normed), colours.ink);
+    }
+    return found;
   }
 
   /** The maps of the heads, some at a time: there may be hundreds. Each is as dark as its largest weight allows. */
@@ -54,18 +59,16 @@ export class NetworkCanvases extends HTMLElement {
 
   /** Over the memory: how much a token of the target looks at each source token, as the mean of all heads. */
   paintMemory(row) {
-    const strip = this.strips.find(({ attended }) => attended), weights = strip && this.network.memoryWeights(row ?? this.at);
-    const width = this.widths?.encoder;
-    const context = weights && prepared(strip.canvas, width, strip.height);
-    if (!context) return;
-    const colours = palette(), { height } = strip, lane = width / weights.length;
+    const strip = this.strips.find(({ attended }) => attended);
+    const context = strip && prepared(strip.canvas, this.widths?.encoder, strip.height);
+    if (context) drawBars(context, this.memoryBars(strip, row ?? this.at, palette()));
+  }
+
+  memoryBars({ height }, row, colours) {
+    const weights = this.network.memoryWeights(row) ?? [], lane = this.widths.encoder / weights.length;
     const wide = Math.max(1, Math.min(lane * 0.62, 30));
-    weights.forEach((weight, n) => {
-      context.fillStyle = colours.faint;
-      context.fillRect(n * lane + (lane - wide) / 2, 1, wide, height - 2);
-      context.fillStyle = colours.accent;
-      context.fillRect(n * lane + (lane - wide) / 2, height - 1 - weight * (height - 2), wide, weight * (height - 2));
-    });
+    return [...weights].flatMap((weight, n) => [[n * lane + (lane - wide) / 2, 1, wide, height - 2, colours.faint, 1],
+      [n * lane + (lane - wide) / 2, height - 1 - weight * (height - 2), wide, weight * (height - 2), colours.accent, 1]]);
   }
 
   /** Lines from the memory to every cross-attention that is drawn. */
@@ -101,4 +104,12 @@ function prepared(canvas, width, height) {
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   return context;
+}
+
+function drawBars(context, bars) {
+  for (const [x, y, width, height, colour, opacity] of bars) {
+    context.globalAlpha = opacity;
+    context.fillStyle = colour;
+    context.fillRect(x, y, width, height);
+  }
 }

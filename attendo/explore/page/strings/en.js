@@ -54,7 +54,7 @@ export default {
   "home.mode": "Mode", "home.generating": "Generating", "home.training": "Training",
   "home.generating.note": "One token at a time: the token that was predicted is read next. Keys and values of earlier tokens are cached.",
   "home.training.note": "Teacher forcing: the decoder reads the target shifted by one and predicts all its tokens in one pass.",
-  "home.unfold": "Unfold all layers", "home.layers": "× {count}", "home.moreHeads": "+ {count} heads",
+  "home.unfold": "Unfold all layers", "home.layers": "{count} layers", "home.moreHeads": "+ {count} heads",
   "home.read": "Tokens that the decoder reads", "home.predicted": "Predicted",
   "home.strip": "Norms of the vectors: {name}", "home.calculator": "Open in the calculator",
   "home.player": "Player", "home.play": "▶ Play", "home.pause": "❚❚ Pause", "home.box": "Box",

@@ -49,7 +49,7 @@ export default {
   "home.mode": "方式", "home.generating": "生成", "home.training": "训练",
   "home.generating.note": "一次一个词元：预测出的词元接着被读入，先前词元的键和值已缓存。",
   "home.training.note": "教师强制：解码器读入右移一位的目标，一遍就预测出所有词元。",
-  "home.unfold": "展开所有层", "home.layers": "× {count}", "home.moreHeads": "另外 {count} 个头",
+  "home.unfold": "展开所有层", "home.layers": "{count} 层", "home.moreHeads": "另外 {count} 个头",
   "home.read": "解码器读入的词元", "home.predicted": "预测",
   "home.strip": "向量的范数：{name}", "home.calculator": "在计算器中打开",
   "home.player": "播放器", "home.play": "▶ 播放", "home.pause": "❚❚ 暂停", "home.box": "方框",

@@ -9,7 +9,9 @@ import { answersOf } from "../parts/module-panel.js";
 import { Network } from "../parts/network.js";
 import "../parts/network-figure.js";
 import { labelOf, normsOf } from "../parts/network-labels.js";
+import { networkScene } from "../parts/network-picture.js";
 import { DECODER, ofForward } from "../requests.js";
+import { framed } from "../scene.js";
 import { current, update } from "../store.js";
 import { View } from "../view.js";
 
@@ -188,6 +190,10 @@ export class Home extends View {
 
   subject() {
     return t("home.step", { step: this.data.step(current()) + 1, count: this.data.length });
+  }
+
+  picture() {
+    return framed(networkScene(this.figure));
   }
 
   exported(network) {
