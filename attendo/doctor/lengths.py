@@ -122,7 +122,7 @@ def check_misaligned_lines(lengths: PairLengths, locator: LineLocator, lengths_r
     )
 
 
-def _list_misaligned_spans(lengths: PairLengths) -> tuple[list[tuple[int, int, int, MisalignedSpan]], bool]:
+def _list_misaligned_spans(lengths: PairLengths) -> "tuple[list[tuple[int, int, int, MisalignedSpan]], bool]":
     """Return each span with its corpus and its first and last pair, and whether lengths tell anything in any corpus."""
     spans: list[tuple[int, int, int, MisalignedSpan]] = []
     is_informative = False

@@ -169,7 +169,7 @@ def test_tables_fit_a_phone(phone: Any, address: str) -> None:
         view = open_on_phone(phone, address, name)
         assert phone.evaluate("document.documentElement.scrollWidth") <= 390
         for table in view.locator("table:visible").all():
-            assert table.bounding_box()["width"] <= 390
+            assert table.bounding_box()["width"] <= 390, f"{name}: {table.get_attribute('class')}"
 
 
 def test_unfamiliar_sentences_have_a_warning(visit_address: Any, many_heads: str) -> None:

@@ -119,7 +119,7 @@ def test_steps_that_were_read_ahead_need_no_request(visit: Any, view: str) -> No
     page = visit.page
     visit.open(view)
     page.focus("#checkpoint")
-    page.wait_for_function(f"document.querySelector('training-step').ready.size === {len(NAMES) + 1}")
+    page.wait_for_function(f"() => document.querySelector('training-step').ready.size === {len(NAMES) + 1}")
     requests: list[str] = []
 
     def note(request: Any) -> None:
@@ -139,7 +139,7 @@ def test_another_sentence_is_read_ahead_anew(visit: Any) -> None:
     visit.open()
     page.focus("#checkpoint")
     ready = "document.querySelector('training-step').ready.size"
-    page.wait_for_function(f"{ready} === {len(NAMES) + 1}")
+    page.wait_for_function(f"() => {ready} === {len(NAMES) + 1}")
     page.fill("#source", "the cat sat")
     page.click("#translate")
     assert wait_until(lambda: page.evaluate(ready) == 0)

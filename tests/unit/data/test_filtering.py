@@ -86,7 +86,7 @@ def test_R7_one_percent_of_bad_lines_is_allowed(tmp_path: Path) -> None:
     values = {"corpus": "corpus", "bad": 3, "lines": 210, "listing": tmp_path / "list.tsv", "remedy": remedy}
     assert has_code("too_many_bad_lines", **values)(caught.value)
     assert [str(each) for each in caught.value.values["reasons"].errors] == ["2 empty", "1 NUL"]
-    assert "2 行空行；1 行含有 NUL 字符" in caught.value.text("zh")
+    assert "2 行（空行）；1 行（含有 NUL 字符）" in caught.value.text("zh")
     assert "\n" not in str(caught.value)
 
 
