@@ -56,21 +56,11 @@ def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
     """Prepare the data, train until the end, Ctrl-C or SIGTERM, and save. Show the progress on standard error."""
     show_preparation(run.prepare())
     run.build()
-    config = run.config.train
-    console = make_stderr_console(quiet=not run.world.is_main)
-    with (
-        TrainingProgress(config.steps, config.best, _find_best(run), console) as progress,
-        defer_signals() as interrupt,
-    ):
+    with _show_training(run) as progress, defer_signals() as interrupt:
         print_line = progress.print_line
         if stop_at is not None and stop_at <= (step := run.trainer.step):
-            print_line(
-                say(
-                    "the run stands at step {step} already: nothing to do up to step {stop_at}",
-                    step=step,
-                    stop_at=stop_at,
-                )
-            )
+            told = "the run stands at step {step} already: nothing to do up to step {stop_at}"
+            print_line(say(told, step=step, stop_at=stop_at))
             return RunOutcome(run.folder / "model", run.trainer.state.seconds, True, 0, print_line)
         _report_start(run, print_line)
         stopped, faults = False, set(run.faults)
@@ -97,6 +87,11 @@ def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
         if stopped:
             _save_early(run, print_line)
         return RunOutcome(run.folder / "model", run.trainer.state.seconds, stopped, interrupt.exit_code, print_line)
+
+
+def _show_training(run: Run) -> "TrainingProgress":
+    config, console = run.config.train, make_stderr_console(quiet=not run.world.is_main)
+    return TrainingProgress(config.steps, config.best, _find_best(run), console)
 
 
 def train_in_parallel(jobs: Sequence[TrainingJob], max_jobs: int) -> None:

@@ -208,7 +208,7 @@ def test_half_precision_weights_are_kept_on_request_and_read_as_float32(
 ) -> None:
     stored = load_model(model_folder)
     stored.network.to(kind)
-    save_model(tmp_path / "half", stored, keep_dtype=True)
+    save_model(tmp_path / "half", stored, None)
     save_model(tmp_path / "full", stored)
     sizes = [(tmp_path / name / "weights.safetensors").stat().st_size for name in ("half", "full")]
     assert sizes[0] < 0.6 * sizes[1]

@@ -1,6 +1,7 @@
 """`attendo trace`: the terminal view, JSON, the HTML page and usage errors."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,9 @@ def test_an_html_page_is_written(attendo: Command, model_folder: Path, tmp_path:
     shown = attendo("trace", model_folder, "the cat sat", "--html", tmp_path / "a.html", "--lang", "zh")
     assert (shown.code, shown.output) == (0, "")
     assert shown.errors == f"已写入 {tmp_path / 'a.html'}\n"
-    assert (tmp_path / "a.html").read_text("utf-8").startswith('<!doctype html>\n<html lang="zh"')
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>\n<html")
+    assert re.search(r'data-state="view=home&amp;lang=zh&amp;text=the\+cat\+sat', page)
 
 
 def test_no_mask_disables_the_causal_mask(attendo: Command, model_folder: Path) -> None:
@@ -99,7 +102,7 @@ def test_a_source_longer_than_learned_positions_is_rejected(attendo: Command, tm
             "--head 和 --step 用来选择终端显示的部分，而 --json 包含全部：请去掉它们",
         ),
         (["cat", "--device", "tpu"], 2, "未知设备 tpu：可用 auto、cpu、cuda 或 cuda:N"),
-        (["cat", "--html", "none/a.html"], 1, "none/a.html: 没有这个文件或文件夹"),
+        (["cat", "--html", "none/a.html"], 1, "none/a.html：没有这个文件或文件夹"),
     ],
 )
 def test_usage_errors_are_translated_to_chinese(

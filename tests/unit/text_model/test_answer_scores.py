@@ -44,7 +44,10 @@ def test_equal_texts_of_a_batch_have_equal_samples() -> None:
     model, texts = varied_model(), sentences(6)
     first, *_, last = model.generate([texts[0], *texts, texts[0]], sample=True, n_best=3)
     assert first == last
-    assert first == model.generate([texts[0]], sample=True, n_best=3)[0]
+    alone = model.generate([texts[0]], sample=True, n_best=3)[0]
+    assert [each.text for each in first.hypotheses] == [each.text for each in alone.hypotheses]
+    scores = [[each.log_probability for each in result.hypotheses] for result in (first, alone)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
 def _encodes_to_its_ids(model: TextModel, each: Hypothesis) -> bool:
