@@ -44,7 +44,7 @@ class TrainingStep extends HTMLElement {
     const begin = () => this.readAhead();
     this.player = button("", () => (this.playing ? this.pause() : this.play()), { id: "timeline-play" });
     this.slider = h("input", { id: "checkpoint", type: "range", min: 0, max: names.length - 1, step: 1,
-      oninput: (event) => { this.pause(); this.go(Number(event.target.value)); },
+      oninput: (event) => this.move(Number(event.target.value)),
       onpointerenter: begin, onfocus: begin });
     this.place = h("output", { class: "counter", for: "checkpoint" });
     this.told = h("small", { class: "unseen", role: "status" });
@@ -73,6 +73,12 @@ class TrainingStep extends HTMLElement {
     const focused = this.holder.contains(document.activeElement);
     this.holder.replaceChildren(checkpoint ? toggle("hold", t("timeline.hold"), hold) : "");
     if (focused) document.getElementById("hold")?.focus();
+  }
+
+  /** `pause` draws the slider anew, at the step that is shown. */
+  move(at) {
+    this.pause();
+    this.go(at);
   }
 
   go(at) {
