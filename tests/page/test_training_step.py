@@ -149,13 +149,14 @@ def test_another_sentence_is_read_ahead_anew(visit: Any) -> None:
     assert wait_until(lambda: page.evaluate(shown) == expected), "the answer of the final model to the new sentence"
 
 
-def test_the_page_does_not_scroll_while_steps_change(visit: Any) -> None:
+def test_the_page_does_not_move_while_steps_change(visit: Any) -> None:
     page = visit.page
     visit.open("heads")
     page.set_viewport_size({"width": 1024, "height": 400})
     page.evaluate("scrollTo(0, 500)")
     assert wait_until(lambda: page.evaluate("scrollY") > 300)
-    before = page.evaluate("scrollY")
+    place = "document.querySelector('view-heads').getBoundingClientRect().top"
+    before = page.evaluate(place)
     for position in (0, 1, 2):
         page.evaluate(
             "at => { const s = document.getElementById('checkpoint'); s.value = at; "
@@ -163,7 +164,8 @@ def test_the_page_does_not_scroll_while_steps_change(visit: Any) -> None:
             str(position),
         )
         visit.wait_drawn("heads")
-    assert page.evaluate("scrollY") == before
+    # The answer above the view may have more lines at another step. The browser then scrolls by their height.
+    assert wait_until(lambda: abs(page.evaluate(place) - before) <= 2)
 
 
 def test_the_training_view_has_the_same_list(visit: Any) -> None:
