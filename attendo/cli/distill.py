@@ -73,8 +73,8 @@ def _report_result(work: "Distillation") -> None:
     lines, value = work.merge(), work.score()
     source, target = work.outputs
     print_stderr(say("{lines:,} lines written to {source} and {target}", lines=lines, source=source, target=target))
-    told = "BLEU of the new targets against the old ones: {value:.1f} ({signature})"
-    print_stderr(say(told, value=value.value, signature=value.signature))
+    text = "BLEU of the new targets against the old ones: {value:.1f} ({signature})"
+    print_stderr(say(text, value=value.value, signature=value.signature))
 
 
 def _find_run(model: Path) -> Path | None:

@@ -59,8 +59,8 @@ def train_with_progress(run: Run, stop_at: int | None = None) -> RunOutcome:
     with _show_training(run) as progress, defer_signals() as interrupt:
         print_line = progress.print_line
         if stop_at is not None and stop_at <= (step := run.trainer.step):
-            told = "the run stands at step {step} already: nothing to do up to step {stop_at}"
-            print_line(say(told, step=step, stop_at=stop_at))
+            text = "the run stands at step {step} already: nothing to do up to step {stop_at}"
+            print_line(say(text, step=step, stop_at=stop_at))
             return RunOutcome(run.folder / "model", run.trainer.state.seconds, True, 0, print_line)
         _report_start(run, print_line)
         stopped, faults = False, set(run.faults)

@@ -60,12 +60,15 @@ class SavedPage:
         return f'<iframe title="attendo" style="{style}" srcdoc="{escape(self.html)}"></iframe>'
 
 
-def show(model: "TextModel", text: str, target: str | None = None, language: Language = "en") -> SavedPage:
-    """Return the page of one forward pass through the model. A notebook displays it, offline.
+def show(model: "TextModel | str | Path", text: str, target: str | None = None, language: Language = "en") -> SavedPage:
+    """Return the page of one forward pass through a model or a model folder. A notebook displays it, offline.
 
     The target is the given one, or the greedy output of the model.
     """
-    return model.trace(text, target).show(language)
+    from attendo.text_model import load
+
+    found = load(model) if isinstance(model, str | Path) else model
+    return found.trace(text, target).show(language)
 
 
 def render_saved_page(

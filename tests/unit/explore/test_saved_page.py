@@ -3,6 +3,7 @@
 import json
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -95,3 +96,9 @@ def test_notebook_shows_a_frame_with_the_page(tmp_path: Any) -> None:
     assert tiny_model().trace(TEXT, TARGET).show("zh").html.count("lang=zh") == 1
     found.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text("utf-8") == found.html
+
+
+def test_a_model_folder_is_shown_as_its_model(tmp_path: Path) -> None:
+    tiny_model().save(tmp_path / "model")
+    shown = attendo.show(str(tmp_path / "model"), TEXT, TARGET)
+    assert shown.html == attendo.show(attendo.load(tmp_path / "model"), TEXT, TARGET).html
