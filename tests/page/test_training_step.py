@@ -164,7 +164,11 @@ def test_the_page_does_not_move_while_steps_change(visit: Any) -> None:
             str(position),
         )
         visit.wait_drawn("heads")
-    # The answer above the view may have more lines at another step. The browser then scrolls by their height.
+    # The answer above the view may have more lines at another step. The page then scrolls by their height.
+    assert wait_until(lambda: abs(page.evaluate(place) - before) <= 2)
+    above = "document.querySelector('.strange').getBoundingClientRect().height"
+    page.evaluate("document.querySelector('.strange').style.height = '64px'")
+    assert wait_until(lambda: page.evaluate(above) == 64)
     assert wait_until(lambda: abs(page.evaluate(place) - before) <= 2)
 
 

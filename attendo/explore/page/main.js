@@ -22,6 +22,7 @@ class Page extends HTMLElement {
     document.documentElement.toggleAttribute("data-saved", Boolean(savedViews));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw("theme"));
     this.frame();
+    holdPlace(this, this.main);
     await this.begin();
   }
 
@@ -132,6 +133,23 @@ class Page extends HTMLElement {
     if (models().length) this.main.replaceChildren(new VIEWS[current().view]());
     reveal(this.tabs.querySelector("[aria-current]"), this.tabs);
   }
+}
+
+/**
+ * Scrolls with the view while the parts above it change their height, such as an answer that takes another line.
+ * Browsers do this by themselves (scroll anchoring), but not in a frame in which the view is drawn anew.
+ */
+function holdPlace(page, view) {
+  const place = () => view.getBoundingClientRect().top + scrollY;
+  let before = place();
+  const observer = new ResizeObserver(() => {
+    const now = place(), isAbove = before < scrollY;
+    if (isAbove && now !== before) scrollBy({ top: now - before, behavior: "instant" });
+    before = now;
+  });
+  const follow = () => [...page.children].filter((each) => each !== view).forEach((each) => observer.observe(each));
+  new MutationObserver(follow).observe(page, { childList: true });
+  follow();
 }
 
 /** Scrolls a row until this part of it is seen. After scrollIntoView the Tab key would begin there, not at the top. */
