@@ -107,8 +107,8 @@ def _trace_beside(folder: Path, text: str, device: str) -> tuple[str, "Trace"]:
     from attendo.runs.load import load
 
     other = load(folder, device)
-    if other.kind != "autoregressive" or other.decoder_only:
-        kind = "decoder-only" if other.decoder_only else other.kind
+    if other.kind != "autoregressive" or other.continues_text:
+        kind = "decoder-only" if other.continues_text else other.kind
         raise UsageError("beside_not_autoregressive", model=folder, kind=kind)
     return str(folder), other.trace(text, layer=0)
 

@@ -24,7 +24,7 @@ from attendo.errors import UsageError
 from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import ScaledHeads
-from attendo.model.trace import decode_with_edits, encode_with_edits
+from attendo.model.trace import decode_with_edits, encode_with_edits, read_row_with_edits
 from attendo.model.transformer import Transformer
 from attendo.nn.attention import Tap
 from attendo.text import PAD
@@ -219,10 +219,7 @@ class EditedNetwork(WrappedNetwork):
             return self.network.encode(source_ids[:, :0])
         padding = source_ids.new_full((self.edits.padding.tokens,), PAD)
         rows = [_select_tokens(ids, source_mask, row) for row, ids in enumerate(source_ids)]
-        states = [
-            encode_with_edits(self.network, torch.cat((ids, padding)), self.heads, self.edits).to(self._dtype)
-            for ids in rows
-        ]
+        states = [self._encode(torch.cat((ids, padding))) for ids in rows]
         is_token = [torch.ones(len(each), dtype=torch.bool, device=each.device) for each in states]
         return Memory(pad_sequence(states, batch_first=True), pad_sequence(is_token, batch_first=True))
 
@@ -240,8 +237,19 @@ class EditedNetwork(WrappedNetwork):
             vectors = None
             if not self.network.continues_text:
                 vectors = _select_tokens(memory.states[row // width], memory.mask, row // width).float()
-            logits.append(decode_with_edits(self.network, target, vectors, self.heads, self.edits))
+            logits.append(self._decode(target, vectors))
         return torch.stack(logits)[:, -ids.size(1) :], replace(state, ids=all_ids)
+
+    def _encode(self, source_ids: Int[Tensor, " S"]) -> Tensor:
+        """Return what each step reads of a source: the vectors of the encoder, or of a prefix LM the ids [S, 1]."""
+        if self.network.config.prefix_lm:
+            return source_ids[:, None]
+        return encode_with_edits(self.network, source_ids, self.heads, self.edits).to(self._dtype)
+
+    def _decode(self, target_ids: Int[Tensor, " T"], source: Tensor | None) -> Float[Tensor, "T V"]:
+        if source is not None and self.network.config.prefix_lm:
+            return read_row_with_edits(self.network, source[:, 0].long(), target_ids, self.heads, self.edits)
+        return decode_with_edits(self.network, target_ids, source, self.heads, self.edits)
 
     @property
     def _dtype(self) -> torch.dtype:

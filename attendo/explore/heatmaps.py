@@ -38,7 +38,6 @@ class MapSelection:
         model: TextModel, attention_type: AttentionType | None, layer: int | None, head: str | None, all_heads: bool
     ) -> "MapSelection":
         """Select maps by the command's options. Default: the stored alignment head, else the last layer's mean."""
-        model.require_encoder("an attention map")
         config = model.network.config
         attention_type = attention_type or ("decoder" if config.decoder_only else "cross")
         if config.decoder_only and attention_type != "decoder":
@@ -87,7 +86,7 @@ class MapSelection:
     def _tokens(self, trace: Trace) -> tuple[Sequence[str], Sequence[str]]:
         if self.attention_type == "encoder":
             return trace.source_pieces, trace.source_pieces
-        return trace.target_pieces, trace.source_pieces if self.attention_type == "cross" else trace.read_pieces
+        return trace.row_pieces, trace.source_pieces if self.attention_type == "cross" else trace.read_pieces
 
     def _title(self, layer: int, head: int | None, language: Language) -> str:
         stack, kind = _STACKS[self.attention_type]

@@ -167,7 +167,7 @@ def _render_entry(trace: Trace, entry: TracedTensor, view: TraceView, width: int
     head = view.head or 0
     if entry.value.dim() == 3:
         yield Text(f"  {trace_string('head', view.language, head)}", "dim")
-    rows = range(view.step, view.step + 1) if view.step is not None and _has_steps(trace, entry) else None
+    rows = None if view.step is None else _rows_of_step(trace, entry, view.step)
     few = _BRIEF_ROWS if entry.name.endswith(_ATTENTION) else 1
     columns = max(1, (width - _LABEL - 6) // _CELL)
     yield from _render_values(
@@ -188,8 +188,14 @@ def _render_values(shown: ValueTable, language: Language) -> Iterator[Text]:
         yield Text(f"  {trace_string('more_rows', language, shown.more_rows)}", "dim")
 
 
-def _has_steps(trace: Trace, entry: TracedTensor) -> bool:
-    return token_labels(trace, entry.name)[0] == trace.target_pieces and entry.name.startswith(("decoder.", "output."))
+def _rows_of_step(trace: Trace, entry: TracedTensor, step: int) -> range | None:
+    """Return the row of a step, or None if the rows of the tensor are no predictions."""
+    labels, _ = token_labels(trace, entry.name)
+    if labels == trace.target_pieces and entry.name.startswith(("decoder.", "output.")):
+        return range(step, step + 1)
+    if labels == trace.row_pieces and entry.name.startswith("decoder."):
+        return range(trace.first_row + step, trace.first_row + step + 1)
+    return None
 
 
 def _maps(trace: Trace, site: str, view: TraceView, width: int) -> Iterator[RenderableType]:
@@ -201,7 +207,8 @@ def _maps(trace: Trace, site: str, view: TraceView, width: int) -> Iterator[Rend
     if view.head is not None or view.step is not None:
         head = view.head or 0
         title = f"{site}, {trace_string('head', view.language, head)}"
-        yield render_head_map(AttentionMap(weights[head], rows, columns, title), view.step, width, view.language)
+        row = None if view.step is None else view.step + (trace.first_row if rows == trace.row_pieces else 0)
+        yield render_head_map(AttentionMap(weights[head], rows, columns, title), row, width, view.language)
     else:
         yield render_head_blocks(weights, width - 2, view.language)
 

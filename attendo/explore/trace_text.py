@@ -55,8 +55,8 @@ _KEY_COLUMNS = ("products", "scaled", "bias", "scores", "masked", "weights")  # 
 def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """Return the tokens that label the rows and the columns of a tensor.
 
-    The label of a decoder row is the predicted token. Keys, values and attention columns have the input tokens as
-    labels.
+    The label of a decoder row is the predicted token, or a source token that a prefix LM reads there. Keys, values and
+    attention columns have the input tokens as labels.
     """
     site, _, kind = name.rpartition(".")
     if kind in ("frequencies", "ids"):
@@ -64,8 +64,10 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
         return None, columns
     stack = name.partition(".")[0]
     rows = {"source": trace.source_pieces, "encoder": trace.source_pieces, "target": trace.read_pieces}.get(
-        stack, trace.target_pieces
+        stack, trace.row_pieces
     )
+    if stack == "output" or name in ("decoder.output", "decoder.target_rows"):
+        rows = trace.target_pieces
     pieces = trace.read_pieces if site.endswith(".self") and stack == "decoder" else trace.source_pieces
     if kind == "buckets":
         return rows, rows
@@ -107,8 +109,8 @@ def list_sub_layers(trace: Trace, stack: str, layer: int) -> list[str]:
 
 
 def origin(trace: Trace) -> str:
-    """Return the string key for the origin of the target. A decoder-only target includes the prompt."""
-    if trace.config.decoder_only:
+    """Return the string key for the origin of the target. The target of a language model includes the prompt."""
+    if trace.config.continues_text:
         return "given_whole" if trace.given else "continued"
     return "given" if trace.given else "answered"
 
@@ -116,4 +118,4 @@ def origin(trace: Trace) -> str:
 def heading(trace: Trace) -> list[tuple[str, tuple[str, ...]]]:
     """Return the token rows of the run, each with its string key."""
     rows = [("source", trace.source_pieces), ("read", trace.read_pieces), ("predicted", trace.target_pieces)]
-    return rows[1:] if trace.config.decoder_only else rows
+    return rows[1:] if trace.config.continues_text else rows

@@ -5,7 +5,7 @@ The trace is a separate, readable computation. Tests compare its numbers with th
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,7 @@ from attendo.model.config import ModelConfig
 from attendo.model.edits import NetworkEdits
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.parallel import Canvas, ParallelTransformer
+from attendo.model.prefix import PrefixTransformer
 from attendo.model.trace_layers import (
     Activations,
     AttentionContext,
@@ -55,22 +56,28 @@ def trace_network(
     masked: bool = True,
     recorder: TraceRecorder | None = None,
 ) -> dict[str, TracedTensor]:
-    """Return every tensor of one run by name. A decoder-only network requires None as the source.
+    """Return every tensor of one run by name. A language model requires None as the source.
+
+    A prefix LM reads source and target as one row, so its tensors have a row for every token of both.
 
     `heads` scales some heads, as in {"decoder.0.cross": {3: 0.0}}. With `masked` False the decoder attends to the
     tokens that it should predict. `recorder` chooses what is stored, and has the edits of the run. Padding in its edits
     is the last ids of the source.
     """
     recorder = recorder or TraceRecorder()
-    if (source_ids is None) != network.config.decoder_only:
+    if (source_ids is None) != network.config.continues_text:
         raise UsageError("trace_source_mismatch")
     scales = ScaledHeads(heads or {})
     scales.check(network.config)
     _check_layer(network.config, recorder.layer)
     _check_size(network.config, 0 if source_ids is None else len(source_ids), len(target_ids), recorder.layer)
     recorder.edits.check(network.config)
-    memory = None if source_ids is None else _encode(recorder, network, source_ids, scales)
-    vectors = _decode(recorder, network, target_ids, memory, scales, masked)
+    if network.config.prefix_lm:
+        assert source_ids is not None
+        vectors = _read_row(recorder, network, source_ids, target_ids, scales, masked)
+    else:
+        memory = None if source_ids is None else _encode(recorder, network, source_ids, scales)
+        vectors = _decode(recorder, network, target_ids, memory, scales, masked)
     _predict(recorder, network, vectors)
     return recorder.entries
 
@@ -91,7 +98,8 @@ def trace_canvas(
     y = _embed_canvas(recorder, network, canvas, memory)
     size = y.vectors.size(0)
     context = AttentionContext(_full_mask(size, size, y.vectors), "padding_mask", ScaledHeads({}))
-    _predict(recorder, network, _decode_layers(recorder, network, y, context, memory))
+    y = _decode_layers(recorder, network, y, context, memory)
+    _predict(recorder, network, Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y"))
     return recorder.entries
 
 
@@ -142,9 +150,23 @@ def decode_with_edits(
     return recorder.entries["output.logits"].value
 
 
+@torch.no_grad()
+def read_row_with_edits(
+    network: Transformer,
+    source_ids: Int[Tensor, " S"],
+    target_ids: Int[Tensor, " T"],
+    scales: ScaledHeads,
+    edits: NetworkEdits,
+) -> Float[Tensor, "T V"]:
+    """Return the logits after each target token of an edited prefix LM. Padding in `edits` is the last source ids."""
+    recorder = TraceRecorder(None, edits)
+    _predict(recorder, network, _read_row(recorder, network, source_ids, target_ids, scales, masked=True))
+    return recorder.entries["output.logits"].value
+
+
 def _encode(recorder: TraceRecorder, network: Transformer, ids: Int[Tensor, " S"], scales: ScaledHeads) -> Activations:
     assert network.source is not None
-    x, angles = _embed(recorder, "source", network.source, ids, Activations(_lookup(network.source, ids), "X"))
+    x, angles = _embed(recorder, "source", network.source, ids, "X")
     visible = recorder.edits.close_padding(_full_mask(len(ids), len(ids), x.vectors))
     context = AttentionContext(visible, "padding_mask", scales, angles)
     contexts = _layer_contexts(recorder, "source", network.source, context, len(network.encoder))
@@ -163,12 +185,37 @@ def _decode(
     scales: ScaledHeads,
     masked: bool,
 ) -> Activations:
-    y, angles = _embed(recorder, "target", network.target, ids, Activations(_lookup(network.target, ids), "Y"))
+    y, angles = _embed(recorder, "target", network.target, ids, "Y")
     visible = _full_mask(len(ids), len(ids), y.vectors)
     context = AttentionContext(
         visible.tril() if masked else visible, "causal_mask" if masked else "unmasked", scales, angles
     )
-    return _decode_layers(recorder, network, y, context, memory)
+    y = _decode_layers(recorder, network, y, context, memory)
+    return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")
+
+
+def _read_row(
+    recorder: TraceRecorder,
+    network: Transformer,
+    source_ids: Int[Tensor, " S"],
+    target_ids: Int[Tensor, " T"],
+    scales: ScaledHeads,
+    masked: bool,
+) -> Activations:
+    """Return the vectors of the target tokens. The network itself computes no source rows after its last attention."""
+    assert isinstance(network, PrefixTransformer)
+    row = PrefixRow(network.segments, len(source_ids), len(target_ids))
+    y, angles = _embed(recorder, "target", network.target, torch.cat((source_ids, target_ids)), "Y", row)
+    visible = _full_mask(len(row), len(row), y.vectors)
+    if masked:
+        visible = visible.tril()
+        visible[:, : row.source] = True
+        visible[: row.source, row.source :] = False
+    visible[:, : row.source] = recorder.edits.close_padding(visible[:, : row.source])
+    context = AttentionContext(visible, "prefix_mask" if masked else "unmasked", scales, angles)
+    y = _decode_layers(recorder, network, y, context, None, row)
+    last = recorder.record("decoder.target_rows", "target_rows", y.vectors[row.source :], (y.vectors,), "Y")
+    return Activations(_finish(recorder, "decoder", network.decoder_norm, Activations(last, "Y")), "Y")
 
 
 def _decode_layers(
@@ -177,8 +224,9 @@ def _decode_layers(
     y: Activations,
     context: AttentionContext,
     memory: Activations | None,
+    row: "PrefixRow | None" = None,
 ) -> Activations:
-    contexts = _layer_contexts(recorder, "target", network.target, context, len(network.decoder))
+    contexts = _layer_contexts(recorder, "target", network.target, context, len(network.decoder), row)
     for n, block in enumerate(network.decoder):
         assert isinstance(block, DecoderBlock)
         if block.recurrence is None:
@@ -190,7 +238,7 @@ def _decode_layers(
             to_memory = AttentionContext(recorder.edits.close_padding(is_token), "padding_mask", context.scales)
             y = _attention_sublayer(recorder, block.cross_attention, block.cross_residual, y, memory, to_memory)
         y = _feed_forward_sublayer(recorder, f"decoder.{n}.feed_forward", block, y)
-    return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")
+    return y
 
 
 def _predict(recorder: TraceRecorder, network: Transformer, activations: Activations) -> None:
@@ -207,17 +255,27 @@ def _predict(recorder: TraceRecorder, network: Transformer, activations: Activat
 
 
 def _layer_contexts(
-    recorder: TraceRecorder, side: str, embedding: Embedding, context: AttentionContext, layers: int
+    recorder: TraceRecorder,
+    side: str,
+    embedding: Embedding,
+    context: AttentionContext,
+    layers: int,
+    row: "PrefixRow | None" = None,
 ) -> list[AttentionContext]:
     """Return the context of every layer. With relative positions, each has its biases."""
     positions = embedding.positions
     if not isinstance(positions, RelativePositions):
         return [context] * layers
     position = torch.arange(context.visible.size(0), device=context.visible.device)
+    position = position if row is None else row.positions(position)
     distances = position - position[:, None]
     buckets = find_buckets(distances.cpu(), positions.two_sided, positions.table.size(1), positions.max_distance)
-    buckets = recorder.record(f"{side}.buckets", "buckets", buckets.to(distances.device), (distances,))
+    buckets = buckets.to(distances.device)
     tables = positions.table.detach().to(torch.promote_types(positions.table.dtype, torch.float32))
+    if row is not None:  # between source and target there is no bias: a group with zeros
+        buckets[row.is_between()] = tables.size(1)
+        tables = torch.cat((tables, torch.zeros_like(tables[:, :1])), dim=1)
+    buckets = recorder.record(f"{side}.buckets", "buckets", buckets, (distances,))
     contexts = [replace(context, biases=table, buckets=buckets) for table in tables]
     return contexts if len(contexts) == layers else contexts * layers
 
@@ -269,39 +327,77 @@ def _lookup(embedding: Embedding, ids: Int[Tensor, " T"]) -> Float[Tensor, "T D"
     return table[ids].to(torch.promote_types(table.dtype, torch.float32))
 
 
+@dataclass(frozen=True)
+class PrefixRow:
+    """The row of source and target that a prefix LM reads. Positions restart at the target."""
+
+    segments: Float[Tensor, "2 D"]
+    source: int  # tokens
+    target: int
+
+    def __len__(self) -> int:
+        return self.source + self.target
+
+    def positions(self, places: Int[Tensor, " T"]) -> Int[Tensor, " T"]:
+        """Return the position of each place of the row within its side."""
+        return torch.where(places < self.source, places, places - self.source)
+
+    def is_between(self) -> Bool[Tensor, "T T"]:
+        """Return which pairs of places are on different sides."""
+        is_source = torch.arange(len(self), device=self.segments.device) < self.source
+        return is_source != is_source[:, None]
+
+    def repeat_segments(self, like: Tensor) -> Float[Tensor, "T D"]:
+        counts = torch.tensor([self.source, self.target], device=like.device)
+        return cast_like(self.segments, like).repeat_interleave(counts, dim=0)
+
+
 def _embed(
-    recorder: TraceRecorder, side: str, embedding: Embedding, ids: Int[Tensor, " T"], rows: Activations
+    recorder: TraceRecorder,
+    side: str,
+    embedding: Embedding,
+    ids: Int[Tensor, " T"],
+    letter: str,
+    row: PrefixRow | None = None,
 ) -> tuple[Activations, Float[Tensor, "T half"] | None]:
     """Return the first layer's input, and the rotation angles of queries and keys (rotary positions only)."""
-    x, letter, positions = rows.vectors, rows.letter, embedding.positions
+    x, positions = _lookup(embedding, ids), embedding.positions
     recorder.record(f"{side}.ids", "tokens", ids)
     recorder.record(f"{side}.embedding", "embedding", x, (tuple(embedding.tokens.weight.shape), ids), letter)
     if embedding.scale != 1:
         x = recorder.record(f"{side}.scaled", "scaled_embedding", x * embedding.scale, (x,), letter)
+    places = torch.arange(len(ids), device=x.device)
+    places = places if row is None else row.positions(places)
     vectors, angles = None, None
     if isinstance(positions, SinusoidalPositions):
-        vectors = _sinusoids(recorder, side, positions, x)
+        vectors = _sinusoids(recorder, side, positions, x, places)
     elif isinstance(positions, LearnedPositions):
-        vectors = _look_up_positions(recorder, side, positions, x)
+        vectors = _look_up_positions(recorder, side, positions, x, places)
     elif isinstance(positions, RotaryPositions):
-        angles = _angles(recorder, side, positions.d_key, (0, len(ids)), x)
-    name = f"{side}.input" if embedding.norm is None else f"{side}.sum"
+        angles = _angles(recorder, side, positions.d_key, places, x)
+    last = f"{side}.input" if embedding.norm is None else f"{side}.sum"
+    name = last if row is None else f"{side}.positioned"
     if vectors is None:
         x = recorder.record(name, "input_alone", x, (x,), letter)
     else:
         formula = "input_unscaled" if embedding.scale == 1 else "input"
         x = recorder.record(name, formula, x + vectors, (x, vectors), letter)
+    if row is not None:
+        segments = recorder.record(f"{side}.segments", "segments", row.repeat_segments(x), (x,), letter)
+        x = recorder.record(last, "input_of_side", x + segments, (x, segments), letter)
     if embedding.norm is not None:
         x = norm(recorder, f"{side}.input", embedding.norm, Activations(x, letter))
     return Activations(x, letter), angles
 
 
 def _sinusoids(
-    recorder: TraceRecorder, side: str, positions: SinusoidalPositions, x: Float[Tensor, "T D"]
+    recorder: TraceRecorder,
+    side: str,
+    positions: SinusoidalPositions,
+    x: Float[Tensor, "T D"],
+    places: Int[Tensor, " T"],
 ) -> Float[Tensor, "T D"]:
-    first = positions.offset
-    reaches_end = positions.layout == "fairseq"
-    angles = _angles(recorder, side, x.size(1), (first, first + x.size(0)), x, reaches_end)
+    angles = _angles(recorder, side, x.size(1), places + positions.offset, x, positions.layout == "fairseq")
     if positions.layout == "interleaved":
         vectors = torch.zeros_like(x)
         vectors[:, 0::2], vectors[:, 1::2] = angles.sin(), angles.cos()
@@ -315,7 +411,7 @@ def _angles(
     recorder: TraceRecorder,
     side: str,
     width: int,
-    position_range: tuple[int, int],
+    places: Int[Tensor, " T"],
     x: Tensor,
     reaches_end: bool = False,
 ) -> Float[Tensor, "T half"]:
@@ -324,16 +420,17 @@ def _angles(
     divisor = max(width - 2, 1) if reaches_end else width
     frequencies = (exponents * (-math.log(10_000) / divisor)).exp()
     recorder.record(f"{side}.frequencies", "frequencies", frequencies, (exponents,))
-    column = torch.arange(*position_range, dtype=torch.float32, device=x.device)[:, None]
+    column = places.float()[:, None]
     return recorder.record(f"{side}.angles", "angles", (column * frequencies).to(x.dtype), (column, frequencies))
 
 
 def _look_up_positions(
-    recorder: TraceRecorder, side: str, positions: LearnedPositions, x: Float[Tensor, "T D"]
+    recorder: TraceRecorder, side: str, positions: LearnedPositions, x: Float[Tensor, "T D"], places: Int[Tensor, " T"]
 ) -> Float[Tensor, "T D"]:
-    if x.size(0) > positions.max_length:
-        raise UsageError("trace_exceeds_max_length", side=side, count=x.size(0), max_length=positions.max_length)
-    vectors = cast_like(positions.table[positions.offset : positions.offset + x.size(0)], x)
+    length = int(places.max()) + 1 if len(places) else 0
+    if length > positions.max_length:
+        raise UsageError("trace_exceeds_max_length", side=side, count=length, max_length=positions.max_length)
+    vectors = cast_like(positions.table[positions.offset + places], x)
     return recorder.record(f"{side}.positions", "learned_positions", vectors, (tuple(positions.table.shape),))
 
 
@@ -357,7 +454,8 @@ def _check_size(config: ModelConfig, source: int, target: int, layer: int | None
     encoder, decoder = config.num_encoder_layers, config.num_decoder_layers
     if layer is not None:
         encoder, decoder = min(encoder, 1), min(decoder, 1)
-    cells = encoder * source * source + decoder * target * (target + source)
+    row = target + source if config.prefix_lm else target
+    cells = encoder * source * source + decoder * row * (target + source)
     numbers = 4 * config.num_heads * cells
     if numbers > MAX_NUMBERS:
         way_out = "choose one layer (layer=0, --layer 0), or " if layer is None else ""

@@ -339,7 +339,6 @@ class TextModel:
         self._require_single("ensemble_not_traceable")
         if self.kind != "autoregressive":
             raise UsageError("trace_needs_autoregressive", kind=self.kind)
-        self.require_encoder("a trace")
         model = self.with_heads(heads) if heads else self
         output = model.generate([text], **GREEDY_OPTIONS)[0].best if target is None else target
         pair = EncodedPair.encode(text, output, self.generation, *self._tokenizers)

@@ -77,12 +77,13 @@ class SubLayerSizes:
 class Trace(Mapping[str, Tensor]):
     """A mapping from names to tensors: `trace["decoder.0.cross.scores"]` is [H, T, S].
 
-    Row t of the decoder predicts `target_pieces[t]` from `read_pieces` up to t.
+    Row t of the decoder predicts `target_pieces[t]` from `read_pieces` up to t. The decoder of a prefix LM reads the
+    source too: `first_row` is the number of these rows, which come first and predict nothing.
     """
 
     config: ModelConfig
     source_pieces: tuple[str, ...]  # eos included
-    read_pieces: tuple[str, ...]  # decoder input: bos and the target shifted by one token
+    read_pieces: tuple[str, ...]  # decoder input: bos and the target shifted by one; of a prefix LM the source first
     target_pieces: tuple[str, ...]  # predicted tokens, eos included unless the output was cut
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
@@ -120,6 +121,16 @@ class Trace(Mapping[str, Tensor]):
         from attendo.explore.saved_page import SavedPage
 
         return SavedPage.of(self, language)
+
+    @property
+    def first_row(self) -> int:
+        """The row of the decoder that predicts the first target token: 0, except for a prefix LM."""
+        return len(self.source_pieces) if self.config.prefix_lm else 0
+
+    @property
+    def row_pieces(self) -> tuple[str, ...]:
+        """Label of each row of the decoder: the token that it predicts, or the source token that it reads."""
+        return (*self.read_pieces[: self.first_row], *self.target_pieces)
 
     @property
     def encoder_layers(self) -> tuple[int, ...]:
@@ -252,7 +263,7 @@ class Trace(Mapping[str, Tensor]):
         layers = [self[name] for name in names if name in self.entries]  # a decoder-only network has no cross-attention
         if layers:
             return torch.stack(layers)
-        rows = len(self.source_pieces) if stack == "encoder" else len(self.target_pieces)
+        rows = len(self.source_pieces) if stack == "encoder" else len(self.read_pieces)
         columns = len(self.source_pieces) if attention == "cross" or stack == "encoder" else rows
         return torch.zeros(0, self.config.num_heads, rows, columns)
 
@@ -275,7 +286,7 @@ def round_values(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """A source and a target as ids, with their tokenizers. A decoder-only pair has no source."""
+    """A source and a target as ids, with their tokenizers. The pair of a language model has no source."""
 
     source: Sequence[int]  # eos included, and symbols after it
     target: Sequence[int]  # predicted tokens, eos included unless the output was cut
@@ -290,10 +301,10 @@ class EncodedPair:
     ) -> "EncodedPair":
         """Encode a text and its output, which is a given text or a hypothesis.
 
-        A decoder-only model has no source tokenizer (None). The output then follows the text, and needs no eos.
+        A language model has no source tokenizer (None). The output then follows the text, and needs no eos.
         """
         if source is None:
-            return _encode_decoder_only(text, output, config, target)
+            return _encode_running_text(text, output, config, target)
         symbols = encode_symbols(config, source, target)
         text, given = strip_line_end(text), isinstance(output, str)
         answer = (*symbols.begin, *target.encode(strip_line_end(output))) if isinstance(output, str) else output.ids
@@ -326,13 +337,15 @@ def trace_pair(
     read = [BOS, *pair.target[:-1]]
     source: Tensor | None
     source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
-    if network.decoder_only:
+    if network.continues_text:
         source = None
+    source_pieces = () if pair.source_tokenizer is None else tuple(pair.source_tokenizer.pieces(list(pair.source)))
+    before = source_pieces if network.config.prefix_lm else ()
     entries = trace_network(network, source, target, heads, masked, TraceRecorder(layer, edits, inputs_of))
     return Trace(
         config=network.config,
-        source_pieces=() if pair.source_tokenizer is None else tuple(pair.source_tokenizer.pieces(list(pair.source))),
-        read_pieces=tuple(pair.target_tokenizer.pieces(read)),
+        source_pieces=source_pieces,
+        read_pieces=(*before, *pair.target_tokenizer.pieces(read)),
         target_pieces=tuple(pair.target_tokenizer.pieces(list(pair.target))),
         source_ids=tuple(pair.source),
         target_ids=tuple(pair.target),
@@ -347,7 +360,7 @@ def trace_pair(
     )
 
 
-def _encode_decoder_only(
+def _encode_running_text(
     text: str, output: str | Hypothesis, config: GenerationConfig, tokenizer: Tokenizer
 ) -> EncodedPair:
     begin = encode_symbols(config, tokenizer, tokenizer).begin

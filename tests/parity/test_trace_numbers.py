@@ -101,6 +101,37 @@ def test_without_the_mask_the_decoder_sees_the_future(small_network: Callable[..
     assert torch.equal(traced["decoder.0.self.masked"].value, traced["decoder.0.self.scores"].value)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({}, {"norm": "post"}, {"positions": "rotary"}, {"positions": "relative"}, {"positions": "learned"}),
+        *({"positions": "none"}, {"embedding_norm": True}, {"scale_embedding": False}, {"norm_kind": "rms"}),
+    ],
+    ids=str,
+)
+def test_a_prefix_lm_is_traced_as_one_row(small_network: Callable[..., Transformer], changes: dict[str, Any]) -> None:
+    network = small_network(num_encoder_layers=0, prefix_lm=True, tie="all", **changes)
+    seen: list[tuple[str, Tensor]] = []
+    with torch.no_grad():
+        network.segments.mul_(20)  # type: ignore[operator]  # so that a trace without them fails
+        logits = network(SOURCE[None], TARGET[None], tap=lambda site, weights: seen.append((site, weights)))[0]
+    traced = trace_network(network, SOURCE, TARGET)
+    assert_near(traced["output.logits"].value, logits)
+    assert_near(traced["output.logits"].value, column_by_column(network))
+    size = len(SOURCE)
+    assert len(seen) == 2 * len(sites(network.config))  # the source reports its attention before the target
+    for site, weights in seen:
+        row = traced[f"{site}.weights"].value
+        if weights.size(-1) == size:
+            assert_near(row[:, :size], torch.cat((weights[0], torch.zeros(4, size, len(TARGET))), dim=-1))
+        else:
+            assert_near(row[:, size:], weights[0])
+    scaled = {"decoder.0.self": {1: 0.0}, "decoder.1.self": {0: 2.0}}
+    with torch.no_grad():
+        logits = network(SOURCE[None], TARGET[None], tap=ScaledHeads(scaled))[0]
+    assert_near(trace_network(network, SOURCE, TARGET, scaled)["output.logits"].value, logits)
+
+
 def test_a_decoder_only_network_is_traced_without_a_source(small_network: Callable[..., Transformer]) -> None:
     network = small_network(num_encoder_layers=0)
     with torch.no_grad():

@@ -21,7 +21,7 @@ from attendo.text_model import Trace
 def fused_projection(trace: Trace) -> str:
     config = trace.config
     width = config.num_heads * (2 * config.head_width + value_width(trace))
-    return f"[{len(trace.target_pieces)}, {config.d_model}]·[{config.d_model}, {width}]"
+    return f"[{len(trace.read_pieces)}, {config.d_model}]·[{config.d_model}, {width}]"
 
 
 def variance(trace: Trace) -> str:
@@ -115,7 +115,7 @@ def head_matrices(trace: Trace) -> str:
 
 
 def shape_path(trace: Trace) -> str:
-    config, length = trace.config, len(trace.target_pieces)
+    config, length = trace.config, len(trace.read_pieces)
     heads, width = config.num_heads, config.head_width
     full, split, transposed = (1, length, config.d_model), (1, length, heads, width), (1, heads, length, width)
     return " → ".join(format_shape(each) for each in (full, split, transposed, full))

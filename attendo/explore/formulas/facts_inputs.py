@@ -3,6 +3,8 @@
 import math
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from attendo.explore.formulas.formula import format_first, join_first
 from attendo.model.trace_layers import softmax
@@ -17,14 +19,13 @@ def special_tokens(trace: Trace) -> str:
 
 
 def batch(trace: Trace) -> str:
-    source = "" if trace.config.decoder_only else f"[1, {len(trace.source_pieces)}] → "
+    source = "" if trace.config.continues_text else f"[1, {len(trace.source_pieces)}] → "
     return f"B = 1: {source}[1, {len(trace.target_pieces)}]"
 
 
 def shift(trace: Trace) -> str:
-    read, predicted = (
-        join_first(pieces, _MAX_SHOWN_PIECES, " ") for pieces in (trace.read_pieces, trace.target_pieces)
-    )
+    rows = trace.read_pieces[trace.first_row :], trace.target_pieces
+    read, predicted = (join_first(pieces, _MAX_SHOWN_PIECES, " ") for pieces in rows)
     return f"{read}  →  {predicted}"
 
 
@@ -57,14 +58,14 @@ def no_table(trace: Trace) -> str:
     if trace.config.positions == "learned" and table is not None:
         return f"{table.operands[0][0]:,} × {trace.config.d_model}"
     angles = trace.get("target.angles")  # neither relative positions nor none have them
-    return "" if angles is None else f"{len(trace.target_pieces)} × {angles.size(1)}"
+    return "" if angles is None else f"{len(trace.read_pieces)} × {angles.size(1)}"
 
 
 def linear_shift(trace: Trace) -> str:
     """By the addition theorems, the next position's vector is a rotation of each (sine, cosine) pair."""
     if trace.config.positions not in ("sinusoidal", "rotary") or len(trace.target_pieces) < 2:
         return ""
-    frequencies, angles = trace["target.frequencies"], trace["target.angles"]
+    frequencies, angles = trace["target.frequencies"], trace["target.angles"][trace.first_row :]
     sine, cosine = angles.sin(), angles.cos()
     rotated = sine[:-1] * frequencies.cos() + cosine[:-1] * frequencies.sin()
     return f"max |P[pos+1] − R·P[pos]| = {float((rotated - sine[1:]).abs().max()):.1e}"
@@ -98,9 +99,8 @@ def unique_positions(trace: Trace) -> str:
 
 
 def boolean_mask(trace: Trace) -> str:
-    length = len(trace.target_pieces)
-    hidden = length * (length - 1) // 2 if trace.masked else 0
-    return f"{hidden} / {length * length}"
+    hidden = int((~_find_visible(trace)).sum()) if trace.masked else 0
+    return f"{hidden} / {len(trace.read_pieces) ** 2}"
 
 
 def large_negative(trace: Trace) -> str:
@@ -109,7 +109,7 @@ def large_negative(trace: Trace) -> str:
 
 
 def source_padding(trace: Trace) -> str:
-    return "" if trace.config.decoder_only else f"0 / {len(trace.source_pieces)}"
+    return "" if trace.config.continues_text else f"0 / {len(trace.source_pieces)}"
 
 
 def target_padding(trace: Trace) -> str:
@@ -117,17 +117,17 @@ def target_padding(trace: Trace) -> str:
 
 
 def masks_together(trace: Trace) -> str:
-    length = len(trace.target_pieces)
-    visible = length * (length + 1) // 2 if trace.masked else length * length
-    return f"{visible} / {length * length}"
+    cells = len(trace.read_pieces) ** 2
+    return f"{int(_find_visible(trace).sum()) if trace.masked else cells} / {cells}"
 
 
 def leak(trace: Trace) -> str:
     """Attention weight on future tokens without the causal mask."""
     if trace.is_recurrent:
         return ""
+    visible = _find_visible(trace)
     shares = {
-        f"decoder.{n}.self": float(softmax(trace[f"decoder.{n}.self.scores"]).triu(diagonal=1).sum(dim=-1).mean())
+        f"decoder.{n}.self": float(softmax(trace[f"decoder.{n}.self.scores"]).masked_fill(visible, 0).sum(-1).mean())
         for n in trace.decoder_layers[:8]
     }
     return ", ".join(f"{site} {share:.0%}" for site, share in shares.items())
@@ -148,5 +148,13 @@ def row_sums(trace: Trace) -> str:
 
 
 def last_row(trace: Trace) -> str:
-    length = len(trace.target_pieces)
+    length = len(trace.read_pieces)
     return f"{length} / {length}"
+
+
+def _find_visible(trace: Trace) -> Bool[Tensor, "T T"]:
+    """Return the causal mask of the decoder. Under that of a prefix LM, every row sees the whole source."""
+    source, rows = trace.first_row, len(trace.read_pieces)
+    visible = torch.ones(rows, rows, dtype=torch.bool).tril()
+    visible[:, :source] = True
+    return visible

@@ -10,6 +10,7 @@ from attendo.text_model import Trace
 _PART_SYMBOLS = {
     "source": "E_x",
     "target": "E_y",
+    "source and target": "E",
     "encoder layer": "Enc",
     "decoder layer": "Dec",
     "encoder final norm": "LN",
@@ -72,7 +73,7 @@ def sub_layers(trace: Trace) -> str:
 
 def stacks(trace: Trace) -> str:
     rows, columns = len(trace.source_pieces), len(trace.target_pieces)
-    encoder = "" if trace.config.decoder_only else f"[{rows}, {rows}] ↔ "
+    encoder = "" if trace.config.continues_text else f"[{rows}, {rows}] ↔ "
     return f"{encoder}tril [{columns}, {columns}]"
 
 
@@ -83,7 +84,7 @@ def parameters(trace: Trace) -> str:
 
 
 def widths(trace: Trace) -> str:
-    config, length = trace.config, len(trace.target_pieces)
+    config, length = trace.config, len(trace.read_pieces)
     width, inner = f"[{length}, {config.d_model}]", f"[{length}, {config.d_ff}]"
     return f"[{length}] → {width} → {width} → {width} → {inner} → {width} → [{length}, {config.target_vocab_size}]"
 
@@ -99,4 +100,4 @@ def depth(trace: Trace) -> str:
 
 
 def layout(trace: Trace) -> str:
-    return f"[1, {len(trace.target_pieces)}, {trace.config.d_model}]"
+    return f"[1, {len(trace.read_pieces)}, {trace.config.d_model}]"

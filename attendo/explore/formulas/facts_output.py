@@ -20,7 +20,7 @@ def cross_entropy(trace: Trace) -> str:
 
 
 def parallel(trace: Trace) -> str:
-    length, width = len(trace.target_pieces), trace.config.d_model
+    length, width = len(trace.read_pieces), trace.config.d_model
     return f"[{length}, {width}]·[{width}, {width}] = {length * width * width:,}"
 
 

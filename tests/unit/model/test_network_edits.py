@@ -15,6 +15,7 @@ from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.edits import MaskEdit, NetworkEdits, Padding, WeightEdit, list_masks, list_sub_layers
 from attendo.model.head_scaling import ScaledHeads
+from attendo.model.prefix import PrefixTransformer
 from attendo.model.trace import trace_network
 from attendo.model.trace_layers import TraceRecorder
 from attendo.model.transformer import Transformer
@@ -33,6 +34,14 @@ def make_network(seed: int = 3, **changes: Any) -> Transformer:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    return network.eval()
+
+
+def make_prefix_network(positions: str) -> Transformer:
+    sizes = {**SIZES, "num_encoder_layers": 0, "prefix_lm": True, "vocab_size": 12, "positions": positions}
+    network = PrefixTransformer(ModelConfig(**sizes), torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        network.segments.mul_(20)
     return network.eval()
 
 
@@ -63,6 +72,23 @@ def test_no_edits_change_nothing(kind: dict[str, Any]) -> None:
     network = make_network(**kind)
     torch.testing.assert_close(edited_logits(network, NetworkEdits()), run(network), atol=1e-4, rtol=1e-4)
     assert not NetworkEdits()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_a_prefix_lm_is_edited_as_one_row(positions: str) -> None:
+    network = make_prefix_network(positions)
+    torch.testing.assert_close(edited_logits(network, NetworkEdits()), run(network), atol=1e-4, rtol=1e-4)
+    shorter = copy.deepcopy(network)
+    del shorter.decoder[1]
+    found = edited_logits(network, NetworkEdits(disabled=("decoder.1",)))
+    torch.testing.assert_close(found, run(shorter), atol=1e-4, rtol=1e-4)
+    padded = torch.cat((SOURCE, torch.full((3,), PAD)))
+    batch = run(network, padded, padded != PAD)
+    found = edited_logits(network, NetworkEdits(padding=Padding(3)))
+    torch.testing.assert_close(found, batch, atol=1e-4, rtol=1e-4)
+    seen = edited_logits(network, NetworkEdits(padding=Padding(3, masked=False)))
+    torch.testing.assert_close(seen, run(network, padded), atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(seen, batch, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,8 +11,11 @@ from tiny import SOURCES, TARGETS, prefix_model, tiny_model
 from varied_models import scale_logits
 
 from attendo.errors import AttendoError, UsageError
+from attendo.explore.formulas.catalogue import evaluate_facts
 from attendo.explore.head_stats import Sentence, measure_heads
 from attendo.explore.heatmaps import MapSelection
+from attendo.explore.trace_terminal import TraceView, render_trace
+from attendo.explore.trace_text import token_labels
 from attendo.interop.export import export
 from attendo.model.config import ModelConfig
 from attendo.model.factory import make_network
@@ -141,16 +144,51 @@ def test_the_server_batches_requests(model: TextModel) -> None:
 
 @pytest.mark.parametrize(
     ("use", "feature"),
-    [
-        (lambda model: model.trace(SOURCES[0]), "a trace"),
-        (lambda model: measure_heads(model, [Sentence(SOURCES[0], None)]), "a report on heads"),
-        (lambda model: MapSelection.from_options(model, None, None, None, False), "an attention map"),
-    ],
-    ids=["trace", "heads", "map"],
+    [(lambda model: measure_heads(model, [Sentence(SOURCES[0], None)]), "a report on heads")],
+    ids=["heads"],
 )
 def test_what_needs_an_encoder_is_refused(model: TextModel, use: Callable[[TextModel], Any], feature: str) -> None:
     with pytest.raises(UsageError, check=has_code("prefix_lm_feature_unsupported", feature=feature)):
         use(model)
+
+
+def test_a_trace_has_a_row_for_every_token_of_both_sides(model: TextModel) -> None:
+    trace = model.trace(SOURCES[0])
+    source, best = [*model.source_tokenizer.encode(SOURCES[0]), EOS], model.generate([SOURCES[0]])[0].best
+    assert trace.source_ids == tuple(source)
+    assert trace.target_ids[: len(best.ids)] == best.ids
+    assert trace.first_row == len(source)
+    assert trace.read_pieces == (*model.source_tokenizer.pieces(source), "<s>", *trace.target_pieces[:-1])
+    assert trace.row_pieces == (*trace.source_pieces, *trace.target_pieces)
+    rows = len(trace.read_pieces)
+    assert trace.decoder_self.shape[2:] == (rows, rows)
+    assert trace.cross.shape[:1] == trace.encoder_self.shape[:1] == (0,)
+    assert float(trace.log_probabilities.sum()) == pytest.approx(best.log_probability, abs=1e-4)
+
+
+def test_a_trace_is_printed_with_all_facts(model: TextModel) -> None:
+    trace = model.trace(SOURCES[0])
+    source, rows, target = len(trace.source_pieces), len(trace.read_pieces), len(trace.target_pieces)
+    facts = {formula.name: numbers for formula, numbers in evaluate_facts(trace)}
+    visible = rows * source + target * (target + 1) // 2
+    assert facts["masks_together"] == f"{visible} / {rows * rows}"
+    assert facts["boolean_mask"] == f"{rows * rows - visible} / {rows * rows}"
+    assert facts["batch"] == f"B = 1: [1, {source}] → [1, {target}]"
+    for view in (TraceView(), TraceView(layer=0), TraceView(step=1, head=0)):
+        assert list(render_trace(trace, view, 100))
+    labels, columns = token_labels(trace, "decoder.0.self.weights")
+    assert (labels, columns) == (trace.row_pieces, trace.read_pieces)
+    assert token_labels(trace, "output.logits")[0] == trace.target_pieces
+    bare = model.trace(SOURCES[0], masked=False)
+    assert {formula.name: numbers for formula, numbers in evaluate_facts(bare)}["boolean_mask"].startswith("0 /")
+
+
+def test_a_map_is_that_of_the_whole_row(model: TextModel) -> None:
+    selection = MapSelection.from_options(model, None, None, None, False)
+    ((found,), _) = selection.compute_maps(model, SOURCES[0], None)
+    trace = model.trace(SOURCES[0])
+    assert (tuple(found.rows), tuple(found.columns)) == (trace.row_pieces, trace.read_pieces)
+    assert found.weights == pytest.approx(trace.decoder_self[-1].mean(0).numpy())
 
 
 @pytest.mark.parametrize("form", ["onnx", "ctranslate2", "hf"])
