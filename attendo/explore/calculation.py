@@ -21,9 +21,9 @@ KINDS = {
     **dict.fromkeys((*_LINEAR, *(f"{name}_unbiased" for name in _LINEAR)), "linear"),
     **dict.fromkeys(("logits", "logits_bias"), "linear"),
     **dict.fromkeys(("products", "scores", "scores_by_scale", "biased_scores"), "attention"),
-    **dict.fromkeys(("padding_mask", "causal_mask", "unmasked", "softmax"), "attention"),
+    **dict.fromkeys(("padding_mask", "causal_mask", "prefix_mask", "unmasked", "softmax"), "attention"),
     **dict.fromkeys(("mixed", "scaled_mixed"), "mixture"),
-    **dict.fromkeys(("input", "input_unscaled", "residual", "residual_pre"), "sum"),
+    **dict.fromkeys(("input", "input_unscaled", "input_of_side", "residual", "residual_pre"), "sum"),
     **dict.fromkeys(("scaled_embedding", "scaled_output"), "scale"),
     **dict.fromkeys(("input_alone", "last_layer", "positive_cells", *_ACTIVATIONS), "elementwise"),
     **dict.fromkeys(_GATES, "gate"),
@@ -69,7 +69,7 @@ class Calculation:
         rows, total = self._rows, self._value.size(1)
         vocabulary = self._columns_axis == "vocabulary"
         axes = {
-            "rows": {"axis": _rows_axis(entry), "first": rows.start, "count": rows.stop - rows.start},
+            "rows": {"axis": _rows_axis(entry, trace), "first": rows.start, "count": rows.stop - rows.start},
             "columns": {
                 "axis": self._columns_axis,
                 "first": 0 if vocabulary else int(columns[0]),
@@ -93,6 +93,7 @@ class Calculation:
                 "source": list(trace.source_pieces),
                 "read": list(trace.read_pieces),
                 "predicted": list(trace.target_pieces),
+                "rows": list(trace.row_pieces),
             },
             "unknown": {"source": list(trace.unknown), "target": list(unknown_in_target)},
         }
@@ -204,8 +205,11 @@ def find_norm(network: Transformer, name: str) -> nn.LayerNorm | nn.RMSNorm | No
     return module if isinstance(module, nn.LayerNorm | nn.RMSNorm) else None
 
 
-def _rows_axis(entry: TracedTensor) -> str:
-    """Return what the rows are: source tokens, tokens that the decoder reads, or tokens that it predicts there."""
+def _rows_axis(entry: TracedTensor, trace: Trace) -> str:
+    """Return what the rows are: source tokens, tokens that the decoder reads, or tokens that it predicts there.
+
+    `rows` are the tokens that a decoder-only model is given, and then those that it predicts.
+    """
     stack, _, rest = entry.name.partition(".")
     end = rest.rpartition(".")[2]
     if end == "frequencies":
@@ -214,7 +218,9 @@ def _rows_axis(entry: TracedTensor) -> str:
         return "source"
     if end in ("keys", "turned_keys", "values"):
         return "source" if ".cross." in entry.name else "read"
-    return "read" if stack == "target" else "predicted"
+    if stack == "target":
+        return "read"
+    return "rows" if trace.first_row and entry.value.size(-2) == len(trace.read_pieces) else "predicted"
 
 
 def _columns_axis(entry: TracedTensor) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
@@ -30,6 +31,7 @@ def summarize_forward(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
         "target_text": _find_target_text(trace),
         "source": {"pieces": list(trace.source_pieces)},
         "target": {"read": list(trace.read_pieces), "predicted": list(trace.target_pieces)},
+        "first": trace.first_row,
         "inputs": {
             side: block.add(trace[f"{side}.input"].norm(dim=-1))
             for side in ("source", "target")
@@ -40,7 +42,7 @@ def summarize_forward(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
         "kind": trace.config.kind,
         "masked": trace.masked,
         "outputs": {
-            stack: block.add(trace[f"{stack}.output"].norm(dim=-1))
+            stack: block.add(_fill_given(trace[f"{stack}.output"].norm(dim=-1), trace.first_row))
             for stack in ("encoder", "decoder")
             if f"{stack}.output" in trace
         },
@@ -102,9 +104,14 @@ def _list_vectors(trace: Trace, site: str) -> Iterator[tuple[str, Float[Tensor, 
         yield end, trace[f"{site}.{end}"]
 
 
+def _fill_given(norms: Float[Tensor, " T"], first: int) -> Float[Tensor, " R"]:
+    """Return the norms with 0 for the rows before the first prediction, which are not computed."""
+    return torch.cat((norms.new_zeros(first), norms))
+
+
 def _find_target_text(trace: Trace) -> str | None:
     """Return the text that gives the same target again without a search, or None if there is none."""
-    if trace.config.kind != "autoregressive":
+    if trace.config.kind != "autoregressive" or trace.config.continues_text:
         return None
     ids = list(trace.target_ids)
     return trace.text if [*trace.tokenizer.encode(trace.text), EOS] == ids else None

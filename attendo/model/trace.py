@@ -55,8 +55,11 @@ def trace_network(
     heads: HeadScales | None = None,
     masked: bool = True,
     recorder: TraceRecorder | None = None,
+    prompt: int = 0,
 ) -> dict[str, TracedTensor]:
     """Return every tensor of one run by name. A language model requires None as the source.
+
+    The first `prompt` tokens of its target predict nothing.
 
     A prefix LM reads source and target as one row, so its tensors have a row for every token of both.
 
@@ -77,7 +80,7 @@ def trace_network(
         vectors = _read_row(recorder, network, source_ids, target_ids, scales, masked)
     else:
         memory = None if source_ids is None else _encode(recorder, network, source_ids, scales)
-        vectors = _decode(recorder, network, target_ids, memory, scales, masked)
+        vectors = _decode(recorder, network, target_ids, memory, scales, masked, prompt)
     _predict(recorder, network, vectors)
     return recorder.entries
 
@@ -99,7 +102,7 @@ def trace_canvas(
     size = y.vectors.size(0)
     context = AttentionContext(_full_mask(size, size, y.vectors), "padding_mask", ScaledHeads({}))
     y = _decode_layers(recorder, network, y, context, memory)
-    _predict(recorder, network, Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y"))
+    _predict(recorder, network, _finish_rows(recorder, network, y, 0))
     return recorder.entries
 
 
@@ -184,14 +187,16 @@ def _decode(
     memory: Activations | None,
     scales: ScaledHeads,
     masked: bool,
+    first: int = 0,
 ) -> Activations:
+    """Return the vectors of the rows from `first` on, which predict tokens."""
     y, angles = _embed(recorder, "target", network.target, ids, "Y")
     visible = _full_mask(len(ids), len(ids), y.vectors)
     context = AttentionContext(
         visible.tril() if masked else visible, "causal_mask" if masked else "unmasked", scales, angles
     )
     y = _decode_layers(recorder, network, y, context, memory)
-    return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")
+    return _finish_rows(recorder, network, y, first)
 
 
 def _read_row(
@@ -214,8 +219,14 @@ def _read_row(
     visible[:, : row.source] = recorder.edits.close_padding(visible[:, : row.source])
     context = AttentionContext(visible, "prefix_mask" if masked else "unmasked", scales, angles)
     y = _decode_layers(recorder, network, y, context, None, row)
-    last = recorder.record("decoder.target_rows", "target_rows", y.vectors[row.source :], (y.vectors,), "Y")
-    return Activations(_finish(recorder, "decoder", network.decoder_norm, Activations(last, "Y")), "Y")
+    return _finish_rows(recorder, network, y, row.source)
+
+
+def _finish_rows(recorder: TraceRecorder, network: Transformer, y: Activations, first: int) -> Activations:
+    if first:
+        rows = recorder.record("decoder.target_rows", "target_rows", y.vectors[first:], (y.vectors,), y.letter)
+        y = Activations(rows, y.letter)
+    return Activations(_finish(recorder, "decoder", network.decoder_norm, y), "Y")
 
 
 def _decode_layers(

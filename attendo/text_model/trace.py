@@ -77,13 +77,13 @@ class SubLayerSizes:
 class Trace(Mapping[str, Tensor]):
     """A mapping from names to tensors: `trace["decoder.0.cross.scores"]` is [H, T, S].
 
-    Row t of the decoder predicts `target_pieces[t]` from `read_pieces` up to t. The decoder of a prefix LM reads the
-    source too: `first_row` is the number of these rows, which come first and predict nothing.
+    Row t of the decoder predicts `target_pieces[t]` from `read_pieces` up to t. A decoder-only model reads its source
+    or prompt in the same row: `first_row` is the number of these rows, which come first and predict nothing.
     """
 
     config: ModelConfig
     source_pieces: tuple[str, ...]  # eos included
-    read_pieces: tuple[str, ...]  # decoder input: bos and the target shifted by one; of a prefix LM the source first
+    read_pieces: tuple[str, ...]  # decoder input: bos and the target shifted by one; decoder-only: the source first
     target_pieces: tuple[str, ...]  # predicted tokens, eos included unless the output was cut
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
@@ -124,8 +124,8 @@ class Trace(Mapping[str, Tensor]):
 
     @property
     def first_row(self) -> int:
-        """The row of the decoder that predicts the first target token: 0, except for a prefix LM."""
-        return len(self.source_pieces) if self.config.prefix_lm else 0
+        """The row of the decoder that predicts the first target token. It is 0 for a model with an encoder."""
+        return len(self.source_pieces) if self.config.decoder_only else 0
 
     @property
     def row_pieces(self) -> tuple[str, ...]:
@@ -286,7 +286,7 @@ def round_values(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """A source and a target as ids, with their tokenizers. The pair of a language model has no source."""
+    """A source and a target as ids, with their tokenizers. The source of a language model is a prompt, or empty."""
 
     source: Sequence[int]  # eos included, and symbols after it
     target: Sequence[int]  # predicted tokens, eos included unless the output was cut
@@ -334,18 +334,26 @@ def trace_pair(
     inputs_of: Collection[str] = (),
 ) -> Trace:
     """Trace the forward pass that predicts this target from this source."""
-    read = [BOS, *pair.target[:-1]]
-    source: Tensor | None
-    source, target = (torch.tensor(each, device=network.device) for each in (list(pair.source), read))
-    if network.continues_text:
-        source = None
-    source_pieces = () if pair.source_tokenizer is None else tuple(pair.source_tokenizer.pieces(list(pair.source)))
-    before = source_pieces if network.config.prefix_lm else ()
-    entries = trace_network(network, source, target, heads, masked, TraceRecorder(layer, edits, inputs_of))
+    source, read = list(pair.source), [BOS, *pair.target[:-1]]
+    tokenizer = pair.source_tokenizer or pair.target_tokenizer
+    source_pieces = tuple(tokenizer.pieces(source))
+    row = (*source_pieces, *pair.target_tokenizer.pieces(read)) if network.config.prefix_lm else None
+    prompt = source if network.continues_text else []
+    read[1:1] = prompt
+    source_ids, target_ids = (torch.tensor(each, device=network.device) for each in (source, read))
+    entries = trace_network(
+        network,
+        None if network.continues_text else source_ids,
+        target_ids,
+        heads,
+        masked,
+        TraceRecorder(layer, edits, inputs_of),
+        len(prompt),
+    )
     return Trace(
         config=network.config,
         source_pieces=source_pieces,
-        read_pieces=(*before, *pair.target_tokenizer.pieces(read)),
+        read_pieces=row or tuple(pair.target_tokenizer.pieces(read)),
         target_pieces=tuple(pair.target_tokenizer.pieces(list(pair.target))),
         source_ids=tuple(pair.source),
         target_ids=tuple(pair.target),

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-import torch
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -15,11 +14,10 @@ from attendo.serve.explorer.inspection_routes import AttentionMaps, check_map_by
 from attendo.serve.explorer.parallel_routes import answer_at_once
 from attendo.serve.explorer.pieces import describe_predictions
 from attendo.serve.explorer.schemas import AnswerRequest, DistributionRequest, ScaledHeadsRequest, StepsRequest
-from attendo.serve.explorer.search import ExplorerSearch, InspectedPair
+from attendo.serve.explorer.search import ExplorerSearch, InspectedPair, source_tokenizer
 from attendo.serve.explorer.tasks import (
     PAGE_RESPONSES,
     CooperativeTask,
-    load_seq2seq,
     prepare_model,
     run_and_respond,
 )
@@ -30,8 +28,7 @@ from attendo.serve.http.sse import Event, Events, await_first, event_stream
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.settings import ServeSettings
-from attendo.text import BOS, EOS
-from attendo.text.tokenizer import end_source
+from attendo.text import EOS
 from attendo.text_model import TextModel
 from attendo.text_model.results import Hypothesis
 
@@ -108,7 +105,7 @@ async def _stream_events(gateway: ModelGateway, request: AnswerRequest) -> Event
 
 def _generate_events(served: ServedModel, request: AnswerRequest, settings: ServeSettings) -> Iterator[Event]:
     """Yield an event per token. Runs in a thread of the model's worker."""
-    model = load_seq2seq(served, request)
+    model = served.load_checkpoint(request.checkpoint)
     if model.kind != "autoregressive":
         yield from answer_at_once(model, request, settings)
         return
@@ -120,10 +117,9 @@ def _generate_events(served: ServedModel, request: AnswerRequest, settings: Serv
 
 
 def _response_body(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> dict[str, Any]:
-    pieces = search.model.source_tokenizer.pieces(end_source(search.source))
     return {
-        "source": {"pieces": pieces},
-        "unknown": search.model.source_tokenizer.unknown(request.text),
+        "source": {"pieces": search.source_pieces},
+        "unknown": source_tokenizer(search.model).unknown(request.text),
         "hypotheses": [_hypothesis_body(search, each) for each in hypotheses],
         "alternatives": _alternatives(search, hypotheses, request),
     }
@@ -154,7 +150,8 @@ def _hypothesis_body(search: ExplorerSearch, hypothesis: Hypothesis) -> dict[str
 def _alternatives(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> list[str]:
     """Return texts other than the best: other hypotheses, then outputs that begin with other words."""
     texts = list(dict.fromkeys(each.text for each in hypotheses))
-    if len(texts) <= request.alternatives and not request.prefix and len(search.source) <= MAX_SOURCE_FOR_ALTERNATIVES:
+    is_short = len(search.source) <= MAX_SOURCE_FOR_ALTERNATIVES and not search.model.continues_text
+    if len(texts) <= request.alternatives and not request.prefix and is_short:
         # Always greedy: beam search for every alternative is too expensive.
         others = search.model.alternatives(
             request.text,
@@ -174,18 +171,14 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
     search = ExplorerSearch(model, request, settings.max_inspected_tokens)
     prefix = search.resolve_prefix(request.prefix)
     best = (yield from search.generate(prefix))[0]
-    predicted = [*best.ids, EOS] if best.has_end else list(best.ids)
-    read = [BOS, *predicted[:-1]]
-    reader, device = model.backend.network(search.config), model.device
-    assert reader is not None  # None only for exported models
-    with model.backend.inference_mode(), torch.inference_mode():
-        memory = reader.encode(torch.tensor([end_source(search.source)], device=device))
-        logits, _ = reader.step(torch.tensor([read], device=device), reader.start(memory))
+    subject = search.inspect(best)
+    predicted, first = subject.predicted_ids, subject.first_row
     begin = len(search.target_prefix)
-    labels, forced = model.target_tokenizer.pieces(read), begin + len(prefix)
+    labels, forced = model.target_tokenizer.pieces(subject.read_ids), begin + len(prefix)
+    logits = search.predict(predicted)
     steps = [
         {
-            "read": labels[: t + 1],
+            "read": labels[: first + t + 1],
             "chosen": each["piece"],
             "chosen_id": each["id"],
             "forced": t < forced,
@@ -193,28 +186,26 @@ def _compute_steps(model: TextModel, request: StepsRequest, settings: ServeSetti
             "log_probability": each["log_probability"],
             "entropy": each["entropy"],
             "eos": each["eos"],
-            "cache": t + 1,  # KV cache length in tokens
+            "cache": first + t + 1,  # KV cache length in tokens
             "top": each["top"],
         }
-        for t, each in enumerate(describe_predictions(logits[0], predicted, model.target_tokenizer))
+        for t, each in enumerate(describe_predictions(logits, predicted, model.target_tokenizer))
     ]
     return {
-        "source": {"pieces": model.source_tokenizer.pieces(end_source(search.source))},
+        "source": {"pieces": search.source_pieces},
+        "first": first,
         "steps": steps,
         "request_id": search.request_id([each for each in prefix if each != EOS]),
         "begin": begin,  # number of tokens that the model's settings require
         "text": best.text,
         "ended": best.has_end,
         "log_probability": sum(each["log_probability"] for each in steps[begin:]),
-        "attention": _describe_maps(search, best, settings) if request.attention else None,
+        "attention": _describe_maps(subject, settings) if request.attention else None,
     }
 
 
-def _describe_maps(search: ExplorerSearch, best: Hypothesis, settings: ServeSettings) -> dict[str, Any] | None:
+def _describe_maps(subject: InspectedPair, settings: ServeSettings) -> dict[str, Any] | None:
     """Return the attention maps of a hypothesis, or None if they are too large."""
-    model = search.model
-    unknown = tuple(model.source_tokenizer.unknown(search.text))
-    subject = InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
     try:
         check_map_bytes(subject.model.network.config, subject, None, settings.max_map_bytes)
     except ApiError:
@@ -245,11 +236,12 @@ def _compute_tree(
     ranking: list[dict[str, Any]] = []
     first = 0
     for tree in trees:
-        descriptions = [_describe_node(tree, node, first, search) for node in tree.nodes]
-        for node, each in zip(tree.nodes, descriptions, strict=True):
-            while len(steps) < node.step:
+        shown = [node for node in tree.nodes if node.step > search.given]
+        descriptions = [_describe_node(tree, node, first, search) for node in shown]
+        for node, each in zip(shown, descriptions, strict=True):
+            while len(steps) < node.step - search.given:
                 steps.append([])
-            steps[node.step - 1].append(each)
+            steps[node.step - search.given - 1].append(each)
             if node.fate in ("finished", "cut"):
                 ranking.append({name: each[name] for name in ("id", "text", "log_probability", "score", "reason")})
         first += len(tree.nodes)
@@ -260,13 +252,14 @@ def _compute_tree(
 
 def _describe_node(tree: SearchTree, node: SearchNode, first_id: int, search: ExplorerSearch) -> dict[str, Any]:
     tokenizer = search.model.target_tokenizer
-    ids = tree.ids(node)
+    ids = tree.ids(node)[search.given :]
+    is_first = node.parent is None or tree.nodes[node.parent].step <= search.given
     reason = REASONS[node.fate]
     if reason == "forbidden" and _repeats(ids, search.config.no_repeat_ngram_size):
         reason = "ngram"
     return {
         "id": first_id + node.number,
-        "parent": None if node.parent is None else first_id + node.parent,
+        "parent": None if is_first or node.parent is None else first_id + node.parent,
         "group": tree.group,
         "piece": "" if node.id is None else tokenizer.pieces([node.id])[0],
         "token": node.id,

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attendo.explore.calculation import find_norm
 from attendo.explore.formulas.catalogue import bind_formula
 from attendo.model.trace_layers import TracedTensor
-from attendo.model.transformer import Transformer
+from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.masks import Mask, layer_masks
@@ -94,6 +94,8 @@ class OperationTable:
             case "output":
                 layers = len(self._network.encoder if site == "encoder" else self._network.decoder)
                 last = f"{site}.{layers - 1}.feed_forward"
+                if f"{site}.target_rows" in trace:
+                    return trace[f"{site}.target_rows"]
                 return trace[f"{last}.residual" if self._network.config.norm == "pre" else f"{last}.norm"]
             case "input":
                 return trace[f"{site}.embedding"]
@@ -113,20 +115,18 @@ def _sub_layer_input(network: Transformer, trace: Trace, site: str) -> Tensor:
 @torch.inference_mode()
 def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
     """Measure seconds per sub-layer, by name. `output` is the output projection to the logits."""
-    assert network.source is not None
     seconds: dict[str, float] = {}
 
     def measure(name: str, work: Callable[[Tensor], object], vectors: Tensor) -> None:
         x = vectors[None].to(network.output.weight)
         seconds[name] = min(_measure_seconds(lambda: work(x), network.device) for _ in range(REPEATS))
 
-    memory = trace["encoder.output"][None].to(network.output.weight)
-    causal = Mask(causal=trace.masked and len(trace.target_pieces) > 1)
+    causal = Mask(causal=trace.masked and len(trace.read_pieces) > 1)
+    stacks: list[tuple[str, nn.ModuleList, Embedding, Mask]] = [("decoder", network.decoder, network.target, causal)]
+    if network.source is not None:
+        stacks.insert(0, ("encoder", network.encoder, network.source, Mask()))
     with eval_mode(network):
-        for stack, blocks, embedding, mask in (
-            ("encoder", network.encoder, network.source, Mask()),
-            ("decoder", network.decoder, network.target, causal),
-        ):
+        for stack, blocks, embedding, mask in stacks:
             first = _sub_layer_input(network, trace, f"{stack}.0.self")
             x, positions = first[None].to(network.output.weight), embedding.positions
             rotation, masks = (
@@ -140,8 +140,8 @@ def time_sub_layers(network: Transformer, trace: Trace) -> dict[str, float]:
                     work["self"] = partial(block.recurrence, past=None, mask=masks[n])
                 else:
                     work["self"] = partial(_attend_to_self, block.self_attention, masks[n], rotation)
-                if isinstance(block, DecoderBlock):
-                    assert block.cross_attention is not None  # not decoder-only
+                if isinstance(block, DecoderBlock) and block.cross_attention is not None:
+                    memory = trace["encoder.output"][None].to(network.output.weight)
                     work["cross"] = partial(_attend_to_memory, block.cross_attention, memory)
                 for kind, call in work.items():
                     site = f"{stack}.{n}.{kind}"

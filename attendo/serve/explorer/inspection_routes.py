@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from fastapi import APIRouter
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from starlette.responses import Response
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from attendo.explore.calculation import Calculation
 from attendo.explore.formulas.catalogue import describe_formulas
 from attendo.explore.head_stats import AttentionExtent, sum_statistics
 from attendo.model.config import ModelConfig
+from attendo.model.edits import Padding
 from attendo.model.head_scaling import ScaledHeads
 from attendo.serve.explorer.formula_table import OperationTable
 from attendo.serve.explorer.passes import prepare_any_model, trace_pass
@@ -36,11 +37,13 @@ from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel
+from attendo.text_model.trace import Trace
 
 ATTENTION_TYPES = {
     "encoder_self": ("encoder", "self"),
     "decoder_self": ("decoder", "self"),
     "cross": ("decoder", "cross"),
+    "to_source": ("decoder", "self"),  # of a decoder-only model: from its predictions to its source or prompt
 }
 HeadStatValues = dict[str, float | None]
 
@@ -80,7 +83,13 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
     maps = AttentionMaps(subject, request.masked)
     tokens = describe_predictions(maps.logits, subject.predicted_ids, model.target_tokenizer)
     log_probability = sum(each["log_probability"] for each in tokens)
-    keys = {"encoder_self": subject.source_ids, "decoder_self": subject.read_ids, "cross": subject.source_ids}
+    keys = {
+        "encoder_self": subject.source_ids,
+        "decoder_self": subject.read_ids,
+        "cross": subject.source_ids,
+        "to_source": subject.read_ids[: maps.source_columns],
+    }
+    is_causal = request.masked and not config.prefix_lm
     return {
         "text": subject.text,
         "cut": subject.cut,
@@ -92,7 +101,7 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
             kind: compute_head_stats(
                 maps.stack(kind, request.layers, scaled=False),
                 keys[kind],
-                kind == "decoder_self" and request.masked,
+                kind == "decoder_self" and is_causal,
                 maps.stack_factors(kind, request.layers),
             )
             for kind in ATTENTION_TYPES
@@ -103,12 +112,19 @@ def _compute_trace(model: TextModel, request: TraceRequest, settings: ServeSetti
 def describe_attention(subject: InspectedPair, maps: "AttentionMaps", layers: Sequence[int] | None) -> dict[str, Any]:
     """Return the pieces and words of both sides, and the maps of these layers."""
     source, target = subject.model.source_tokenizer, subject.model.target_tokenizer
+    first, ids = subject.first_row, subject.source_ids
+    if maps.config.decoder_only:
+        source, ids = target, subject.read_ids[: maps.source_columns]
+    rows = (*subject.read_ids[:first], *subject.predicted_ids)
     return {
-        "source": {"pieces": source.pieces(subject.source_ids), "words": group_words(source, subject.source_ids)},
+        "first": first,
+        "source": {"pieces": source.pieces(ids), "words": group_words(source, ids)},
         "target": {
             "read": target.pieces(subject.read_ids),
             "predicted": target.pieces(subject.predicted_ids),
             "words": group_words(target, subject.predicted_ids),
+            "rows": target.pieces(rows),
+            "row_words": group_words(target, rows),
             "read_words": group_words(target, subject.read_ids),
             "unknown": list(subject.unknown_in_target),
         },
@@ -134,16 +150,15 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
     edited = subject.trace(layer=request.layer, edits=edits) if edits.mask else usual
     without = subject.trace(not is_causal, request.layer, without_cells if is_causal else no_padding_mask)
     site, head = f"{stack}.{request.layer}.{kind}", request.head
-    rows = usual.source_pieces if stack == "encoder" else usual.target_pieces
+    rows = usual.source_pieces if stack == "encoder" else usual.row_pieces
     columns = usual.read_pieces if is_causal else usual.source_pieces
     causal = torch.ones(len(rows), len(columns), dtype=torch.bool)
-    hidden = 0 if is_causal or not edits.padding.masked else edits.padding.tokens
     return {
         "labels": {"rows": list(rows), "columns": list(columns)},
         "text": subject.text,
         "cut": subject.cut,
-        "causal": (causal.tril() if is_causal else causal).tolist(),
-        "padding": [n < len(columns) - hidden for n in range(len(columns))],  # True: not hidden as padding
+        "causal": (causal_mask(model.network.config, usual) if is_causal else causal).tolist(),
+        "padding": _find_tokens(usual, len(columns), is_causal, edits.padding),  # True: not hidden as padding
         "visible": edited[f"{site}.masked"][head].isfinite().tolist(),
         "before": edited[f"{site}.scores"][head].tolist(),
         "after": edited[f"{site}.masked"][head].tolist(),
@@ -153,6 +168,22 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
         "loss_usual": usual.loss,
         "loss_unmasked": without.loss,
     }
+
+
+def causal_mask(config: ModelConfig, trace: Trace) -> Bool[Tensor, "T T"]:
+    """Return which cells the decoder's mask leaves open. A prefix LM sees its whole source from every row."""
+    rows = len(trace.read_pieces)
+    visible = torch.ones(rows, rows, dtype=torch.bool).tril()
+    if config.prefix_lm:
+        visible[:, : trace.first_row] = True
+    return visible
+
+
+def _find_tokens(trace: Trace, columns: int, is_causal: bool, padding: Padding) -> list[bool]:
+    """Return for each column whether it is shown, and not hidden as padding of the source."""
+    end = columns if not is_causal else trace.first_row if trace.config.prefix_lm else 0
+    hidden = range(end - padding.tokens, end) if padding.masked and end else range(0)
+    return [column not in hidden for column in range(columns)]
 
 
 def _compute_calculation(
@@ -188,6 +219,9 @@ def _compute_calculation(
 def _check_mask(config: ModelConfig, request: MaskRequest) -> None:
     if config.autoregression == "ssru" and request.site == "decoder_self":
         raise ApiError("recurrent_decoder_without_mask")
+    if not exists(request.site, config):
+        known = (each for each in ATTENTION_TYPES if exists(each, config) and each != "to_source")
+        raise ApiError("unknown_site", site=request.site, known=", ".join(known))
     stack = ATTENTION_TYPES[request.site][0]
     count = config.num_encoder_layers if stack == "encoder" else config.num_decoder_layers
     if request.layer >= count:
@@ -227,12 +261,17 @@ class AttentionMaps:
             self.weights.update(found)
         scales = ScaledHeads(trace.heads)
         edits = find_edits(subject.model)
+        # A language model reads BOS before its prompt.
+        self.first_row = trace.first_row
+        self.source_columns = trace.first_row + int(self.config.continues_text) if self.config.decoder_only else 0
         self.factors = {
             site: scales.factors(site, each)[:, 0, 0] * (not edits.disables(site))
             for site, each in self.weights.items()
         }
 
     def select_layers(self, attention_type: str, layers: Sequence[int] | None) -> list[int]:
+        if not exists(attention_type, self.config):
+            return []
         in_encoder = ATTENTION_TYPES[attention_type][0] == "encoder"
         count = self.config.num_encoder_layers if in_encoder else self.config.num_decoder_layers
         return [layer for layer in range(count) if layers is None or layer in layers]
@@ -244,7 +283,8 @@ class AttentionMaps:
         if not found:
             return torch.zeros(0, self.config.num_heads, 0, 0)
         factors = self.stack_factors(attention_type, layers)[..., None, None] if scaled else 1
-        return torch.stack(found) * factors
+        maps = torch.stack(found) * factors
+        return maps[:, :, self.first_row :, : self.source_columns] if attention_type == "to_source" else maps
 
     def stack_factors(self, attention_type: str, layers: Sequence[int] | None = None) -> Float[Tensor, "L H"]:
         found = [self.factors[site] for site in self._sites(attention_type, layers)]
@@ -253,6 +293,13 @@ class AttentionMaps:
     def _sites(self, attention_type: str, layers: Sequence[int] | None) -> list[str]:
         stack, kind = ATTENTION_TYPES[attention_type]
         return [f"{stack}.{layer}.{kind}" for layer in self.select_layers(attention_type, layers)]
+
+
+def exists(attention_type: str, config: ModelConfig) -> bool:
+    """Return whether a model has attention of this type."""
+    if attention_type == "encoder_self":
+        return config.num_encoder_layers > 0
+    return config.decoder_only == (attention_type == "to_source") or attention_type == "decoder_self"
 
 
 def check_layers(config: ModelConfig, layers: Sequence[int] | None) -> None:
@@ -294,6 +341,8 @@ def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
     The other half is the mean of its heads. Rows are normalised to sum to 1, because the rest of each (2⁻ᴸ with L
     layers) comes from the target itself.
     """
+    if maps.config.decoder_only:
+        return _encode_rollout(_rollout_rows(maps)[maps.first_row :, : maps.source_columns])
     source = maps.stack("encoder_self").mean(dim=1)  # [L, S, S]
     size, length = maps.weights["decoder.0.cross"].shape[2], maps.weights["decoder.0.cross"].shape[1]
     memory = torch.eye(size)
@@ -304,8 +353,21 @@ def compute_rollout(maps: AttentionMaps) -> dict[str, Any]:
     for own, attention in zip(of_itself, of_memory, strict=True):
         contributions = 0.5 * contributions + 0.5 * own @ contributions
         contributions = 0.5 * contributions + 0.5 * attention @ memory
-    values = contributions / contributions.sum(dim=1, keepdim=True).clamp(min=1e-30)  # 0 without any cross-attention
-    return {"shape": [length, size], "values": values.flatten().tolist()}
+    return _encode_rollout(contributions)
+
+
+def _rollout_rows(maps: AttentionMaps) -> Float[Tensor, "T T"]:
+    """Return how much of each row of a decoder-only model comes from each token that it reads."""
+    stacked = maps.stack("decoder_self").mean(dim=1)
+    rows = torch.eye(stacked.size(-1))
+    for attention in stacked:
+        rows = 0.5 * rows + 0.5 * attention @ rows
+    return rows
+
+
+def _encode_rollout(contributions: Float[Tensor, "T S"]) -> dict[str, Any]:
+    values = contributions / contributions.sum(dim=1, keepdim=True).clamp(min=1e-30)  # 0 without any attention to it
+    return {"shape": list(contributions.shape), "values": values.flatten().tolist()}
 
 
 def compute_head_stats(

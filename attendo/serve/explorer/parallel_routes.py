@@ -12,7 +12,7 @@ from attendo.errors import UsageError
 from attendo.model.parallel import ParallelTransformer
 from attendo.serve.explorer.schemas import AnswerRequest, ModelTextRequest, ParallelRequest
 from attendo.serve.explorer.search import encode_within_limit
-from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, load_seq2seq, run_on_worker
+from attendo.serve.explorer.tasks import PAGE_RESPONSES, CooperativeTask, run_on_worker
 from attendo.serve.http.bodies import StrictRoute
 from attendo.serve.http.errors import json_response
 from attendo.serve.http.openapi import JSON_OBJECT_CONTENT
@@ -43,7 +43,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
 
         def respond() -> CooperativeTask[Response]:
             yield
-            model = load_seq2seq(served, request)
+            model = served.load_checkpoint(request.checkpoint)
             options = request.model_dump(include={"passes", "graph_search"}, exclude_none=True)
             trace = trace_at_once(model, request, gateway.settings.max_inspected_tokens, request.target, **options)
             return json_response(trace.as_json())

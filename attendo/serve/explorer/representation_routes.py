@@ -52,16 +52,17 @@ def _compute_representations(
     if not trace_fits(model.network.config, subject):
         raise ApiError("trace_too_large", source=len(subject.source_ids), target=len(subject.read_ids))
     network, trace = model.network, subject.trace()
-    streams = {stack: residual_stream(network, trace, stack) for stack in ("encoder", "decoder")}
-    streams = {stack: states for stack, states in streams.items() if len(states)}
+    stacks = ("decoder",) if network.config.decoder_only else ("encoder", "decoder")
+    streams = {stack: residual_stream(network, trace, stack) for stack in stacks}
     block = NumberBlock()
     lens: list[Any] = []
     for states in streams["decoder"]:
-        lens.append(_describe_lens(network, states, trace, request.top))
+        lens.append(_describe_lens(network, states[trace.first_row :], trace, request.top))
         yield
     return {
         "source": {"pieces": list(trace.source_pieces)},
         "target": {"read": list(trace.read_pieces), "predicted": list(trace.target_pieces)},
+        "first": trace.first_row,
         "unknown": list(subject.unknown),
         "text": subject.text,
         "cut": subject.cut,

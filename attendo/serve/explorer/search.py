@@ -10,7 +10,7 @@ from torch import Tensor
 from attendo.data.batch import Example
 from attendo.decode.frontier import Frontier, RowLimits
 from attendo.decode.ranking import Ranking
-from attendo.decode.requests import DecodeRequest
+from attendo.decode.requests import DecodeRequest, encode_and_start
 from attendo.decode.search import Rule, Strategy
 from attendo.decode.search_tree import SearchTree
 from attendo.decode.tree_recorder import TreeRecorder
@@ -27,7 +27,7 @@ from attendo.text.tokenizer import end_source
 from attendo.text_model import TextModel
 from attendo.text_model.backends import TorchBackend
 from attendo.text_model.generation import Generation
-from attendo.text_model.inputs import ModelSymbols, SourceEncoder, SourceLine, encode_symbols
+from attendo.text_model.inputs import ModelSymbols, PromptEncoder, SourceEncoder, SourceLine, encode_symbols
 from attendo.text_model.options import split_options
 from attendo.text_model.results import Hypothesis, HypothesisScore
 from attendo.text_model.sentence_splitting import split_sentences
@@ -46,12 +46,20 @@ class ExplorerSearch:
         max_length = max_source_tokens - 1 if max_length is None else max_length
         self.options, self.config = split_options(model.generation, request.decoder.to_generate_options())
         symbols = encode_symbols(self.config, model.source_tokenizer, model.target_tokenizer)
-        self.target_prefix = symbols.begin
         positions = model.backend.max_sequence_length
         max_source_tokens = min(
             max_source_tokens, self.config.max_source + 1, max_source_tokens if positions is None else positions + 1
         )
-        self.source = encode_within_limit(self.text, model.source_tokenizer, symbols, max_source_tokens)
+        # A language model reads its text as a prompt, which every output begins with.
+        self._prompt: tuple[int, ...] = ()
+        if model.continues_text:
+            symbols = ModelSymbols(before=symbols.begin)
+        self.source = encode_within_limit(self.text, source_tokenizer(model), symbols, max_source_tokens)
+        if model.continues_text:
+            self._prompt = self.source
+            if self.options.max_length is not None:
+                self.options = replace(self.options, max_length=self.options.max_length + len(self._prompt))
+        self.target_prefix = symbols.begin
         self._max_length = max_length if positions is None else min(max_length, positions)
         self._generation = Generation(self.options, self.config, model.target_tokenizer)
         self.hypotheses: tuple[Hypothesis, ...] = ()
@@ -69,10 +77,12 @@ class ExplorerSearch:
             yield self.hypotheses[0].text
             return
         decoder = StreamDecoder(Ranking.from_config(self.config), self.model.target_tokenizer)
+        decoder.flush(self._prompt_text)  # only what follows is new
         for last in self._frontiers(*self._generation.prepare_search([self._make_source_line(prefix)], ())):
             yield decoder.push(last)
-        self.hypotheses = next(self._generation.to_hypotheses(last.hypotheses, [()]))[: self.options.n_best]
-        yield decoder.flush(self.hypotheses[0].text)
+        found = next(self._generation.to_hypotheses(last.hypotheses, [()]))[: self.options.n_best]
+        yield decoder.flush(found[0].text)
+        self.hypotheses = tuple(map(self._strip_prompt, found))
 
     def record_trees(self) -> CooperativeTask[list[SearchTree]]:
         """Record every hypothesis considered. A diverse beam has one tree per group."""
@@ -89,7 +99,7 @@ class ExplorerSearch:
     def next_log_probs(self, prefix: Sequence[int]) -> "CooperativeTask[Float[Tensor, ' V']]":
         """Return the distribution of the token after a prefix, as the model's decoding rules leave it."""
         requests, strategy, rules = self._generation.prepare_search([self._make_source_line(prefix)], ())
-        recorder = DistributionRecorder(strategy, len(self.target_prefix) + len(prefix))
+        recorder = DistributionRecorder(strategy, len(self._prompt) + len(self.target_prefix) + len(prefix))
         for _ in self._frontiers(requests, recorder, rules):
             if recorder.found is not None:
                 break
@@ -98,12 +108,35 @@ class ExplorerSearch:
             raise ApiError("unknown_step", step=recorder.length)
         return recorder.found
 
+    def inspect(self, hypothesis: Hypothesis) -> "InspectedPair":
+        """Return the hypothesis as a pair to inspect."""
+        unknown = tuple(source_tokenizer(self.model).unknown(self.text))
+        answer = (hypothesis.ids, hypothesis.cut, hypothesis.has_end, hypothesis.text)
+        return InspectedPair(self.model, self.source, *answer, False, unknown)
+
+    def predict(self, target: Sequence[int]) -> Float[Tensor, "T V"]:
+        """Return the logits of each token of a target, as the search computes them."""
+        reader, device = self.model.backend.network(self.config), self.model.device
+        assert reader is not None  # None only for exported models
+        read = torch.tensor([[BOS, *self._prompt, *target[:-1]]], device=device)
+        source = torch.tensor([end_source(self.source)], device=device)
+        with self.model.backend.inference_mode(), torch.inference_mode():
+            logits, _ = reader.step(read, encode_and_start(reader, source))
+        return logits[0, len(self._prompt) :]
+
+    @property
+    def given(self) -> int:
+        """The tokens of the prompt, which outputs of the network begin with."""
+        return len(self._prompt)
+
+    @property
+    def source_pieces(self) -> list[str]:
+        ids = self.source if self.model.continues_text else end_source(self.source)
+        return source_tokenizer(self.model).pieces(ids)
+
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
         """Return the model's log-probability of each token, with EOS if the hypothesis has an end."""
-        pair = Example(self.source, hypothesis.ids)
-        with self.model.backend.inference_mode():
-            (scored,) = self.model.backend.score([pair], self.model.target_tokenizer)
-        return list(scored.log_probabilities if hypothesis.has_end else scored.log_probabilities[:-1])
+        return score_tokens(self.model, self.source, hypothesis.ids, hypothesis.has_end)
 
     def resolve_prefix(self, prefix: Sequence[str | int]) -> tuple[int, ...]:
         """Return the ids of a prefix of pieces or ids, without the model's target prefix."""
@@ -114,21 +147,16 @@ class ExplorerSearch:
             else ids
         )
 
-    @torch.inference_mode()
     def _next_log_probabilities(self, ids: list[int]) -> list[float]:
-        reader, device = self.model.backend.network(self.config), self.model.device
-        assert reader is not None  # None only for exported models
-        target = torch.tensor([[BOS, *self.target_prefix, *ids]], device=device)
-        with self.model.backend.inference_mode():
-            memory = reader.encode(torch.tensor([end_source(self.source)], device=device))
-            logits, _ = reader.step(target, reader.start(memory))
-        return [float(each) for each in logits[0, -1].float().log_softmax(-1)]
+        logits = self.predict((*self.target_prefix, *ids, EOS))
+        return [float(each) for each in logits[-1].float().log_softmax(-1)]
 
     def _make_source_line(self, prefix: Sequence[int]) -> SourceLine:
         """Build the source line. A long prefix raises the length limit, so that `max_length_extra` tokens remain."""
-        model, forced = self.model, (*self.target_prefix, *prefix)
+        model, forced = self.model, (*self._prompt, *self.target_prefix, *prefix)
         tokenizers = model.source_tokenizer, model.target_tokenizer
-        ((line,),) = SourceEncoder(self.options, self.config, *tokenizers, model.backend.max_sequence_length).encode(
+        encoder = PromptEncoder if model.continues_text else SourceEncoder
+        ((line,),) = encoder(self.options, self.config, *tokenizers, model.backend.max_sequence_length).encode(
             [self.text]
         )
         limit = line.max_length
@@ -138,6 +166,15 @@ class ExplorerSearch:
         if len(forced) > limit:
             raise ApiError("too_long", side="target", tokens=len(forced) + 1, most=limit + 1)
         return replace(line, prefix=forced, max_length=limit, min_length=min(line.min_length, limit))
+
+    @property
+    def _prompt_text(self) -> str:
+        return self.model.target_tokenizer.decode(self._prompt)
+
+    def _strip_prompt(self, hypothesis: Hypothesis) -> Hypothesis:
+        first = len(self._prompt)
+        text = hypothesis.text.removeprefix(self._prompt_text)
+        return replace(hypothesis, text=text, ids=hypothesis.ids[first:], pieces=hypothesis.pieces[first:])
 
     def _score_forced_prefix(self, prefix: Sequence[int]) -> Hypothesis:
         """Return a prefix that ends with EOS as a hypothesis, scored as in a search."""
@@ -205,20 +242,23 @@ class InspectedPair:
     def build(model: TextModel, request: TargetRequest, settings: ServeSettings) -> "CooperativeTask[InspectedPair]":
         """Build the pair. Without a target in the request, the model generates one, token by token."""
         search = ExplorerSearch(model, request, settings.max_inspected_tokens)
-        unknown = tuple(model.source_tokenizer.unknown(request.text))
         if request.target is None:
-            best = (yield from search.generate())[0]
-            return InspectedPair(model, search.source, best.ids, best.cut, best.has_end, best.text, False, unknown)
+            return search.inspect((yield from search.generate())[0])
         positions = model.backend.max_sequence_length
         most = settings.max_inspected_tokens if positions is None else min(settings.max_inspected_tokens, positions + 1)
         begin = ModelSymbols(search.target_prefix)
         ids = encode_within_limit(request.target, model.target_tokenizer, begin, most, "target")
         in_target = tuple(model.target_tokenizer.unknown(request.target))
-        return InspectedPair(model, search.source, ids, False, True, request.target, True, unknown, in_target)
+        unknown, ends = tuple(source_tokenizer(model).unknown(request.text)), not model.continues_text
+        if not (ids or ends):
+            raise ApiError("empty_text")
+        return InspectedPair(model, search.source, ids, False, ends, request.target, True, unknown, in_target)
 
     @property
     def source_ids(self) -> tuple[int, ...]:
-        """Return the ids with EOS, and padding if the model is edited to have some."""
+        """Return the ids with EOS, and padding if the model is edited to have some. A prompt has neither."""
+        if self.model.continues_text:
+            return self.source
         return (*end_source(self.source), *[PAD] * find_edits(self.model).padding.tokens)
 
     @property
@@ -228,7 +268,16 @@ class InspectedPair:
 
     @property
     def read_ids(self) -> tuple[int, ...]:
-        return (BOS, *self.predicted_ids[:-1])
+        """Return what the decoder reads. A decoder-only model reads its source, or its prompt, in the same row."""
+        read = (BOS, *self.predicted_ids[:-1])
+        if self.model.continues_text:
+            return (BOS, *self.source, *read[1:])
+        return (*self.source_ids, *read) if self.model.decoder_only else read
+
+    @property
+    def first_row(self) -> int:
+        """Return the row of the decoder that predicts the first token."""
+        return len(self.source_ids) if self.model.decoder_only else 0
 
     def trace(
         self,
@@ -239,7 +288,7 @@ class InspectedPair:
     ) -> Trace:
         """Trace the pair. `edits` replace those of the model, with the same padding tokens."""
         model = self.model
-        tokenizers = model.source_tokenizer, model.target_tokenizer
+        tokenizers = source_tokenizer(model), model.target_tokenizer
         pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
         heads = model.backend.heads if isinstance(model.backend, TorchBackend) else {}
         edits = find_edits(model) if edits is None else edits
@@ -247,10 +296,21 @@ class InspectedPair:
 
     def log_probabilities(self, model: TextModel | None = None) -> list[float]:
         """Return the log-probability of each predicted token, from this model or another one."""
-        model = model or self.model
-        with model.backend.inference_mode():
-            (scored,) = model.backend.score([Example(self.source, self.target)], model.target_tokenizer)
-        return list(scored.log_probabilities[: len(self.predicted_ids)])
+        return score_tokens(model or self.model, self.source, self.target, self.has_end)
+
+
+def source_tokenizer(model: TextModel) -> Tokenizer:
+    """Return the tokenizer of the source, or of the prompt of a language model."""
+    return model.target_tokenizer if model.continues_text else model.source_tokenizer
+
+
+def score_tokens(model: TextModel, source: Sequence[int], target: Sequence[int], has_end: bool) -> list[float]:
+    """Return the log-probability of each token, with EOS if the target has an end."""
+    if model.continues_text:  # it scores its continuation without EOS
+        target = (*target, EOS) if has_end else target
+    with model.backend.inference_mode():
+        (scored,) = model.backend.score([Example(source, target)], model.target_tokenizer)
+    return list(scored.log_probabilities[: len(target) + int(has_end and not model.continues_text)])
 
 
 def trace_fits(config: ModelConfig, subject: InspectedPair) -> bool:
@@ -261,11 +321,12 @@ def trace_fits(config: ModelConfig, subject: InspectedPair) -> bool:
 def count_map_numbers(config: ModelConfig, subject: InspectedPair, layers: Sequence[int] | None = None) -> int:
     """Count the attention weights of these layers, by default of all."""
     source, target = len(subject.source_ids), len(subject.read_ids)
+    memory = 0 if config.decoder_only else source
     encoder, decoder = (
         sum(layers is None or layer in layers for layer in range(count))
         for count in (config.num_encoder_layers, config.num_decoder_layers)
     )
-    return config.num_heads * (encoder * source * source + decoder * target * (target + source))
+    return config.num_heads * (encoder * source * source + decoder * target * (target + memory))
 
 
 def encode_within_limit(

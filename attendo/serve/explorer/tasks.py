@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 
 from attendo.decode.networks import EditedNetwork
+from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
 from attendo.model.edits import MaskEdit, NetworkEdits, Padding, WeightEdit
 from attendo.model.head_scaling import HeadScales, ScaledHeads, sites
@@ -29,7 +30,7 @@ PAGE_RESPONSES: Responses = {
     **error_responses(
         "ours",
         *MODEL_ERRORS,
-        *("empty_text", "no_source", "too_long", "block_too_large", "trace_too_large", "tree_too_large"),
+        *("empty_text", "too_long", "block_too_large", "trace_too_large", "tree_too_large"),
         *("unknown_checkpoint", "bad_checkpoint"),
     ),
     200: {"content": JSON_OBJECT_CONTENT},
@@ -64,22 +65,14 @@ async def run_on_worker(gateway: ModelGateway, served: ServedModel, task: Callab
     return result
 
 
-def load_seq2seq(served: ServedModel, request: ModelTextRequest) -> TextModel:
-    """Return the model at the requested checkpoint. Raise if it reads no source."""
-    model = served.load_checkpoint(request.checkpoint)
-    if model.network.config.continues_text:  # the network raises for exported models, which have none
-        raise ApiError("no_source", model=served.name)
-    return model
-
-
 def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
     """Return an autoregressive model at the requested checkpoint, with scaled heads and edits."""
-    model = load_seq2seq(served, request)
+    model = served.load_checkpoint(request.checkpoint)
+    config = model.network.config  # the network raises for an exported model, which has none
     model.require_autoregressive("the explorer")
-    model.require_encoder("the explorer")
     if not isinstance(request, ScaledHeadsRequest):
         return model
-    return edit_model(model, parse_heads(model.network.config, request.heads), parse_edits(model, request))
+    return edit_model(model, parse_heads(config, request.heads), parse_edits(model, request))
 
 
 def edit_model(model: TextModel, heads: HeadScales, edits: NetworkEdits) -> TextModel:
@@ -113,6 +106,8 @@ def parse_edits(model: TextModel, request: ScaledHeadsRequest) -> NetworkEdits:
 
 def _count_padding(model: TextModel, text: str, edit: PaddingEdit) -> Padding:
     """Return the padding of a source in a batch with a longer one. A shorter one leaves it as it is."""
+    if model.continues_text:
+        raise UsageError("source_option_without_encoder", option="padding")
     tokenizer, positions = model.source_tokenizer, model.backend.max_sequence_length
     tokens = len(tokenizer.encode(edit.text)) + 1
     most = MAX_PADDED_TOKENS if positions is None else min(MAX_PADDED_TOKENS, positions + 1)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from error_codes import fragment, message
 from small_server import API, HOSTILE, POSTS, TEXT, SmallServer, check_error, random_model
-from tiny import without_source
 
 from attendo.serve.scheduling.registry import ModelSpec
 from attendo.serve.settings import ServeSettings
@@ -156,15 +155,6 @@ def test_learned_positions_limit_the_length() -> None:
     assert server.post_error("trace", 413, "too_long", text="cat " * 5 + "cat")["texts"] == ["cat cat cat cat cat"]
     server.post_error("trace", 413, "too_long", text="cat", target="猫 " * 6)
     assert server.post("trace", text="cat cat cat cat cat")["source"]["pieces"][-1] == "</s>"
-
-
-@pytest.mark.short(3)
-@pytest.mark.parametrize("path", POSTS)
-def test_a_model_without_source_cannot_be_inspected(path: str) -> None:
-    server = SmallServer(ModelSpec("storyteller", without_source()))
-    error = server.post_error(path, 400, "no_source", text=TEXT)
-    assert "storyteller" in error["message"]
-    assert "storyteller" in error["message_zh"]
 
 
 def test_hostile_tokens_are_plain_text() -> None:
