@@ -4,7 +4,7 @@ import { ask, offline, savedViews } from "./api.js";
 import { h, whole } from "./dom.js";
 import { exporter } from "./export.js";
 import { language, t } from "./i18n.js";
-import { chosen, models, setModels } from "./models.js";
+import { chosen, editedSites, mainSite, models, setModels, sites } from "./models.js";
 import { button, select } from "./parts/controls.js";
 import { go } from "./parts/page-tour.js";
 import "./parts/training-step.js";
@@ -39,9 +39,13 @@ class Page extends HTMLElement {
     this.show();
   }
 
-  /** A view that the model does not have gives way to the first one that it has. */
+  /** A view or an attention that the model does not have gives way to one that it has. */
   settle() {
-    if (models().length && !shownViews().includes(current().view)) update({ view: shownViews()[0] }, { quiet: true });
+    if (!models().length) return;
+    const { view, site, mask_site, edit_site } = current(), edited = editedSites();
+    update({ view: shownViews().includes(view) ? view : shownViews()[0], site: sites().includes(site) ? site : mainSite(),
+      mask_site: edited.includes(mask_site) ? mask_site : "decoder_self",
+      edit_site: edited.includes(edit_site) ? edit_site : edited.at(-1) }, { quiet: true });
   }
 
   frame() {
@@ -123,7 +127,7 @@ class Page extends HTMLElement {
   }
 
   follow(changed) {
-    if (changed.has("view") || changed.has("model")) this.settle();
+    if (["view", "model", "site", "mask_site", "edit_site"].some((name) => changed.has(name))) this.settle();
     if (["lang", "theme", "view", "model"].some((name) => changed.has(name))) this.frame();
     else if (changed.has("checkpoint")) this.strange.replaceChildren(...this.strangers());
     if (changed.has("view")) this.show();

@@ -14,6 +14,21 @@ const AT_ONCE = ["masked", "ctc", "graph"];
 /** Whether the model that is looked at predicts all tokens at once. */
 export const isParallel = () => AT_ONCE.includes(chosen()?.config?.kind);
 
+/** Whether it reads its source, or its prompt, in the row of the decoder. */
+export const isDecoderOnly = () => chosen()?.encoder_layers === 0;
+
+/** Whether it has no source, and continues a text. */
+export const continuesText = () => isDecoderOnly() && !chosen().config?.prefix_lm;
+
+/** The attention of the model that has a map. `to_source` is a part of decoder_self. */
+export const sites = () => (isDecoderOnly() ? ["decoder_self", "to_source"] : ["encoder_self", "decoder_self", "cross"]);
+
+/** The attention that can be masked and edited. */
+export const editedSites = () => sites().filter((site) => site !== "to_source");
+
+/** Where predictions look at the source. */
+export const mainSite = () => sites().at(-1);
+
 /** A model that translates the same languages token by token, to stand beside; null if the server has none. */
 export const besideModel = () => found.find((model) => model.config?.kind === "autoregressive"
   && model.encoder_layers > 0 && model.direction === chosen().direction) ?? null;

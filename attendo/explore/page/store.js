@@ -22,7 +22,7 @@ const DEFAULTS = {
 const CHOICES = {
   view: ["home", "alignment", "heads", "steps", "tree", "mask", "calculator", "ablation", "representations", "compare",
     "training", "parallel"],
-  lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross"],
+  lang: ["", "en", "zh"], kind: ["greedy", "beam", "sample"], site: ["encoder_self", "decoder_self", "cross", "to_source"],
   show: ["mean", "max", "rollout", "head"], badge: ["entropy", "distance", "diagonality", "special"],
   versus: ["checkpoints", "decoders", "sources"],
   mask_site: ["encoder_self", "decoder_self", "cross"], edit_site: ["encoder_self", "decoder_self", "cross"],

@@ -8,14 +8,15 @@ const CHUNK = 1 << 20; // letters of base64 unpacked between two frames; a multi
 const unpacked = new WeakMap();
 const halves = halfTable();
 
-export const SITES = ["encoder_self", "decoder_self", "cross"];
-
-/** How a cell is told: the encoder predicts nothing. */
-export const cellKey = (site) => (site === "encoder_self" ? "map.from" : "map.cell");
+/** How a cell is told: the encoder predicts nothing, nor do the rows before `first`. */
+export const cellKey = (site, row = 0, first = 0) => (site === "encoder_self" || row < first ? "map.from" : "map.cell");
 
 /** "decoder.0.cross" of the site "cross" in layer 0. */
 export const siteName = (site, layer) =>
   `${site.startsWith("encoder") ? "encoder" : "decoder"}.${layer}.${site === "cross" ? "cross" : "self"}`;
+
+/** A rollout over all layers goes from predictions to the source. */
+export const hasRollout = (site) => site === "cross" || site === "to_source";
 
 /** What /trace answered, ready to be looked at. */
 export async function traceOf(answer) {
@@ -44,9 +45,10 @@ export class Trace {
     const { source, target, unknown } = this.answer;
     const ofSource = { pieces: told(source.pieces, unknown), words: source.words };
     const predicted = { pieces: told(target.predicted, target.unknown), words: target.words };
+    const rows = { pieces: told(target.rows, target.unknown), words: target.row_words };
     const read = { pieces: told(target.read, target.unknown), words: target.read_words };
     if (site === "encoder_self") return { rows: ofSource, columns: ofSource };
-    return { rows: predicted, columns: site === "cross" ? ofSource : read };
+    return site === "decoder_self" ? { rows, columns: read } : { rows: predicted, columns: ofSource };
   }
 
   /** One head, as a flat array of rows × columns. */
@@ -62,7 +64,7 @@ export class Trace {
   together(site, { show, layer, head }) {
     const [layers, heads, rows, columns] = this.shape(site);
     const { rollout } = this.answer;
-    if (show === "rollout" && site === "cross" && rollout) return Float32Array.from(rollout.values);
+    if (show === "rollout" && hasRollout(site) && rollout) return Float32Array.from(rollout.values);
     const from = layer < 0 ? 0 : Math.min(layer, layers - 1);
     if (show === "head") return this.head(site, from, Math.min(Math.max(head, 0), heads - 1));
     const many = (layer < 0 ? layers : 1) * heads, size = rows * columns, found = new Float32Array(size);
@@ -81,7 +83,8 @@ export class Trace {
   matrix(site, values, { words = false, specials = true } = {}) {
     const { rows, columns } = this.sides(site);
     const groups = [rows, columns].map((side) => grouped(side, words, specials));
-    return { ...pooled(values, columns.pieces.length, groups[0].groups, groups[1].groups), rowLabels: groups[0].labels,
+    const given = site === "decoder_self" ? this.answer.first : 0;
+    return { first: groups[0].groups.filter((group) => group[0] < given).length, ...pooled(values, columns.pieces.length, groups[0].groups, groups[1].groups), rowLabels: groups[0].labels,
       columnLabels: groups[1].labels };
   }
 }

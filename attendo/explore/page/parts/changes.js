@@ -3,11 +3,11 @@
 import { dropEdits, editsOf, factorOf, isOff, keepOnly, setEdit, setHead, toggleModule } from "../edits.js";
 import { h, number, visible } from "../dom.js";
 import { t } from "../i18n.js";
-import { chosen } from "../models.js";
+import { chosen, editedSites } from "../models.js";
 import { button, counted, select, toggle } from "./controls.js";
 import "./heat-map.js";
 import { current, headsOf, update } from "../store.js";
-import { cellKey, SITES, siteName } from "../tensors.js";
+import { cellKey, siteName } from "../tensors.js";
 
 const KINDS = ["self", "cross", "feed_forward"];
 
@@ -21,7 +21,8 @@ export function weightEditor(edited, state) {
   const matrix = edited.matrix(site, values), row = at(state.edit_row, matrix.rows);
   const factor = factorOf(state, name, head);
   const map = h("heat-map", { class: factor ? "" : "switched-off", data: { ...matrix, sums: true, largest: 40,
-    label: t("ablation.rowMap", { module: name, head }), saying: (said) => t(cellKey(site), said) },
+    label: t("ablation.rowMap", { module: name, head }), saying: (said, place) => t(cellKey(site, place.row,
+      matrix.first), said) },
     onpick: ({ detail }) => update({ edit_row: detail.row }, { quiet: true }) });
   const scales = headsOf(state.heads)[name] ?? {};
   const alone = heads > 1 && Array.from({ length: heads }, (_, n) => n).every((n) => n === head
@@ -29,7 +30,7 @@ export function weightEditor(edited, state) {
   return h("section", { class: "card", id: "weights" }, h("h3", {}, t("ablation.weights")),
     h("p", { class: "note" }, t("ablation.weights.explain")),
     h("div", { class: "row controls" },
-      select("edit_site", t("attention"), site, SITES.map((each) => [each, t(`site.${each}`)])),
+      select("edit_site", t("attention"), site, editedSites().map((each) => [each, t(`site.${each}`)])),
       select("edit_layer", t("layer"), layer, counted(layers, "layer", edited.layers(site))),
       select("edit_head", t("head"), head, counted(heads, "head")),
       select("edit_row", t("ablation.row"), row, matrix.rowLabels.map((each, n) => [n, `${n}: ${visible(each)}`])),

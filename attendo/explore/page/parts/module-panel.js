@@ -141,7 +141,7 @@ export class ModulePanel extends HTMLElement {
   }
 
   firstCell() {
-    const { found } = this, { rows } = found.answer, row = Math.min(Math.max(rowOf(this.data, current()) - rows.first,
+    const { found } = this, { rows } = found.answer, row = Math.min(Math.max(rowOf(this.data, current(), this.chosen) - rows.first,
       0), rows.count - 1);
     const values = Array.from(found.row("result", row), (each) => (Number.isFinite(each) ? each : -1e9));
     return { row, column: Math.max(0, values.indexOf(Math.max(...values))) };
@@ -152,16 +152,16 @@ const endOf = (name) => name.slice(name.lastIndexOf(".") + 1);
 const siteOf = (name) => name.slice(0, name.lastIndexOf("."));
 
 /** The row that is looked at: the followed token, or the token of this step. */
-function rowOf({ box, network }, state) {
-  const place = network.followed(state);
-  if (place?.stack === box.stack) return place.lane;
-  return box.stack === "decoder" ? network.step(state) : 0;
+function rowOf({ box, network }, state, name) {
+  const place = network.followed(state), isPredicted = ["decoder", "output"].includes(siteOf(name));
+  const lane = place?.stack === box.stack ? place.lane : box.stack === "decoder" ? network.lane(state) : 0;
+  return isPredicted ? Math.max(0, lane - network.first) : lane;
 }
 
 /** The target as text where it is known to give the same pass: the server then need not search for it again. */
 function requestOf(data, state, name) {
-  const { network, box } = data, { target_text: target } = network.answer, first = Math.floor(rowOf(data, state)
-    / ROWS) * ROWS;
+  const { network, box } = data, { target_text: target } = network.answer, first = Math.floor(rowOf(data, state,
+    name) / ROWS) * ROWS;
   const { shape } = network.formulas.get(name);
   return ofCalculation({ ...state, head: shape.length > 2 ? state.head : 0, target: state.target || target || "", first_row: name.startsWith(box.stack === "encoder"
     ? "source" : "target") || name.startsWith(box.stack) || name.startsWith("output") ? first : 0, first_column: 0 },

@@ -101,15 +101,15 @@ export class NetworkFigure extends NetworkBoxes {
   /** Another step, mode or followed token: what is drawn stays, its marks move. */
   show(given) {
     this.data = { ...this.data, state: given };
-    const { network, state } = this, step = (this.at = network.step(state));
+    const { network, state } = this, at = (this.at = network.lane(state));
     const decoder = this.sides.decoder;
     this.classList.toggle("generating", !state.teacher);
-    if (decoder) decoder.style.setProperty("--seen", state.teacher ? network.length : step + 1);
+    if (decoder) decoder.style.setProperty("--seen", state.teacher ? network.first + network.length : at + 1);
     for (const chip of this.querySelectorAll("[data-stack=decoder] .chip")) {
       const lane = Number(chip.dataset.lane), predicted = chip.parentElement.dataset.kind === "predicted";
-      chip.classList.toggle("future", !state.teacher && lane > step);
-      chip.classList.toggle("now", lane === step);
-      if (predicted) chip.setAttribute("aria-pressed", String(lane === step));
+      chip.classList.toggle("future", !state.teacher && lane > at);
+      chip.classList.toggle("now", lane === at);
+      if (predicted) chip.setAttribute("aria-pressed", String(lane === at));
     }
     for (const { element, box, shape } of this.told) if (shape) element.textContent = shapeOf(network, box, state);
     this.drawDistribution();
@@ -118,7 +118,7 @@ export class NetworkFigure extends NetworkBoxes {
   }
 
   drawDistribution() {
-    const { network, at } = this, step = network.answer.steps[at];
+    const { network, state } = this, step = network.answer.steps[network.step(state)];
     if (!this.distribution || !step) return;
     const rows = step.top.some((each) => each.id === step.id) ? step.top : [...step.top.slice(0, -1), step];
     this.distribution.replaceChildren(...rows.map((each) => h("li", { class: each.id === step.id ? "chosen" : "",

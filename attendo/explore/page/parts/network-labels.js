@@ -17,9 +17,11 @@ export const labelOf = (box) => [t(`stack.${box.stack}`), box.layer === null ? "
 /** Shapes at an arrow. While generating, the decoder reads one token: the keys and values of the others are cached. */
 export function shapeOf(network, box, { teacher, step }) {
   const { answer } = network, width = answer.d_model, rows = network.lanes(box.stack).length;
-  const count = box.stack === "encoder" || teacher ? rows : 1;
+  // Before the first prediction it reads its source or prompt at once.
+  const lane = network.lane({ step }), read = lane === network.first ? lane + 1 : 1;
+  const count = box.stack === "encoder" || teacher ? rows : read;
   const keys = box.stack === "encoder" || box.site?.endsWith(".cross") ? network.pieces.source.length
-    : teacher ? rows : network.step({ step }) + 1;
+    : teacher ? rows : lane + 1;
   if (box.part === "attention") {
     const [heads, , d] = network.formulas.get(`${box.site}.queries`).shape;
     return `Q [${heads}, ${count}, ${d}] · K, V [${heads}, ${keys}, ${d}]`;
@@ -28,7 +30,8 @@ export function shapeOf(network, box, { teacher, step }) {
     const inner = network.formulas.get(`${box.site}.bent`)?.shape[1];
     return inner ? `${width} → ${inner} → ${width}` : `[${count}, ${width}]`;
   }
-  if (["linear", "softmax"].includes(box.part)) return `[${count}, ${answer.vocabulary}]`;
+  if (["linear", "softmax"].includes(box.part)) return `[${teacher ? network.length : 1}, ${answer.vocabulary}]`;
+  if (box.part === "final" && box.stack === "decoder") return `[${teacher ? network.length : 1}, ${width}]`;
   return `[${count}, ${width}]`;
 }
 

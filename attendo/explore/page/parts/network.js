@@ -16,6 +16,7 @@ export class Network {
     this.maps = new Map();
     this.isPre = answer.norm === "pre";
     this.isParallel = answer.kind !== "autoregressive";
+    this.first = answer.first; // lanes of the decoder before its first prediction: a source or prompt in the same row
     this.pieces = {
       source: told(answer.source.pieces, answer.unknown?.source),
       read: told(answer.target.read, answer.unknown?.target),
@@ -39,6 +40,11 @@ export class Network {
   /** The token that is predicted in a state of the page. */
   step({ step }) {
     return Math.min(Math.max(step, 0), this.length - 1);
+  }
+
+  /** The lane of the decoder that predicts this token. */
+  lane(state) {
+    return this.first + this.step(state);
   }
 
   /** The token that is held, {stack, lane}: `encoder.2` in the address. */

@@ -2,6 +2,7 @@
 
 import { h, percent, track, visible } from "../dom.js";
 import { t } from "../i18n.js";
+import { isDecoderOnly } from "../models.js";
 import { current } from "../store.js";
 import { counted, select } from "./controls.js";
 
@@ -18,12 +19,14 @@ export class StepAttention extends HTMLElement {
     this.at = at;
     if (!this.isConnected) return;
     this.drawControls();
-    this.sides.replaceChildren(this.side("cross", t("steps.toSource")), this.side("decoder_self", t("steps.toPrefix")));
+    const own = this.side("decoder_self", t("steps.toPrefix"));
+    this.sides.replaceChildren(...(isDecoderOnly() ? [own] : [this.side("cross", t("steps.toSource")), own]));
   }
 
   drawControls() {
     const state = current(), show = state.show === "rollout" ? "mean" : state.show,
-      [layers, heads] = this.data.shape("cross"), numbers = this.data.layers("cross");
+      site = isDecoderOnly() ? "decoder_self" : "cross",
+      [layers, heads] = this.data.shape(site), numbers = this.data.layers(site);
     const focus = this.controls.contains(document.activeElement) ? document.activeElement.id : "";
     this.controls.replaceChildren(...[
       select("show", t("alignment.show"), show, ["mean", "max", "head"].map((each) => [each, t(`show.${each}`)])),
@@ -38,8 +41,9 @@ export class StepAttention extends HTMLElement {
     if (!layers || !width) return h("section", {}, h("h4", {}, title), h("p", { class: "note" }, t("steps.noSelf")));
     const state = current(), show = state.show === "rollout" ? "mean" : state.show;
     const values = this.data.together(site, { ...state, show }), { columns } = this.data.sides(site);
-    const count = site === "cross" ? width : Math.min(this.at + 1, width);
-    const weights = Array.from({ length: count }, (_, n) => values[this.at * width + n]);
+    const row = site === "cross" ? this.at : this.data.answer.first + this.at;
+    const count = site === "cross" ? width : Math.min(row + 1, width);
+    const weights = Array.from({ length: count }, (_, n) => values[row * width + n]);
     const most = Math.max(...weights);
     return h("section", {}, h("h4", {}, title), h("ol", { class: "weights", "data-site": site },
       weights.map((weight, n) => h("li", { class: weight === most ? "most" : "", "data-weight": weight },

@@ -38,6 +38,7 @@ export default {
   "decoder.top_p": "Top p", "decoder.seed": "Seed", "decoder.max_length": "Longest (0: auto)",
 
   "site.encoder_self": "Encoder self", "site.decoder_self": "Decoder self", "site.cross": "Cross",
+  "site.to_source": "To the source or prompt",
   "show.mean": "Mean", "show.max": "Maximum", "show.rollout": "Rollout", "show.head": "One head",
   "map.hint": "Point at a cell, or use the arrow keys.", "map.keys": "{label}. Use the arrow keys to read cells.",
   "map.cell": "Predicting “{row}”, weight on “{column}”: {value}", "map.from": "“{row}” looks at “{column}”: {value}",
@@ -175,6 +176,7 @@ export default {
   "calculator.cut": "the first {count} are drawn",
   "calculator.rows.source": "Rows: source tokens.", "calculator.rows.read": "Rows: tokens that the decoder reads.",
   "calculator.rows.predicted": "Rows: the token that is predicted there.", "calculator.rows.none": "",
+  "calculator.rows.rows": "Rows: the tokens of the source or prompt, then the token that is predicted there.",
   "calculator.columns.source": "Columns: source tokens.",
   "calculator.columns.read": "Columns: tokens that the decoder reads.",
   "calculator.columns.dimensions": "Columns: dimensions.", "calculator.columns.ids": "Column: the id in the vocabulary.",

@@ -33,6 +33,7 @@ export default {
   "decoder.top_p": "Top p", "decoder.seed": "随机种子", "decoder.max_length": "最长（0 为自动）",
 
   "site.encoder_self": "编码器自注意力", "site.decoder_self": "解码器自注意力", "site.cross": "交叉注意力",
+  "site.to_source": "看向源文或提示",
   "show.mean": "平均", "show.max": "最大", "show.rollout": "逐层展开", "show.head": "单个头",
   "map.hint": "把鼠标移到格子上，或用方向键查看。", "map.keys": "{label}。用方向键逐格查看。",
   "map.cell": "预测“{row}”时，对“{column}”的权重：{value}", "map.from": "“{row}”对“{column}”的权重：{value}",
@@ -153,6 +154,7 @@ export default {
   "calculator.softmax": "这一行的 softmax", "calculator.cut": "只画出前 {count} 个",
   "calculator.rows.source": "行：源文的词元。", "calculator.rows.read": "行：解码器读入的词元。",
   "calculator.rows.predicted": "行：该处要预测的词元。", "calculator.rows.none": "",
+  "calculator.rows.rows": "行：先是源文或提示的词元，然后是该处要预测的词元。",
   "calculator.columns.source": "列：源文的词元。", "calculator.columns.read": "列：解码器读入的词元。",
   "calculator.columns.dimensions": "列：维度。", "calculator.columns.ids": "列：在词表中的编号。",
   "calculator.columns.vocabulary": "列：词表中的词元，概率最大的在前。",

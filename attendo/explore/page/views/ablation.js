@@ -5,13 +5,14 @@ import { colourOf, palette } from "../colour.js";
 import { h, number, percent, signed, visible } from "../dom.js";
 import { CHANGES, dropEdits, editsOf, factorOf, isChanged, unchanged } from "../edits.js";
 import { t } from "../i18n.js";
+import { continuesText, editedSites } from "../models.js";
 import { flip, moduleSwitches, paddingControls, restore, scaleOf, weightEditor } from "../parts/changes.js";
 import { button } from "../parts/controls.js";
 import "../parts/map-grid.js";
 import { ANSWER, ofAblation, ofRanking, ofTrace } from "../requests.js";
 import { stacked, tableScene } from "../scene.js";
 import { current, headsOf, update } from "../store.js";
-import { SITES, siteName, traceOf } from "../tensors.js";
+import { siteName, traceOf } from "../tensors.js";
 import { complaint, View } from "../view.js";
 
 const LEAST = 0.1; // nats: the end of the colour scale of a ranking, however small its numbers are
@@ -52,13 +53,13 @@ export class Ablation extends View {
     this.editor = weightEditor(edited, state);
     this.switches = moduleSwitches(state);
     this.ranked = h("div", { class: "ranking" });
-    this.grids = SITES.map((site) => this.gridOf(site, trace));
+    this.grids = editedSites().map((site) => this.gridOf(site, trace));
     this.showRanking();
-    const many = trace.shape("cross")[1] > 4;
+    const many = trace.shape("decoder_self")[1] > 4;
     return [this.results, this.controls(state),
       h("div", { class: `sites${many ? " one-column" : ""}` }, this.grids.map(({ site, grid }) =>
         h("section", { class: "card" }, h("h3", {}, t(`site.${site}`)), grid))), this.ranked, this.editor,
-      h("div", { class: "pair" }, this.switches, this.padding(state))];
+      h("div", { class: "pair" }, this.switches, continuesText() ? null : this.padding(state))];
   }
 
   /** The small maps are those of the whole model: only marks, results and the editor change with the changes. */

@@ -8,8 +8,9 @@ import { counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import { ANSWER, trace } from "../requests.js";
 import { stacked } from "../scene.js";
+import { sites } from "../models.js";
 import { current } from "../store.js";
-import { cellKey, SITES, siteName } from "../tensors.js";
+import { cellKey, hasRollout, siteName } from "../tensors.js";
 import { View } from "../view.js";
 
 const FAINTEST = 0.06; // weights below this have no curve while nothing is pointed at
@@ -29,8 +30,8 @@ export class Alignment extends View {
     const values = found.together(state.site, state);
     this.matrix = found.matrix(state.site, values, state);
     const rows = state.site === "encoder_self" ? "map.rows.encoder" : "map.rows";
-    this.map = h("heat-map", { data: { ...this.matrix, sums: true, saying: (said) => t(cellKey(state.site), said),
-      label: t("alignment.label", { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
+    this.map = h("heat-map", { data: { ...this.matrix, sums: true, saying: (said, at) => t(cellKey(state.site,
+      at.row, this.matrix.first), said), label: t("alignment.label", { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
     return [this.controls(found, state), this.lines(state), h("div", { class: "map-and-list" },
       h("section", { class: "card" }, h("h3", {}, t("alignment.map")), h("p", { class: "note" }, t(rows)),
         this.scaled(found, state), this.map), sureness(found.answer))];
@@ -55,11 +56,11 @@ export class Alignment extends View {
 
   controls(found, state) {
     const [layers, heads] = found.shape(state.site);
-    const shows = ["mean", "max", ...(state.site === "cross" && found.answer.rollout ? ["rollout"] : []), "head"];
+    const shows = ["mean", "max", ...(hasRollout(state.site) && found.answer.rollout ? ["rollout"] : []), "head"];
     const layered = state.show === "head" ? counted(layers, "layer", found.layers(state.site))
       : [[-1, t("alignment.all")], ...counted(layers, "layer", found.layers(state.site))];
     return h("div", { class: "row controls" },
-      select("site", t("attention"), state.site, SITES.map((site) => [site, t(`site.${site}`)])),
+      select("site", t("attention"), state.site, sites().map((site) => [site, t(`site.${site}`)])),
       select("show", t("alignment.show"), state.show, shows.map((show) => [show, t(`show.${show}`)])),
       state.show === "rollout" ? null : select("layer", t("layer"), state.show === "head" ? Math.max(0, state.layer)
         : state.layer, layered),
@@ -135,7 +136,7 @@ export class Alignment extends View {
 
   told({ row, column }) {
     const { values, columns, rows, rowLabels, columnLabels } = this.matrix;
-    if (row !== null && column !== null) return t(cellKey(current().site), { row: visible(rowLabels[row]),
+    if (row !== null && column !== null) return t(cellKey(current().site, row, this.matrix.first), { row: visible(rowLabels[row]),
       column: visible(columnLabels[column]), value: number(values[row * columns + column], 4) });
     const found = row !== null
       ? columnLabels.map((label, n) => [label, values[row * columns + n]])

@@ -3,13 +3,13 @@
 import { ask } from "../api.js";
 import { h, number, signed } from "../dom.js";
 import { t } from "../i18n.js";
-import { chosen } from "../models.js";
+import { chosen, sites } from "../models.js";
 import { choice, counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import { ANSWER, ofTrace } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current, update } from "../store.js";
-import { cellKey, SITES, traceOf } from "../tensors.js";
+import { cellKey, hasRollout, traceOf } from "../tensors.js";
 import { View } from "../view.js";
 
 export class Compare extends View {
@@ -50,20 +50,20 @@ export class Compare extends View {
 
   content({ left, right, own }, state) {
     const site = state.site, [layers, heads] = left.shape(site);
-    const show = state.show === "rollout" && site !== "cross" ? "mean" : state.show;
+    const show = state.show === "rollout" && !hasRollout(site) ? "mean" : state.show;
     const maps = [left, right].map((each) => each.matrix(site, each.together(site, { ...state, show })));
     const difference = differenceOf(...maps);
     this.parts = [
       { title: `A · ${nameOf(state, false)}`, data: maps[0], trace: left, own: left.answer },
       { title: `B · ${nameOf(state, true)}`, data: maps[1], trace: right, own: own.answer },
     ].map((part) => ({ ...part, map: h("heat-map", { data: { ...part.data, largest: 34, label: part.title,
-      saying: (said) => t(cellKey(site), said) } }) }));
+      saying: (said, at) => t(cellKey(site, at.row, part.data.first), said) } }) }));
     this.difference = difference && h("heat-map", { data: { ...difference, largest: 40, scale: "signs",
       label: t("compare.difference") } });
     return [...this.fixed(state),
       h("div", { class: "row controls" },
-        select("site", t("attention"), site, SITES.map((each) => [each, t(`site.${each}`)])),
-        select("show", t("alignment.show"), show, ["mean", "max", ...(site === "cross" ? ["rollout"] : []), "head"]
+        select("site", t("attention"), site, sites().map((each) => [each, t(`site.${each}`)])),
+        select("show", t("alignment.show"), show, ["mean", "max", ...(hasRollout(site) ? ["rollout"] : []), "head"]
           .map((each) => [each, t(`show.${each}`)])),
         show === "rollout" ? null : select("layer", t("layer"), show === "head" ? Math.max(0, state.layer)
           : state.layer, show === "head" ? counted(layers, "layer", left.layers(site)) : [[-1, t("alignment.all")],

@@ -3,13 +3,14 @@
 import { h, number } from "../dom.js";
 import { factorOf } from "../edits.js";
 import { t } from "../i18n.js";
+import { sites } from "../models.js";
 import { choice, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import "../parts/map-grid.js";
 import { ANSWER, trace } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current, update } from "../store.js";
-import { cellKey, SITES, siteName } from "../tensors.js";
+import { cellKey, siteName } from "../tensors.js";
 import { View } from "../view.js";
 
 const BADGES = ["entropy", "distance", "diagonality", "special"];
@@ -27,7 +28,7 @@ export class Heads extends View {
     this.maps = pinsOf(state, found).map((pin) => this.pinned(found, pin));
     return [
       h("div", { class: "row controls" },
-        choice("site", t("attention"), state.site, SITES.map((site) => [site, t(`site.${site}`)])),
+        choice("site", t("attention"), state.site, sites().map((site) => [site, t(`site.${site}`)])),
         select("badge", t("heads.badge"), state.badge, BADGES.map((badge) => [badge, t(`badge.${badge}`)])),
         toggle("stretch", t("heads.stretch"), state.stretch)),
       h("p", { class: "note" }, t(`badge.${state.badge}.explain`)),
@@ -84,7 +85,7 @@ export class Heads extends View {
     const numbers = found.answer.numbers[site][layer][head];
     const title = `${letter}: ${t(`site.${site}`)} · ${named(found, site, layer, head)}`;
     const map = h("heat-map", { data: { ...matrix, sums: false, largest: 34, label: title,
-      saying: (said) => t(cellKey(site), said) } });
+      saying: (said, at) => t(cellKey(site, at.row, matrix.first), said) } });
     const factor = factorOf(current(), siteName(site, found.layers(site)[layer]), head);
     const card = h("section", { class: factor ? "card" : "card switched-off" }, h("h3", {}, title,
       factor === 1 ? null : h("small", { class: "off-label" }, factor ? `×${factor}` : t("off")),
@@ -125,7 +126,7 @@ function pinsOf(state, found) {
   return state.pins.split(",").filter(Boolean).slice(-2).map((each) => {
     const [site, layer, head] = each.split(".");
     return { site, layer: Number(layer), head: Number(head) };
-  }).filter(({ site, layer, head }) => SITES.includes(site) && within(layer, found.shape(site)[0])
+  }).filter(({ site, layer, head }) => sites().includes(site) && within(layer, found.shape(site)[0])
     && within(head, found.shape(site)[1]));
 }
 

@@ -7,11 +7,10 @@ import { t } from "../i18n.js";
 import { paddingControls } from "../parts/changes.js";
 import { button, counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
-import { chosen } from "../models.js";
+import { chosen, continuesText, editedSites } from "../models.js";
 import { DECODER, ofMask } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current, update } from "../store.js";
-import { SITES } from "../tensors.js";
 import { View } from "../view.js";
 
 const MASKS = { encoder_self: "encoder.self", decoder_self: "decoder.self", cross: "decoder.cross" };
@@ -30,12 +29,12 @@ export class Mask extends View {
     const layers = site === "encoder_self" ? model.encoder_layers : model.decoder_layers;
     const cells = editsOf(state).filter((edit) => edit.kind === "mask");
     return [h("div", { class: "row controls" },
-      select("mask_site", t("attention"), site, SITES.map((each) => [each, t(`site.${each}`)])),
+      select("mask_site", t("attention"), site, editedSites().map((each) => [each, t(`site.${each}`)])),
       select("mask_layer", t("layer"), state.mask_layer, counted(layers, "layer")),
       select("mask_head", t("head"), state.mask_head, counted(model.heads, "head")),
       toggle("mask_off", t(site === "decoder_self" ? "mask.off" : "mask.paddingOff"), state.mask_off),
       cells.length ? button(t("mask.restore", { count: cells.length }), () => dropEdits((edit) => edit.kind === "mask"),
-        { id: "restore-cells" }) : null), paddingControls(state)];
+        { id: "restore-cells" }) : null), ...(continuesText() ? [] : [paddingControls(state)])];
   }
 
   content(data, state) {

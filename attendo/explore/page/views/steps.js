@@ -166,9 +166,9 @@ export class Steps extends View {
         h("li", { style: { "--mark": palette().other } }, t("steps.eos"))), this.chart()];
   }
 
-  /** What is read at a place was chosen, or forced, a step before; the first token always stands there. */
+  /** What is read at a place was chosen, or forced, a step before; the first tokens always stand there. */
   readToken(piece, n) {
-    const forced = n > 0 && this.isForced(n - 1);
+    const { first } = this.data, forced = n > first && this.isForced(n - first - 1);
     return h("span", { class: `token still${forced ? " forced" : ""}`, title: forced ? t("steps.forced") : null },
       visible(piece));
   }

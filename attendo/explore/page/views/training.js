@@ -5,7 +5,7 @@ import { palette } from "../colour.js";
 import { h, number, whole } from "../dom.js";
 import { unchanged } from "../edits.js";
 import { t } from "../i18n.js";
-import { checkpointsOf, chosen, isParallel, stepName, stepOf } from "../models.js";
+import { checkpointsOf, chosen, isParallel, mainSite, stepName, stepOf } from "../models.js";
 import { chartOf } from "../parts/chart.js";
 import { choice } from "../parts/controls.js";
 import "../parts/heat-map.js";
@@ -106,7 +106,7 @@ export class Training extends View {
     for (const name of names) {
       told(found.length, names.length);
       const trace = await traceOf(await asked(name, target));
-      found.push({ name, trace, matrix: trace.matrix("cross", trace.together("cross",
+      found.push({ name, trace, matrix: trace.matrix(mainSite(), trace.together(mainSite(),
         { show: "mean", layer: -1, head: 0 })) });
     }
     return found;
