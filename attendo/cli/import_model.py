@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from attendo.cli.language import say
+from attendo.cli.language import localise, say
 from attendo.cli.options import JsonCertificate
 from attendo.cli.output import print_certificate, print_stderr
 from attendo.cli.signals import cleanup_on_signal
@@ -70,4 +70,4 @@ def import_model(
     print_stderr(say("{model_type} model written to {out}", model_type=imported.folder.model_type, out=out))
     if certificate is None or as_json:  # the table includes the remarks
         for remark in imported.remarks():
-            print_stderr(str(remark))
+            print_stderr(localise(remark))

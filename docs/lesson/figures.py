@@ -247,7 +247,7 @@ def without_last_norm(say: Say) -> list[Panel]:
     title = say("loss before training, by layers", "训练前的损失，按层数")
     return [
         compared("E13 right", ("E13", "no last norm", "没有最后的归一化"))(say),
-        curves(lines, title, say("layers of each stack", "每个堆栈的层数"), start=4, step=4),
+        curves(lines, title, say("layers of each stack", "编码器、解码器各自的层数"), start=4, step=4),
     ]
 
 

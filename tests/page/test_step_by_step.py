@@ -263,3 +263,14 @@ def test_a_sampled_token_outside_the_list_has_its_name(visit: Any) -> None:
             assert wait_until(lambda token=token: page.locator("[data-sampled]").inner_text() == pieces[token])
             return
     pytest.fail("no seed samples one of the other tokens")
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_smallest_share_of_attention_is_not_cut_off(visit: Any, width: int) -> None:
+    visit.page.set_viewport_size({"width": width, "height": 844})
+    view = visit.open("steps", step=1)
+    weights = view.locator("ol.weights").first
+    weights.locator(".number").first.evaluate("number => { number.textContent = '< 0.01 %'; }")
+    assert weights.evaluate("list => list.scrollWidth <= list.clientWidth")
+    number, row = (weights.locator(each).first.bounding_box() for each in (".number", "li"))
+    assert number["x"] + number["width"] <= row["x"] + row["width"]

@@ -85,3 +85,25 @@ def test_the_tour_is_used_by_keyboard_and_has_no_serious_violation(visit: Any) -
     page.locator("page-tour h2", has_text=" 2 ").wait_for()
     page.go_back()
     page.locator("page-tour h2", has_text=" 1 ").wait_for()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("number", [2, 10])
+def test_a_permalink_to_a_station_opens_at_its_question(visit: Any, width: int, number: int) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": width, "height": 844})
+    visit.open(SHOWN[number - 1], tour=number, **({"checkpoint": "step-00000010"} if number == 10 else {}))
+    page.locator("main h2").wait_for()
+    top = "document.querySelector('page-tour').getBoundingClientRect().top"
+    end = (
+        "scrollY > 0 && scrollY + innerHeight >= document.documentElement.scrollHeight - 1"  # as far as a page scrolls
+    )
+    assert wait_until(lambda: page.evaluate(f"{top} < 120 || {end}"))
+    page.mouse.move(width / 2, 400)
+    page.mouse.wheel(0, -300)  # from now on the reader decides where the page is
+    assert wait_until(lambda: page.evaluate(top) > 100)
+    page.evaluate(
+        "document.getElementById('main').append(Object.assign(document.createElement('p'), { textContent: 'x' }))"
+    )
+    page.wait_for_timeout(200)
+    assert page.evaluate(top) > 100

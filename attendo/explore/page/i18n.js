@@ -20,6 +20,12 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all));
 }
 
+/** Between two sentences. Chinese has no spaces there. */
+export const space = () => (language() === "zh" ? "" : " ");
+
+/** Between a name and what is said of it. */
+export const colon = () => (language() === "zh" ? "：" : ": ");
+
 /** Whether there is a text: names that come from the server may be new. */
 export const known = (key) => key in en;
 

@@ -3,7 +3,7 @@
 import { ask, offline, savedViews } from "./api.js";
 import { h, whole } from "./dom.js";
 import { exporter } from "./export.js";
-import { language, t } from "./i18n.js";
+import { colon, language, t } from "./i18n.js";
 import { chosen, editedSites, mainSite, models, setModels, sites } from "./models.js";
 import { button, select } from "./parts/controls.js";
 import { go } from "./parts/page-tour.js";
@@ -113,7 +113,7 @@ class Page extends HTMLElement {
       offline || !models().length ? null : button(t("tour.title"), () => go(current().tour || 1), { id: "tour" }),
       exporter(() => this.main.firstElementChild),
       button(t(`theme.${theme || "auto"}`), () => this.turnTheme(), { id: "theme", title: t("theme.title"),
-        "aria-label": `${t("theme.title")}: ${t(`theme.${theme || "auto"}`)}` }),
+        "aria-label": `${t("theme.title")}${colon()}${t(`theme.${theme || "auto"}`)}` }),
       button(language() === "zh" ? "English" : "中文", () => update({ lang: language() === "zh" ? "en" : "zh" },
         { quiet: true }), { id: "language", lang: language() === "zh" ? "en" : "zh-CN" }),
     ].filter(Boolean);

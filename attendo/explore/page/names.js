@@ -17,6 +17,13 @@ export function operationTitle(name) {
   return `${known(`stack.${parts[0]}`) ? t(`stack.${parts[0]}`) : parts[0]} · ${end(parts[1])}`;
 }
 
+/** The name of a layer or of a sub-layer that is changed. */
+export function moduleTitle(name) {
+  const [stack, layer, kind] = name.split(".");
+  if (!known(`stack.${stack}`) || !/^\d+$/.test(layer) || (kind && !known(`kind.${kind}`))) return name;
+  return kind ? siteTitle(name) : `${t(`stack.${stack}`)} · ${t("layer.n", { n: layer })}`;
+}
+
 /** Its last part only, as a step of its row. */
 export const stepTitle = (name) => {
   const end = name.slice(name.lastIndexOf(".") + 1);

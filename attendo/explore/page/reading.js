@@ -1,7 +1,7 @@
 // Which pages of the lesson and of the documentation explain a view. The server does not have them: they are paths.
 
 import { h } from "./dom.js";
-import { language, t } from "./i18n.js";
+import { language, space, t } from "./i18n.js";
 import { current } from "./store.js";
 
 const LESSON = {
@@ -23,7 +23,7 @@ export function reading(view) {
   const chinese = language() === "zh";
   const lesson = (view === "representations" && REPRESENTATIONS[current().rep]) || LESSON[view];
   const documentation = `docs/${chinese ? "zh/" : ""}${DOCUMENTATION[view] ?? "seeing/explore"}.md`;
-  return h("p", { class: "note reading" }, `${t("reading.lesson")} `,
-    h("code", {}, `docs/lesson/${chinese ? "zh" : "en"}/${lesson}.md`), ` · ${t("reading.documentation")} `,
+  return h("p", { class: "note reading" }, `${t("reading.lesson")}${space()}`,
+    h("code", {}, `docs/lesson/${chinese ? "zh" : "en"}/${lesson}.md`), ` · ${t("reading.documentation")}${space()}`,
     h("code", {}, documentation));
 }

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign_models import random_model, written
+from foreign_tokenizers import write_marian
 from late_import import needs
+from stand_in_server import StandIn, listening
 from test_start_up import list_commands
 from tiny import QUICK_RUN, SOURCES, TARGETS, Command, settings, write_pairs
 
+from attendo.bench import systems
 from attendo.cli.main import BENCH, COMMANDS, _Commands
+from attendo.interop import certify, import_model
 from attendo.messages import translate
 from attendo.recipes.recipe import list_recipes, read_recipe
 from attendo.runs import demo
@@ -124,6 +129,74 @@ def test_plot_reports_a_missing_run_in_chinese(attendo: Command, tmp_path: Path)
     assert (
         failed.error == f"无法读取 {tmp_path / 'none'}：没有这个文件或文件夹；请给出运行文件夹，或其中的 metrics.jsonl"
     )
+
+
+@needs("matplotlib")
+def test_output_of_plot_is_chinese(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    run, picture = tmp_path / "run", tmp_path / "curves.svg"
+    files = ("--source", source, "--target", target, "--out", run)
+    assert attendo("train", *files, *settings(*QUICK_RUN)).code == 0
+    done = attendo("plot", run, "-o", picture, "--lang", "zh")
+    assert (done.code, done.output, done.errors) == (0, f"{picture}\n", f"run 的学习曲线已写入 {picture}\n")
+
+
+@needs("ctranslate2")
+def test_output_of_export_is_chinese(
+    attendo: Command, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certify.collect_sentences, "__defaults__", (None, None, 4))
+    source, target = write_pairs(tmp_path, times=2)
+    files = ("--source", source, "--target", target)
+    done = attendo("export", model_folder, tmp_path / "out", "--to", "ctranslate2", *files, "--lang", "zh")
+    assert done.code == 0, done.errors
+    assert done.output.startswith("比较：CTranslate2 4")
+    assert done.output.endswith("通过\n")
+    assert english_lines(done.output + done.errors) == []
+    failed = attendo("export", model_folder, tmp_path / "marian", "--to", "marian", "--lang", "zh")
+    assert failed.code != 0
+    assert english_lines(failed.output + failed.errors) == []
+
+
+@needs("transformers")
+def test_output_of_import_is_chinese(attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collect = import_model.collect_sentences
+    monkeypatch.setattr(
+        import_model, "collect_sentences", lambda model, texts, min_count: collect(model, texts, min_count=6)
+    )
+    folder = tmp_path / "marian"
+    folder.mkdir()
+    last = len(write_marian(folder)) - 1
+    model = random_model("marian", vocab_size=last + 1, pad_token_id=last, decoder_start_token_id=last)
+    written(model, folder, num_beams=2, suppress_tokens=[9])
+    done = attendo("import", folder, tmp_path / "out", "--lang", "zh")
+    assert done.code == 0, done.errors
+    assert "通过" in done.output
+    assert english_lines(done.output + done.errors) == []
+    plain = attendo("import", folder, tmp_path / "plain", "--no-proof", "--lang", "zh")
+    assert plain.code == 0, plain.errors
+    assert english_lines(plain.output + plain.errors) == []
+    (folder / "model.safetensors").unlink()
+    failed = attendo("import", folder, tmp_path / "none", "--lang", "zh")
+    assert failed.code != 0
+    assert CHINESE.search(failed.error)
+    assert english_lines(failed.error) == []
+
+
+def test_output_of_benchmarks_is_chinese(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "find_spec", lambda name: None)  # every other system is skipped, with a reason
+    small = ("--preset", "tiny", "--vocabulary", "40", "--source-length", "4", "--steps", "3", "--rounds", "1")
+    done = attendo("bench", "generate", *small, "--batch", "2", "--beam", "1", "--device", "cpu", "--lang", "zh")
+    assert done.code == 0, done.errors
+    assert "随机权重" in done.output
+    assert english_lines(done.output + done.errors) == []
+    calls = {"answered": StandIn(delay=0.01), "rejected": StandIn(status=400), "wrong": StandIn(wrong_when_busy=True)}
+    for name, server in calls.items():
+        equal = ("--check-equal", "--count", "9") if name == "wrong" else ("--seconds", "0.1", "--warm-up", "0")
+        with listening(server) as url:
+            found = attendo("bench", "serve", url, *equal, "--clients", "2", "--lang", "zh")
+        assert CHINESE.search(found.output + found.errors), name
+        assert english_lines(found.output + found.errors) == [], name
 
 
 def test_the_demo_is_chinese(attendo: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 import { dropEdits, editsOf, factorOf, isOff, keepOnly, setEdit, setHead, toggleModule } from "../edits.js";
 import { h, number, visible } from "../dom.js";
-import { t } from "../i18n.js";
+import { colon, t } from "../i18n.js";
 import { chosen, editedSites } from "../models.js";
+import { moduleTitle } from "../names.js";
 import { button, counted, select, toggle } from "./controls.js";
 import "./heat-map.js";
 import { current, headsOf, update } from "../store.js";
@@ -21,8 +22,8 @@ export function weightEditor(edited, state) {
   const matrix = edited.matrix(site, values), row = at(state.edit_row, matrix.rows);
   const factor = factorOf(state, name, head);
   const map = h("heat-map", { class: factor ? "" : "switched-off", data: { ...matrix, sums: true, largest: 40,
-    label: t("ablation.rowMap", { module: name, head }), saying: (said, place) => t(cellKey(site, place.row,
-      matrix.first), said) },
+    label: t("ablation.rowMap", { module: moduleTitle(name), head }), saying: (said, place) => t(cellKey(site,
+      place.row, matrix.first), said) },
     onpick: ({ detail }) => update({ edit_row: detail.row }, { quiet: true }) });
   const scales = headsOf(state.heads)[name] ?? {};
   const alone = heads > 1 && Array.from({ length: heads }, (_, n) => n).every((n) => n === head
@@ -58,7 +59,7 @@ function sliders({ name, head, row, factor, matrix }, state) {
           oninput: (event) => { event.target.nextSibling.textContent = number(Number(event.target.value), 2); } }),
         h("output", {}, number(value, 2)),
         button(t("ablation.allHere"), () => move(column, 1, isOfRow), { class: "link", id: `all-${column}`, disabled: !factor,
-          "aria-label": `${t("ablation.allHere")}: ${visible(label)}` }));
+          "aria-label": `${t("ablation.allHere")}${colon()}${visible(label)}` }));
     })),
     button(t("ablation.restoreRow"), () => dropEdits(isOfRow), { id: "restore-row", disabled: !mine.length }));
 }
@@ -69,8 +70,8 @@ export function moduleSwitches(state) {
   const rows = [...Array(model.encoder_layers).keys()].map((n) => ["encoder", n])
     .concat([...Array(model.decoder_layers).keys()].map((n) => ["decoder", n]));
   const cell = (module, label) => h("td", {}, h("button", { type: "button", id: `switch-${module}`, class: "switching",
-    "aria-pressed": String(!isOff(state, module)), "aria-label": `${module}: ${t(isOff(state, module) ? "off" : "on")}`,
-    title: module, disabled: isOff(state, module) && !editsOf(state).some((each) => each.kind === "off"
+    "aria-pressed": String(!isOff(state, module)), "aria-label": `${moduleTitle(module)}${colon()}${t(isOff(state, module) ? "off" : "on")}`,
+    title: moduleTitle(module), disabled: isOff(state, module) && !editsOf(state).some((each) => each.kind === "off"
       && each.module === module), onclick: () => toggleModule(module) }, label));
   return h("section", { class: "card" }, h("h3", {}, t("ablation.layers")),
     h("p", { class: "note" }, t("ablation.layers.explain")),
@@ -99,8 +100,8 @@ export function flip(site, head) {
 export const restore = (name, drop) => button("×", drop, { class: "link", "aria-label": `${t("ablation.restore")} ${name}` });
 
 export function scaleOf({ site, head, scale: value }) {
-  const name = `${site}.${head}`;
-  return [h("label", {}, h("span", {}, name), h("input", { id: `scale-${name}`, type: "range", min: 0, max: 1,
+  const name = `${moduleTitle(site)} · ${t("head.n", { n: head })}`;
+  return [h("label", {}, h("span", {}, name), h("input", { id: `scale-${site}.${head}`, type: "range", min: 0, max: 1,
     step: 0.05, value: String(value), onchange: (event) => setHead(site, head, Number(event.target.value)),
     oninput: (event) => { event.target.nextSibling.textContent = `×${event.target.value}`; } }),
     h("output", {}, `×${value}`)), restore(name, () => setHead(site, head, 1))];

@@ -1,7 +1,7 @@
 // One station of the tour above the view. The view is hidden until its reader has guessed.
 
 import { h } from "../dom.js";
-import { t } from "../i18n.js";
+import { space, t } from "../i18n.js";
 import { current, subscribe, update } from "../store.js";
 import { stateOf, stations } from "../tour.js";
 import { button } from "./controls.js";
@@ -15,6 +15,7 @@ class PageTour extends HTMLElement {
   disconnectedCallback() {
     this.end();
     this.controller?.abort();
+    this.loose?.abort();
   }
 
   follow(changed) {
@@ -32,7 +33,20 @@ class PageTour extends HTMLElement {
     this.guessed = this.right = null;
     this.failed = false;
     this.draw();
-    if (this.number) this.scrollIntoView({ block: "start" });
+    this.hold();
+  }
+
+  /** Keeps the station at the top while the page around it loads, until its reader does something. */
+  hold() {
+    this.loose?.abort();
+    if (!this.number) return;
+    const { signal } = (this.loose = new AbortController());
+    const observer = new ResizeObserver(() => this.scrollIntoView({ block: "start" }));
+    this.scrollIntoView({ block: "start" });
+    observer.observe(document.body);
+    signal.addEventListener("abort", () => observer.disconnect());
+    for (const event of ["pointerdown", "wheel", "touchmove", "keydown"])
+      addEventListener(event, () => this.loose.abort(), { signal, capture: true, passive: true });
   }
 
   draw() {
@@ -68,7 +82,7 @@ class PageTour extends HTMLElement {
     if (this.failed) return h("p", { class: "notice" }, t("tour.failed"));
     if (this.guessed === null) return h("p", { class: "note" }, t("tour.guess"));
     if (this.right === null) return h("p", { class: "note" }, t("waiting"));
-    return h("p", {}, h("b", {}, t(this.guessed === this.right ? "tour.right" : "tour.wrong")), " ",
+    return h("p", {}, h("b", {}, t(this.guessed === this.right ? "tour.right" : "tour.wrong")), space(),
       t(`tour.${name}.told`));
   }
 

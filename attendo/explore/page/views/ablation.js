@@ -6,6 +6,7 @@ import { h, number, percent, signed, visible } from "../dom.js";
 import { CHANGES, dropEdits, editsOf, factorOf, isChanged, unchanged } from "../edits.js";
 import { t } from "../i18n.js";
 import { continuesText, editedSites } from "../models.js";
+import { moduleTitle } from "../names.js";
 import { flip, moduleSwitches, paddingControls, restore, scaleOf, weightEditor } from "../parts/changes.js";
 import { button } from "../parts/controls.js";
 import "../parts/map-grid.js";
@@ -104,7 +105,7 @@ export class Ablation extends View {
   changeOf(edit) {
     const same = JSON.stringify(edit);
     const told = t(`ablation.edit.${edit.kind === "mask" ? (edit.visible ? "open" : "close") : edit.kind}`, {
-      module: edit.module, head: edit.head === null ? t("ablation.allHeads") : t("head.n", { n: edit.head }),
+      module: moduleTitle(edit.module), head: edit.head === null ? t("ablation.allHeads") : t("head.n", { n: edit.head }),
       row: edit.row, column: edit.column, value: number(edit.value ?? 0, 2) });
     return [h("span", {}, told), restore(told, () => dropEdits((each) => JSON.stringify(each) === same))];
   }

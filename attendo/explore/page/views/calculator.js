@@ -3,7 +3,7 @@
 import { ask } from "../api.js";
 import { h, meter, number, visible, whole } from "../dom.js";
 import { CHANGES } from "../edits.js";
-import { language, t } from "../i18n.js";
+import { colon, language, space, t } from "../i18n.js";
 import { operationTitle, stepTitle } from "../names.js";
 import { Calculation, explain } from "../parts/calculation.js";
 import { blockOf, matrixOf, plain } from "../parts/cell-story.js";
@@ -99,7 +99,7 @@ export class Calculator extends View {
       h("p", { class: "maths" }, maths(formula.tex.replaceAll("{x}", open.letter), { block: true,
         label: formula.text.replaceAll("{x}", open.letter) })),
       h("p", {}, formula.explain[language()]),
-      symbols.length ? h("p", { class: "note" }, symbols.map(([name, meaning]) => `${name}: ${meaning}`).join(" · "))
+      symbols.length ? h("p", { class: "note" }, symbols.map(([name, meaning]) => `${name}${colon()}${meaning}`).join(" · "))
         : null);
   }
 
@@ -144,7 +144,7 @@ export class Calculator extends View {
       button("›", () => update({ [name]: axis.first + OPERAND, cell: "" }), { id: `${name}-more`,
         disabled: axis.first + axis.count >= axis.total, "aria-label": t(`calculator.${name}.more`) })) : null);
     const pagers = [step(rows, "first_row"), step(columns, "first_column")].filter(Boolean);
-    return [h("p", { class: "note" }, t(`calculator.rows.${rows.axis}`), " ", t(`calculator.columns.${columns.axis}`)),
+    return [h("p", { class: "note" }, t(`calculator.rows.${rows.axis}`), space(), t(`calculator.columns.${columns.axis}`)),
       pagers.length ? h("div", { class: "row pagers" }, pagers) : null];
   }
 

@@ -2,7 +2,7 @@
 
 import { h, number } from "../dom.js";
 import { factorOf } from "../edits.js";
-import { t } from "../i18n.js";
+import { colon, t } from "../i18n.js";
 import { sites } from "../models.js";
 import { choice, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
@@ -73,7 +73,7 @@ export class Heads extends View {
       },
       saying: (layer, head) => {
         const told = BADGES.map((each) => `${t(`badge.${each}`)} ${number(numbers[layer][head][each], 2)}`);
-        return `${named(found, site, layer, head)}: ${told.join(" · ")}`;
+        return `${named(found, site, layer, head)}${colon()}${told.join(" · ")}`;
       },
     }, onpick: ({ detail }) => pin(site, detail.row, detail.column, found) });
   }
@@ -83,7 +83,7 @@ export class Heads extends View {
       && each.head === head)];
     const matrix = found.matrix(site, found.head(site, layer, head));
     const numbers = found.answer.numbers[site][layer][head];
-    const title = `${letter}: ${t(`site.${site}`)} · ${named(found, site, layer, head)}`;
+    const title = `${letter}${colon()}${t(`site.${site}`)} · ${named(found, site, layer, head)}`;
     const map = h("heat-map", { data: { ...matrix, sums: false, largest: 34, label: title,
       saying: (said, at) => t(cellKey(site, at.row, matrix.first), said) } });
     const factor = factorOf(current(), siteName(site, found.layers(site)[layer]), head);

@@ -3,7 +3,7 @@
 import { ask } from "../api.js";
 import { h, number, signed } from "../dom.js";
 import { CHANGES, dropEdits, editsOf, setEdit } from "../edits.js";
-import { t } from "../i18n.js";
+import { space, t } from "../i18n.js";
 import { paddingControls } from "../parts/changes.js";
 import { button, counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
@@ -55,7 +55,7 @@ export class Mask extends View {
       make("weights", off ? data.weights_unmasked : data.weights, { sums: true }),
     ];
     return [...this.fixed(state), this.question(data, state), h("p", { class: "note" },
-      t(state.mask_site === "encoder_self" ? "map.rows.encoder" : "map.rows"), " ", this.padding(data)),
+      t(state.mask_site === "encoder_self" ? "map.rows.encoder" : "map.rows"), space(), this.padding(data)),
       h("div", { class: "pair" }, this.cards.map(({ card }) => card))];
   }
 

@@ -4,7 +4,7 @@ import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, percent, track, visible } from "../dom.js";
 import { CHANGES } from "../edits.js";
-import { t } from "../i18n.js";
+import { colon, t } from "../i18n.js";
 import { chosen } from "../models.js";
 import { button } from "../parts/controls.js";
 import "../parts/step-attention.js";
@@ -259,7 +259,7 @@ export class Steps extends View {
     const rows = steps.map((each, n) => [String(n + 1), visible(each.chosen), percent(each.probability),
       number(each.entropy, 4), percent(each.eos), String(each.cache)]);
     return stacked([
-      { title: `${t("steps.read")}: ${step.read.map(visible).join(" ")}`,
+      { title: `${t("steps.read")}${colon()}${step.read.map(visible).join(" ")}`,
         scene: { width: 500, height: step.top.length * 24, items: bars } },
       { title: this.data.text, scene: tableScene(["", ...["chosen", "probability", "entropy", "eos", "cache"]
         .map((each) => t(`steps.${each}`))], rows) },

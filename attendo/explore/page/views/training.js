@@ -4,7 +4,7 @@ import { ask, wasCancelled } from "../api.js";
 import { palette } from "../colour.js";
 import { h, number, whole } from "../dom.js";
 import { unchanged } from "../edits.js";
-import { t } from "../i18n.js";
+import { colon, t } from "../i18n.js";
 import { checkpointsOf, chosen, isParallel, mainSite, stepName, stepOf } from "../models.js";
 import { chartOf } from "../parts/chart.js";
 import { choice } from "../parts/controls.js";
@@ -124,7 +124,7 @@ export class Training extends View {
       saying: (_, n) => `${stepName(this.film[n].name)} · ${lost(this.film[n], 4)}`,
       state: (_, n) => ({ pinned: this.film[n].name === name ? "▸" : "" }),
     }, onpick: ({ detail }) => update({ checkpoint: this.film[detail.column].name }, { quiet: true }) });
-    this.map = h("heat-map", { data: { ...matrix, sums: true, label: `${stepName(name)}: ${trace.answer.text}` } });
+    this.map = h("heat-map", { data: { ...matrix, sums: true, label: `${stepName(name)}${colon()}${trace.answer.text}` } });
     this.strip.replaceChildren(this.grid, h("h3", {}, `${stepName(name)} · ${lost({ trace }, 4)}`), this.map);
   }
 

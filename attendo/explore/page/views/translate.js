@@ -3,7 +3,7 @@
 import { stream, wasCancelled } from "../api.js";
 import { h, number, percent, signed, visible } from "../dom.js";
 import { CHANGES } from "../edits.js";
-import { t } from "../i18n.js";
+import { space, t } from "../i18n.js";
 import { chosen, isParallel } from "../models.js";
 import { button, choice, numeric } from "../parts/controls.js";
 import { ANSWER, decides, ofStream } from "../requests.js";
@@ -100,7 +100,7 @@ class TranslateBar extends HTMLElement {
     const [count, edits] = [state.heads, state.edits].map((text) => text.split(",").filter(Boolean).length);
     const told = [count ? t("translate.heads", { count }) : "", edits ? t("translate.edits", { count: edits }) : "",
       state.beside ? t("translate.padded") : ""].filter(Boolean);
-    return told.length ? h("p", { class: "notice" }, told.join(" "), " ",
+    return told.length ? h("p", { class: "notice" }, told.join(space()), " ",
       button(t("reset"), () => update({ heads: "", edits: "", beside: "" }), { class: "link" })) : null;
   }
 
@@ -186,7 +186,7 @@ function outside({ log_probability: log, pieces }, unknown) {
       { share: percent(Math.exp(-loss)) }) : "",
     longest && current().text.length > 1.5 * longest ? t("translate.long", { count: longest }) : "",
   ].filter(Boolean);
-  return reasons.length ? [h("p", { class: "warning", role: "status" }, t("translate.outside"), " ",
+  return reasons.length ? [h("p", { class: "warning", role: "status" }, t("translate.outside"), space(),
     reasons.map((reason) => h("span", {}, reason)))] : [];
 }
 
