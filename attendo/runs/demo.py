@@ -11,7 +11,6 @@ from attendo.explore.gold_alignment import GoldLinks
 from attendo.explore.graph_svg import render_graph_svg
 from attendo.explore.head_stats import HeadReport, HeadStats, Sentence, measure_heads
 from attendo.explore.heatmap_svg import render_map_svg
-from attendo.explore.parallel_html import render_parallel_html
 from attendo.explore.saved_page import OpenBox, render_saved_page
 from attendo.model.config import ModelKind
 from attendo.runs.config import RunConfig
@@ -149,8 +148,8 @@ def write_pictures(folder: Path, trace: Trace, head: HeadStats) -> list[Path]:
 
 
 def write_parallel_pictures(folder: Path, trace: ParallelTrace) -> list[Path]:
-    """Write the passes, the graph or the alignment as a standalone HTML page, and the graph as an SVG."""
-    pictures = {folder / f"{trace.kind}.html": render_parallel_html(trace)}
+    """Write the page with the passes, the graph or the alignment in one HTML file, and the graph as an SVG."""
+    pictures = {folder / f"{trace.kind}.html": render_saved_page(trace, name=folder.name)}
     if isinstance(trace.details, GraphTrace):
         pictures[folder / "graph.svg"] = render_graph_svg(trace.details)
     for path, content in pictures.items():
