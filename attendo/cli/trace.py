@@ -63,17 +63,16 @@ def trace(
     options = take_decoding_options(given)
     if text_model.kind != "autoregressive":
         _reject_view_options(text_model.kind, view_options)
-        shown = text_model.trace_parallel(text, target, **options)
         other = None if beside is None else _trace_beside(beside, text, device, whole=html is not None)
+        predicted = text_model.trace_parallel(text, target, **options)
         if html is not None:
-            _write_page(html, shown, lang, model, text, other)
+            _write_page(html, predicted, lang, model, text, other)
         if as_json or html is None:
-            _output_parallel(shown, other, lang, as_json)
+            _output_parallel(predicted, other, lang, as_json)
         return
     _reject_parallel_options(text_model, beside, options)
     found = text_model.trace(text, target, masked=not no_mask, layer=layer)
-    view = TraceView(lang, layer, head, step)
-    view.check(found)
+    (view := TraceView(lang, layer, head, step)).check(found)
     if full_output:
         _check_size(found, full_output, layer)
     if html is not None:

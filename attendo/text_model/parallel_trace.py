@@ -232,21 +232,7 @@ def trace_last_pass(trace: ParallelTrace, layer: int | None = None, inputs_of: C
     assert trace.origin is not None
     network, tokenizer = trace.origin.network, trace.origin.tokenizer
     source = torch.tensor(trace.source_ids, device=network.device)
-    match trace.details:
-        case MaskPredictTrace(passes=passes):
-            ids: list[int | None] = [each.id for each in passes[-1]]
-            given = [not each.predicted for each in passes[-1]]
-            canvas = Canvas(
-                torch.tensor([ids], device=source.device),
-                torch.tensor([given], device=source.device),
-                torch.ones(1, len(ids), dtype=torch.bool, device=source.device),
-            )
-        case GraphTrace(vertices=vertices):
-            ids, given = [each.id for each in vertices], [False] * len(vertices)
-            canvas = network.empty_canvas(source[None], None)
-        case CtcTrace(positions=positions):
-            ids, given = [each.id for each in positions], [False] * len(positions)
-            canvas = network.empty_canvas(source[None], None)
+    ids, given, canvas = _last_canvas(network, trace, source)
     entries = trace_canvas(network, source, canvas, layer, inputs_of)
     # The first and the last vertex of a graph say nothing: what their logits prefer is shown.
     best = entries["output.logits"].value.argmax(-1).tolist()
@@ -266,6 +252,27 @@ def trace_last_pass(trace: ParallelTrace, layer: int | None = None, inputs_of: C
         unknown=trace.unknown,
         origin=TraceOrigin(network),
     )
+
+
+def _last_canvas(
+    network: ParallelTransformer, trace: ParallelTrace, source: Int[Tensor, " S"]
+) -> tuple[list[int | None], list[bool], Canvas]:
+    """Return the predicted tokens of the last pass, whether it was given them, and its canvas."""
+    match trace.details:
+        case MaskPredictTrace(passes=passes):
+            ids: list[int | None] = [each.id for each in passes[-1]]
+            given = [not each.predicted for each in passes[-1]]
+            canvas = Canvas(
+                torch.tensor([ids], device=source.device),
+                torch.tensor([given], device=source.device),
+                torch.ones(1, len(ids), dtype=torch.bool, device=source.device),
+            )
+            return ids, given, canvas
+        case GraphTrace(vertices=vertices):
+            ids = [each.id for each in vertices]
+        case CtcTrace(positions=positions):
+            ids = [each.id for each in positions]
+    return ids, [False] * len(ids), network.empty_canvas(source[None], None)
 
 
 @dataclass(frozen=True)
