@@ -120,7 +120,7 @@ def _show_attention(run: "Run", head: "HeadStats") -> list[Path]:
     from attendo.runs.demo import EXAMPLE_SENTENCE, make_attention_map, write_pictures
 
     trace, console = run.model.trace(EXAMPLE_SENTENCE), Console()
-    pictures = write_pictures(run.folder, trace, head)
+    pictures = write_pictures(run.folder, trace, head, current_language())
     title = say("decoder layer {layer}, head {head}", layer=head.layer, head=head.head)
     shown = replace(make_attention_map(trace, head), title=title)
     console.print(render_map_terminal(shown, console.width, current_language()))
@@ -137,7 +137,7 @@ def _show_parallel(run: "Run") -> list[Path]:
     trace, console = run.model.trace_parallel(EXAMPLE_SENTENCE), Console(highlight=False)
     for paragraph in render_parallel_trace(trace, console.width, current_language()):
         console.print(paragraph)
-    return write_parallel_pictures(run.folder, trace)
+    return write_parallel_pictures(run.folder, trace, current_language())
 
 
 def _print_next_commands(run: "Run", pictures: list[Path]) -> None:

@@ -63,13 +63,16 @@ def trace(
     options = take_decoding_options(given)
     if text_model.kind != "autoregressive":
         _reject_view_options(text_model.kind, view_options)
-        other = None if beside is None else _trace_beside(beside, text, device)
-        _output_parallel(text_model.trace_parallel(text, target, **options), other, lang, as_json, html)
+        other = None if beside is None else _trace_beside(beside, text, device, whole=html is not None)
+        predicted = text_model.trace_parallel(text, target, **options)
+        if html is not None:
+            _write_page(html, predicted, lang, model, text, other)
+        if as_json or html is None:
+            _output_parallel(predicted, other, lang, as_json)
         return
     _reject_parallel_options(text_model, beside, options)
     found = text_model.trace(text, target, masked=not no_mask, layer=layer)
-    view = TraceView(lang, layer, head, step)
-    view.check(found)
+    (view := TraceView(lang, layer, head, step)).check(found)
     if full_output:
         _check_size(found, full_output, layer)
     if html is not None:
@@ -80,13 +83,20 @@ def trace(
         _show(found, view)
 
 
-def _write_page(path: Path, found: "Trace", lang: Literal["en", "zh"], model: Path, text: str) -> None:
+def _write_page(
+    path: Path,
+    found: "Trace | ParallelTrace",
+    lang: Literal["en", "zh"],
+    model: Path,
+    text: str,
+    beside: "tuple[str, Trace] | None" = None,
+) -> None:
     """Write the page of the whole network. It names the run folder of a model, or its own folder."""
     from attendo.explore.saved_page import render_saved_page
 
     folder = model.resolve()
     name = folder.parent.name if folder.name == "model" else folder.name
-    path.write_text(render_saved_page(found, lang, name, text), "utf-8")
+    path.write_text(render_saved_page(found, lang, name, text, beside=beside), "utf-8")
     print_stderr(trace_string("written", lang, path))
 
 
@@ -102,42 +112,33 @@ def _reject_parallel_options(model: "TextModel", beside: Path | None, options: d
     model.settings(**options)  # rejects options of other kinds
 
 
-def _trace_beside(folder: Path, text: str, device: str) -> tuple[str, "Trace"]:
-    """Return the name and the trace of an autoregressive model."""
+def _trace_beside(folder: Path, text: str, device: str, whole: bool) -> tuple[str, "Trace"]:
+    """Return the name and the trace of an autoregressive model. Only a page shows all of its layers."""
     from attendo.runs.load import load
 
     other = load(folder, device)
     if other.kind != "autoregressive" or other.continues_text:
         kind = "decoder-only" if other.continues_text else other.kind
         raise UsageError("beside_not_autoregressive", model=folder, kind=kind)
-    return str(folder), other.trace(text, layer=0)
+    return str(folder), other.trace(text, layer=None if whole else 0)
 
 
 def _output_parallel(
-    found: "ParallelTrace",
-    beside: tuple[str, "Trace"] | None,
-    lang: Literal["en", "zh"],
-    as_json: bool,
-    html: Path | None,
+    found: "ParallelTrace", beside: tuple[str, "Trace"] | None, lang: Literal["en", "zh"], as_json: bool
 ) -> None:
-    if html is not None:
-        from attendo.explore.parallel_html import render_parallel_html
-
-        html.write_text(render_parallel_html(found, lang, beside), "utf-8")
-        print_stderr(trace_string("written", lang, html))
     if as_json:
         content = found.as_json()
         if beside is not None:
             content["beside"] = {"model": beside[0], **_list_steps(beside[1])}
         print(json.dumps(content, ensure_ascii=False, allow_nan=False))
-    elif html is None:
-        from rich.console import Console
+        return
+    from rich.console import Console
 
-        from attendo.explore.parallel_terminal import render_parallel_trace
+    from attendo.explore.parallel_terminal import render_parallel_trace
 
-        console = Console(highlight=False)
-        for paragraph in render_parallel_trace(found, console.width, lang, beside):
-            console.print(paragraph)
+    console = Console(highlight=False)
+    for paragraph in render_parallel_trace(found, console.width, lang, beside):
+        console.print(paragraph)
 
 
 def _list_steps(found: "Trace") -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import adaptive_max_pool2d
 
 from attendo.explore.formulas.catalogue import describe_formulas
 from attendo.explore.number_block import NumberBlock
@@ -56,9 +55,20 @@ def summarize_forward(trace: Trace, top: int = TOP_TOKENS) -> dict[str, Any]:
 
 
 def pool_maps(weights: Float[Tensor, "H T S"]) -> Float[Tensor, "H R C"]:
-    """Shrink the maps to at most `MAX_MAP_SIZE` rows and columns. The maximum keeps a thin line visible."""
-    size = tuple(min(each, MAX_MAP_SIZE) for each in weights.shape[1:])
-    return weights if size == weights.shape[1:] else adaptive_max_pool2d(weights, size)
+    """Shrink the maps to at most `MAX_MAP_SIZE` rows and columns. The maximum keeps a thin line visible.
+
+    Row n of a map is in row ⌊n · size / rows⌋ of the small one. Adaptive pooling needs 2 to 3 times as long.
+    """
+    for axis in (1, 2):
+        length = weights.size(axis)
+        if length > MAX_MAP_SIZE:
+            starts = torch.tensor([-(-n * length // MAX_MAP_SIZE) for n in range(MAX_MAP_SIZE + 1)])
+            largest = weights.index_select(axis, starts[:-1])
+            for further in range(1, int(starts.diff().max())):
+                places = torch.minimum(starts[:-1] + further, starts[1:] - 1)
+                largest = torch.maximum(largest, weights.index_select(axis, places))
+            weights = largest
+    return weights
 
 
 def _describe_steps(trace: Trace, top: int) -> Iterator[dict[str, Any]]:

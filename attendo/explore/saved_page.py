@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -12,9 +12,9 @@ from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from attendo.explore.calculation import Calculation
-from attendo.explore.forward_summary import summarize_forward
+from attendo.explore.saved_answers import Answer, BoxAnswers, PageSubject
 from attendo.messages import Language
+from attendo.text_model import ParallelTrace
 from attendo.text_model.trace import Trace
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ _STYLES = ("style.css", "views.css", "whole-model.css")
 _IMPORT = re.compile(r'(from\s*|import\s*\(\s*|import\s*)"(\.{1,2}/[^"]+)"')
 # Nothing is loaded. Modules are data addresses, and pictures are made by the page itself.
 POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:"
-_MAX_OPEN_LAYERS = 4  # a stack with more layers is folded: operations of the first and the last one are saved
-_FIRST_HEAD_ONLY = ("queries", "keys", "values", "turned_queries", "turned_keys", "bias")
-_FROM_WEIGHTS = ("products", "scores", "masked")  # the page derives them from the answer about the weights
+MAX_BYTES = 8 * 2**20  # of a file with boxes that are not drawn at first
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class SavedPage:
     height: int = 900  # pixels of the frame
 
     @staticmethod
-    def of(trace: Trace, language: Language = "en") -> "SavedPage":
+    def of(trace: Trace | ParallelTrace, language: Language = "en") -> "SavedPage":
         return SavedPage(render_saved_page(trace, language))
 
     def save(self, path: str | Path) -> None:
@@ -63,133 +61,101 @@ class SavedPage:
 def show(model: "TextModel | str | Path", text: str, target: str | None = None, language: Language = "en") -> SavedPage:
     """Return the page of one forward pass through a model or a model folder. A notebook displays it, offline.
 
-    The target is the given one, or the greedy output of the model.
+    The target is the given one, or the greedy output of the model. The page of a model that predicts all tokens at once
+    also has its passes, its graph or its alignment.
     """
     from attendo.text_model import load
 
     found = load(model) if isinstance(model, str | Path) else model
-    return found.trace(text, target).show(language)
+    if found.kind == "autoregressive":
+        return found.trace(text, target).show(language)
+    return found.trace_parallel(text, target).show(language)
 
 
 def render_saved_page(
-    trace: Trace, language: Language = "en", name: str = "model", text: str | None = None, first: OpenBox | None = None
+    trace: Trace | ParallelTrace,
+    language: Language = "en",
+    name: str = "model",
+    text: str | None = None,
+    first: OpenBox | None = None,
+    beside: tuple[str, Trace] | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> str:
-    """Return the page in one file, initially in `language`. `text` is the source; default: its tokens as text."""
-    request = _PageRequest(trace, name, _source_text(trace) if text is None else text)
-    state = {"view": "home", "lang": language, "text": request.text, "target": request.target or ""}
-    state["heads"] = ",".join(
-        sorted(f"{site}.{head}={scale:g}" for site, scales in trace.heads.items() for head, scale in scales.items())
-    )
+    """Return the page in one file, initially in `language`. `text` is the source; default: its tokens as text.
+
+    `beside` is the name and the trace of an autoregressive model, for one that predicts all tokens at once. Layers that
+    are folded at first, and further rows and heads, are left out if the file would be larger than `max_bytes`.
+    """
+    subject = PageSubject.of(trace, name, text)
+    subjects = [subject, *(() if beside is None else (PageSubject.of(beside[1], beside[0], subject.text),))]
+    before, after = _shell()
+    answers = _Answers(max_bytes - len(before.encode()) - len(after.encode()))
+    answers.add([("/models", None, {"models": [each.describe_model() for each in subjects]})])
+    left_out = answers.collect(subjects)
+    state = {"view": "home", "lang": language, **subject.state()}
     if first is not None:
         state |= {"module": first.name, "head": str(first.head)}
-    answers = [[f"{path} {_to_json(body)}", answer] for path, body, answer in request.answers()]
-    head = "\n".join(
-        (
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            f'<link rel="icon" href="data:image/svg+xml;base64,{_encode(_read("icon.svg"))}">',
-            f"<style>{_styles()}</style>",
-            f'<script type="application/json" id="recorded" data-views="home" data-state="{escape(urlencode(state))}">'
-            f"{_inline(answers)}</script>",
-            f'<script type="importmap">{_inline({"imports": _modules()})}</script>',
-            '<script type="module">import "main.js";</script>',
-        )
+    attributes = {
+        "views": "home" if subject.details is None else "home,parallel",
+        "state": urlencode(state),
+        "left-out": _to_json({"limit": max_bytes // 2**20, "parts": left_out}),
+    }
+    shown = " ".join(f'data-{key}="{escape(value)}"' for key, value in attributes.items())
+    return f'{before}<script type="application/json" id="recorded" {shown}>{answers.to_json()}</script>{after}'
+
+
+class _Answers:
+    """Answers by request, as JSON. `room` is the number of bytes that they may have."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._texts: list[str] = []
+
+    def collect(self, subjects: Sequence[PageSubject]) -> dict[str, list[str]]:
+        """Add the answers of the models. Return the parts for which there is no room, by model."""
+        boxes = {each.name: BoxAnswers(each) for each in subjects}
+        for each in subjects:
+            self.add(each.main_answers())
+            self.add(boxes[each.name].first_answers())
+        for each in subjects[1:]:
+            self.add([each.answer_beside()])
+        return {
+            name: [part for part, answers in each.parts() if not self.add(answers, limited=True)]
+            for name, each in boxes.items()
+        }
+
+    def add(self, answers: Iterable[Answer], limited: bool = False) -> bool:
+        """Add all answers. With `limited`, add none if there is no room for all of them."""
+        texts, size = [], 0
+        for path, body, answer in answers:
+            texts.append(_inline([f"{path} {_to_json(body)}", answer]))
+            size += len(texts[-1].encode()) + 1
+            if limited and size > self._room:
+                return False
+        self._texts += texts
+        self._room -= size
+        return True
+
+    def to_json(self) -> str:
+        return f"[{','.join(self._texts)}]"
+
+
+@cache
+def _shell() -> tuple[str, str]:
+    """Return the page before and after its answers."""
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        f'<link rel="icon" href="data:image/svg+xml;base64,{_encode(_read("icon.svg"))}">',
+        f"<style>{_styles()}</style>",
+    )
+    modules = (
+        f'<script type="importmap">{_inline({"imports": _modules()})}</script>',
+        '<script type="module">import "main.js";</script>',
     )
     index = re.sub(r"\s*<link[^>]*>", "", _read("index.html"))
     index = re.sub(r"\s*<script[^>]*></script>", "", index)
-    return index.replace("</head>", f"{head}\n</head>")
-
-
-class _PageRequest:
-    """The requests that the page sends for one trace, with their answers.
-
-    Each body has the fields in the order of requests.js, because an answer is found by the text of its request.
-    """
-
-    def __init__(self, trace: Trace, name: str, text: str) -> None:
-        self._trace, self._name, self.text = trace, name, text
-        self.target = trace.text if trace.given else None
-        heads = {
-            site: {str(head): _plain(each) for head, each in scales.items()} for site, scales in trace.heads.items()
-        }
-        self._basics = {"model": name, "checkpoint": None, "text": text, "decoder": {"kind": "greedy"}}
-        self._heads = {"heads": {site: scales for site, scales in sorted(heads.items()) if scales}}
-
-    def answers(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (path, body, answer)."""
-        yield "/models", None, {"models": [self._describe_model()]}
-        yield "/answer", {**self._basics, **self._heads, "prefix": None, "stream": True}, [self._describe_answer()]
-        summary = summarize_forward(self._trace)
-        forward = {**summary, "cut": False, "unknown": {"source": list(self._trace.unknown), "target": []}}
-        yield "/forward", {**self._basics, "target": self.target, **self._heads}, forward
-        target = self.target or summary["target_text"] or None
-        operations = [each for each in self._trace.entries if self._is_open(each)]
-        trace = self._trace.with_operands(operations)
-        for operation in operations:
-            for head in self._list_heads(operation):
-                place = {"operation": operation, "head": head, "row": 0, "column": 0}
-                answer = Calculation(trace, operation, head).describe()
-                yield "/calculation", {**self._basics, "target": target, **self._heads, **place}, answer
-
-    def _is_open(self, operation: str) -> bool:
-        """Whether the operation belongs to a layer that the page draws in full."""
-        stack, layer, *_ = operation.split(".")
-        if stack not in ("encoder", "decoder") or not layer.isdecimal():
-            return True
-        layers = self._trace.encoder_layers if stack == "encoder" else self._trace.decoder_layers
-        return len(layers) <= _MAX_OPEN_LAYERS or int(layer) in (layers[0], layers[-1])
-
-    def _list_heads(self, operation: str) -> range:
-        end = operation.rpartition(".")[2]
-        if self._trace[operation].dim() < 3 or end in _FIRST_HEAD_ONLY:
-            return range(1)
-        return range(0 if end in _FROM_WEIGHTS else self._trace.config.num_heads)
-
-    def _describe_model(self) -> dict[str, Any]:
-        config = self._trace.config
-        return {
-            "name": self._name,
-            "direction": None,
-            "parameters": None,
-            "config": config.model_dump(mode="json"),
-            "encoder_layers": config.num_encoder_layers,
-            "decoder_layers": config.num_decoder_layers,
-            "heads": config.num_heads,
-            "checkpoints": [],
-            "has_training": False,
-            "samples": [],
-        }
-
-    def _describe_answer(self) -> dict[str, Any]:
-        """Return the last event of /answer: the target as the only hypothesis."""
-        trace, scores = self._trace, self._trace.log_probabilities.tolist()
-        tokens = [
-            {"piece": piece, "id": token, "log_probability": score}
-            for piece, token, score in zip(trace.target_pieces, trace.target_ids, scores, strict=True)
-        ]
-        total = sum(scores)
-        hypothesis = {
-            "text": trace.text,
-            "pieces": list(trace.target_pieces),
-            "tokens": tokens,
-            "log_probability": total,
-            "score": total / len(tokens),
-            "cut": False,
-        }
-        source = {"pieces": list(trace.source_pieces)}
-        data = {"source": source, "unknown": list(trace.unknown), "hypotheses": [hypothesis], "alternatives": []}
-        return {"name": "done", "data": data}
-
-
-def _source_text(trace: Trace) -> str:
-    assert trace.origin is not None
-    assert trace.origin.pair is not None
-    tokenizer = trace.origin.pair.source_tokenizer
-    return trace.text if tokenizer is None else tokenizer.decode(list(trace.source_ids[:-1]))
-
-
-def _plain(value: float) -> float | int:
-    """Write whole numbers without a point, as JavaScript does."""
-    return int(value) if value == int(value) else value
+    begin, end = index.split("</head>")
+    return begin + "\n".join((*head, "")), "\n".join(("", *modules, f"</head>{end}"))
 
 
 @cache

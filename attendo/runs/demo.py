@@ -11,8 +11,8 @@ from attendo.explore.gold_alignment import GoldLinks
 from attendo.explore.graph_svg import render_graph_svg
 from attendo.explore.head_stats import HeadReport, HeadStats, Sentence, measure_heads
 from attendo.explore.heatmap_svg import render_map_svg
-from attendo.explore.parallel_html import render_parallel_html
 from attendo.explore.saved_page import OpenBox, render_saved_page
+from attendo.messages import Language
 from attendo.model.config import ModelKind
 from attendo.runs.config import RunConfig
 from attendo.text_model import ParallelTrace, TextModel, Trace
@@ -136,23 +136,23 @@ def make_attention_map(trace: Trace, head: HeadStats) -> AttentionMap:
     return AttentionMap(weights, rows=trace.target_pieces, columns=trace.source_pieces, title=title)
 
 
-def write_pictures(folder: Path, trace: Trace, head: HeadStats) -> list[Path]:
+def write_pictures(folder: Path, trace: Trace, head: HeadStats, language: Language = "en") -> list[Path]:
     """Write the best head as an SVG, and the page of the whole network in one HTML file, with this head open."""
     first = OpenBox(f"decoder.{head.layer}.cross", head.head)
     pictures = {
         folder / "attention.svg": render_map_svg(make_attention_map(trace, head)),
-        folder / "attention.html": render_saved_page(trace, name=folder.name, first=first),
+        folder / "attention.html": render_saved_page(trace, language, folder.name, first=first),
     }
     for path, content in pictures.items():
         path.write_text(content, "utf-8")
     return list(pictures)
 
 
-def write_parallel_pictures(folder: Path, trace: ParallelTrace) -> list[Path]:
-    """Write the passes, the graph or the alignment as a standalone HTML page, and the graph as an SVG."""
-    pictures = {folder / f"{trace.kind}.html": render_parallel_html(trace)}
+def write_parallel_pictures(folder: Path, trace: ParallelTrace, language: Language = "en") -> list[Path]:
+    """Write the page with the passes, the graph or the alignment in one HTML file, and the graph as an SVG."""
+    pictures = {folder / f"{trace.kind}.html": render_saved_page(trace, language, folder.name)}
     if isinstance(trace.details, GraphTrace):
-        pictures[folder / "graph.svg"] = render_graph_svg(trace.details)
+        pictures[folder / "graph.svg"] = render_graph_svg(trace.details, language)
     for path, content in pictures.items():
         path.write_text(content, "utf-8")
     return list(pictures)

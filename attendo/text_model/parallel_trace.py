@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,6 +23,7 @@ from attendo.decode.parallel import (
     starts_run,
 )
 from attendo.errors import UsageError
+from attendo.messages import Language
 from attendo.model.config import ModelConfig
 from attendo.model.decoder_state import Memory
 from attendo.model.parallel import Canvas, ParallelTransformer, Prediction, count_tokens
@@ -35,6 +36,9 @@ from attendo.text.tokenizer import end_source, strip_line_end
 from attendo.text_model.generation import PreparedCall
 from attendo.text_model.results import Hypothesis
 from attendo.text_model.trace import TokenCandidate, Trace, TraceOrigin, move_to_cpu, round_values
+
+if TYPE_CHECKING:
+    from attendo.explore.saved_page import SavedPage
 
 _KIND_OPTIONS = {
     "masked": ("passes", "length_candidates", "merge_repeats"),
@@ -142,6 +146,7 @@ class ParallelTrace:
     cut: bool = False  # True if the answer ends at its maximum length
     unknown: tuple[str, ...] = ()  # parts of the source that are not in the vocabulary
     options: dict[str, Any] = field(default_factory=dict)  # decoding settings of the kind
+    origin: "ParallelOrigin | None" = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"<ParallelTrace of {self.text!r}: {self.kind}, {len(self.source_pieces)} source tokens>"
@@ -149,6 +154,12 @@ class ParallelTrace:
     @property
     def kind(self) -> str:
         return self.config.kind
+
+    def show(self, language: Language = "en") -> "SavedPage":
+        """Return the page of the whole network and of this trace, in one file. A notebook displays it, offline."""
+        from attendo.explore.saved_page import SavedPage
+
+        return SavedPage.of(self, language)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values: numbers rounded to 6 digits."""
@@ -167,6 +178,15 @@ class ParallelTrace:
         }
         found: dict[str, Any] = round_values(content)
         return found
+
+
+@dataclass(frozen=True)
+class ParallelOrigin:
+    """What a trace was computed from."""
+
+    network: ParallelTransformer
+    text: str  # of the source
+    tokenizer: Tokenizer  # of the target
 
 
 def trace_call(
@@ -204,33 +224,15 @@ def trace_call(
     )
 
 
-def trace_last_pass(
-    network: ParallelTransformer,
-    trace: ParallelTrace,
-    tokenizer: Tokenizer,
-    layer: int | None = None,
-    inputs_of: Collection[str] = (),
-) -> Trace:
+def trace_last_pass(trace: ParallelTrace, layer: int | None = None, inputs_of: Collection[str] = ()) -> Trace:
     """Return every tensor of the last pass by name. Its rows are the positions of the canvas.
 
     A position that holds no token reads `MASK_PIECE`. The blanks of ctc have an empty piece.
     """
+    assert trace.origin is not None
+    network, tokenizer = trace.origin.network, trace.origin.tokenizer
     source = torch.tensor(trace.source_ids, device=network.device)
-    match trace.details:
-        case MaskPredictTrace(passes=passes):
-            ids: list[int | None] = [each.id for each in passes[-1]]
-            given = [not each.predicted for each in passes[-1]]
-            canvas = Canvas(
-                torch.tensor([ids], device=source.device),
-                torch.tensor([given], device=source.device),
-                torch.ones(1, len(ids), dtype=torch.bool, device=source.device),
-            )
-        case GraphTrace(vertices=vertices):
-            ids, given = [each.id for each in vertices], [False] * len(vertices)
-            canvas = network.empty_canvas(source[None], None)
-        case CtcTrace(positions=positions):
-            ids, given = [each.id for each in positions], [False] * len(positions)
-            canvas = network.empty_canvas(source[None], None)
+    ids, given, canvas = _last_canvas(network, trace, source)
     entries = trace_canvas(network, source, canvas, layer, inputs_of)
     # The first and the last vertex of a graph say nothing: what their logits prefer is shown.
     best = entries["output.logits"].value.argmax(-1).tolist()
@@ -250,6 +252,27 @@ def trace_last_pass(
         unknown=trace.unknown,
         origin=TraceOrigin(network),
     )
+
+
+def _last_canvas(
+    network: ParallelTransformer, trace: ParallelTrace, source: Int[Tensor, " S"]
+) -> tuple[list[int | None], list[bool], Canvas]:
+    """Return the predicted tokens of the last pass, whether it was given them, and its canvas."""
+    match trace.details:
+        case MaskPredictTrace(passes=passes):
+            ids: list[int | None] = [each.id for each in passes[-1]]
+            given = [not each.predicted for each in passes[-1]]
+            canvas = Canvas(
+                torch.tensor([ids], device=source.device),
+                torch.tensor([given], device=source.device),
+                torch.ones(1, len(ids), dtype=torch.bool, device=source.device),
+            )
+            return ids, given, canvas
+        case GraphTrace(vertices=vertices):
+            ids = [each.id for each in vertices]
+        case CtcTrace(positions=positions):
+            ids = [each.id for each in positions]
+    return ids, [False] * len(ids), network.empty_canvas(source[None], None)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from attendo.text_model.backends import (
 from attendo.text_model.generation import Generation, PreparedCall
 from attendo.text_model.inputs import PromptEncoder, SourceEncoder, reject_source_options
 from attendo.text_model.options import GenerateOptions, check_text_list, split_options, with_new_option_names
-from attendo.text_model.parallel_trace import ParallelTrace, trace_call
+from attendo.text_model.parallel_trace import ParallelOrigin, ParallelTrace, trace_call
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
 from attendo.text_model.sentence_splitting import measure_sources
@@ -362,7 +362,8 @@ class TextModel:
         assert isinstance(precise, ParallelTransformer)
         answer = self.generate([text], **options)[0].best
         with self.backend.inference_mode():
-            return trace_call(precise, call, answer, target, count)
+            trace = trace_call(precise, call, answer, target, count)
+        return replace(trace, origin=ParallelOrigin(network, text, self.target_tokenizer))
 
     def with_heads(self, heads: HeadScales) -> "TextModel":
         """Return the model with scaled attention heads: {"decoder.0.cross": {3: 0.0}} removes one."""

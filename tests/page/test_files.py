@@ -53,6 +53,22 @@ def test_every_used_text_exists_and_none_is_unused() -> None:
     assert {key for key in keys - named if not any(each.fullmatch(key) for each in made)} == set()
 
 
+def test_every_style_has_an_element() -> None:
+    """A class name of a style occurs in a module, perhaps with a replaced part, as in `wide-${stack}`."""
+    source = "".join(path.read_text("utf-8") for path in FILES if path.suffix in (".js", ".html"))
+    made = [
+        re.compile(re.sub(r"\\\$\\\{.*?\\\}", r"[\\w-]+", re.escape(each)))
+        for each in re.findall(r"[\w-]+\$\{\w+\}", source)
+    ]
+    for path in FILES:
+        rules = re.sub(r"/\*.*?\*/", "", path.read_text("utf-8"), flags=re.DOTALL) if path.suffix == ".css" else ""
+        names = {
+            name for rule in re.findall(r"([^{}]+)\{", rules) for name in re.findall(r"[.#]([a-zA-Z][\w-]*)", rule)
+        }
+        unused = {name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", source)}
+        assert {name for name in unused if not any(each.fullmatch(name) for each in made)} == set(), path.name
+
+
 def without_comments(source: str) -> str:
     return re.sub(r"^\s*(?://|/\*\*|\*).*$", "", source, flags=re.MULTILINE)
 

@@ -1,12 +1,9 @@
 """The home view: the whole model with the numbers of the server, followed, opened, played, in both languages."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from page_server import TEXT, Visit, random_model, wait_until
-
-import attendo
+from page_server import TEXT, Visit, wait_until
 
 TARGET = "小 猫 坐 着"
 SMALL = {"target": TARGET}
@@ -178,45 +175,3 @@ def test_training_step_and_language_keep_the_view(fresh_page: Any, address: str)
     fresh_page.click("#language")
     assert wait_until(lambda: "编码器" in view.locator("[data-stack=encoder] h3").inner_text())
     assert visit.problems() == []
-
-
-OPEN_ALL = """async () => {
-  const figure = document.querySelector("network-figure");
-  const wait = () => new Promise((resolve) => setTimeout(resolve, 30));
-  const failed = [];
-  for (const { id } of [...figure.querySelectorAll("button.box-name")]) {
-    document.getElementById(id).click();
-    while (!document.querySelector("module-panel heat-map, module-panel .complaint")) await wait();
-    if (document.querySelector("module-panel .complaint")) failed.push(id);
-    document.getElementById(id).click();
-  }
-  for (const { id } of [...figure.querySelectorAll("button.head")]) {
-    document.getElementById(id).click();
-    await wait();
-    while (document.querySelector("module-panel[aria-busy]")) await wait();
-    if (document.querySelector("module-panel .complaint")) failed.push(id);
-  }
-  return failed;
-}"""
-
-
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_saved_page_opens_every_box_without_a_server(fresh_page: Any, tmp_path: Path, lang: str) -> None:
-    """From disk, and in the frame of a notebook, which has no address of its own."""
-    page = attendo.show(random_model(), TEXT, language=lang)
-    page.save(tmp_path / "saved.html")
-    (tmp_path / "notebook.html").write_text(f"<!doctype html>{page._repr_html_()}", "utf-8")
-    fresh_page.context.set_offline(True)
-    errors: list[str] = []
-    fresh_page.on("console", lambda message: message.type == "error" and errors.append(message.text))
-    fresh_page.on("pageerror", lambda error: errors.append(str(error)))
-    fresh_page.goto((tmp_path / "saved.html").as_uri())
-    fresh_page.locator("network-figure .distribution li").first.wait_for()
-    assert fresh_page.evaluate(OPEN_ALL) == []
-    assert fresh_page.locator("#home-play").inner_text() == ("▶ Play" if lang == "en" else "▶ 播放")
-    fresh_page.goto((tmp_path / "notebook.html").as_uri())
-    frame = fresh_page.frame_locator("iframe")
-    frame.locator("network-figure .distribution li").first.wait_for()
-    frame.locator("#home-after").click()
-    assert wait_until(lambda: "2" in frame.locator(".player .of").last.inner_text())
-    assert errors == []

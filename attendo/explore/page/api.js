@@ -14,6 +14,9 @@ export const offline = recorded !== null;
 /** The views whose answers such a page holds; null if all. */
 export const savedViews = inlined?.dataset.views?.split(",") ?? null;
 
+/** What such a page leaves out to stay small: {limit, parts}, the limit in MiB, the parts by model. */
+export const leftOut = JSON.parse(inlined?.dataset.leftOut ?? "null");
+
 /** An answer that is no answer: its code, both languages, and what a person may choose instead. */
 export class Trouble extends Error {
   constructor(told) {

@@ -63,6 +63,7 @@ class Page extends HTMLElement {
       h("div", { class: "row end" }, this.settings()));
     this.strange.replaceChildren(...this.strangers());
     this.tabs.setAttribute("aria-label", t("page.views"));
+    this.tabs.hidden = shownViews().length < 2; // of a saved page
     this.tabs.replaceChildren(...(models().length ? shownViews() : []).map((name) => this.tab(name)));
     const skip = h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault();
       this.main.focus(); } }, t("page.skip"));

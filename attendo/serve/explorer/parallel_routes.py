@@ -1,14 +1,13 @@
 """Route /parallel: how a model that predicts all tokens at once reaches its output; its output for /answer."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from math import log
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from attendo.errors import UsageError
+from attendo.explore.parallel_answer import describe_parallel_answer
 from attendo.model.parallel import ParallelTransformer
 from attendo.serve.explorer.schemas import AnswerRequest, ModelTextRequest, ParallelRequest
 from attendo.serve.explorer.search import encode_within_limit
@@ -21,14 +20,6 @@ from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.settings import ServeSettings
 from attendo.text_model import ParallelTrace, TextModel
 from attendo.text_model.inputs import ModelSymbols, encode_symbols
-from attendo.text_model.parallel_trace import (
-    CtcPosition,
-    CtcTrace,
-    GraphTrace,
-    GraphVertex,
-    MaskedToken,
-    MaskPredictTrace,
-)
 
 _MAX_VERTICES = 1024  # of a graph that is shown: its alignment takes time for each token and pair of vertices
 
@@ -63,27 +54,7 @@ def answer_at_once(model: TextModel, request: AnswerRequest, settings: ServeSett
         model.require_autoregressive("a beam or samples on the page")
     trace = trace_at_once(model, request, settings.max_source_tokens, None)
     yield "text", trace.text
-    pieces, each = list(trace.target_pieces), zip(trace.target_pieces, trace.target_ids, strict=True)
-    hypothesis = {
-        "text": trace.text,
-        "pieces": pieces,
-        "tokens": [
-            {"piece": piece, "id": token, "log_probability": log_probability}
-            for (piece, token), log_probability in zip(each, _token_log_probabilities(trace), strict=False)
-        ],
-        "log_probability": trace.log_probability,
-        "score": trace.log_probability / max(1, len(pieces)),
-        "parts": {
-            "length_term": max(1, len(pieces)),
-            "reward": 0,
-            "penalties": 0,
-            "coverage": 0,
-            "tokens": len(pieces),
-        },
-        "cut": trace.cut,
-    }
-    source = {"pieces": list(trace.source_pieces)}
-    yield "done", {"source": source, "unknown": list(trace.unknown), "hypotheses": [hypothesis], "alternatives": []}
+    yield "done", describe_parallel_answer(trace)
 
 
 def trace_at_once(
@@ -100,18 +71,3 @@ def trace_at_once(
         encode_within_limit(target, model.target_tokenizer, ModelSymbols(symbols.begin), max_tokens, "target")
     max_length = request.decoder.to_generate_options().get("max_length")
     return model.trace_parallel(request.text, target, max_length=max_length, **options)
-
-
-def _token_log_probabilities(trace: ParallelTrace) -> list[float]:
-    """Return the log-probability of each token of the output at its first position, or its confidence."""
-    found: Sequence[MaskedToken | GraphVertex | CtcPosition]
-    match trace.details:
-        case MaskPredictTrace(passes=passes):
-            found = passes[-1]
-        case GraphTrace(vertices=vertices):
-            found = [each for each in vertices[1:-1] if each.chosen]
-        case CtcTrace(positions=positions):
-            found = [each for each in positions if each.chosen]
-    if trace.options.get("merge_repeats"):
-        found = [next(run) for _, run in groupby(found, key=lambda each: each.id)]
-    return [log(max(each.probability, 1e-38)) for each in found]

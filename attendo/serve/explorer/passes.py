@@ -46,7 +46,7 @@ def trace_pass(
     if isinstance(network, ParallelTransformer):
         yield
         found = trace_at_once(model, request, settings.max_inspected_tokens, request.target)
-        return TracedPass(trace_last_pass(network, found, model.target_tokenizer, layer, inputs_of), found.cut)
+        return TracedPass(trace_last_pass(found, layer, inputs_of), found.cut)
     subject = yield from InspectedPair.build(model, request, settings)
     if layer is None and not trace_fits(network.config, subject):
         raise ApiError("trace_too_large", source=len(subject.source_ids), target=len(subject.read_ids))

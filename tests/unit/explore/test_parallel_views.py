@@ -1,4 +1,4 @@
-"""A parallel trace in the terminal, as a page and as a picture: every number shown is one of the trace."""
+"""A parallel trace in the terminal and as a picture: every number shown is one of the trace."""
 
 import re
 from xml.etree import ElementTree
@@ -7,22 +7,16 @@ import pytest
 from rich.console import Console
 from tiny import SOURCES, parallel_model, tiny_model
 
-from attendo.explore.attention_map import colour_level
 from attendo.explore.graph_svg import render_graph_svg
 from attendo.explore.i18n import read_strings
-from attendo.explore.parallel_html import render_parallel_html
 from attendo.explore.parallel_terminal import render_parallel_trace
 from attendo.explore.parallel_text import MIN_PASS, format_share, list_runs, select_links, select_vertices, tile_weight
 from attendo.messages import Language
-from attendo.model.config import ModelConfig
-from attendo.model.factory import make_network
-from attendo.text import Words
-from attendo.text_model import ParallelTrace, TextModel, Trace
+from attendo.text_model import ParallelTrace, Trace
 from attendo.text_model.parallel_trace import CtcTrace, GraphLink, GraphTrace, GraphVertex, MaskPredictTrace
 from attendo.text_model.trace import TokenCandidate
 
 TEXT = SOURCES[3]
-HOSTILE = "</script><img/src=x/onerror=alert(1)>&amp;"
 
 
 def show(trace: ParallelTrace, width: int = 100, language: Language = "en", beside: Trace | None = None) -> str:
@@ -115,29 +109,6 @@ def test_the_terminal_shows_the_alignment() -> None:
     assert numbers == [str(n) for n in range(len(trace.details.positions))]
 
 
-@pytest.mark.parametrize("kind", ["graph", "ctc", "masked"])
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_page_has_both_languages_and_starts_in_one(kind: str, language: Language) -> None:
-    trace, other = parallel_model(kind).trace_parallel(TEXT), tiny_model().trace(TEXT, layer=0)
-    page = render_parallel_html(trace, language, ("other", other))
-    assert f'<html lang="{language}" data-language="{language}">' in page
-    assert page.count('<span lang="en">') == page.count('<span lang="zh">')
-    assert all(f"<bdi>{piece}</bdi>" in page for piece in (*trace.target_pieces, *other.target_pieces[:-1]))
-    assert not re.search(r"(src|href)=|https?://(?!www\.w3\.org)|url\(", page)
-    assert "The same sentence, token by token: other" in page
-
-
-def test_the_page_colours_tokens_by_confidence() -> None:
-    trace = parallel_model("masked").trace_parallel(TEXT, passes=3)
-    assert isinstance(trace.details, MaskPredictTrace)
-    cells = re.findall(r'<td class="q(\d+)( again)?">', render_parallel_html(trace))
-    assert cells == [
-        (str(colour_level(tile_weight(each.probability))), " again" if each.predicted else "")
-        for tokens in trace.details.passes
-        for each in tokens
-    ]
-
-
 def test_tiles_are_darker_if_the_probability_is_higher_and_leave_out_the_middle() -> None:
     weights = [tile_weight(number / 100) for number in range(101)]
     assert weights == sorted(weights)
@@ -160,16 +131,6 @@ def test_steps_of_another_model_stand_beside() -> None:
     assert "The same sentence, token by token: other" in shown
     assert f"Its text: {other.text}" in shown
     assert f"{other.steps(1)[0].probability:.3f}" in shown.partition("token by token")[2]
-
-
-def test_tokens_stay_text() -> None:
-    words = Words.build(["a b c"], symbols=[HOSTILE])
-    for kind in ("graph", "ctc", "masked"):
-        network = make_network(ModelConfig(d_model=16, num_heads=2, vocab_size=words.vocab_size, kind=kind))
-        model = TextModel(network, words)
-        text = render_parallel_html(model.trace_parallel(f"a {HOSTILE}"))
-        assert "<img" not in text
-        assert text.count("<script") == text.count("</script>") == 1
 
 
 def test_both_languages_have_the_same_placeholders() -> None:

@@ -1,10 +1,11 @@
 // An open box: its operations as small maps, and how one cell of the chosen operation comes about.
 
-import { ask, savedViews, wasCancelled } from "../api.js";
+import { ask, leftOut, savedViews, wasCancelled } from "../api.js";
 import { pixels } from "../colour.js";
 import { h, number, visible } from "../dom.js";
 import { language, t } from "../i18n.js";
 import { operationTitle, stepTitle } from "../names.js";
+import { chosen } from "../models.js";
 import { ofCalculation } from "../requests.js";
 import { current, update } from "../store.js";
 import { complaint } from "../view.js";
@@ -47,7 +48,7 @@ export class ModulePanel extends HTMLElement {
       if (!signal.aborted) this.draw();
     } catch (error) {
       if (wasCancelled(error) || signal.aborted) return;
-      this.replaceChildren(complaint(error, () => this.refresh()));
+      this.replaceChildren(this.problem(error, () => this.refresh()));
     } finally {
       if (!signal.aborted) this.removeAttribute("aria-busy");
     }
@@ -108,8 +109,21 @@ export class ModulePanel extends HTMLElement {
       if (this.chosen === name) this.draw();
     } catch (error) {
       if (wasCancelled(error)) return;
-      this.querySelector(".panel-detail").replaceChildren(complaint(error, () => this.choose(name)));
+      this.querySelector(".panel-detail").replaceChildren(this.problem(error, () => this.choose(name)));
     }
+  }
+
+  /** A file has a sentence on what it leaves out, where asking again would not help. */
+  problem(error, retry) {
+    if (error.code !== "not_saved" || !leftOut) return complaint(error, retry);
+    const { box } = this.data, parts = leftOut.parts[chosen().name] ?? [], { limit } = leftOut;
+    const layers = (stack) => parts.filter((each) => each.startsWith(stack)).map((each) => each.slice(stack.length + 1))
+      .join(", ");
+    const missing = ["encoder", "decoder"].filter(layers).map((stack) => t("home.left.layers", { stack: t(`stack.${stack}`),
+      layers: layers(stack) })).join(t("home.left.and"));
+    const isRow = rowOf(this.data, current()) >= ROWS && parts.includes("rows");
+    return h("p", { class: "note left-out" }, parts.includes(`${box.stack}.${box.layer}`) ? t("home.left.box", { limit,
+      missing }) : t(isRow ? "home.left.rows" : "home.left.heads", { limit, rows: ROWS }));
   }
 
   detail() {

@@ -4,23 +4,61 @@ import { palette, pixels } from "../colour.js";
 import { nextFrame, svg } from "../dom.js";
 
 const MAPS = 48; // maps that are drawn between two frames
+const NEAR = 500; // pixels above and below the window in which canvases are painted
 
-/** `strips` and `maps` are what `NetworkFigure` has drawn; `sides` are the elements of its stacks. */
+/**
+ * `strips` and `maps` are what `NetworkFigure` has drawn; `sides` are the elements of its stacks. There may be hundreds of
+ * canvases: those of a layer are painted when it comes near the window.
+ */
 export class NetworkCanvases extends HTMLElement {
+  /** Notes which canvases a layer has. Nothing is painted before the sizes are known. */
+  watch() {
+    this.parts = new Map();
+    for (const [kind, all] of [["strips", this.strips], ["maps", this.maps]]) {
+      for (const each of all) {
+        const element = each.canvas.closest(".layer, .box:not(.layer *)");
+        if (!this.parts.has(element)) this.parts.set(element, { strips: [], maps: [], isNear: false, isStale: true });
+        this.parts.get(element)[kind].push(each);
+      }
+    }
+    this.watcher?.disconnect();
+    this.watcher = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) this.parts.get(target).isNear ||= isIntersecting;
+      this.paintNear();
+    }, { rootMargin: `${NEAR}px 0px` });
+    for (const element of this.parts.keys()) this.watcher.observe(element);
+  }
+
+  /** Reads what painting needs to know of the layout, all at once: after a change it would be computed again. */
+  measure() {
+    const before = JSON.stringify(this.widths);
+    this.widths = Object.fromEntries(this.network.stacks.map((stack) => [stack,
+      this.sides[stack].querySelector(".strip")?.clientWidth ?? 0]));
+    for (const [element, part] of this.parts) {
+      const { top, bottom } = element.getBoundingClientRect();
+      part.isNear ||= top < innerHeight + NEAR && bottom > -NEAR;
+      part.isStale ||= JSON.stringify(this.widths) !== before;
+    }
+  }
+
+  /** All of it, with the state as it is now. */
   paint() {
-    if (!this.clientWidth) return;
-    const { network, at } = this, colours = palette(), largest = {};
-    this.widths = {}; // read once: after each canvas the browser would have to lay out the page again
-    for (const stack of network.stacks) {
-      largest[stack] = network.largest(stack);
-      this.widths[stack] = this.sides[stack].querySelector(".strip")?.clientWidth ?? 0;
+    for (const part of this.parts.values()) part.isStale = true;
+    this.paintNear();
+    this.paintMemory(this.followed?.stack === "decoder" ? this.followed.lane : this.at);
+  }
+
+  paintNear() {
+    const parts = [...this.parts.values()].filter(({ isNear, isStale }) => isNear && isStale), colours = palette();
+    if (!this.widths || !parts.length) return;
+    for (const part of parts) {
+      part.isStale = false;
+      for (const strip of part.strips.filter(({ attended }) => !attended)) {
+        const { stack } = strip.box, context = prepared(strip.canvas, this.widths[stack], strip.height);
+        if (context) drawBars(context, this.bars(strip, colours, this.network.largest(stack)));
+      }
     }
-    for (const strip of this.strips) {
-      if (strip.attended) continue;
-      const context = prepared(strip.canvas, this.widths[strip.box.stack], strip.height);
-      if (context) drawBars(context, this.bars(strip, colours, largest[strip.box.stack]));
-    }
-    this.paintMemory(this.followed?.stack === "decoder" ? this.followed.lane : at);
+    this.paintMaps(parts.flatMap(({ maps }) => maps.splice(0))); // a map stays as it is
   }
 
   /** The bars of a row of tokens: [x, y, width, height, colour, opacity]. */
@@ -44,11 +82,12 @@ export class NetworkCanvases extends HTMLElement {
     return found;
   }
 
-  /** The maps of the heads, some at a time: there may be hundreds. Each is as dark as its largest weight allows. */
+  /** The maps of the heads, some at a time. Each is as dark as its largest weight allows. */
   async paintMaps(maps) {
+    const { parts } = this;
     for (let n = 0; n < maps.length; n++) {
       if (n && n % MAPS === 0) await nextFrame();
-      if (maps !== this.maps) return; // drawn again meanwhile
+      if (parts !== this.parts) return; // drawn again meanwhile
       const { canvas, box, head } = maps[n], { values, rows, columns } = this.network.map(box, head);
       const limit = values.reduce((most, each) => Math.max(most, each), 1e-6);
       canvas.width = columns;

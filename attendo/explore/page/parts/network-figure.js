@@ -15,13 +15,13 @@ const NAMED = 24, UPRIGHT = 13; // pixels of a lane in which a token can be name
 export class NetworkFigure extends NetworkBoxes {
   connectedCallback() {
     this.classList.add("network");
-    this.render();
     this.whenResized = new ResizeObserver(() => this.fit());
-    this.whenResized.observe(this);
+    this.render();
   }
 
   disconnectedCallback() {
     this.whenResized?.disconnect();
+    this.watcher?.disconnect();
   }
 
   get network() {
@@ -46,9 +46,10 @@ export class NetworkFigure extends NetworkBoxes {
     this.classList.toggle("single", network.stacks.length === 1);
     for (const stack of network.stacks) this.classList.toggle(`wide-${stack}`, network.byId.get(state.module)?.stack === stack);
     this.replaceChildren(this.wires, ...Object.values(this.sides));
+    this.watch();
     this.show(state);
-    if (this.whenResized) this.wire();
-    this.paintMaps(this.maps);
+    this.whenResized.disconnect();
+    for (const each of [this, ...Object.values(this.sides)]) this.whenResized.observe(each); // tells when it is laid out
   }
 
   stack(name) {
@@ -67,7 +68,7 @@ export class NetworkFigure extends NetworkBoxes {
       }
     }
     const lanes = network.lanes(name).length;
-    return h("section", { class: "stack", "data-stack": name, "aria-label": t(`stack.${name}`), style: { "--n": lanes },
+    return h("section", { class: `stack ${this.naming(name)}`, "data-stack": name, "aria-label": t(`stack.${name}`), style: { "--n": lanes },
       onpointermove: (event) => this.pointed(event, name), onpointerleave: () => this.tellFollowed(null) },
     h("div", { class: "lane", "aria-hidden": "true" }), children,
     h("h3", {}, t(`stack.${name}`), " ", h("small", {}, t("home.layers", { count: network.answer.stacks[name].length }))));
@@ -183,18 +184,23 @@ export class NetworkFigure extends NetworkBoxes {
     return found ?? null;
   }
 
-  fit() {
-    const width = this.clientWidth;
-    if (!width) return;
-    for (const [stack, element] of Object.entries(this.sides)) {
-      const wide = (element.querySelector(".strip")?.clientWidth ?? 0) / this.network.lanes(stack).length;
-      element.classList.toggle("upright", wide < NAMED && wide >= UPRIGHT);
-      element.classList.toggle("nameless", wide < UPRIGHT);
-    }
-    this.paint();
-    this.wire();
+  /** How tokens are named in the lanes of a stack. At first its width is a guess: a wrong one costs a second layout. */
+  naming(stack) {
+    const width = this.widths?.[stack] ?? 700 / this.network.stacks.length, lane = width / this.network.lanes(stack).length;
+    return lane < UPRIGHT ? "nameless" : lane < NAMED ? "upright" : "";
   }
 
+  /** What depends on the layout, which is known now. */
+  fit() {
+    if (!this.clientWidth) return;
+    this.measure();
+    this.wire();
+    for (const [stack, element] of Object.entries(this.sides)) for (const each of ["upright", "nameless"]) element
+      .classList.toggle(each, each === this.naming(stack));
+    this.paintNear();
+    this.paintMemory(this.followed?.stack === "decoder" ? this.followed.lane : this.at);
+    this.dispatchEvent(new CustomEvent("fit"));
+  }
 }
 
 customElements.define("network-figure", NetworkFigure);

@@ -56,6 +56,10 @@ export default {
   "home.generating.note": "One token at a time: the token that was predicted is read next. Keys and values of earlier tokens are cached.",
   "home.training.note": "Teacher forcing: the decoder reads the target shifted by one and predicts all its tokens in one pass.",
   "home.unfold": "Unfold all layers", "home.layers": "{count} layers", "home.moreHeads": "+ {count} heads",
+  "home.left.box": "To stay below {limit} MiB, this file leaves out the numbers of {missing}. attendo explore shows them.",
+  "home.left.layers": "{stack} layers {layers}", "home.left.and": " and ",
+  "home.left.heads": "To stay below {limit} MiB, this file has queries, keys and values of head 0 only.",
+  "home.left.rows": "To stay below {limit} MiB, this file has the numbers of the first {rows} tokens only.",
   "home.read": "Tokens that the decoder reads", "home.predicted": "Predicted",
   "home.strip": "Norms of the vectors: {name}", "home.calculator": "Open in the calculator",
   "home.player": "Player", "home.play": "▶ Play", "home.pause": "❚❚ Pause", "home.box": "Box",
@@ -268,6 +272,7 @@ export default {
   "parallel.alignment": "Alignment",
   "parallel.beside": "Token by token: {model}", "parallel.besideNote": "The same sentence, greedy, {count} steps.",
   "parallel.same": "The same answer.", "parallel.different": "Another answer.",
+  "parallel.alone.saved": "attendo trace --beside MODEL also shows the steps of an autoregressive model.",
   "parallel.alone": "Start the page with an autoregressive model too, and its steps are shown here.",
 
   "export.title": "Export", "export.svg": "Picture (SVG)", "export.png": "Picture (PNG)", "export.json": "Data (JSON)",
@@ -275,7 +280,7 @@ export default {
   "export.done": "Done.",
   "export.failed": "This could not be exported.",
 
-  "off": "off", "on": "on", "stack.encoder": "Encoder", "stack.decoder": "Decoder", "sub.layer": "whole layer",
+  "off": "off", "on": "on", "sub.layer": "whole layer",
   "sub.self": "self-attention", "sub.cross": "cross-attention", "sub.feed_forward": "feed-forward",
   "sub.recurrence": "recurrence",
   "translate.edits": "The network is edited: {count}.", "translate.padded": "The source is padded.",

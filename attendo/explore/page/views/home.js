@@ -89,7 +89,7 @@ export class Home extends View {
     const found = focus && document.getElementById(focus);
     if (!found) return;
     found.focus({ preventScroll: true });
-    scrollBy(0, found.getBoundingClientRect().top - before);
+    this.figure.addEventListener("fit", () => scrollBy(0, found.getBoundingClientRect().top - before), { once: true });
   }
 
   drawPlayer() {

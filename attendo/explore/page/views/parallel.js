@@ -1,6 +1,6 @@
 // All tokens at once: the passes of mask-predict, the graph or the CTC alignment, beside the steps of another model.
 
-import { ask, wasCancelled } from "../api.js";
+import { ask, savedViews, wasCancelled } from "../api.js";
 import { colourOf, inkOn, palette } from "../colour.js";
 import { h, number, percent, track, visible } from "../dom.js";
 import { t } from "../i18n.js";
@@ -38,8 +38,10 @@ export class Parallel extends View {
       h("p", {}, t("parallel.views")), reading("parallel"));
   }
 
+  /** A saved page has one search: it is told, not chosen. */
   fixed(state) {
     const kind = chosen()?.config?.kind;
+    if (savedViews) return [];
     if (kind === "masked") return [h("div", { class: "row controls" }, numeric("passes", t("parallel.passes"),
       state.passes, { min: 0, max: 50 }))];
     if (kind === "graph") return [h("div", { class: "row controls" }, select("graph_search", t("parallel.search"),
@@ -117,12 +119,14 @@ export class Parallel extends View {
     const key = data.kind === "masked" ? "parallel.confidences" : "parallel.log";
     return h("dl", { class: "facts" }, h("div", {}, h("dt", {}, t("parallel.answer")), h("dd", {}, data.text)),
       h("div", {}, h("dt", {}, t(key)), h("dd", { "data-number": "log" }, number(data.log_probability, 4))),
+      savedViews && data.options.graph_search ? h("div", {}, h("dt", {}, t("parallel.search")), h("dd", {},
+        t(`search.${data.options.graph_search}`))) : null,
       data.cut ? h("div", {}, h("dd", {}, t("translate.cut"))) : null);
   }
 
   beside(data) {
     const { beside } = data;
-    if (!beside) return h("p", { class: "note" }, t("parallel.alone"));
+    if (!beside) return h("p", { class: "note" }, t(savedViews ? "parallel.alone.saved" : "parallel.alone"));
     if (beside.error) return h("section", { class: "card" }, h("h3", {}, t("parallel.beside",
       { model: beside.model })), complaint(beside.error, () => this.refresh()));
     return h("section", { class: "card" }, h("h3", {}, t("parallel.beside", { model: beside.model })),
