@@ -264,28 +264,36 @@ def _describe_node(tree: SearchTree, node: SearchNode, first_id: int, search: Ex
         "piece": "" if node.id is None else tokenizer.pieces([node.id])[0],
         "token": node.id,
         "token_log_probability": node.log_probability,
-        "log_probability": _sum_log_probabilities(tree, node),
-        "value": node.value,
-        "score": _score_so_far(node, len(ids), search) if node.score is None else node.score,
+        "log_probability": _sum_log_probabilities(tree, node, search.given),
+        "value": node.value - _find_given_value(tree, node, search.given),
+        "score": _score_so_far(tree, node, search) if node.score is None or search.given else node.score,
         "kept": node.fate in SURVIVING_FATES,
         "reason": reason,
         "text": tokenizer.decode(ids),
     }
 
 
-def _sum_log_probabilities(tree: SearchTree, node: SearchNode) -> float:
-    """Sum the log-probabilities of the hypothesis, without the penalties in `value`."""
+def _sum_log_probabilities(tree: SearchTree, node: SearchNode, given: int) -> float:
+    """Sum the log-probabilities of the hypothesis after its prompt, without the penalties in `value`."""
     total = 0.0 if node.id is None else node.log_probability
-    while node.parent is not None:
+    while node.parent is not None and tree.nodes[node.parent].step > given:
         node = tree.nodes[node.parent]
         total += node.log_probability
     return total
 
 
-def _score_so_far(node: SearchNode, tokens: int, search: ExplorerSearch) -> float:
+def _find_given_value(tree: SearchTree, node: SearchNode, given: int) -> float:
+    """Return the part of the value of a hypothesis that is that of its prompt."""
+    while node.step > given and node.parent is not None:
+        node = tree.nodes[node.parent]
+    return node.value if 0 < node.step <= given else 0.0
+
+
+def _score_so_far(tree: SearchTree, node: SearchNode, search: ExplorerSearch) -> float:
     """Return the score of the hypothesis if it ended at this node."""
+    tokens = len(tree.ids(node)) - search.given
     divisor, reward = Ranking.from_config(search.config).terms(tokens)
-    return node.value / divisor + reward
+    return (node.value - _find_given_value(tree, node, search.given)) / divisor + reward
 
 
 def _repeats(ids: list[int], size: int) -> bool:

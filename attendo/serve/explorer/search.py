@@ -172,9 +172,17 @@ class ExplorerSearch:
         return self.model.target_tokenizer.decode(self._prompt)
 
     def _strip_prompt(self, hypothesis: Hypothesis) -> Hypothesis:
+        """Return the hypothesis without the prompt of a language model, scored as a continuation."""
         first = len(self._prompt)
-        text = hypothesis.text.removeprefix(self._prompt_text)
-        return replace(hypothesis, text=text, ids=hypothesis.ids[first:], pieces=hypothesis.pieces[first:])
+        if not first:
+            return hypothesis
+        text, ids = hypothesis.text.removeprefix(self._prompt_text), hypothesis.ids[first:]
+        scores = score_tokens(self.model, self.source, ids, hypothesis.has_end)
+        divisor, reward = Ranking.from_config(self.config).terms(len(scores))
+        parts = replace(
+            hypothesis.parts, log_probability=sum(scores), tokens=len(scores), divisor=divisor, reward=reward
+        )
+        return replace(hypothesis, text=text, ids=ids, pieces=hypothesis.pieces[first:], parts=parts)
 
     def _score_forced_prefix(self, prefix: Sequence[int]) -> Hypothesis:
         """Return a prefix that ends with EOS as a hypothesis, scored as in a search."""

@@ -21,7 +21,7 @@ export default {
   "key.letters": "A key has letters, digits and punctuation, and no spaces.",
 
   "translate.title": "Translate", "translate.source": "Source", "translate.output": "Answer",
-  "translate.go": "Translate",
+  "translate.go": "Translate", "translate.continue": "Continue", "translate.prompt": "Prompt",
   "translate.stop": "Stop", "translate.stopped": "Stopped.", "translate.placeholder": "Write a sentence …",
   "translate.decoder": "Decoder", "translate.target": "Look at this target instead",
   "translate.own": "the model’s own answer",
@@ -46,6 +46,7 @@ export default {
   "map.table": "As a table", "map.cut": "The first {count} rows and columns; the JSON export has all.",
   "map.empty": "No tokens to show.", "map.rows": "Each row is named by the token that is predicted there.",
   "map.rows.encoder": "Each row is named by the token that looks.",
+  "map.rows.to_source": "Each row is named by the token that is predicted there. The rest of its sum goes to tokens that are already written.",
   "grid.hint": "Point at a map, or use the arrow keys; click or press Enter to choose it.",
   "grid.keys": "{label}. Arrow keys move, Enter chooses.",
 

@@ -19,7 +19,7 @@ export default {
   "key.wrong": "密钥无效。", "key.label": "密钥", "key.go": "继续", "key.cancel": "取消",
   "key.letters": "密钥由字母、数字和符号组成，不含空格。",
 
-  "translate.title": "翻译", "translate.source": "源文", "translate.output": "译文", "translate.go": "翻译",
+  "translate.title": "翻译", "translate.source": "源文", "translate.output": "译文", "translate.go": "翻译", "translate.continue": "续写", "translate.prompt": "提示",
   "translate.stop": "停止", "translate.stopped": "已停止。", "translate.placeholder": "写一句话……",
   "translate.decoder": "解码方式", "translate.target": "改看这个译文", "translate.own": "模型自己的译文",
   "translate.score": "log P {log} · 得分 {score} · {count} 个词元", "translate.cut": "到长度上限被截断",
@@ -41,6 +41,7 @@ export default {
   "map.table": "以表格显示", "map.cut": "只列出前 {count} 行和列；导出的 JSON 里有全部数据。",
   "map.empty": "没有可显示的词元。", "map.rows": "每一行以该处要预测的词元命名。",
   "map.rows.encoder": "每一行以正在看的词元命名。",
+  "map.rows.to_source": "每一行以该处要预测的词元命名；行和不足 1 的部分落在已写出的词元上。",
   "grid.hint": "把鼠标移到小图上，或用方向键移动；点击或按回车选中。",
   "grid.keys": "{label}。方向键移动，回车选中。",
 

@@ -29,7 +29,7 @@ export class Alignment extends View {
   content(found, state) {
     const values = found.together(state.site, state);
     this.matrix = found.matrix(state.site, values, state);
-    const rows = state.site === "encoder_self" ? "map.rows.encoder" : "map.rows";
+    const rows = { encoder_self: "map.rows.encoder", to_source: "map.rows.to_source" }[state.site] ?? "map.rows";
     this.map = h("heat-map", { data: { ...this.matrix, sums: true, saying: (said, at) => t(cellKey(state.site,
       at.row, this.matrix.first), said), label: t("alignment.label", { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
     return [this.controls(found, state), this.lines(state), h("div", { class: "map-and-list" },

@@ -4,7 +4,7 @@ import { stream, wasCancelled } from "../api.js";
 import { h, number, percent, signed, visible } from "../dom.js";
 import { CHANGES } from "../edits.js";
 import { space, t } from "../i18n.js";
-import { chosen, isParallel } from "../models.js";
+import { chosen, continuesText, isParallel } from "../models.js";
 import { button, choice, numeric } from "../parts/controls.js";
 import { ANSWER, decides, ofStream } from "../requests.js";
 import { current, subscribe, update } from "../store.js";
@@ -59,11 +59,12 @@ class TranslateBar extends HTMLElement {
       value: typed ?? state.text, onkeydown: (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.submit(event);
     } });
-    this.go = h("button", { id: "translate", class: "primary", type: "submit" }, t("translate.go"));
+    this.go = h("button", { id: "translate", class: "primary", type: "submit" }, t(continuesText() ? "translate.continue" : "translate.go"));
     this.stop = button(t("translate.stop"), () => this.controller?.abort(), { hidden: true });
     this.replaceChildren(h("form", { class: "translate", onsubmit: (event) => this.submit(event),
       "aria-label": t("translate.title") },
-      h("div", { class: "side" }, h("label", { for: "source" }, t("translate.source")), this.source, this.samples()),
+      h("div", { class: "side" }, h("label", { for: "source" },
+        t(continuesText() ? "translate.prompt" : "translate.source")), this.source, this.samples()),
       h("div", { class: "side" }, h("div", { class: "label" }, t("translate.output")), this.output, this.below),
       h("div", { class: "row controls" }, this.go, this.stop, this.settings([
         isParallel() ? null : choice("kind", t("translate.decoder"), state.kind, ["greedy", "beam", "sample"]

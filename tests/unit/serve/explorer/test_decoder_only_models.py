@@ -92,6 +92,7 @@ def test_an_answer_has_no_tokens_of_the_prompt(server: SmallServer, model: TextM
     _, logits = run_network(model, [each["id"] for each in best["tokens"]])
     expected = logits.log_softmax(-1)[range(len(logits)), [each["id"] for each in best["tokens"]]]
     assert [each["log_probability"] for each in best["tokens"]] == pytest.approx(expected.tolist(), abs=1e-4)
+    assert best["log_probability"] == pytest.approx(float(expected.sum()), abs=1e-4)
     events = server.events("answer", stream=True)
     assert "".join(each["text"] for name, each in events if name == "text") == best["text"]
 
@@ -151,7 +152,10 @@ def test_a_tree_begins_with_the_first_new_token(server: SmallServer, model: Text
     ids = {node["id"] for step in answer["steps"] for node in step}
     assert all(node["parent"] in ids for step in answer["steps"][1:] for node in step)
     best = model.generate([TEXT], beam=2)[0].best
-    assert answer["ranking"][0]["text"].strip() == best.text.removeprefix(TEXT if model.continues_text else "").strip()
+    shown = server.post("answer", decoder={"kind": "beam", "beam": 2, "n_best": 2})["hypotheses"]
+    for name in ("log_probability", "score"):
+        assert [each[name] for each in answer["ranking"][:2]] == pytest.approx([each[name] for each in shown], abs=1e-4)
+    assert [each["text"] for each in answer["ranking"][:2]] == [each["text"].strip() for each in shown]
 
 
 def test_masks_have_the_whole_row(server: SmallServer, model: TextModel) -> None:
