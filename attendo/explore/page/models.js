@@ -26,6 +26,10 @@ export const sites = () => (isDecoderOnly() ? ["decoder_self", "to_source"] : ["
 /** The attention that can be masked and edited. */
 export const editedSites = () => sites().filter((site) => site !== "to_source");
 
+/** How the rows of a map are named. */
+export const rowsKey = (site) => ({ encoder_self: "map.rows.encoder", to_source: "map.rows.to_source",
+  decoder_self: isDecoderOnly() ? "map.rows.given" : "map.rows" }[site] ?? "map.rows");
+
 /** Where predictions look at the source. */
 export const mainSite = () => sites().at(-1);
 

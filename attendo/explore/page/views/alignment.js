@@ -8,7 +8,7 @@ import { counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
 import { ANSWER, trace } from "../requests.js";
 import { stacked } from "../scene.js";
-import { sites } from "../models.js";
+import { rowsKey, sites } from "../models.js";
 import { current } from "../store.js";
 import { cellKey, hasRollout, siteName } from "../tensors.js";
 import { View } from "../view.js";
@@ -29,11 +29,10 @@ export class Alignment extends View {
   content(found, state) {
     const values = found.together(state.site, state);
     this.matrix = found.matrix(state.site, values, state);
-    const rows = { encoder_self: "map.rows.encoder", to_source: "map.rows.to_source" }[state.site] ?? "map.rows";
     this.map = h("heat-map", { data: { ...this.matrix, sums: true, saying: (said, at) => t(cellKey(state.site,
       at.row, this.matrix.first), said), label: t("alignment.label", { how: this.how(state) }) }, oncell: ({ detail }) => this.light(detail) });
     return [this.controls(found, state), this.lines(state), h("div", { class: "map-and-list" },
-      h("section", { class: "card" }, h("h3", {}, t("alignment.map")), h("p", { class: "note" }, t(rows)),
+      h("section", { class: "card" }, h("h3", {}, t("alignment.map")), h("p", { class: "note" }, t(rowsKey(state.site))),
         this.scaled(found, state), this.map), sureness(found.answer))];
   }
 
