@@ -46,6 +46,7 @@ export default {
   "map.table": "As a table", "map.cut": "The first {count} rows and columns; the JSON export has all.",
   "map.empty": "No tokens to show.", "map.rows": "Each row is named by the token that is predicted there.",
   "map.rows.encoder": "Each row is named by the token that looks.",
+  "map.rows.given": "Rows of the source or prompt are named by the token that is read there, the others by the token that is predicted.",
   "map.rows.to_source": "Each row is named by the token that is predicted there. The rest of its sum goes to tokens that are already written.",
   "grid.hint": "Point at a map, or use the arrow keys; click or press Enter to choose it.",
   "grid.keys": "{label}. Arrow keys move, Enter chooses.",

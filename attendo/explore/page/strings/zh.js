@@ -41,6 +41,7 @@ export default {
   "map.table": "以表格显示", "map.cut": "只列出前 {count} 行和列；导出的 JSON 里有全部数据。",
   "map.empty": "没有可显示的词元。", "map.rows": "每一行以该处要预测的词元命名。",
   "map.rows.encoder": "每一行以正在看的词元命名。",
+  "map.rows.given": "源文或提示的行以读入的词元命名，其余各行以该处要预测的词元命名。",
   "map.rows.to_source": "每一行以该处要预测的词元命名；行和不足 1 的部分落在已写出的词元上。",
   "grid.hint": "把鼠标移到小图上，或用方向键移动；点击或按回车选中。",
   "grid.keys": "{label}。方向键移动，回车选中。",

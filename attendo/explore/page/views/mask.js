@@ -7,7 +7,7 @@ import { space, t } from "../i18n.js";
 import { paddingControls } from "../parts/changes.js";
 import { button, counted, select, toggle } from "../parts/controls.js";
 import "../parts/heat-map.js";
-import { chosen, continuesText, editedSites } from "../models.js";
+import { chosen, continuesText, editedSites, rowsKey } from "../models.js";
 import { DECODER, ofMask } from "../requests.js";
 import { stacked } from "../scene.js";
 import { current, update } from "../store.js";
@@ -55,7 +55,7 @@ export class Mask extends View {
       make("weights", off ? data.weights_unmasked : data.weights, { sums: true }),
     ];
     return [...this.fixed(state), this.question(data, state), h("p", { class: "note" },
-      t(state.mask_site === "encoder_self" ? "map.rows.encoder" : "map.rows"), space(), this.padding(data)),
+      t(rowsKey(state.mask_site)), space(), this.padding(data)),
       h("div", { class: "pair" }, this.cards.map(({ card }) => card))];
   }
 
