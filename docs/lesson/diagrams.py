@@ -213,7 +213,7 @@ def beam(say: Say) -> list[Panel]:
                 box(300, y, 108, 30, f"{name}   {ends[name]:.2f}", "panel" if on else "paper", "ink" if on else "muted",
                     edge="c0" if on else "faint"),
             ]  # fmt: skip
-            word = say("kept", "保留") if on else say("cut", "剪掉")
+            word = say("kept", "保留") if on else say("cut", "舍弃")
             if name == "B x":
                 word = say("best", "最好")
             elif name == "A x":
