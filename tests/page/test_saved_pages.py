@@ -107,7 +107,7 @@ def test_page_has_the_whole_network_of_the_model_beside(fresh_page: Any, tmp_pat
     assert visit.problems() == []
 
 
-@pytest.mark.parametrize(("lang", "layers"), [("en", "Encoder layers 1, 2, 3, 4"), ("zh", "编码器第 1, 2, 3, 4 层")])
+@pytest.mark.parametrize(("lang", "layers"), [("en", "encoder layers 1, 2, 3, 4"), ("zh", "编码器第 1、2、3、4 层")])
 def test_boxes_that_are_left_out_say_so(fresh_page: Any, tmp_path: Path, lang: Any, layers: str) -> None:
     words = Words.build(["a b c"])
     sizes = {**SIZES, "num_encoder_layers": 6, "vocab_size": words.vocab_size}
