@@ -154,7 +154,9 @@ def serve() -> None:
     config = ModelConfig(**SIZES, vocab_size=tokenizer.vocab_size)
     network = Transformer(config, torch.Generator().manual_seed(1))
     model = TextModel(StoredModel(network, tokenizer, tokenizer, {}, {}, []))
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so asyncio sets TCP_NODELAY
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     print(json.dumps({"address": address, "package": attendo.__file__}), flush=True)
     settings = uvicorn.Config(create_app([ModelSpec("large", model)]), log_level="critical", lifespan="off")

@@ -107,7 +107,7 @@ def test_page_has_the_whole_network_of_the_model_beside(fresh_page: Any, tmp_pat
     assert visit.problems() == []
 
 
-@pytest.mark.parametrize(("lang", "layers"), [("en", "Encoder layers 1, 2, 3, 4"), ("zh", "编码器第 1, 2, 3, 4 层")])
+@pytest.mark.parametrize(("lang", "layers"), [("en", "encoder layers 1, 2, 3, 4"), ("zh", "编码器第 1、2、3、4 层")])
 def test_boxes_that_are_left_out_say_so(fresh_page: Any, tmp_path: Path, lang: Any, layers: str) -> None:
     words = Words.build(["a b c"])
     sizes = {**SIZES, "num_encoder_layers": 6, "vocab_size": words.vocab_size}
@@ -128,4 +128,25 @@ def test_boxes_that_are_left_out_say_so(fresh_page: Any, tmp_path: Path, lang: A
     fresh_page.locator('[id="box-encoder.0.feed_forward"]').click()
     assert wait_until(lambda: rows in note.inner_text())
     assert fresh_page.locator(".complaint").count() == 0
+    assert visit.problems() == []
+
+
+def test_canvases_far_from_the_window_are_painted_when_it_comes_near(fresh_page: Any, tmp_path: Path) -> None:
+    words = Words.build(["a b c"])
+    sizes = {**SIZES, "num_encoder_layers": 10, "num_decoder_layers": 10, "vocab_size": words.vocab_size}
+    model = TextModel(StoredModel(Transformer(ModelConfig(**sizes)), words, words))
+    (tmp_path / "saved.html").write_text(render_saved_page(model.trace("a b c", "c b a"), max_bytes=0), "utf-8")
+    visit = open_file(fresh_page, tmp_path / "saved.html", "en")
+    fresh_page.locator("#unfolded").click()
+    canvases = fresh_page.locator("network-figure canvas")
+    painted = fresh_page.locator("network-figure canvas[width]")
+    assert wait_until(lambda: painted.count() > 10)
+    assert painted.count() < canvases.count()
+    last = fresh_page.locator('[data-box="encoder.0.self"] canvas').first
+    assert last.get_attribute("width") is None
+    last.scroll_into_view_if_needed()
+    assert wait_until(lambda: last.get_attribute("width") is not None)
+    assert painted.count() < canvases.count()
+    fresh_page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert wait_until(lambda: painted.count() == canvases.count())
     assert visit.problems() == []

@@ -118,9 +118,9 @@ export class ModulePanel extends HTMLElement {
     if (error.code !== "not_saved" || !leftOut) return complaint(error, retry);
     const { box } = this.data, parts = leftOut.parts[chosen().name] ?? [], { limit } = leftOut;
     const layers = (stack) => parts.filter((each) => each.startsWith(stack)).map((each) => each.slice(stack.length + 1))
-      .join(", ");
-    const missing = ["encoder", "decoder"].filter(layers).map((stack) => t("home.left.layers", { stack: t(`stack.${stack}`),
-      layers: layers(stack) })).join(t("home.left.and"));
+      .join(t("home.left.comma"));
+    const missing = ["encoder", "decoder"].filter(layers).map((stack) => t(`home.left.${stack}`, { layers: layers(stack) }))
+      .join(t("home.left.and"));
     const isRow = rowOf(this.data, current()) >= ROWS && parts.includes("rows");
     return h("p", { class: "note left-out" }, parts.includes(`${box.stack}.${box.layer}`) ? t("home.left.box", { limit,
       missing }) : t(isRow ? "home.left.rows" : "home.left.heads", { limit, rows: ROWS }));

@@ -3,8 +3,9 @@
 import { palette, pixels } from "../colour.js";
 import { nextFrame, svg } from "../dom.js";
 
-const MAPS = 48; // maps that are drawn between two frames
+const TIME = 8; // milliseconds of drawing maps between two frames
 const NEAR = 500; // pixels above and below the window in which canvases are painted
+const FEW = 64; // canvases that are painted wherever they are
 
 /**
  * `strips` and `maps` are what `NetworkFigure` has drawn; `sides` are the elements of its stacks. There may be hundreds of
@@ -31,12 +32,12 @@ export class NetworkCanvases extends HTMLElement {
 
   /** Reads what painting needs to know of the layout, all at once: after a change it would be computed again. */
   measure() {
-    const before = JSON.stringify(this.widths);
+    const before = JSON.stringify(this.widths), isSmall = this.strips.length + this.maps.length <= FEW;
     this.widths = Object.fromEntries(this.network.stacks.map((stack) => [stack,
       this.sides[stack].querySelector(".strip")?.clientWidth ?? 0]));
     for (const [element, part] of this.parts) {
       const { top, bottom } = element.getBoundingClientRect();
-      part.isNear ||= top < innerHeight + NEAR && bottom > -NEAR;
+      part.isNear ||= isSmall || top < innerHeight + NEAR && bottom > -NEAR;
       part.isStale ||= JSON.stringify(this.widths) !== before;
     }
   }
@@ -46,6 +47,12 @@ export class NetworkCanvases extends HTMLElement {
     for (const part of this.parts.values()) part.isStale = true;
     this.paintNear();
     this.paintMemory(this.followed?.stack === "decoder" ? this.followed.lane : this.at);
+  }
+
+  /** A printed page has no window. */
+  paintAll() {
+    for (const part of this.parts.values()) part.isNear = true;
+    this.paintNear();
   }
 
   paintNear() {
@@ -85,8 +92,12 @@ export class NetworkCanvases extends HTMLElement {
   /** The maps of the heads, some at a time. Each is as dark as its largest weight allows. */
   async paintMaps(maps) {
     const { parts } = this;
+    let begin = performance.now();
     for (let n = 0; n < maps.length; n++) {
-      if (n && n % MAPS === 0) await nextFrame();
+      if (performance.now() - begin > TIME) {
+        await nextFrame();
+        begin = performance.now();
+      }
       if (parts !== this.parts) return; // drawn again meanwhile
       const { canvas, box, head } = maps[n], { values, rows, columns } = this.network.map(box, head);
       const limit = values.reduce((most, each) => Math.max(most, each), 1e-6);
@@ -145,10 +156,17 @@ function prepared(canvas, width, height) {
   return context;
 }
 
+/** Bars of one colour are one path: a colour costs more than a bar. A later colour is drawn over an earlier one. */
 function drawBars(context, bars) {
+  const paths = new Map();
   for (const [x, y, width, height, colour, opacity] of bars) {
+    const key = `${colour} ${opacity}`;
+    if (!paths.has(key)) paths.set(key, { path: new Path2D(), colour, opacity });
+    paths.get(key).path.rect(x, y, width, height);
+  }
+  for (const { path, colour, opacity } of paths.values()) {
     context.globalAlpha = opacity;
     context.fillStyle = colour;
-    context.fillRect(x, y, width, height);
+    context.fill(path);
   }
 }

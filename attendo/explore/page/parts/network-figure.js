@@ -16,12 +16,14 @@ export class NetworkFigure extends NetworkBoxes {
   connectedCallback() {
     this.classList.add("network");
     this.whenResized = new ResizeObserver(() => this.fit());
+    addEventListener("beforeprint", this.whenPrinted = () => this.paintAll());
     this.render();
   }
 
   disconnectedCallback() {
     this.whenResized?.disconnect();
     this.watcher?.disconnect();
+    removeEventListener("beforeprint", this.whenPrinted);
   }
 
   get network() {

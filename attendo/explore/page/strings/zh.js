@@ -54,7 +54,7 @@ export default {
   "home.training.note": "教师强制：解码器读入右移一位的目标，一遍就预测出所有词元。",
   "home.unfold": "展开所有层", "home.layers": "{count} 层", "home.moreHeads": "另外 {count} 个头",
   "home.left.box": "为了不超过 {limit} MiB，这份文件没有保存{missing}的数。可用 attendo explore 查看。",
-  "home.left.layers": "{stack}第 {layers} 层", "home.left.and": "和",
+  "home.left.encoder": "编码器第 {layers} 层", "home.left.decoder": "解码器第 {layers} 层", "home.left.comma": "、", "home.left.and": "和",
   "home.left.heads": "为了不超过 {limit} MiB，这份文件只保存了头 0 的查询、键和值。",
   "home.left.rows": "为了不超过 {limit} MiB，这份文件只保存了前 {rows} 个词元的数。",
   "home.read": "解码器读入的词元", "home.predicted": "预测",
