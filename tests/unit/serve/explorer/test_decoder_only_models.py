@@ -151,7 +151,6 @@ def test_a_tree_begins_with_the_first_new_token(server: SmallServer, model: Text
     assert {node["parent"] for node in answer["steps"][0]} == {None}
     ids = {node["id"] for step in answer["steps"] for node in step}
     assert all(node["parent"] in ids for step in answer["steps"][1:] for node in step)
-    best = model.generate([TEXT], beam=2)[0].best
     shown = server.post("answer", decoder={"kind": "beam", "beam": 2, "n_best": 2})["hypotheses"]
     for name in ("log_probability", "score"):
         assert [each[name] for each in answer["ranking"][:2]] == pytest.approx([each[name] for each in shown], abs=1e-4)
