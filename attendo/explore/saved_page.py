@@ -12,9 +12,11 @@ from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from attendo.errors import UsageError
 from attendo.explore.calculation import Calculation
 from attendo.explore.forward_summary import summarize_forward
 from attendo.messages import Language
+from attendo.model.config import ModelConfig
 from attendo.text_model.trace import Trace
 
 if TYPE_CHECKING:
@@ -71,10 +73,18 @@ def show(model: "TextModel | str | Path", text: str, target: str | None = None, 
     return found.trace(text, target).show(language)
 
 
+def require_page(config: ModelConfig) -> None:
+    """Raise a `UsageError` for a network with settings that the page does not show."""
+    names = [*config.gemma_settings, *(["norm sandwich"] if config.norm == "sandwich" else [])]
+    if names:
+        raise UsageError("page_lacks_setting", settings=", ".join(names))
+
+
 def render_saved_page(
     trace: Trace, language: Language = "en", name: str = "model", text: str | None = None, first: OpenBox | None = None
 ) -> str:
     """Return the page in one file, initially in `language`. `text` is the source; default: its tokens as text."""
+    require_page(trace.config)
     request = _PageRequest(trace, name, _source_text(trace) if text is None else text)
     state = {"view": "home", "lang": language, "text": request.text, "target": request.target or ""}
     state["heads"] = ",".join(

@@ -156,6 +156,12 @@ class TextModel:
         if self.decoder_only and not self.continues_text:
             raise UsageError("prefix_lm_feature_unsupported", feature=feature)
 
+    def require_cross_attention(self, feature: str) -> None:
+        """Raise a `UsageError` for a model without cross-attention. `feature` is what it would be used for."""
+        self.require_encoder(feature)
+        if not self.continues_text and self.network.config.merged_attention:
+            raise UsageError("merged_attention_feature_unsupported", feature=feature)
+
     def save(self, folder: str | Path, keep_dtype: bool = False) -> None:
         """Write a model folder, in float32 or with `keep_dtype` in the precision of the weights."""
         self._require_single("ensemble_not_saveable")

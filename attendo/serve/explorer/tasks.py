@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 
 from attendo.decode.networks import EditedNetwork
+from attendo.explore.saved_page import require_page
 from attendo.model.config import ModelConfig
 from attendo.model.edits import MaskEdit, NetworkEdits, Padding, WeightEdit
 from attendo.model.head_scaling import HeadScales, ScaledHeads, sites
@@ -69,6 +70,7 @@ def load_seq2seq(served: ServedModel, request: ModelTextRequest) -> TextModel:
     model = served.load_checkpoint(request.checkpoint)
     if model.network.config.continues_text:  # the network raises for exported models, which have none
         raise ApiError("no_source", model=served.name)
+    require_page(model.network.config)
     return model
 
 

@@ -89,7 +89,7 @@ def test_a_dumped_config_loads_again() -> None:
         ({"vocab_size": 5, "colour": "red"}, fragment("unknown_setting", name="colour")),
         ({"vocab_size": 0}, "vocab_size must be at least 1, not 0"),
         ({"vocab_size": 5, "dropout": 1.0}, "dropout must be below 1, not 1.0"),
-        ({"vocab_size": 5, "norm": "sandwich"}, "norm must be 'pre' or 'post', not 'sandwich'"),
+        ({"vocab_size": 5, "norm": "middle"}, "norm must be 'pre', 'post' or 'sandwich', not 'middle'"),
     ],
 )
 def test_invalid_settings_raise_a_one_line_error(values: dict[str, Any], message: str) -> None:
