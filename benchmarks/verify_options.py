@@ -45,6 +45,15 @@ ALONE: tuple[Options, ...] = (
     {"num_encoder_layers": 1, "num_decoder_layers": 3},
     {"num_encoder_layers": 0},
     {"num_encoder_layers": 0, "prefix_lm": True},
+    {"num_kv_heads": 1},
+    {"num_kv_heads": 2},
+    {"qk_norm": True},
+    {"merged_attention": True},
+    {"sliding_window": 3, "sliding_window_pattern": 2},
+    {"norm": "sandwich"},
+    {"positions": "rotary", "rope_theta": 1e6, "rope_scaling": 2.0},
+    {"positions": "rotary", "rope_local_theta": 100.0, "sliding_window": 4, "sliding_window_pattern": 2},
+    {"logit_softcap": 8.0},
     {"d_key": 6},
     {"d_value": 3},
     {"dropout": 0.3},
@@ -120,6 +129,11 @@ def combinations(count: int, seed: int = 1) -> Iterator[Options]:
         options = dict(chance.sample(settings, len(settings) // 2))
         if options.get("positions") != "relative":  # most of the samples would be incompatible
             options = {name: value for name, value in options.items() if not name.startswith("relative_")}
+        if options.get("positions") != "rotary":
+            options = {name: value for name, value in options.items() if not name.startswith("rope_")}
+        if "sliding_window" not in options:
+            names = ("sliding_window_pattern", "rope_local_theta")
+            options = {name: value for name, value in options.items() if name not in names}
         try:
             ModelConfig(**{**SIZES, "vocab_size": 50, **options})
         except UsageError:
@@ -151,7 +165,8 @@ def random_model(options: Options, seed: int = 1) -> TextModel:
         for name, module in network.named_modules():
             if isinstance(module, MultiHeadAttention):
                 module.project.weight[: module.num_heads * module.d_key] *= 4
-                module.output.weight *= 6 if name.endswith("cross_attention") else 1
+                reads_source = name.endswith("cross_attention") or network.config.merged_attention
+                module.output.weight *= 6 if reads_source else 1
         network.output.weight[EOS] *= 2
     return TextModel(StoredModel(network, source, target, {"max_length_extra": LONGER, "max_length_factor": 1.0}))
 

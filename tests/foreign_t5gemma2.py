@@ -1,11 +1,14 @@
 """Random T5Gemma 2 models of the transformers library in folders."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from foreign_models import written
+from foreign_tokenizers import some_lines
+from torch import Tensor
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 TEXT: dict[str, Any] = {
@@ -30,6 +33,7 @@ _VISION: dict[str, Any] = {
     "image_size": 16,
     "patch_size": 4,
 }
+TOKENS, TURN = 420, "<start_of_turn>"
 IMAGE_IDS = {"boi_token_index": 59, "eoi_token_index": 60, "image_token_index": 61}
 
 
@@ -46,14 +50,47 @@ def random_t5gemma2(seed: int = 0, decoder: dict[str, Any] | None = None, **chan
         model = transformers.T5Gemma2ForConditionalGeneration(config)
         with torch.no_grad():
             for name, weight in model.named_parameters():
-                values = torch.randn_like(weight)
-                is_gain = weight.dim() == 1
-                weight.copy_(
-                    0.3 * values if is_gain else values * (1 if "embed" in name else 2) * weight.size(-1) ** -0.5
-                )
+                weight.copy_(_scale_weight(name, torch.randn_like(weight)))
     return model.eval()
+
+
+def _scale_weight(name: str, values: Tensor) -> Tensor:
+    """Gains, stored minus 1, have random signs, so that the tied table does not copy the source."""
+    if values.dim() == 1:
+        return values.sign() * (1 + 0.2 * values.abs()) - 1
+    return values * (1 if "embed" in name else 2) * values.size(-1) ** -0.5
+
+
+def write_gemma_tokenizer(folder: Path) -> dict[str, int]:
+    """A tokenizer.json with Gemma's control ids and steps: spaces become `▁`, unknown characters bytes."""
+    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    controls = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    backend.normalizer = tokenizers.normalizers.Replace(" ", "▁")
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=TOKENS - 257, special_tokens=controls, initial_alphabet=["▁"], show_progress=False
+    )
+    lines = (line.replace(" ", " \n").splitlines() for line in some_lines())  # as words, each with its space in front
+    backend.train_from_iterator((f" {word.strip()}" for words in lines for word in words), trainer)
+    model = json.loads(backend.to_str())["model"]
+    names = [*sorted(model["vocab"], key=model["vocab"].get), *(f"<0x{byte:02X}>" for byte in range(256)), TURN]
+    made = transformers.GemmaTokenizer(
+        vocab={name: number for number, name in enumerate(names)},
+        merges=[tuple(each) for each in model["merges"]],
+        extra_special_tokens=[TURN],
+        add_bos_token=True,
+    )
+    made.save_pretrained(folder)
+    return {name: number for number, name in enumerate(names)}
 
 
 def write_t5gemma2(folder: Path, model: Any) -> Path:
     written(model, folder)
     return folder
+
+
+def make_t5gemma2_folder(folder: Path, **changes: Any) -> Path:
+    """Write a folder with a tokenizer, as its authors publish it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = write_gemma_tokenizer(folder)
+    return write_t5gemma2(folder, random_t5gemma2(**{"vocab_size": len(vocabulary) + 4, **changes}))

@@ -8,7 +8,11 @@ from torch import Tensor
 
 from attendo.errors import MessagePart, ModelError, UsageError
 from attendo.interop.huggingface.folder import HuggingFaceFolder
+from attendo.interop.huggingface.generation import import_generation
 from attendo.interop.huggingface.imported import ImportedModel, import_network, read_token_id
+from attendo.interop.huggingface.load_pretrained import require_tokenizer_class
+from attendo.interop.huggingface.read_t5_tokenizers import read_t5_vocabulary
+from attendo.interop.huggingface.read_tokenizers import TOKENIZER_JSON
 from attendo.interop.huggingface.read_weights import DECODER, ENCODER, WeightReader, require_rows
 from attendo.interop.huggingface.t5gemma2_settings import ACTIVATIONS, FULL, SLIDING, read_t5gemma2_settings
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, build_permutation
@@ -41,9 +45,22 @@ def from_t5gemma2(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Im
     require_rows(folder, settings["vocab_size"])
     pad, eos = read_token_id(folder, "pad_token_id", 0), read_token_id(folder, "eos_token_id", 1)
     start = read_token_id(folder, "decoder_start_token_id", read_token_id(folder, "bos_token_id", 2))
-    order = build_permutation(settings["vocab_size"], pad, _UNK, start, eos, moves_start=True)
+    vocabulary = None
+    if with_tokenizers:
+        require_tokenizer_class(folder.path, folder.model_type)
+        folder.require_file(TOKENIZER_JSON)  # it says what begins a source
+        vocabulary = read_t5_vocabulary(folder, settings["vocab_size"])
+    unk, first = (_UNK, ()) if vocabulary is None else (vocabulary.unk, vocabulary.symbol_ids)
+    order = build_permutation(settings["vocab_size"], pad, unk, start, eos, first, moves_start=True)
     network = _build_network(folder, settings, order)
-    return import_network(folder, network, order, order)
+    if vocabulary is None:
+        return import_network(folder, network, order, order)
+    tokenizer = vocabulary.build(order)
+    generation, notes = import_generation(folder, order, tokenizer.symbols)
+    if vocabulary.source_prefix:
+        generation["source_prefix"] = list(vocabulary.source_prefix)
+    notes += [*vocabulary.notes, *map(MessagePart, ("line_breaks_are_spaces", "t5gemma2_reads_no_images"))]
+    return ImportedModel(folder, network, order, order, tokenizer, tokenizer, generation, tuple(notes))
 
 
 def t5gemma2_names(name: str) -> list[str]:
