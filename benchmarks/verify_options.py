@@ -127,19 +127,33 @@ def combinations(count: int, seed: int = 1) -> Iterator[Options]:
     settings = list(dict.fromkeys((name, value) for each in ALONE for name, value in each.items()))
     while count:
         options = dict(chance.sample(settings, len(settings) // 2))
-        if options.get("positions") != "relative":  # most of the samples would be incompatible
-            options = {name: value for name, value in options.items() if not name.startswith("relative_")}
-        if options.get("positions") != "rotary":
-            options = {name: value for name, value in options.items() if not name.startswith("rope_")}
-        if "sliding_window" not in options:
-            names = ("sliding_window_pattern", "rope_local_theta")
-            options = {name: value for name, value in options.items() if name not in names}
+        options = _drop_unusable(options)  # most of the samples would be incompatible
         try:
             ModelConfig(**{**SIZES, "vocab_size": 50, **options})
         except UsageError:
             continue
         count -= 1
         yield options
+
+
+def _drop_unusable(options: Options) -> Options:
+    """Leave out the settings that have no effect or conflict with others."""
+    prefixes = [
+        name for name, kind in (("relative_", "relative"), ("rope_", "rotary")) if options.get("positions") != kind
+    ]
+    recurrent, parallel = options.get("autoregression") == "ssru", "kind" in options
+    if recurrent:
+        prefixes += ["num_kv_heads", "qk_norm", "merged_", "sliding_"]
+    if parallel or options.get("prefix_lm"):
+        prefixes += ["merged_", "sliding_"]
+    if options.get("num_encoder_layers") == 0:
+        prefixes.append("merged_")
+    kept = {name: value for name, value in options.items() if not name.startswith(tuple(prefixes))}
+    if "sliding_window" not in kept:
+        kept = {
+            name: value for name, value in kept.items() if name not in ("sliding_window_pattern", "rope_local_theta")
+        }
+    return kept
 
 
 def random_model(options: Options, seed: int = 1) -> TextModel:

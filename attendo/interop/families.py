@@ -127,7 +127,7 @@ FAMILIES = (
         "tokenizer.json",
         "T5Gemma2ForConditionalGeneration",
         ("GemmaTokenizer",),
-        exports=("hf",),
+        exports=(),
     ),
 )
 # Models without config.json.

@@ -8,15 +8,19 @@ import pytest
 import torch
 from error_codes import has_code
 from foreign_models import assert_passed
-from foreign_t5gemma2 import FULL, IMAGE_IDS, SLIDING, random_t5gemma2, write_t5gemma2
+from foreign_t5gemma2 import FULL, IMAGE_IDS, SLIDING, make_t5gemma2_folder, random_t5gemma2, write_t5gemma2
 from safetensors.torch import load_file, save_file
 
-from attendo.errors import ModelError
+from attendo import load
+from attendo.errors import ModelError, UsageError
 from attendo.interop.certificate import Bounds
 from attendo.interop.certify import certify, random_sources
 from attendo.interop.compared_systems import TorchSystem, TransformersSystem
+from attendo.interop.ctranslate2.converter import incompatibilities as ctranslate2_incompatibilities
+from attendo.interop.export import export
 from attendo.interop.huggingface.imported import ImportedModel
-from attendo.interop.import_model import from_folder
+from attendo.interop.import_model import from_folder, import_model
+from attendo.interop.onnx.graphs import incompatibilities as onnx_incompatibilities
 from attendo.model.cpu_decoder_state import SharedCacheState
 from attendo.text import BOS, EOS, PAD, UNK
 
@@ -155,6 +159,45 @@ def test_control_tokens_get_our_ids(tmp_path: Path) -> None:
     assert not found.target.copies
     assert found.network.output.bias is None
     assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+
+
+def test_a_folder_with_a_tokenizer_is_certified(tmp_path: Path) -> None:
+    found = from_folder(make_t5gemma2_folder(tmp_path / "original"))
+    assert found.generation["source_prefix"] == ["<s>"]
+    assert found.source_tokenizer is not None
+    assert found.source_tokenizer.symbols == ("<mask>", "<start_of_turn>")
+    certificate = import_model(found, tmp_path / "out", min_sentences=10)
+    assert certificate is not None
+    noted = {note.code for note in certificate.notes}
+    assert noted >= {"texts_have_same_ids", "long_pairs_compared", "t5gemma2_reads_no_images"}
+    model = load(tmp_path / "out")
+    texts = ["a cat sat", "dogs <start_of_turn> ran é"]
+    expected = [each.best.ids for each in model.generate(texts, max_length=9)]
+    assert len({*expected}) == 2
+    for engine in ("cached", "textbook"):
+        assert [each.best.ids for each in model.generate(texts, max_length=9, engine=engine)] == expected
+    trace = model.trace(texts[0])
+    assert trace.source_pieces[0] == "<s>"
+    assert "</s>" not in trace.source_pieces
+    both = trace.cross.sum(-1) + trace.decoder_self.sum(-1)
+    torch.testing.assert_close(both, torch.ones_like(both))
+
+
+def test_other_formats_and_the_page_refuse_the_network(tmp_path: Path) -> None:
+    model = from_folder(make_t5gemma2_folder(tmp_path / "original")).build_text_model()
+    config = model.network.config
+    for incompatibilities in (onnx_incompatibilities, ctranslate2_incompatibilities):
+        names = {str(each.values.get("name")) for each in incompatibilities(config)}
+        assert names >= {"num_kv_heads", "qk_norm", "merged_attention", "sliding_window", "rope_theta"}
+    for to in ("hf", "marian"):
+        with pytest.raises(ModelError, match="merged_attention"):
+            export(model, tmp_path / to, to)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, check=has_code("page_lacks_setting")):
+        model.trace("a cat", "a dog").show()
+    with pytest.raises(UsageError, check=has_code("merged_attention_feature_unsupported")):
+        model.require_cross_attention("an attention map")
+    with pytest.raises(UsageError, check=has_code("fp16_with_sandwich_norm")):
+        config.check_fp16()
 
 
 def change_config(folder: Path, changes: dict[str, Any], stacks: bool = False) -> None:
