@@ -183,6 +183,14 @@ def test_a_folder_with_a_tokenizer_is_certified(tmp_path: Path) -> None:
     torch.testing.assert_close(both, torch.ones_like(both))
 
 
+def test_half_precision_is_read_as_float32_and_not_kept(tmp_path: Path) -> None:
+    """A gain of 1 + w has more digits than w."""
+    write_t5gemma2(tmp_path, random_t5gemma2().to(torch.bfloat16))
+    compare_logits(from_folder(tmp_path, with_tokenizers=False))
+    with pytest.raises(ModelError, check=has_code("t5gemma2_gains_need_float32")):
+        from_folder(tmp_path, with_tokenizers=False, keep_dtype=True)
+
+
 def test_other_formats_and_the_page_refuse_the_network(tmp_path: Path) -> None:
     model = from_folder(make_t5gemma2_folder(tmp_path / "original")).build_text_model()
     config = model.network.config

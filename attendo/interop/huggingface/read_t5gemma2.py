@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attendo.errors import MessagePart, ModelError, UsageError
@@ -43,6 +44,8 @@ def from_t5gemma2(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Im
     """Read a model. Without tokenizers the folder needs only config.json and weights."""
     settings = read_t5gemma2_settings(folder)
     require_rows(folder, settings["vocab_size"])
+    if any(folder.weights.dtype(name) != torch.float32 for name in folder.weights):
+        raise ModelError("t5gemma2_gains_need_float32", path=folder.path)
     pad, eos = read_token_id(folder, "pad_token_id", 0), read_token_id(folder, "eos_token_id", 1)
     start = read_token_id(folder, "decoder_start_token_id", read_token_id(folder, "bos_token_id", 2))
     vocabulary = None
@@ -126,7 +129,7 @@ def _take_parameter(weights: WeightReader, name: str, shape: tuple[int, ...], se
         heads, shared = settings["num_attention_heads"] * dim, settings["num_key_value_heads"] * dim
         return weights.take_parts(dict(zip(names, (heads, shared, shared), strict=True)), shape)
     found = weights.take_joined(names, shape)
-    return (1 + found.float()).to(found.dtype) if len(shape) == 1 else found  # they store a gain minus 1
+    return 1 + found if len(shape) == 1 else found  # they store a gain minus 1
 
 
 def _config(settings: Mapping[str, Any], order: VocabularyPermutation, tie: str) -> ModelConfig:
