@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from foreign_families import FOLDERS, make_folder
 from foreign_t5 import T5_FOLDERS, make_t5_folder
+from foreign_t5gemma2 import make_t5gemma2_folder
 from marian_folders import FOLDER, NAMES, load_marian
 
 from attendo.interop.compared_systems import TorchSystem
@@ -66,6 +67,7 @@ TITLES = {
     "madlad": "`t5`, MADLAD-400",
     "mt5": "`mt5`",
     "umt5": "`umt5`",
+    "t5gemma2": "`t5gemma2`",
 }
 
 
@@ -95,6 +97,7 @@ def main() -> None:
     makers = {
         **{name: partial(make_folder, name) for name in FOLDERS},
         **{name: partial(make_t5_folder, name) for name in T5_FOLDERS},
+        "t5gemma2": partial(make_t5gemma2_folder, sliding_window=128, max_position_embeddings=1024),
     }
     wanted = sys.argv[1:] or [*NAMES, *makers]
     print(HEADER, flush=True)

@@ -45,6 +45,15 @@ ALONE: tuple[Options, ...] = (
     {"num_encoder_layers": 1, "num_decoder_layers": 3},
     {"num_encoder_layers": 0},
     {"num_encoder_layers": 0, "prefix_lm": True},
+    {"num_kv_heads": 1},
+    {"num_kv_heads": 2},
+    {"qk_norm": True},
+    {"merged_attention": True},
+    {"sliding_window": 3, "sliding_window_pattern": 2},
+    {"norm": "sandwich"},
+    {"positions": "rotary", "rope_theta": 1e6, "rope_scaling": 2.0},
+    {"positions": "rotary", "rope_local_theta": 100.0, "sliding_window": 4, "sliding_window_pattern": 2},
+    {"logit_softcap": 8.0},
     {"d_key": 6},
     {"d_value": 3},
     {"dropout": 0.3},
@@ -118,14 +127,33 @@ def combinations(count: int, seed: int = 1) -> Iterator[Options]:
     settings = list(dict.fromkeys((name, value) for each in ALONE for name, value in each.items()))
     while count:
         options = dict(chance.sample(settings, len(settings) // 2))
-        if options.get("positions") != "relative":  # most of the samples would be incompatible
-            options = {name: value for name, value in options.items() if not name.startswith("relative_")}
+        options = _drop_unusable(options)  # most of the samples would be incompatible
         try:
             ModelConfig(**{**SIZES, "vocab_size": 50, **options})
         except UsageError:
             continue
         count -= 1
         yield options
+
+
+def _drop_unusable(options: Options) -> Options:
+    """Leave out the settings that have no effect or conflict with others."""
+    prefixes = [
+        name for name, kind in (("relative_", "relative"), ("rope_", "rotary")) if options.get("positions") != kind
+    ]
+    recurrent, parallel = options.get("autoregression") == "ssru", "kind" in options
+    if recurrent:
+        prefixes += ["num_kv_heads", "qk_norm", "merged_", "sliding_"]
+    if parallel or options.get("prefix_lm"):
+        prefixes += ["merged_", "sliding_"]
+    if options.get("num_encoder_layers") == 0:
+        prefixes.append("merged_")
+    kept = {name: value for name, value in options.items() if not name.startswith(tuple(prefixes))}
+    if "sliding_window" not in kept:
+        kept = {
+            name: value for name, value in kept.items() if name not in ("sliding_window_pattern", "rope_local_theta")
+        }
+    return kept
 
 
 def random_model(options: Options, seed: int = 1) -> TextModel:
@@ -151,7 +179,8 @@ def random_model(options: Options, seed: int = 1) -> TextModel:
         for name, module in network.named_modules():
             if isinstance(module, MultiHeadAttention):
                 module.project.weight[: module.num_heads * module.d_key] *= 4
-                module.output.weight *= 6 if name.endswith("cross_attention") else 1
+                reads_source = name.endswith("cross_attention") or network.config.merged_attention
+                module.output.weight *= 6 if reads_source else 1
         network.output.weight[EOS] *= 2
     return TextModel(StoredModel(network, source, target, {"max_length_extra": LONGER, "max_length_factor": 1.0}))
 

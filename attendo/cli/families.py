@@ -35,7 +35,7 @@ def _format_family(family: "Family", width: int) -> Iterator[str]:
         say("network"): family.network,
         say("tokenizer"): family.tokenizer,
         say("oracle"): " ".join(filter(None, (family.oracle, family.model_class))),
-        say("export to"): list_names(family.exports),
+        say("export to"): list_names(family.exports) or "-",
     }
     for name, value in facts.items():
         yield f"{'':{width}}{pad_columns(name, 11)}{translate(value)}"

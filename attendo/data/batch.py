@@ -234,12 +234,12 @@ def _pad_sources(source: RaggedArray) -> tuple[Int[Tensor, "B S"], Bool[Tensor, 
 
 
 def _source_lengths(source: RaggedArray) -> NDArray[np.int64]:
-    """Return the tokens that the encoder reads of each source. EOS is added to a source that has none."""
-    ends = np.flatnonzero(source.ids == EOS)
-    lengths = source.lengths + 1
-    if len(ends):
-        lengths[np.searchsorted(source.offsets, ends, side="right") - 1] -= 1
-    return lengths
+    """Return the tokens that the encoder reads of each source. EOS is added as by `end_source`."""
+    complete = np.zeros(len(source), np.bool_)
+    ends, filled = np.flatnonzero(source.ids == EOS), source.lengths > 0
+    complete[filled] = source.ids[source.offsets[:-1][filled]] == BOS
+    complete[np.searchsorted(source.offsets, ends, side="right") - 1] = True
+    return source.lengths + ~complete
 
 
 def _token_mask(sequences: RaggedArray) -> NDArray[np.bool_]:

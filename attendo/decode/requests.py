@@ -14,8 +14,8 @@ from torch import Tensor
 from attendo.decode.frontier import Frontier, RowLimits
 from attendo.decode.search import Seq2SeqNetwork, run_step_hook
 from attendo.nn.devices import halve_on_out_of_memory
-from attendo.text import EOS, PAD
-from attendo.text.tokenizer import end_source
+from attendo.text import PAD
+from attendo.text.tokenizer import end_source, is_complete_source
 
 Item = TypeVar("Item")
 
@@ -38,7 +38,7 @@ class DecodeRequest:
     @property
     def source_length(self) -> int:
         """Tokens that the encoder reads, EOS included."""
-        return len(self.source) + int(EOS not in self.source)
+        return len(self.source) + int(not is_complete_source(self.source))
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,8 @@ def describe(config: ModelConfig, source_length: int = 7, target_length: int = 5
     decoder_block = network.decoder[0]
     assert isinstance(decoder_block, DecoderBlock)
     causal = config.kind == "autoregressive"
-    rows = tuple(_decoder_block(decoder_block, source_length, row_length, causal))
+    memory_length = 0 if config.decoder_only else source_length
+    rows = tuple(_decoder_block(decoder_block, memory_length, row_length, causal))
     parts.append(NetworkPart("decoder layer", rows, config.num_decoder_layers))
     parts += _final_norm(LocalizedText("decoder"), network.decoder_norm, target_length, config.d_model)
     parts.append(NetworkPart("output", tuple(_output(network, target_length))))
@@ -177,7 +178,8 @@ def _decoder_block(block: DecoderBlock, source: int, target: int, causal: bool) 
         yield from _recurrence(block.recurrence, target)
     else:
         name = LocalizedText("masked self-attention" if causal else "self-attention")
-        yield from _self_attention(name, block.self_attention, target)
+        is_merged = block.cross_attention is None and source > 0
+        yield from _self_attention(name, block.self_attention, target, source if is_merged else 0)
     yield _add_and_norm(block.self_residual, target, width)
     if block.cross_attention is not None and block.cross_residual is not None:
         yield from _cross_attention(block.cross_attention, source, target)
@@ -193,17 +195,24 @@ def _recurrence(module: SSRU, length: int) -> Iterator[NetworkOperation]:
     yield NetworkOperation("SSRU cells", shape, shape)
 
 
-def _self_attention(name: str, attention: MultiHeadAttention, length: int) -> Iterator[NetworkOperation]:
+def _self_attention(
+    name: str, attention: MultiHeadAttention, length: int, memory: int = 0
+) -> Iterator[NetworkOperation]:
+    """Yield the operations of self-attention. Merged attention also reads `memory` vectors of the source."""
     project = attention.project
     projected = (length, project.out_features)
     yield NetworkOperation(
         LocalizedText("{name} Q, K, V", name=name), (length, project.in_features), projected, _count(project)
     )
-    yield from _attention_output(name, attention, length, length)
+    if attention.query_norm is not None and attention.key_norm is not None:
+        heads = (attention.num_heads + attention.num_kv_heads, length, attention.d_key)
+        norms = _count(attention.query_norm) + _count(attention.key_norm)
+        yield NetworkOperation(LocalizedText("{name} norm of Q, K", name=name), heads, heads, norms)
+    yield from _attention_output(name, attention, length, memory + length)
 
 
 def _cross_attention(attention: MultiHeadAttention, source: int, target: int) -> Iterator[NetworkOperation]:
-    width, queries = attention.project.in_features, attention.num_heads * attention.d_key
+    width, queries = attention.project.in_features, attention.projected_widths[0]
     rest = attention.project.out_features - queries
     per_column = width if attention.project.bias is None else width + 1
     yield NetworkOperation("cross-attention Q", (target, width), (target, queries), per_column * queries)
@@ -239,6 +248,7 @@ def _feed_forward(network: FeedForward, length: int) -> Iterator[NetworkOperatio
 
 def _add_and_norm(residual: Residual, length: int, width: int) -> NetworkOperation:
     name = "norm before, add after" if residual.pre_norm else "add and norm"
+    name = "norm before and after, add" if residual.normalise_output is not None else name
     return NetworkOperation(name, (length, width), (length, width), _count(residual))
 
 

@@ -384,6 +384,6 @@ def check_text_length(model: TextModel, text: str) -> None:
 
 def check_has_encoder(model: TextModel) -> None:
     """Raise a `UsageError` for a decoder-only model."""
-    model.require_encoder("a report on heads")
+    model.require_cross_attention("a report on heads")
     if model.network.config.decoder_only:
         raise UsageError("model_without_encoder")

@@ -38,6 +38,7 @@ class MapSelection:
         model: TextModel, attention_type: AttentionType | None, layer: int | None, head: str | None, all_heads: bool
     ) -> "MapSelection":
         """Select maps by the command's options. Default: the stored alignment head, else the last layer's mean."""
+        model.reject_merged_attention("an attention map")
         config = model.network.config
         attention_type = attention_type or ("decoder" if config.decoder_only else "cross")
         if config.decoder_only and attention_type != "decoder":

@@ -12,8 +12,10 @@ from posixpath import dirname, join, normpath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from attendo.errors import UsageError
 from attendo.explore.saved_answers import Answer, BoxAnswers, PageSubject
 from attendo.messages import Language
+from attendo.model.config import ModelConfig
 from attendo.text_model import ParallelTrace
 from attendo.text_model.trace import Trace
 
@@ -72,6 +74,13 @@ def show(model: "TextModel | str | Path", text: str, target: str | None = None, 
     return found.trace_parallel(text, target).show(language)
 
 
+def require_page(config: ModelConfig) -> None:
+    """Raise a `UsageError` for a network with settings that the page does not show."""
+    names = [*config.gemma_settings, *(["norm sandwich"] if config.norm == "sandwich" else [])]
+    if names:
+        raise UsageError("page_lacks_setting", settings=", ".join(names))
+
+
 def render_saved_page(
     trace: Trace | ParallelTrace,
     language: Language = "en",
@@ -88,6 +97,8 @@ def render_saved_page(
     """
     subject = PageSubject.of(trace, name, text)
     subjects = [subject, *(() if beside is None else (PageSubject.of(beside[1], beside[0], subject.text),))]
+    for each in subjects:
+        require_page(each.network_pass.config)
     before, after = _shell()
     answers = _Answers(max_bytes - len(before.encode()) - len(after.encode()))
     answers.add([("/models", None, {"models": [each.describe_model() for each in subjects]})])

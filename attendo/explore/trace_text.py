@@ -52,6 +52,9 @@ def format_number(value: float | int) -> str:
 _KEY_COLUMNS = ("products", "scaled", "bias", "scores", "masked", "weights")  # of an attention: one column per key
 
 
+_JOINED = (*_KEY_COLUMNS, *(f"{how}_{what}" for how in ("joined", "shared") for what in ("keys", "values")))
+
+
 def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """Return the tokens that label the rows and the columns of a tensor.
 
@@ -69,9 +72,13 @@ def token_labels(trace: Trace, name: str) -> tuple[tuple[str, ...] | None, tuple
     if stack == "output" or name in ("decoder.output", "decoder.target_rows"):
         rows = trace.target_pieces
     pieces = trace.read_pieces if site.endswith(".self") and stack == "decoder" else trace.source_pieces
+    if "source_" in kind:
+        return trace.source_pieces, None
+    if trace.config.merged_attention and stack == "decoder" and kind in _JOINED:
+        pieces = (*trace.source_pieces, *pieces)  # one softmax over both
     if kind == "buckets":
         return rows, rows
-    if kind in ("keys", "values", "turned_keys"):
+    if kind.endswith(("keys", "values")):
         return pieces, None
     return rows, pieces if kind in _KEY_COLUMNS and site.endswith((".self", ".cross")) else None
 

@@ -259,11 +259,15 @@ def random_sources(vocab_size: int, count: int) -> list[list[int]]:
 
 
 def _make_long_pairs(model: TextModel) -> tuple[list[IdPair], list[MessagePart]]:
-    """Return random pairs that reach all distances of relative positions, and a note. Other positions need none."""
+    """Return random pairs that reach all distances of relative positions and pass a sliding window, and a note.
+
+    Other networks need none.
+    """
     config = model.network.config
-    if config.positions != "relative" or config.decoder_only:
+    far = (config.relative_max_distance if config.positions == "relative" else 0, config.sliding_window or 0)
+    if not any(far) or config.decoder_only:
         return [], []
-    length, symbols = min(_MAX_LONG_PAIR, config.relative_max_distance + 12), model_symbols(model)
+    length, symbols = min(_MAX_LONG_PAIR, max(far) + 12), model_symbols(model)
     dice, tokenizers = random.Random(2), (model.source_tokenizer, model.target_tokenizer)
     source, target = (range(len(CONTROL_PIECES), each.vocab_size) or [UNK] for each in tokenizers)
     pairs: list[IdPair] = [

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from attendo.errors import AttendoError, ErrorList, MessagePart, ModelError, cut_line
+from attendo.model.config import ModelConfig
 from attendo.nn.devices import is_out_of_memory
 
 _MAX_REASONS_CHARS = 1500  # of all reasons together
@@ -18,6 +19,14 @@ def unmet_conditions(conditions: Mapping[MessagePart, bool]) -> list[MessagePart
 def join_reasons(reasons: Sequence[MessagePart]) -> ErrorList:
     """Return all reasons as one value of a message."""
     return ErrorList(reasons, _MAX_REASONS_CHARS)
+
+
+def find_gemma_settings(config: ModelConfig) -> list[MessagePart]:
+    """Return a reason for each setting of Gemma's networks, which few formats can hold, without the place of norms."""
+    return [
+        MessagePart("setting_differs", name=name, value=value, expected=ModelConfig.model_fields[name].default)
+        for name, value in config.gemma_settings.items()
+    ]
 
 
 @contextmanager

@@ -120,6 +120,15 @@ FAMILIES = (
         "UMT5ForConditionalGeneration",
         ("T5Tokenizer", "LlamaTokenizer"),
     ),
+    Family(
+        "t5gemma2",
+        "T5Gemma 2, without images",
+        "sandwich norm, rotary positions, sliding windows, shared heads of keys, one softmax over source and target",
+        "tokenizer.json",
+        "T5Gemma2ForConditionalGeneration",
+        ("GemmaTokenizer",),
+        exports=(),
+    ),
 )
 # Models without config.json.
 MARIAN_FAMILIES = (

@@ -20,6 +20,7 @@ from attendo.interop.huggingface.read_m2m100 import from_m2m100
 from attendo.interop.huggingface.read_marian import from_marian
 from attendo.interop.huggingface.read_pegasus import from_pegasus
 from attendo.interop.huggingface.read_t5 import from_t5
+from attendo.interop.huggingface.read_t5gemma2 import from_t5gemma2
 from attendo.interop.huggingface.read_tokenizers import compare_tokenizations
 from attendo.interop.marian.certify_import import certify_marian_import
 from attendo.interop.marian.imported import ImportedMarian
@@ -42,6 +43,7 @@ _READERS: dict[str, Callable[[HuggingFaceFolder, bool], ImportedModel]] = {
     "t5": from_t5,
     "mt5": from_t5,
     "umt5": from_t5,
+    "t5gemma2": from_t5gemma2,
 }
 _LONG_TOKENS = 150  # tokens of the long source and target
 _DEFAULT_POSITIONS = 1024  # if config.json has no max_position_embeddings

@@ -45,6 +45,19 @@ class ModelConfig(Settings):
 
     d_model: Count = Field(512, description="width of embeddings and layers")
     num_heads: Count = Field(8, description="attention heads per sub-layer")
+    num_kv_heads: Count | None = Field(
+        None, description="heads of keys and values, shared by groups of heads of queries (GQA); default: num_heads"
+    )
+    qk_norm: bool = Field(False, description="RMSNorm of the queries and keys of each head")
+    merged_attention: bool = Field(
+        False, description="the decoder reads source and target with one softmax in self-attention; no cross-attention"
+    )
+    sliding_window: Count | None = Field(
+        None, description="tokens that layers with a sliding window see; the encoder's are on both sides; default: all"
+    )
+    sliding_window_pattern: Count = Field(
+        6, description="of this many layers, the last has full attention and the others have a sliding window"
+    )
     d_ff: Count = Field(2048, description="inner width of the feed-forward network")
     num_encoder_layers: Annotated[int, Field(ge=0)] = Field(
         6,
@@ -79,7 +92,9 @@ class ModelConfig(Settings):
         None, description="dropout inside the feed-forward network; default: dropout"
     )
 
-    norm: Literal["pre", "post"] = Field("pre", description="normalise before a sub-layer, or after the residual sum")
+    norm: Literal["pre", "post", "sandwich"] = Field(
+        "pre", description="normalise before a sub-layer, after the residual sum, or before and after a sub-layer"
+    )
     norm_kind: Literal["layer", "rms"] = Field(
         "layer", description="LayerNorm, or RMSNorm, which has no mean and no bias"
     )
@@ -103,6 +118,15 @@ class ModelConfig(Settings):
     )
     position_layout: Literal["interleaved", "halves", "fairseq"] = Field(
         "interleaved", description="order of sines and cosines; fairseq: halves with other frequencies"
+    )
+    rope_theta: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
+        10_000.0, description="base of the frequencies of rotary positions"
+    )
+    rope_local_theta: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = Field(
+        None, description="base of the frequencies in layers with a sliding window; default: rope_theta"
+    )
+    rope_scaling: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        1.0, description="divisor of rotary positions, for longer texts; not in layers with a sliding window"
     )
     # float32 holds every integer up to 2^24, so neighbouring positions stay different.
     position_offset: Annotated[int, Field(ge=0, le=2**24)] = Field(0, description="number of the first position")
@@ -129,6 +153,9 @@ class ModelConfig(Settings):
     output_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         1.0, description="factor of the vectors that the output layer reads"
     )
+    logit_softcap: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="bound c of the logits, which become c tanh(logits / c)"
+    )
 
     @classmethod
     def preset(cls, name: str, /, **changes: Any) -> Self:
@@ -151,14 +178,37 @@ class ModelConfig(Settings):
         return self.decoder_only and not self.prefix_lm
 
     @property
+    def joins_source(self) -> bool:
+        """Whether the decoder's self-attention also reads the source."""
+        return self.prefix_lm or self.merged_attention
+
+    @property
+    def has_cross(self) -> bool:
+        """Whether the decoder has cross-attention."""
+        return not (self.decoder_only or self.merged_attention)
+
+    @property
+    def shares_kv_heads(self) -> bool:
+        """Whether several heads of queries share a head of keys and values."""
+        return self.num_kv_heads not in (None, self.num_heads)
+
+    @property
+    def gemma_settings(self) -> dict[str, object]:
+        """The settings of Gemma's networks that differ from the default. Few formats can hold them."""
+        found = {name: getattr(self, name) for name in _GEMMA_SETTINGS}
+        found["num_kv_heads"] = self.num_kv_heads if self.shares_kv_heads else None
+        return {name: value for name, value in found.items() if value != type(self).model_fields[name].default}
+
+    @property
     def suits_fp16(self) -> bool:
-        """Whether fp16 holds all numbers of the network. The feed-forward networks of T5 models exceed 65,504."""
-        return self.positions != "relative"
+        """Whether fp16 holds all numbers of the network. Vectors of T5 and Gemma models exceed 65,504."""
+        return self.positions != "relative" and self.norm != "sandwich"
 
     def check_fp16(self) -> None:
         """Raise UsageError if fp16 does not suit the network."""
         if not self.suits_fp16:
-            raise UsageError("fp16_with_relative_positions")
+            is_sandwich = self.norm == "sandwich"
+            raise UsageError("fp16_with_sandwich_norm" if is_sandwich else "fp16_with_relative_positions")
 
     @property
     def ties_inputs(self) -> bool:
@@ -172,7 +222,7 @@ class ModelConfig(Settings):
 
     @property
     def has_final_norm(self) -> bool:
-        return self.norm == "pre" if self.final_norm is None else self.final_norm
+        return self.norm != "post" if self.final_norm is None else self.final_norm
 
     @model_validator(mode="before")
     @classmethod
@@ -203,6 +253,7 @@ class ModelConfig(Settings):
         if self.d_model % self.num_heads and (self.d_key is None or self.d_value is None):
             raise UsageError("d_model_not_divisible", d_model=self.d_model, num_heads=self.num_heads)
         self._check_positions()
+        self._check_attention()
         if self.kind != "autoregressive" and self.decoder_only:
             raise UsageError("parallel_needs_encoder", kind=self.kind)
         for name in ("upsample", "canvas"):
@@ -220,6 +271,19 @@ class ModelConfig(Settings):
                 target_size=self.target_vocab_size,
             )
         return self
+
+    def _check_attention(self) -> None:
+        """Reject settings of attention that conflict or have no effect."""
+        if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
+            raise UsageError("kv_heads_not_divisor", num_heads=self.num_heads, num_kv_heads=self.num_kv_heads)
+        for name in ("sliding_window_pattern", "rope_local_theta"):
+            if self.sliding_window is None and getattr(self, name) != type(self).model_fields[name].default:
+                raise UsageError("setting_without_effect", option=name, other="sliding_window")
+        no_window = "prefix_lm" if self.prefix_lm else "kind" if self.kind != "autoregressive" else None
+        no_merge = "num_encoder_layers" if self.decoder_only else no_window
+        for name, other in (("sliding_window", no_window), ("merged_attention", no_merge)):
+            if getattr(self, name) and other is not None:
+                raise UsageError("attention_setting_conflict", option=name, other=other, value=getattr(self, other))
 
     def _check_positions(self) -> None:
         if self.positions == "sinusoidal" and self.d_model % 2:
@@ -257,6 +321,10 @@ class ModelConfig(Settings):
             "positions": self.positions if self.positions in ("rotary", "relative") else None,
             "d_key": self.d_key,
             "d_value": self.d_value,
+            "num_kv_heads": self.num_kv_heads,
+            "qk_norm": self.qk_norm or None,
+            "merged_attention": self.merged_attention or None,
+            "sliding_window": self.sliding_window,
         }
         for name, value in reasons.items():
             if value is not None:
@@ -271,8 +339,15 @@ _POSITION_SETTINGS = {
     "max_length": ("learned",),
     "position_offset": ("sinusoidal", "learned"),
     "position_layout": ("sinusoidal",),
+    "rope_theta": ("rotary",),
+    "rope_local_theta": ("rotary",),
+    "rope_scaling": ("rotary",),
     "relative_buckets": ("relative",),
     "relative_max_distance": ("relative",),
     "relative_bias": ("relative",),
 }
+_GEMMA_SETTINGS = (
+    *("num_kv_heads", "qk_norm", "merged_attention", "sliding_window"),
+    *("rope_theta", "rope_scaling", "logit_softcap"),
+)
 VOCABULARIES = ("source_vocab_size", "target_vocab_size")

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from attendo.model.decoder_state import DecoderState
 from attendo.nn.attention import KeysValues
-from attendo.nn.masks import Mask
+from attendo.nn.masks import Mask, SlidingWindow
 from attendo.nn.positions import NoPositions, Start
 
 _INITIAL_POSITIONS = 32  # initial capacity; doubled when full
@@ -93,6 +93,10 @@ class SharedCacheState:
         """All rows end at the same position of the storage, so that a key has one distance to all of them."""
         biases = positions.biases(x, self.num_positions, self.num_positions + 1)
         return biases if biases is None or self.width == 1 else biases.repeat_interleave(self.width, dim=-1)
+
+    def limit_to_window(self, mask: Mask, window: SlidingWindow, x: Float[Tensor, "R 1 D"]) -> Mask:
+        distance = self.num_positions - torch.arange(self.num_positions + 1)
+        return window.limit(mask, distance.repeat_interleave(self.width)[None, None])
 
     def layer_cache(self, layer: int) -> SharedKeysValues:
         return SharedKeysValues(self.storage[layer], self.num_positions * self.width, self.order)

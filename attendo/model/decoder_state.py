@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attendo.nn import single_query_attention
 from attendo.nn.attention import KeysValues, KVCache, StaticKeysValues
-from attendo.nn.masks import Mask, causal_mask
+from attendo.nn.masks import Mask, SlidingWindow, causal_mask
 from attendo.nn.positions import NoPositions, Start
 
 
@@ -54,6 +54,9 @@ class CacheState(Protocol):
     def position_biases(self, positions: NoPositions, x: Float[Tensor, "R T D"]) -> Float[Tensor, "L #B H T P"] | None:
         """Return what positions add to the scores of new columns. The keys are those of `read`."""
 
+    def limit_to_window(self, mask: Mask, window: SlidingWindow, x: Float[Tensor, "R T D"]) -> Mask:
+        """Return the mask of `read` without the keys that a sliding window hides from new columns."""
+
     def layer_cache(self, layer: int) -> KVCache | None:
         """Return the cache of a layer, or None before the first step."""
 
@@ -80,6 +83,10 @@ class DecoderState:
 
     def position_biases(self, positions: NoPositions, x: Float[Tensor, "R T D"]) -> Float[Tensor, "L 1 H T P"] | None:
         return positions.biases(x, self.length, self.length + x.size(1))
+
+    def limit_to_window(self, mask: Mask, window: SlidingWindow, x: Float[Tensor, "R T D"]) -> Mask:
+        position = torch.arange(self.length + x.size(1), device=x.device)
+        return window.limit(mask, (position[self.length :, None] - position)[None])
 
     def layer_cache(self, layer: int) -> KeysValues | None:
         return self.past[layer] if self.past else None
@@ -148,6 +155,14 @@ class StaticCacheState:
 
     def position_biases(self, positions: NoPositions, x: Float[Tensor, "R 1 D"]) -> Float[Tensor, "L R H 1 C"] | None:
         return positions.biases(x, self.length, self.storage[0].length)
+
+    def limit_to_window(self, mask: Mask, window: SlidingWindow, x: Float[Tensor, "R 1 D"]) -> Mask:
+        """Return the mask as numbers too, because the kernel for one query reads only these."""
+        position = torch.arange(self.storage[0].length, device=x.device)
+        limited = window.limit(mask, self.length[:, None, None] - position)
+        if limited is mask or limited.visible is None:
+            return mask
+        return limited.with_bias(torch.zeros_like(limited.visible, dtype=self.storage[0].keys.dtype))
 
     def layer_cache(self, layer: int) -> StaticKeysValues:
         return StaticKeysValues(self.storage[layer], self.length, self.order)

@@ -123,7 +123,7 @@ def list_layers(config: ModelConfig) -> list[str]:
 def list_sub_layers(config: ModelConfig) -> list[str]:
     """Return the names of all sub-layers, in order of computation. A recurrence is called self."""
     kinds = {"encoder": ["self", "feed_forward"], "decoder": ["self", "cross", "feed_forward"]}
-    if config.decoder_only:
+    if not config.has_cross:
         kinds["decoder"].remove("cross")
     return [f"{layer}.{kind}" for layer in list_layers(config) for kind in kinds[layer.partition(".")[0]]]
 

@@ -54,5 +54,5 @@ class ScaledHeads:
 def sites(config: ModelConfig) -> list[str]:
     """Return the names of all attention sites of a network, in order."""
     encoder = [f"encoder.{n}.self" for n in range(config.num_encoder_layers)]
-    kinds = ("self",) if config.decoder_only else ("cross",) if config.autoregression == "ssru" else ("self", "cross")
+    kinds = ("cross",) if config.autoregression == "ssru" else ("self", "cross") if config.has_cross else ("self",)
     return [*encoder, *(f"decoder.{n}.{kind}" for n in range(config.num_decoder_layers) for kind in kinds)]

@@ -41,12 +41,12 @@ def initialise(network: nn.Module, config: ModelConfig, generator: torch.Generat
         elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
             module.reset_parameters()
     for attention in attentions:
-        width = attention.num_heads * attention.d_key
-        for part in attention.project.weight.split((width, width, attention.num_heads * attention.d_value)):
+        widths = attention.projected_widths
+        for part in attention.project.weight.split(widths):
             bound = math.sqrt(6 / (part.size(0) + part.size(1)))
             part.uniform_(-bound, bound, generator=generator)
         if attention.scale is not None:  # the first scores have the same size with any scale
-            attention.project.weight[:width] /= attention.scale * math.sqrt(attention.d_key)
+            attention.project.weight[: widths[0]] /= attention.scale * math.sqrt(attention.d_key)
     # Last, because a tied table is also the output's weight. The table's value applies.
     output = network.get_submodule("output")
     assert isinstance(output, nn.Linear)

@@ -119,7 +119,7 @@ class ParallelTransformer(Transformer):
         if self.links is not None:
             links = self.links(states, canvas.lengths)
         lengths = None if self.length_head is None else self.predict_lengths(memory)
-        return Prediction(self.output(states), links, lengths)
+        return Prediction(self.compute_logits(states), links, lengths)
 
     def predict_lengths(self, memory: Memory) -> Float[Tensor, "B C"]:
         """Return the logits of the difference between target and source length, of a masked network."""

@@ -12,7 +12,7 @@ the cross-attention of an encoder–decoder has none.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from attendo.errors import UsageError
 from attendo.model.config import ModelConfig
-from attendo.model.decoder_state import DecoderState, Memory, StaticCacheState
+from attendo.model.decoder_state import DecoderState, Memory
 from attendo.model.transformer import Transformer, check_mask
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import DecoderBlock
@@ -41,14 +41,14 @@ class PrefixMemory(Memory):
 
 def name_source_site(config: ModelConfig) -> str:
     """Return the last attention site that reads the source."""
-    return f"decoder.{config.num_decoder_layers - 1}.{'self' if config.prefix_lm else 'cross'}"
+    return f"decoder.{config.num_decoder_layers - 1}.{'self' if config.joins_source else 'cross'}"
 
 
 def select_source_weights(
     weights: Float[Tensor, "B H T P"], source_width: int, config: ModelConfig
 ) -> Float[Tensor, "B H T S"]:
-    """Return the attention to the source. That of a prefix LM, which also reads the target, is made to sum to 1."""
-    if not config.prefix_lm:
+    """Return the attention to the source. If one softmax is over source and target, it is made to sum to 1."""
+    if not config.joins_source:
         return weights
     source = weights[..., :source_width]
     return source / source.sum(-1, keepdim=True).clamp(min=torch.finfo(source.dtype).tiny)
@@ -88,10 +88,6 @@ class PrefixTransformer(Transformer):
         # Every step reads them. They are views of wider projections, which are slow to read.
         layers = memory.layers if torch.is_grad_enabled() else [kv.map(Tensor.contiguous) for kv in memory.layers]
         return DecoderState(tuple(layers), memory.mask)
-
-    def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
-        """Return an empty state of fixed size. The kernel for one query cannot join a source, so others run."""
-        return replace(super().allocate_state(sentences, source_width, width, capacity), reads_unused=True)
 
     def _blocks(self) -> Sequence[DecoderBlock]:
         return tuple(self.decoder)  # type: ignore[arg-type]

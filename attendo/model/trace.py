@@ -35,6 +35,7 @@ from attendo.model.transformer import Embedding, Transformer
 from attendo.nn.attention import MultiHeadAttention
 from attendo.nn.blocks import DecoderBlock, EncoderBlock
 from attendo.nn.positions import (
+    THETA,
     LearnedPositions,
     RelativePositions,
     RotaryPositions,
@@ -44,6 +45,7 @@ from attendo.nn.positions import (
 from attendo.nn.residual import Residual
 from attendo.nn.ssru import SSRU
 
+_MERGED_MASKS = {"causal_mask": "merged_mask", "causal_window_mask": "merged_window_mask"}
 MAX_NUMBERS = 50_000_000  # in a trace: 200 MB
 
 
@@ -241,7 +243,10 @@ def _decode_layers(
     for n, block in enumerate(network.decoder):
         assert isinstance(block, DecoderBlock)
         if block.recurrence is None:
-            y = _attention_sublayer(recorder, block.self_attention, block.self_residual, y, None, contexts[n])
+            own = contexts[n]
+            if network.config.merged_attention and memory is not None:
+                own = _merge(recorder, own, memory)
+            y = _attention_sublayer(recorder, block.self_attention, block.self_residual, y, None, own)
         else:
             y = _recurrence_sublayer(recorder, f"decoder.{n}.self", block.recurrence, block.self_residual, y)
         if block.cross_attention is not None and block.cross_residual is not None and memory is not None:
@@ -256,12 +261,15 @@ def _predict(recorder: TraceRecorder, network: Transformer, activations: Activat
     y, output, scale = activations.vectors, network.output, network.config.output_scale
     if scale != 1:
         y = recorder.record("output.scaled", "scaled_output", y * scale, (y,), "Y")
-    matrix = cast_like(output.weight, y).T
+    matrix, cap = cast_like(output.weight, y).T, network.config.logit_softcap
+    name = "output.logits" if cap is None else "output.unbounded"
     if output.bias is None:
-        logits = recorder.record("output.logits", "logits", y @ matrix, (y, matrix), "Y")
+        logits = recorder.record(name, "logits", y @ matrix, (y, matrix), "Y")
     else:
         bias = cast_like(output.bias, y)
-        logits = recorder.record("output.logits", "logits_bias", y @ matrix + bias, (y, matrix, bias), "Y")
+        logits = recorder.record(name, "logits_bias", y @ matrix + bias, (y, matrix, bias), "Y")
+    if cap is not None:
+        logits = recorder.record("output.logits", "bounded_logits", cap * (logits / cap).tanh(), (logits,))
     recorder.record("output.probabilities", "probabilities", softmax(logits), (logits,))
 
 
@@ -275,8 +283,57 @@ def _layer_contexts(
 ) -> list[AttentionContext]:
     """Return the context of every layer. With relative positions, each has its biases."""
     positions = embedding.positions
+    if embedding.window is not None:
+        return _sliding_contexts(recorder, side, embedding, context, layers)
     if not isinstance(positions, RelativePositions):
         return [context] * layers
+    return _biased_contexts(recorder, side, positions, context, layers, row)
+
+
+def _sliding_contexts(
+    recorder: TraceRecorder, side: str, embedding: Embedding, context: AttentionContext, layers: int
+) -> list[AttentionContext]:
+    """Return the context of every layer. A sliding window hides far keys, and has its own angles."""
+    window, positions = embedding.window, embedding.positions
+    assert window is not None
+    full = [context] * layers
+    if isinstance(positions, RelativePositions):
+        full = _biased_contexts(recorder, side, positions, context, layers)
+    angles, count = context.angles, context.visible.size(0)
+    position = torch.arange(count, device=context.visible.device)
+    distance = position[:, None] - position
+    behind, before = (window.size // 2, (window.size + 1) // 2) if window.two_sided else (0, window.size)
+    visible = context.visible & (distance < before)
+    if window.two_sided:
+        visible = visible & (distance >= -behind)
+    if isinstance(positions, RotaryPositions) and (positions.local_theta, 1) != (
+        positions.theta,
+        positions.scaling,
+    ):
+        frequencies = _frequencies(recorder, f"{side}.local_frequencies", positions, visible, is_local=True)
+        assert angles is not None
+        angles = _turn(recorder, f"{side}.local_angles", position, frequencies, angles.dtype)
+    formula = {"padding_mask": "window_mask", "causal_mask": "causal_window_mask"}.get(context.mask_formula, "unmasked")
+    sliding = [replace(each, visible=visible, angles=angles, mask_formula=formula) for each in full]
+    return [sliding[n] if window.slides(n) else full[n] for n in range(layers)]
+
+
+def _merge(recorder: TraceRecorder, context: AttentionContext, memory: Activations) -> AttentionContext:
+    """Return the context of merged attention, with the columns of the source first."""
+    shape = context.visible.size(0), memory.vectors.size(0)
+    source = recorder.edits.close_padding(_full_mask(*shape, context.visible))
+    visible, formula = torch.cat((source, context.visible), dim=1), context.mask_formula
+    return replace(context, visible=visible, mask_formula=_MERGED_MASKS.get(formula, formula), source=memory)
+
+
+def _biased_contexts(
+    recorder: TraceRecorder,
+    side: str,
+    positions: RelativePositions,
+    context: AttentionContext,
+    layers: int,
+    row: "PrefixRow | None" = None,
+) -> list[AttentionContext]:
     position = torch.arange(context.visible.size(0), device=context.visible.device)
     position = position if row is None else row.positions(position)
     distances = position - position[:, None]
@@ -385,7 +442,8 @@ def _embed(
     elif isinstance(positions, LearnedPositions):
         vectors = _look_up_positions(recorder, side, positions, x, places)
     elif isinstance(positions, RotaryPositions):
-        angles = _angles(recorder, side, positions.d_key, places, x)
+        turns = _frequencies(recorder, f"{side}.frequencies", positions, x)
+        angles = _turn(recorder, f"{side}.angles", places, turns, x.dtype)
     last = f"{side}.input" if embedding.norm is None else f"{side}.sum"
     name = last if row is None else f"{side}.positioned"
     if vectors is None:
@@ -408,7 +466,9 @@ def _sinusoids(
     x: Float[Tensor, "T D"],
     places: Int[Tensor, " T"],
 ) -> Float[Tensor, "T D"]:
-    angles = _angles(recorder, side, x.size(1), places + positions.offset, x, positions.layout == "fairseq")
+    reaches_end = positions.layout == "fairseq"
+    frequencies = _record_frequencies(recorder, f"{side}.frequencies", x.size(1), x, reaches_end)
+    angles = _turn(recorder, f"{side}.angles", places + positions.offset, frequencies, x.dtype)
     if positions.layout == "interleaved":
         vectors = torch.zeros_like(x)
         vectors[:, 0::2], vectors[:, 1::2] = angles.sin(), angles.cos()
@@ -418,21 +478,37 @@ def _sinusoids(
     )
 
 
-def _angles(
-    recorder: TraceRecorder,
-    side: str,
-    width: int,
-    places: Int[Tensor, " T"],
-    x: Tensor,
-    reaches_end: bool = False,
-) -> Float[Tensor, "T half"]:
-    """Return position times frequency, as a broadcast product of a column and a row."""
-    exponents = torch.arange(0, width, 2, dtype=torch.float32, device=x.device)
+def _frequencies(
+    recorder: TraceRecorder, name: str, positions: RotaryPositions, like: Tensor, is_local: bool = False
+) -> Float[Tensor, " half"]:
+    """Return the frequencies of rotary positions, with their own base and divisor."""
+    theta, scaling = (positions.local_theta, 1.0) if is_local else (positions.theta, positions.scaling)
+    if (theta, scaling) == (THETA, 1):
+        return _record_frequencies(recorder, name, positions.d_key, like)
+    exponents = torch.arange(0, positions.d_key, 2, dtype=torch.float32, device=like.device)
+    frequencies = (exponents * (-math.log(theta) / positions.d_key)).exp() / scaling
+    return recorder.record(name, "rotary_frequencies", frequencies, (exponents,))
+
+
+def _record_frequencies(
+    recorder: TraceRecorder, name: str, width: int, like: Tensor, reaches_end: bool = False
+) -> Float[Tensor, " half"]:
+    exponents = torch.arange(0, width, 2, dtype=torch.float32, device=like.device)
     divisor = max(width - 2, 1) if reaches_end else width
     frequencies = (exponents * (-math.log(10_000) / divisor)).exp()
-    recorder.record(f"{side}.frequencies", "frequencies", frequencies, (exponents,))
+    return recorder.record(name, "frequencies", frequencies, (exponents,))
+
+
+def _turn(
+    recorder: TraceRecorder,
+    name: str,
+    places: Int[Tensor, " T"],
+    frequencies: Float[Tensor, " half"],
+    dtype: torch.dtype,
+) -> Float[Tensor, "T half"]:
+    """Return position times frequency, as a broadcast product of a column and a row."""
     column = places.float()[:, None]
-    return recorder.record(f"{side}.angles", "angles", (column * frequencies).to(x.dtype), (column, frequencies))
+    return recorder.record(name, "angles", (column * frequencies).to(dtype), (column, frequencies))
 
 
 def _look_up_positions(

@@ -90,6 +90,7 @@ class AttentionContext:
     angles: Float[Tensor, "T half"] | None = None
     biases: Float[Tensor, "N H"] | None = None  # of relative positions: one row per bucket
     buckets: Int[Tensor, "T S"] | None = None
+    source: Activations | None = None  # the memory of merged attention; the mask has its columns first
 
 
 def enter(recorder: TraceRecorder, site: str, residual: Residual, activations: Activations) -> Activations:
@@ -104,6 +105,8 @@ def leave(
 ) -> Activations:
     """Return x + Sublayer(x), normalised with post-norm. A disabled sub-layer returns x, without the norm."""
     x, letter = activations.vectors, activations.letter
+    if residual.normalise_output is not None:
+        output = norm(recorder, f"{site}.normed_output", residual.normalise_output, Activations(output, "F"))
     if recorder.edits.disables(site):
         recorder.record(f"{site}.output", "disabled", torch.zeros_like(x))
         recorder.record(f"{site}.residual", "passed_on", x, (x,), letter)
@@ -111,6 +114,7 @@ def leave(
             x if residual.pre_norm else recorder.record(f"{site}.norm", "passed_on", x, (x,), letter), letter
         )
     formula = "residual_pre" if residual.pre_norm else "residual"
+    formula = "residual_sandwich" if residual.normalise_output is not None else formula
     summed = Activations(recorder.record(f"{site}.residual", formula, x + output, (x, output), letter), letter)
     if residual.pre_norm:
         return summed
@@ -142,8 +146,8 @@ def attention(
 ) -> Float[Tensor, "T D"]:
     """Compute queries from `query_input`, and keys and values from `memory`. In self-attention both are the same."""
     site = module.site
-    queries = _project(recorder, module, "queries", query_input)
-    keys, values = _project(recorder, module, "keys", memory), _project(recorder, module, "values", memory)
+    queries, keys = (_project_normed(recorder, module, *each) for each in (("queries", query_input), ("keys", memory)))
+    values = _project(recorder, module, "values", memory)
     if context.angles is not None:
         queries = recorder.record(
             f"{site}.turned_queries", "turn", apply_rotary(queries, context.angles), (queries, context.angles)
@@ -151,6 +155,10 @@ def attention(
         keys = recorder.record(
             f"{site}.turned_keys", "turn_keys", apply_rotary(keys, context.angles), (keys, context.angles)
         )
+    if context.source is not None:
+        keys, values = _join_source(recorder, module, context.source, keys, values)
+    if module.num_kv_heads < module.num_heads:
+        keys, values = (_share(recorder, module, *each) for each in (("keys", keys), ("values", values)))
     products = recorder.record(f"{site}.products", "products", queries @ keys.transpose(-2, -1), (queries, keys.mT))
     scores = _scores(recorder, module, products, context)
     visible = recorder.edits.edit_mask(site, context.visible, module.num_heads)
@@ -165,6 +173,44 @@ def attention(
     )
     joined = torch.cat(list(mixed), dim=-1)  # [H, T, Kv] -> [T, H * Kv]
     return _linear(recorder, f"{site}.output", "heads_joined", module.output, Activations(joined, "X"))
+
+
+def _project_normed(
+    recorder: TraceRecorder, module: MultiHeadAttention, role: str, activations: Activations
+) -> Float[Tensor, "G T K"]:
+    """Return the queries or keys of all heads, normalised if the network does that."""
+    heads, module_norm = _project(recorder, module, role, activations), module.query_norm
+    if "keys" in role:
+        module_norm = module.key_norm
+    if module_norm is None:
+        return heads
+    letter = "Q" if role == "queries" else "K"
+    return norm(recorder, f"{module.site}.normed_{role}", module_norm, Activations(heads, letter))
+
+
+def _join_source(
+    recorder: TraceRecorder,
+    module: MultiHeadAttention,
+    source: Activations,
+    keys: Float[Tensor, "G T K"],
+    values: Float[Tensor, "G T Kv"],
+) -> tuple[Float[Tensor, "G P K"], Float[Tensor, "G P Kv"]]:
+    """Put the keys and values of the source before those of the target. They are not turned."""
+    site = module.site
+    of_source = _project_normed(recorder, module, "source_keys", source)
+    joined_keys = torch.cat((of_source, keys), dim=1)
+    recorder.record(f"{site}.joined_keys", "joined_keys", joined_keys, (of_source, keys))
+    of_source = _project(recorder, module, "source_values", source)
+    joined_values = torch.cat((of_source, values), dim=1)
+    return joined_keys, recorder.record(f"{site}.joined_values", "joined_values", joined_values, (of_source, values))
+
+
+def _share(
+    recorder: TraceRecorder, module: MultiHeadAttention, role: str, heads: Float[Tensor, "G T K"]
+) -> Float[Tensor, "H T K"]:
+    """Repeat the keys or values for each head of queries that shares them."""
+    repeated = heads.repeat_interleave(module.num_heads // module.num_kv_heads, dim=0)
+    return recorder.record(f"{module.site}.shared_{role}", f"shared_{role}", repeated, (heads,))
 
 
 def _weights(
@@ -234,6 +280,7 @@ def _scores(
         return recorder.record(f"{site}.scores", formula, scaled, (products,))
     recorder.record(f"{site}.scaled", formula, scaled, (products,))
     bias = context.biases[context.buckets].permute(2, 0, 1)  # [T, S, H] -> [H, T, S]
+    bias = torch.cat((bias.new_zeros(*bias.shape[:2], scaled.size(2) - bias.size(2)), bias), dim=2)  # none to a source
     recorder.record(f"{site}.bias", "relative_bias", bias, (context.biases, context.buckets))
     return recorder.record(f"{site}.scores", "biased_scores", scaled + bias, (scaled, bias))
 
@@ -262,20 +309,17 @@ def _project(
     recorder: TraceRecorder, module: MultiHeadAttention, role: str, activations: Activations
 ) -> Float[Tensor, "H T K"]:
     """Compute x·W + b for all heads together, then split into heads."""
-    keys_width, values_width = module.num_heads * module.d_key, module.num_heads * module.d_value
-    begin, width = {
-        "queries": (0, keys_width),
-        "keys": (keys_width, keys_width),
-        "values": (2 * keys_width, values_width),
-    }[role]
+    widths, kind = module.projected_widths, role.removeprefix("source_")
+    part = ("queries", "keys", "values").index(kind)
+    begin, width, count = sum(widths[:part]), widths[part], module.num_kv_heads if part else module.num_heads
     x = activations.vectors
     matrix = cast_like(module.project.weight[begin : begin + width], x).T
-    flat, formula = x @ matrix, f"{role}_unbiased"
+    flat, formula = x @ matrix, f"{kind}_unbiased"
     added: tuple[Tensor, ...] = ()
     if module.project.bias is not None:
         bias = cast_like(module.project.bias[begin : begin + width], x)
-        flat, formula, added = flat + bias, role, (bias,)
-    heads = torch.stack(flat.chunk(module.num_heads, dim=-1))  # [T, H * K] -> [H, T, K]
+        flat, formula, added = flat + bias, kind, (bias,)
+    heads = torch.stack(flat.chunk(count, dim=-1))  # [T, H * K] -> [H, T, K]
     return recorder.record(f"{module.site}.{role}", formula, heads, (x, matrix, *added, flat), activations.letter)
 
 

@@ -6,6 +6,7 @@ Training and generation therefore share one code path.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -18,12 +19,13 @@ from attendo.model.decoder_state import CacheState, DecoderState, Memory, Static
 from attendo.model.initialise import initialise
 from attendo.nn.attention import KeysValues, Tap
 from attendo.nn.blocks import BlockShape, DecoderBlock, EncoderBlock
-from attendo.nn.masks import Mask, layer_masks, padding_mask
+from attendo.nn.masks import Mask, SlidingWindow, layer_masks, padding_mask
 from attendo.nn.positions import (
     LearnedPositions,
     NoPositions,
     RelativePositions,
     RotaryPositions,
+    Rotation,
     SinusoidalPositions,
     Start,
 )
@@ -38,6 +40,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.d_model)
         self.positions = _make_positions(config, is_source)
+        self.window = _make_window(config, is_source)
         self.norm = norm
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.dropout = nn.Dropout(config.dropout)
@@ -50,6 +53,29 @@ class Embedding(nn.Module):
         x = self.positions.add(self.tokens(ids) * self.scale, start)
         x = x if segment is None else x + segment
         return self.dropout(x if self.norm is None else self.norm(x))
+
+
+@dataclass(frozen=True)
+class LayerContext:
+    """What the self-attention of a layer needs: the mask of its keys, and the rotation of queries and keys."""
+
+    mask: Mask
+    rotation: Rotation | None
+
+
+def layer_contexts(
+    embedding: Embedding, x: Float[Tensor, "B T D"], state: CacheState, mask: Mask, layers: int
+) -> list[LayerContext]:
+    """Return the context of every layer that reads these embedded columns. `mask` is that of `state.read`."""
+    positions, window = embedding.positions, embedding.window
+    biases, rotation = state.position_biases(positions, x), positions.rotation(x, state.length)
+    contexts = [LayerContext(each, rotation) for each in layer_masks(mask, biases, layers)]
+    if window is None:
+        return contexts
+    rotation = positions.rotation(x, state.length, is_local=True)
+    limited = layer_masks(state.limit_to_window(mask, window, x), biases, layers)
+    sliding = [LayerContext(each, rotation) for each in limited]
+    return [sliding[n] if window.slides(n) else contexts[n] for n in range(layers)]
 
 
 class Transformer(nn.Module):
@@ -112,11 +138,10 @@ class Transformer(nn.Module):
             return Memory(self.output.weight.new_empty(source_ids.size(0), 0, self.config.d_model), None)
         check_mask(source_mask, source_ids)
         x = self.source(source_ids, 0)
-        mask, positions = padding_mask(source_mask), self.source.positions
-        rotation, biases = positions.rotation(x, 0), positions.biases(x, 0, x.size(1))
         blocks: Sequence[EncoderBlock] = self.encoder  # type: ignore[assignment]
-        for block, each in zip(blocks, layer_masks(mask, biases, len(blocks)), strict=True):
-            x = block(x, each, rotation, tap)
+        contexts = layer_contexts(self.source, x, DecoderState((), None), padding_mask(source_mask), len(blocks))
+        for block, context in zip(blocks, contexts, strict=True):
+            x = block(x, context.mask, context.rotation, tap)
         x = self.encoder_norm(x)
         return Memory(x if self.final_dropout is None else self.final_dropout(x), source_mask)
 
@@ -131,8 +156,10 @@ class Transformer(nn.Module):
                 raise UsageError("decoder_only_memory_given")
             return DecoderState(tuple(self._allocate_keys_values(memory.states.size(0), 0) for _ in self.decoder), None)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
-        kv = tuple(b.cross_attention.keys_values(memory.states) for b in blocks if b.cross_attention is not None)
-        return DecoderState(kv, memory.mask)
+        kv = [block.memory_keys_values(memory.states) for block in blocks]
+        if self.config.merged_attention and not torch.is_grad_enabled():
+            kv = [each.map(Tensor.contiguous) for each in kv]  # every step reads them, and views are slow to read
+        return DecoderState(tuple(kv), memory.mask)
 
     def allocate_state(self, sentences: int, source_width: int, width: int, capacity: int) -> StaticCacheState:
         """Return an empty state of fixed size for `sentences` sentences of `width` rows each."""
@@ -140,7 +167,9 @@ class Transformer(nn.Module):
         memory = tuple(self._allocate_keys_values(sentences, source_width) for _ in self.decoder)
         is_token = torch.ones(sentences, source_width, dtype=torch.bool, device=self.device)
         storage = [self._allocate_keys_values(sentences * width, capacity) for _ in self.decoder]
-        return StaticCacheState.empty(DecoderState(memory, is_token), storage, reorderable=width > 1)
+        state = StaticCacheState.empty(DecoderState(memory, is_token), storage, reorderable=width > 1)
+        # The kernel for one query neither joins a source nor shares heads, so others run.
+        return replace(state, reads_unused=self.config.joins_source or self.config.shares_kv_heads)
 
     @property
     def device(self) -> torch.device:
@@ -167,7 +196,13 @@ class Transformer(nn.Module):
         x = self._embed_target(ids, state.length)
         state, self_mask = state.read(ids, mask)
         x, state = self._decode(x, state, self_mask, tap)
-        return self.output(x), state
+        return self.compute_logits(x), state
+
+    def compute_logits(self, vectors: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Return the logits of what the output layer reads."""
+        logits: Tensor = self.output(vectors)
+        cap = self.config.logit_softcap
+        return logits if cap is None else cap * (logits / cap).tanh()
 
     def _embed_target(self, ids: Int[Tensor, "B T"], start: Start) -> Float[Tensor, "B T D"]:
         embedded: Tensor = self.target(ids, start)
@@ -176,14 +211,13 @@ class Transformer(nn.Module):
     def _decode(
         self, x: Float[Tensor, "B T D"], state: StateT, mask: Mask, tap: Tap | None
     ) -> tuple[Float[Tensor, "B T D"], StateT]:
-        memory_mask, positions = padding_mask(state.memory_mask), self.target.positions
-        rotation, biases = positions.rotation(x, state.length), state.position_biases(positions, x)
+        memory_mask = padding_mask(state.memory_mask)
         blocks: Sequence[DecoderBlock] = self.decoder  # type: ignore[assignment]
-        masks = layer_masks(mask, biases, len(blocks))
+        contexts = layer_contexts(self.target, x, state, mask, len(blocks))
         past: list[Any] = []
-        for n, block in enumerate(blocks):
+        for n, (block, context) in enumerate(zip(blocks, contexts, strict=True)):
             memory = state.memory[n] if state.memory else None
-            x, kv = block(x, state.layer_cache(n), masks[n], memory, memory_mask, rotation, tap)
+            x, kv = block(x, state.layer_cache(n), context.mask, memory, memory_mask, context.rotation, tap)
             past.append(kv)
         return self._finish(x), state.with_cache(past)
 
@@ -197,8 +231,9 @@ class Transformer(nn.Module):
     def _allocate_keys_values(self, rows: int, positions: int) -> KeysValues:
         """Allocate zero-filled keys and values."""
         shape, like = _block_shape(self.config), self.output.weight
+        heads = shape.num_kv_heads or shape.num_heads
         keys, values = (
-            torch.zeros(rows, shape.num_heads, positions, width, dtype=like.dtype, device=like.device)
+            torch.zeros(rows, heads, positions, width, dtype=like.dtype, device=like.device)
             for width in (shape.d_key, shape.d_value)
         )
         return KeysValues(keys, values)
@@ -222,6 +257,9 @@ def _block_shape(config: ModelConfig) -> BlockShape:
         linear_bias=config.linear_bias,
         attention_scale=config.attention_scale,
         recurrent=config.autoregression == "ssru",
+        num_kv_heads=config.num_kv_heads,
+        qk_norm=config.qk_norm,
+        merged=config.merged_attention,
     )
 
 
@@ -232,7 +270,7 @@ def _make_positions(config: ModelConfig, is_source: bool) -> NoPositions:
         case "learned":
             return LearnedPositions(config.max_length, config.d_model, config.position_offset)
         case "rotary":
-            return RotaryPositions(config.head_width)
+            return RotaryPositions(config.head_width, config.rope_theta, config.rope_local_theta, config.rope_scaling)
         case "relative":
             layers = config.num_encoder_layers if is_source else config.num_decoder_layers
             return RelativePositions(
@@ -244,6 +282,11 @@ def _make_positions(config: ModelConfig, is_source: bool) -> NoPositions:
             )
         case "none":
             return NoPositions()
+
+
+def _make_window(config: ModelConfig, is_source: bool) -> SlidingWindow | None:
+    size = config.sliding_window
+    return None if size is None else SlidingWindow(size, config.sliding_window_pattern, two_sided=is_source)
 
 
 def _check_ids(ids: Int[Tensor, "B T"], vocab_size: int) -> None:

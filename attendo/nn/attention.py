@@ -45,10 +45,10 @@ class KVCache(Protocol):
 
 @dataclass(frozen=True)
 class KeysValues:
-    """One key and one value for each position and head."""
+    """One key and one value for each position and head. Several heads of queries may share a head of keys."""
 
-    keys: Float[Tensor, "B H S K"]
-    values: Float[Tensor, "B H S Kv"]
+    keys: Float[Tensor, "B G S K"]
+    values: Float[Tensor, "B G S Kv"]
 
     @property
     def length(self) -> int:
@@ -154,7 +154,8 @@ class MultiHeadAttention(nn.Module):
     """Parallel attention heads, each with a projection of width d_model / num_heads.
 
     One matrix projects queries, keys and values. Self-attention computes all three in one product. Cross-attention uses
-    the first part for the queries. It applies the rest to the memory once per sentence.
+    the first part for the queries. It applies the rest to the memory once per sentence. With fewer heads of keys and
+    values, consecutive heads of queries share one: grouped-query attention (Ainslie et al. 2023).
     """
 
     def __init__(
@@ -170,39 +171,59 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if d_model % num_heads and (d_key is None or d_value is None):
             raise UsageError("d_model_not_divisible", d_model=d_model, num_heads=num_heads)
-        self.num_heads = num_heads
+        self.num_heads = self.num_kv_heads = num_heads
         self.d_key = d_key or d_model // num_heads
         self.d_value = d_value or d_model // num_heads
         self.dropout = dropout
         self.site = site
         self.scale: float | None = None  # of the scores; None: 1 / √d_key
-        self.project = nn.Linear(d_model, num_heads * (2 * self.d_key + self.d_value), bias=bias)
+        self.query_norm: nn.Module | None = None  # of each head (Henry et al. 2020)
+        self.key_norm: nn.Module | None = None
+        self.project = nn.Linear(d_model, sum(self.projected_widths), bias=bias)
         self.output = nn.Linear(num_heads * self.d_value, d_model, bias=bias)
+
+    @property
+    def projected_widths(self) -> tuple[int, int, int]:
+        """The widths of all queries, keys and values of a token: the parts of `project`."""
+        return self.num_heads * self.d_key, self.num_kv_heads * self.d_key, self.num_kv_heads * self.d_value
+
+    def share_heads(self, num_kv_heads: int) -> None:
+        """Use this number of heads of keys and values."""
+        self.num_kv_heads = num_kv_heads
+        matrix = self.project
+        self.project = nn.Linear(matrix.in_features, sum(self.projected_widths), bias=matrix.bias is not None)
+
+    def add_norms(self, make_norm: Callable[[int], nn.Module]) -> None:
+        """Normalise queries and keys. `make_norm` makes a norm of this width."""
+        self.query_norm, self.key_norm = make_norm(self.d_key), make_norm(self.d_key)
 
     def queries_keys_values(
         self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None
     ) -> tuple[Float[Tensor, "B H T K"], KeysValues]:
-        width, values_width = self.num_heads * self.d_key, self.num_heads * self.d_value
+        widths = self.projected_widths
         projected = linear(x, self.project.weight, self.project.bias)
         if rotation is None:
-            queries, keys, values = projected.split((width, width, values_width), dim=-1)
-            queries, keys = self._split_heads(queries, self.d_key), self._split_heads(keys, self.d_key)
-        else:  # rotate queries and keys together, as 2H heads
-            both, values = projected.split((2 * width, values_width), dim=-1)
-            queries, keys = rotation.rotate(self._split_heads(both, self.d_key)).chunk(2, dim=1)
+            queries, keys, values = projected.split(widths, dim=-1)
+            queries, keys = self._split_queries(queries), self._split_keys(keys)
+        else:  # rotate queries and keys together, as heads of one tensor
+            both, values = projected.split((widths[0] + widths[1], widths[2]), dim=-1)
+            heads, counts = self._split_heads(both, self.d_key), (self.num_heads, self.num_kv_heads)
+            if self.query_norm is not None and self.key_norm is not None:
+                queries, keys = heads.split(counts, dim=1)
+                heads = torch.cat((self.query_norm(queries), self.key_norm(keys)), dim=1)
+            queries, keys = rotation.rotate(heads).split(counts, dim=1)
         return queries, KeysValues(keys, self._split_heads(values, self.d_value))
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
-        width = self.num_heads * self.d_key
+        width = self.projected_widths[0]
         bias = None if self.project.bias is None else self.project.bias[:width]
-        return self._split_heads(linear(x, self.project.weight[:width], bias), self.d_key)
+        return self._split_queries(linear(x, self.project.weight[:width], bias))
 
     def keys_values(self, x: Float[Tensor, "B S D"]) -> KeysValues:
-        width = self.num_heads * self.d_key
+        width, *widths = self.projected_widths
         bias = None if self.project.bias is None else self.project.bias[width:]
-        both = F.linear(x, self.project.weight[width:], bias)
-        keys, values = both.split((width, self.num_heads * self.d_value), dim=-1)
-        return KeysValues(self._split_heads(keys, self.d_key), self._split_heads(values, self.d_value))
+        keys, values = F.linear(x, self.project.weight[width:], bias).split(widths, dim=-1)
+        return KeysValues(self._split_keys(keys), self._split_heads(values, self.d_value))
 
     def forward(
         self,
@@ -217,7 +238,7 @@ class MultiHeadAttention(nn.Module):
         """
         if isinstance(kv, PrefixedKeysValues):
             mixed = self._attend_with_prefix(queries, kv, mask, tap)
-        elif tap is None and single_query_attention.is_supported(queries):
+        elif tap is None and self.num_kv_heads == self.num_heads and single_query_attention.is_supported(queries):
             mixed = self._attend_one_query(queries, kv, mask)
         else:
             mixed = self._attend_many_queries(
@@ -263,6 +284,14 @@ class MultiHeadAttention(nn.Module):
             weights = _check_tapped_weights(weights, tap(self.site, weights), self.site)
         return joint_weighted_values(F.dropout(weights, dropout) if dropout else weights, parts)
 
+    def _split_queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
+        heads = self._split_heads(x, self.d_key)
+        return heads if self.query_norm is None else self.query_norm(heads)
+
+    def _split_keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S K"]:
+        heads = self._split_heads(x, self.d_key)
+        return heads if self.key_norm is None else self.key_norm(heads)
+
     def _split_heads(self, x: Float[Tensor, "B T D"], width: int) -> Float[Tensor, "B H T K"]:
         return x.unflatten(-1, (-1, width)).transpose(1, 2)
 
@@ -300,7 +329,14 @@ def fused_attention(
     if torch.is_grad_enabled() and short_attention.is_supported(queries, kv.keys, kv.values):
         return short_attention.attend(queries, kv.keys, kv.values, mask.visible, mask.causal, dropout, scale)
     mixed = F.scaled_dot_product_attention(
-        queries, kv.keys, kv.values, attn_mask=mask.visible, dropout_p=dropout, is_causal=mask.causal, scale=scale
+        queries,
+        kv.keys,
+        kv.values,
+        attn_mask=mask.visible,
+        dropout_p=dropout,
+        is_causal=mask.causal,
+        scale=scale,
+        enable_gqa=queries.size(1) != kv.keys.size(1),
     )
     # For such a query, CUDA's half-precision kernels return the mean of the values (seen with torch 2.11). The CPU
     # kernels return zeros.
@@ -317,7 +353,13 @@ def _attend_with_bias(
 ) -> Float[Tensor, "B H T Kv"]:
     """Attend with scores that have a bias. The bias also hides keys. The flash kernel does not support it."""
     mixed = F.scaled_dot_product_attention(
-        queries, kv.keys, kv.values, attn_mask=bias.to(queries.dtype), dropout_p=dropout, scale=scale
+        queries,
+        kv.keys,
+        kv.values,
+        attn_mask=bias.to(queries.dtype),
+        dropout_p=dropout,
+        scale=scale,
+        enable_gqa=queries.size(1) != kv.keys.size(1),
     )
     # The kernels return the mean of the values for a query without visible keys.
     return mixed if mask.visible is None else zero_fully_masked(mixed, mask.visible)
@@ -353,7 +395,7 @@ def attention_weights(
     """Return softmax(Q Kᵀ / √d_k + bias) over the visible keys, or zeros if no key is visible."""
     # Use at least float32, because these weights are shown to users. The cast also stops the compiler from replacing
     # the formula by the fused kernel, which is slower on short sequences.
-    products = queries @ kv.keys.transpose(-2, -1)
+    products = grouped_product(queries, kv.keys.transpose(-2, -1))
     scores = _scale(products.to(torch.promote_types(products.dtype, torch.float32)), queries.size(-1), scale)
     if mask.bias is not None:
         scores = scores + mask.bias
@@ -368,7 +410,16 @@ def weighted_values(
     weights: Float[Tensor, "B H T S"], kv: KeysValues, dropout: float = 0.0
 ) -> Float[Tensor, "B H T Kv"]:
     """Return the weighted sum of the values."""
-    return F.dropout(weights, dropout).to(kv.values.dtype) @ kv.values
+    return grouped_product(F.dropout(weights, dropout).to(kv.values.dtype), kv.values)
+
+
+def grouped_product(heads: Float[Tensor, "B H T N"], shared: Float[Tensor, "B G N M"]) -> Float[Tensor, "B H T M"]:
+    """Return the product of each head with its matrix. Consecutive heads share one if there are fewer matrices."""
+    if heads.size(1) == shared.size(1):
+        return heads @ shared
+    groups = heads.unflatten(1, (shared.size(1), -1))  # [B, H, T, N] -> [B, G, H / G, T, N]
+    product = groups.flatten(2, 3) @ shared  # one product for all heads of a group
+    return product.unflatten(2, groups.shape[2:4]).flatten(1, 2)
 
 
 AttentionParts = tuple[tuple[KeysValues, Mask], ...]  # keys and values, with their masks, in the order of their columns
@@ -392,7 +443,7 @@ def joint_weighted_values(weights: Float[Tensor, "R H T S"], parts: AttentionPar
         visible = mask.matrix(folded.size(2), kv.length, folded.device)
         if visible is not None:
             folded = folded.masked_fill(~visible, 0.0)
-        mixed = _unfold_beams(folded.to(kv.values.dtype) @ kv.values, width)
+        mixed = _unfold_beams(grouped_product(folded.to(kv.values.dtype), kv.values), width)
         total = mixed if total is None else total + mixed
     assert total is not None  # there is at least one part
     return total
@@ -402,7 +453,7 @@ def _part_scores(queries: Float[Tensor, "R H T K"], kv: KeysValues, mask: Mask) 
     """Return Q Kᵀ plus the bias, with the lowest finite number for hidden keys."""
     width = queries.size(0) // kv.keys.size(0)
     folded = _fold_beams(queries, width)
-    scores = folded @ kv.keys.transpose(-2, -1)
+    scores = grouped_product(folded, kv.keys.transpose(-2, -1))
     if mask.bias is not None:
         scores = scores + mask.bias
     visible = mask.matrix(folded.size(2), kv.length, folded.device)

@@ -32,6 +32,9 @@ class BlockShape:
     linear_bias: bool = True
     attention_scale: float | None = None
     recurrent: bool = False  # SSRU instead of the decoder's self-attention
+    num_kv_heads: int | None = None
+    qk_norm: bool = False
+    merged: bool = False  # the decoder's self-attention also reads the memory, in place of cross-attention
 
     def attention(self, site: str) -> MultiHeadAttention:
         widths = {"d_key": self.d_key, "d_value": self.d_value}
@@ -39,13 +42,18 @@ class BlockShape:
             self.d_model, self.num_heads, self.attention_dropout, site, bias=self.linear_bias, **widths
         )
         made.scale = self.attention_scale
+        if self.num_kv_heads not in (None, self.num_heads):
+            made.share_heads(self.num_kv_heads)
+        if self.qk_norm:
+            made.add_norms(lambda width: make_norm("rms", width, self.norm_epsilon))
         return made
 
     def feed_forward(self) -> FeedForward:
         return FeedForward(self.d_model, self.d_ff, self.activation, self.activation_dropout, self.linear_bias)
 
     def residual(self) -> Residual:
-        return Residual(self.make_norm(), self.norm, self.dropout)
+        of_output = self.make_norm() if self.norm == "sandwich" else None
+        return Residual(self.make_norm(), self.norm, self.dropout, of_output)
 
     def make_norm(self) -> nn.Module:
         return make_norm(self.norm_kind, self.d_model, self.norm_epsilon)
@@ -75,8 +83,8 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Masked self-attention over the target so far, attention to the memory, then the feed-forward network.
 
-    A decoder-only network has no cross-attention. Its self-attention also reads the memory, if there is one. A
-    recurrent block has an SSRU, and no self-attention.
+    A decoder-only network and one with merged attention have no cross-attention. Self-attention also reads the memory,
+    if there is one. A recurrent block has an SSRU, and no self-attention.
     """
 
     self_attention: MultiHeadAttention  # unless there is a recurrence
@@ -87,8 +95,9 @@ class DecoderBlock(nn.Module):
         if self.recurrence is None:
             self.self_attention = shape.attention(f"{site}.self")
         self.self_residual = shape.residual()
-        self.cross_attention = shape.attention(f"{site}.cross") if with_memory else None
-        self.cross_residual = shape.residual() if with_memory else None
+        with_cross = with_memory and not shape.merged
+        self.cross_attention = shape.attention(f"{site}.cross") if with_cross else None
+        self.cross_residual = shape.residual() if with_cross else None
         self.feed_forward = shape.feed_forward()
         self.feed_forward_residual = shape.residual()
 
@@ -123,6 +132,10 @@ class DecoderBlock(nn.Module):
 
         x, y = self.feed_forward_residual.enter(x)
         return self.feed_forward_residual.leave(x, self.feed_forward(y)), kv
+
+    def memory_keys_values(self, states: Float[Tensor, "B S D"]) -> KeysValues:
+        """Return the keys and values of the memory, which has no positions in the decoder."""
+        return (self.cross_attention or self.self_attention).keys_values(states)
 
     def self_keys_values(self, x: Float[Tensor, "B T D"], rotation: Rotation | None = None) -> KeysValues:
         """Return only the keys and values of self-attention."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -36,6 +36,31 @@ class Mask:
             # Half the lowest number, not -inf: a sum with a score neither overflows nor is NaN.
             bias = bias.masked_fill(~visible, torch.finfo(bias.dtype).min / 2)
         return replace(self, bias=bias)
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """A limit on the distance of keys, in all layers but the last of every `pattern` layers (Gemma 3).
+
+    A query sees `size` keys: the last ones up to its own, or with `two_sided` as many before it as behind it.
+    """
+
+    size: int
+    pattern: int
+    two_sided: bool
+
+    def slides(self, layer: int) -> bool:
+        """Return whether the window limits this layer."""
+        return (layer + 1) % self.pattern != 0
+
+    def limit(self, mask: Mask, distance: Int[Tensor, "#B #T S"]) -> Mask:
+        """Return a mask without the keys outside the window. `distance` is the query's position minus the key's."""
+        behind, before = (self.size // 2, (self.size + 1) // 2) if self.two_sided else (self.size, self.size)
+        if distance.size(-1) <= behind:
+            return mask  # no key is outside
+        near = (distance < before) & (distance >= -behind)
+        visible = mask.matrix(distance.size(-2), distance.size(-1), distance.device)
+        return Mask(near[:, None] if visible is None else visible & near[:, None])
 
 
 def layer_masks(mask: Mask, biases: Float[Tensor, "L #B H T S"] | None, layers: int) -> Sequence[Mask]:

@@ -17,6 +17,7 @@ from attendo.errors import UsageError
 
 Layout = Literal["interleaved", "halves", "fairseq"]
 Start = int | Int[Tensor, " B"]
+THETA = 10_000.0  # base of the frequencies (section 3.5 of the paper)
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
@@ -65,7 +66,8 @@ class NoPositions(nn.Module):
     def add(self, x: Float[Tensor, "B T D"], start: Start) -> Float[Tensor, "B T D"]:
         return x
 
-    def rotation(self, x: Float[Tensor, "B T D"], start: Start) -> Rotation | None:
+    def rotation(self, x: Float[Tensor, "B T D"], start: Start, is_local: bool = False) -> Rotation | None:
+        """Return the rotation of queries and keys, or that of layers with a sliding window."""
         return None
 
     def biases(self, x: Float[Tensor, "B T D"], start: Start, keys: int) -> Float[Tensor, "L #B H T S"] | None:
@@ -127,16 +129,30 @@ class LearnedPositions(NoPositions):
 
 
 class RotaryPositions(NoPositions):
-    """Rotary embeddings: the product of a query and a key depends on their distance (Su et al. 2021)."""
+    """Rotary embeddings: the product of a query and a key depends on their distance (Su et al. 2021).
 
-    def __init__(self, d_key: int) -> None:
+    `theta` is the base of the frequencies. `scaling` divides them, so that a model reads longer texts (Chen et al.
+    2023). Layers with a sliding window have a base of their own, `local_theta`, and no scaling.
+    """
+
+    def __init__(
+        self, d_key: int, theta: float = THETA, local_theta: float | None = None, scaling: float = 1.0
+    ) -> None:
         super().__init__()
         if d_key % 2:
             raise UsageError("rotary_head_width_odd", head_width=d_key)
-        self.d_key = d_key
+        self.d_key, self.theta, self.scaling = d_key, theta, scaling
+        self.local_theta = theta if local_theta is None else local_theta
 
-    def rotation(self, x: Float[Tensor, "B T D"], start: Start) -> Rotation | None:
-        angles = _angles(start, x.size(1), self.d_key, x.device)
+    def frequencies(self, device: torch.device | None = None, is_local: bool = False) -> Float[Tensor, " half"]:
+        """Return the angle by which each pair of components turns from one position to the next."""
+        if is_local:
+            return frequencies(self.d_key, device, theta=self.local_theta)
+        turns = frequencies(self.d_key, device, theta=self.theta)
+        return turns if self.scaling == 1 else turns / self.scaling
+
+    def rotation(self, x: Float[Tensor, "B T D"], start: Start, is_local: bool = False) -> Rotation | None:
+        angles = _positions(start, x.size(1), x.device)[..., None] * self.frequencies(x.device, is_local)
         if angles.dim() == 3:
             angles = angles[:, None]  # [B, T, half] -> [B, 1, T, half]: the same for all heads of a row
         return Rotation(angles.cos(), angles.sin())
@@ -215,7 +231,9 @@ def _positions(start: Start, length: int, device: torch.device) -> Float[Tensor,
     return start[:, None] + position if isinstance(start, Tensor) else start + position
 
 
-def frequencies(width: int, device: torch.device | None = None, reaches_end: bool = False) -> Float[Tensor, " half"]:
-    """Return 1 / 10000^(2i / width) as exp(b ln a). With `reaches_end`, return 1 / 10000^(2i / (width - 2))."""
+def frequencies(
+    width: int, device: torch.device | None = None, reaches_end: bool = False, theta: float = THETA
+) -> Float[Tensor, " half"]:
+    """Return 1 / theta^(2i / width) as exp(b ln a). With `reaches_end`, return 1 / theta^(2i / (width - 2))."""
     divisor = max(width - 2, 1) if reaches_end else width
-    return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(10_000) / divisor))
+    return torch.exp(torch.arange(0, width, 2, device=device, dtype=torch.float32) * (-math.log(theta) / divisor))

@@ -1,4 +1,4 @@
-"""Residual connection with pre-norm or post-norm. No other module depends on the choice."""
+"""Residual connection with pre-norm, post-norm or sandwich norm. No other module depends on the choice."""
 
 from typing import Any, Literal, TypeGuard
 
@@ -11,7 +11,7 @@ from torch.compiler import is_compiling
 from attendo.nn import triton_launch
 from attendo.nn.triton_launch import launch, next_power_of_2
 
-Norm = Literal["pre", "post"]
+Norm = Literal["pre", "post", "sandwich"]
 NormKind = Literal["layer", "rms"]
 
 # Of the kernels: numbers of a block, 16 for each thread of 4 warps; programs that sum the gradients of the weights, 4
@@ -21,12 +21,18 @@ _QUARTER = 512  # numbers with one of the four random numbers of Philox
 
 
 class Residual(nn.Module):
-    """Pre-norm: x + Sublayer(Norm(x)). Post-norm, as in the paper: Norm(x + Sublayer(x))."""
+    """Pre-norm: x + Sublayer(Norm(x)). Post-norm, as in the paper: Norm(x + Sublayer(x)).
 
-    def __init__(self, normalise: nn.Module, norm: Norm, dropout: float = 0.0) -> None:
+    Sandwich norm, with a norm of the output: x + Norm(Sublayer(Norm(x))) (Ding et al. 2021).
+    """
+
+    def __init__(
+        self, normalise: nn.Module, norm: Norm, dropout: float = 0.0, normalise_output: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.normalise = normalise
-        self.pre_norm = norm == "pre"
+        self.normalise_output = normalise_output  # of sandwich norm
+        self.pre_norm = norm != "post"
         self.dropout = nn.Dropout(dropout)
 
     def enter(self, x: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D"]]:
@@ -39,6 +45,8 @@ class Residual(nn.Module):
 
     def leave(self, x: Float[Tensor, "B T D"], y: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         """Add the output `y` of the sub-layer to its input `x`, and normalise the sum with post-norm."""
+        if self.normalise_output is not None:
+            y = self.normalise_output(y)
         if self._runs_kernels(x) and self.dropout.p:
             x = add_dropped_with_kernel(x, y, self.dropout.p)
         else:

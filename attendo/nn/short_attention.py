@@ -26,7 +26,7 @@ _MAX_SEED = (1 << 63) - 1
 
 
 def is_supported(
-    queries: Float[Tensor, "B H T K"], keys: Float[Tensor, "N H S K"], values: Float[Tensor, "N H S Kv"]
+    queries: Float[Tensor, "B H T K"], keys: Float[Tensor, "N G S K"], values: Float[Tensor, "N G S Kv"]
 ) -> bool:
     """Return whether `attend` supports these tensors. A compiler fuses PyTorch's code itself."""
     if torch.compiler.is_compiling() or not triton_launch.runs_kernels(queries) or not _has_tensor_cores(queries):

@@ -115,9 +115,15 @@ def display_piece(piece: str) -> str:
 def end_source(ids: Sequence[int]) -> list[int]:
     """Return a source as the encoder reads it: with EOS as its last token.
 
-    A source that contains EOS is complete: symbols follow its EOS (`source_suffix`).
+    A source that contains EOS is complete: symbols follow its EOS (`source_suffix`). So is one that begins with BOS
+    (`source_prefix`), as sources of Gemma models.
     """
-    return [*ids] if EOS in ids else [*ids, EOS]
+    return [*ids] if is_complete_source(ids) else [*ids, EOS]
+
+
+def is_complete_source(ids: Sequence[int]) -> bool:
+    """Return whether a source needs no EOS at its end."""
+    return EOS in ids or (len(ids) > 0 and ids[0] == BOS)
 
 
 def strip_line_end(text: str) -> str:

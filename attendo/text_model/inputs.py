@@ -13,7 +13,7 @@ from attendo.decode.config import SOURCE_SETTINGS, GenerationConfig
 from attendo.decode.ranking import Ranking
 from attendo.decode.requests import DecodeRequest
 from attendo.errors import UsageError, shorten
-from attendo.text import EOS, Tokenizer
+from attendo.text import BOS, CONTROL_PIECES, EOS, Tokenizer
 from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.constraints import Ids, contains, encode_constraints, encode_prefix, encode_prompt
 from attendo.text_model.options import GenerateOptions, TooLongError
@@ -303,7 +303,7 @@ def reject_source_options(options: GenerateOptions, config: GenerationConfig, gi
 class ModelSymbols:
     """The ids of the symbols that a model adds to every source and output."""
 
-    before: Ids = ()  # `source_prefix`
+    before: Ids = ()  # `source_prefix`; after BOS the source has no EOS
     after: Ids = ()  # `source_suffix`, after EOS
     begin: Ids = ()  # `target_prefix`
 
@@ -322,8 +322,9 @@ class ModelSymbols:
 
 def encode_symbols(config: GenerationConfig, source: Tokenizer, target: Tokenizer) -> ModelSymbols:
     """Return the ids of `source_prefix`, `source_suffix` and `target_prefix`."""
+    begins = config.source_prefix[:1] == (CONTROL_PIECES[BOS],)
     return ModelSymbols(
-        _symbol_ids(source, config.source_prefix, "source_prefix"),
+        ((BOS,) if begins else ()) + _symbol_ids(source, config.source_prefix[begins:], "source_prefix"),
         _symbol_ids(source, config.source_suffix, "source_suffix"),
         _symbol_ids(target, config.target_prefix, "target_prefix"),
     )

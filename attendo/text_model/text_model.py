@@ -156,6 +156,16 @@ class TextModel:
         if self.decoder_only and not self.continues_text:
             raise UsageError("prefix_lm_feature_unsupported", feature=feature)
 
+    def require_cross_attention(self, feature: str) -> None:
+        """Raise a `UsageError` for a model without cross-attention. `feature` is what it would be used for."""
+        self.require_encoder(feature)
+        self.reject_merged_attention(feature)
+
+    def reject_merged_attention(self, feature: str) -> None:
+        """Raise a `UsageError` if one softmax reads source and target. `feature` is what it would be used for."""
+        if not self.continues_text and self.network.config.merged_attention:
+            raise UsageError("merged_attention_feature_unsupported", feature=feature)
+
     def save(self, folder: str | Path, keep_dtype: bool = False) -> None:
         """Write a model folder, in float32 or with `keep_dtype` in the precision of the weights."""
         self._require_single("ensemble_not_saveable")

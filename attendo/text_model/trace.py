@@ -152,10 +152,15 @@ class Trace(Mapping[str, Tensor]):
 
     @property
     def decoder_self(self) -> Float[Tensor, "L H T T"]:
-        return self._stack_weights("decoder", "self")
+        """The weights of the target. Those of merged attention sum to 1 with `cross`."""
+        weights = self._stack_weights("decoder", "self")
+        return weights[..., len(self.source_pieces) :] if self.config.merged_attention else weights
 
     @property
     def cross(self) -> Float[Tensor, "L H T S"]:
+        """The weights of the source: of cross-attention, or the first columns of merged attention."""
+        if self.config.merged_attention:
+            return self._stack_weights("decoder", "self")[..., : len(self.source_pieces)]
         return self._stack_weights("decoder", "cross")
 
     @property
@@ -242,8 +247,9 @@ class Trace(Mapping[str, Tensor]):
 
     def _sizes(self, sublayer: str) -> SubLayerSizes:
         after, made, normed = (self[f"{sublayer}.{each}"] for each in ("residual", "output", "norm"))
+        made = self.get(f"{sublayer}.normed_output", made)
         before = after - made
-        into_norm = before if self.config.norm == "pre" else after
+        into_norm = after if self.config.norm == "post" else before
         entering, adding, leaving = (each.norm(dim=-1) for each in (before, made, after))
         return SubLayerSizes(
             sublayer,

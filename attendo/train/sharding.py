@@ -87,8 +87,8 @@ class _LateMemoryTransformer(Transformer):
 
 def _project_memory(block: DecoderBlock, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     x, past, mask, memory, *rest = inputs
-    if block.cross_attention is not None:
-        memory = block.cross_attention.keys_values(memory.keys.squeeze(1))
+    if memory is not None:
+        memory = block.memory_keys_values(memory.keys.squeeze(1))
     return x, past, mask, memory, *rest
 
 

@@ -10,6 +10,7 @@ from attendo.explore.formulas.formula import (
     format_shape,
     get_keys,
     get_queries,
+    get_values,
     join_first,
     last_attention_site,
     value_width,
@@ -20,7 +21,8 @@ from attendo.text_model import Trace
 
 def fused_projection(trace: Trace) -> str:
     config = trace.config
-    width = config.num_heads * (2 * config.head_width + value_width(trace))
+    keys = config.num_kv_heads or config.num_heads
+    width = config.num_heads * config.head_width + keys * (config.head_width + value_width(trace))
     return f"[{len(trace.read_pieces)}, {config.d_model}]·[{config.d_model}, {width}]"
 
 
@@ -67,14 +69,15 @@ def rectangular(trace: Trace) -> str:
 
 def own_matrices(trace: Trace) -> str:
     layers = trace.config.num_decoder_layers
-    return "" if trace.config.decoder_only else f"{layers} × (W_Q, W_K, W_V) = {3 * layers}"
+    return f"{layers} × (W_Q, W_K, W_V) = {3 * layers}" if trace.config.has_cross else ""
 
 
 def memory_cached(trace: Trace) -> str:
     config, source = trace.config, len(trace.source_pieces)
     if config.decoder_only:
         return ""
-    sizes = config.num_decoder_layers, source, config.num_heads, config.head_width + value_width(trace)
+    heads = config.num_kv_heads or config.num_heads
+    sizes = config.num_decoder_layers, source, heads, config.head_width + value_width(trace)
     return f"{'·'.join(map(str, sizes))} = {math.prod(sizes):,}"
 
 
@@ -89,7 +92,7 @@ def alignment(trace: Trace) -> str:
 
 def walk(trace: Trace) -> str:
     """Scores and weights of one row of one head."""
-    if not trace.cross.size(0):
+    if not (trace.cross.size(0) and trace.config.has_cross):
         return ""
     site = f"decoder.{trace.decoder_layers[-1]}.cross"
     scores, weights = (trace[f"{site}.{name}"][0, 0].tolist()[:4] for name in ("scores", "weights"))
@@ -139,7 +142,7 @@ def strides(trace: Trace) -> str:
 
 def loop(trace: Trace) -> str:
     site = last_attention_site(trace)
-    weights, values, mixed = (trace[f"{site}.{name}"] for name in ("weights", "values", "mixed"))
+    weights, values, mixed = trace[f"{site}.weights"], get_values(trace, site), trace[f"{site}.mixed"]
     if trace.heads.get(site):
         return ""
     one_by_one = torch.stack([weights[head] @ values[head] for head in range(weights.size(0))])

@@ -45,10 +45,11 @@ def norm_place(trace: Trace) -> str:
 
 def norms(trace: Trace) -> str:
     config = trace.config
-    decoder = 2 if config.decoder_only else 3
+    around = 2 if config.norm == "sandwich" else 1
+    encoder, decoder = 2 * around, (3 if config.has_cross else 2) * around
     final = (1 if config.decoder_only else 2) * config.has_final_norm
-    total = 2 * config.num_encoder_layers + decoder * config.num_decoder_layers + final
-    return f"{config.num_encoder_layers}·2 + {config.num_decoder_layers}·{decoder} + {final} = {total}"
+    total = encoder * config.num_encoder_layers + decoder * config.num_decoder_layers + final
+    return f"{config.num_encoder_layers}·{encoder} + {config.num_decoder_layers}·{decoder} + {final} = {total}"
 
 
 def constant_width(trace: Trace) -> str:

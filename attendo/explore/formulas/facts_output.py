@@ -58,7 +58,7 @@ def sampling(trace: Trace) -> str:
 
 def kv_cache(trace: Trace) -> str:
     config = trace.config
-    width = config.num_heads * (config.head_width + value_width(trace))
+    width = (config.num_kv_heads or config.num_heads) * (config.head_width + value_width(trace))
     total = config.num_decoder_layers * width
     tokens = len(trace.target_pieces)
     return f"{config.num_decoder_layers}·{width} = {total:,}; × {tokens} = {tokens * total:,}"

@@ -49,11 +49,20 @@ def last_attention_site(trace: Trace) -> str:
 
 
 def get_queries(trace: Trace, site: str) -> Tensor:
-    return trace.get(f"{site}.turned_queries", trace[f"{site}.queries"])
+    return _find_last(trace, site, ("turned_queries", "normed_queries", "queries"))
 
 
 def get_keys(trace: Trace, site: str) -> Tensor:
-    return trace.get(f"{site}.turned_keys", trace[f"{site}.keys"])
+    return _find_last(trace, site, ("shared_keys", "joined_keys", "turned_keys", "normed_keys", "keys"))
+
+
+def get_values(trace: Trace, site: str) -> Tensor:
+    return _find_last(trace, site, ("shared_values", "joined_values", "values"))
+
+
+def _find_last(trace: Trace, site: str, names: Sequence[str]) -> Tensor:
+    """Return the first of these tensors that the trace has: the operand that attention reads."""
+    return next(trace[f"{site}.{name}"] for name in names if f"{site}.{name}" in trace)
 
 
 def value_width(trace: Trace) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attendo.errors import MessagePart, ModelError
-from attendo.interop.errors import join_reasons, unmet_conditions
+from attendo.interop.errors import find_gemma_settings, join_reasons, unmet_conditions
 from attendo.interop.exported_files import require_empty
 from attendo.interop.head_layout import HeadLayout
 from attendo.interop.huggingface.vocabulary import SUPPRESS_BIAS
@@ -50,14 +50,16 @@ def incompatibilities(config: ModelConfig) -> list[MessagePart]:
     heads = HeadLayout.from_config(config)
     keys, values = heads.d_key, heads.d_value
     sizes = {config.source_vocab_size or 0, config.target_vocab_size or 0}
-    return unmet_conditions(
+    conditions = unmet_conditions(
         {
             # Narrower keys or values are padded with zeros. Padding would break the pairs of rotary keys.
             MessagePart("rotary_keys_narrow", keys=keys, values=values): config.positions != "rotary" or keys >= values,
             MessagePart("recurrent_decoder"): config.autoregression == "attention",
+            MessagePart("sandwich_norm"): config.norm != "sandwich",
             MessagePart("vocabulary_without_control_tokens", size=min(sizes)): min(sizes) > EOS,
         }
     )
+    return [*conditions, *find_gemma_settings(config)]
 
 
 def to_ctranslate2(

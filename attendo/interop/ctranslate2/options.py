@@ -21,6 +21,7 @@ from attendo.decode.rules import (
 )
 from attendo.decode.search import Rule, Strategy
 from attendo.decode.strategies import Greedy, Sampling
+from attendo.text import BOS, CONTROL_PIECES
 from attendo.text_model import GenerateOptions
 from attendo.text_model.backends import NATIVE_ENGINES, NATIVE_SEARCH_ENGINES, make_option_error
 from attendo.text_model.generation import make_rules, make_strategy
@@ -83,6 +84,7 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
         "alignments": (options.alignments, NATIVE_ENGINES),
         f"coverage_penalty {config.coverage_penalty}": (config.coverage_penalty > 0, _COVERAGE_ENGINES),
         "compile": (config.compile, ("fast",)),
+        "source_prefix <s>": (CONTROL_PIECES[BOS] in config.source_prefix, _OTHER_ENGINES),
         "source_suffix": (bool(config.source_suffix), _OTHER_ENGINES),  # the folder sets add_source_eos
         f"precision {config.precision}": (config.precision != "auto", NATIVE_ENGINES),
     }

@@ -117,6 +117,11 @@ class FolderWeights(Mapping[str, Tensor]):
         stored = self.stored[name].dtype
         return stored if self._keep_dtype and stored in (torch.bfloat16, torch.float16) else torch.float32
 
+    def rename(self, prefix: str, replacement: str) -> "FolderWeights":
+        """Return the weights with another prefix in their names."""
+        names = {name: replacement + name[len(prefix) :] if name.startswith(prefix) else name for name in self.stored}
+        return FolderWeights({names[name]: each for name, each in self.stored.items()}, self._keep_dtype)
+
     def __getitem__(self, name: str) -> Tensor:
         return self.stored[name].read().to(self.dtype(name))
 

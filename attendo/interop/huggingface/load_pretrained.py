@@ -28,6 +28,7 @@ from attendo.interop.huggingface.folder import (
     weight_files,
 )
 from attendo.interop.huggingface.t5_settings import T5_CLASSES, prepare_t5_oracle
+from attendo.interop.huggingface.t5gemma2_settings import prepare_t5gemma2_oracle
 
 _RENAMED = {"SMALL100Tokenizer": "M2M100Tokenizer", "MvpTokenizer": "BartTokenizer"}  # classes with the same ids
 GENERIC_TOKENIZERS = ("PreTrainedTokenizer", "TokenizersBackend")  # need only tokenizer.json
@@ -73,6 +74,8 @@ def open_model(folder: HuggingFaceFolder) -> Any:
             trust_remote_code=False,
             dtype=torch.float32,
         )
+    if folder.model_type == "t5gemma2":
+        model = prepare_t5gemma2_oracle(model)
     return (prepare_t5_oracle(model, folder) if folder.model_type in T5_CLASSES else model).eval()
 
 

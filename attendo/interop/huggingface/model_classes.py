@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attendo.errors import MessagePart, ModelError
-from attendo.interop.errors import join_reasons, unmet_conditions
+from attendo.interop.errors import find_gemma_settings, join_reasons, unmet_conditions
 from attendo.interop.huggingface.read_bart import UNUSED_POSITIONS
 from attendo.interop.huggingface.read_weights import DECODER, ENCODER, OUTPUT, OUTPUT_BIAS, SHARED, bart_names
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation, identity_permutation
@@ -45,7 +45,7 @@ class HFModelClass:
             return [MessagePart("encoder_missing")]
         source, target, pre = config.source_vocab_size, config.target_vocab_size, self.norm == "pre"
         same_size = source == target or not self.one_vocabulary
-        return unmet_conditions(
+        reasons = unmet_conditions(
             {
                 _setting("norm", config.norm, self.norm): config.norm == self.norm,
                 MessagePart("final_norm_missing" if pre else "final_norm_unsupported"): config.has_final_norm == pre,
@@ -58,6 +58,7 @@ class HFModelClass:
                 **_block_checks(config),
             }
         )
+        return [*reasons, *find_gemma_settings(config)]
 
     def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[MessagePart]:
         """Return the incompatibilities of the configuration and of the weights."""

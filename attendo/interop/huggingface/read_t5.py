@@ -12,7 +12,7 @@ from attendo.interop.huggingface.folder import HuggingFaceFolder
 from attendo.interop.huggingface.generation import exclude_prefix_from_limit, import_generation
 from attendo.interop.huggingface.imported import ImportedModel, import_network, read_token_id
 from attendo.interop.huggingface.read_t5_tokenizers import read_t5_vocabulary
-from attendo.interop.huggingface.read_weights import DECODER, ENCODER, OUTPUT, SHARED, WeightReader
+from attendo.interop.huggingface.read_weights import DECODER, ENCODER, OUTPUT, SHARED, WeightReader, require_rows
 from attendo.interop.huggingface.t5_settings import (
     ACTIVATIONS,
     is_scale_ambiguous,
@@ -54,7 +54,7 @@ def from_t5(folder: HuggingFaceFolder, with_tokenizers: bool = True) -> Imported
     """Read a model. Without tokenizers the folder needs only config.json and weights."""
     settings = read_t5_settings(folder)
     size = settings["vocab_size"]
-    _check_rows(folder, size)
+    require_rows(folder, size)
     vocabulary = read_t5_vocabulary(folder, size) if with_tokenizers else None
     pad, eos = read_token_id(folder, "pad_token_id", 0), read_token_id(folder, "eos_token_id", 1)
     start = read_token_id(folder, "decoder_start_token_id", pad)
@@ -92,14 +92,6 @@ def t5_names(name: str, config: ModelConfig) -> list[str]:
     modules = expand if part == "feed_forward.expand" else _BLOCK_MODULES[part]
     last = 1 if stack == "encoder" else 2
     return [f"{stack}.block.{number}.{module.format(n=last)}.weight" for module in modules]
-
-
-def _check_rows(folder: HuggingFaceFolder, size: int) -> None:
-    """Check the vocabulary size against the weights, before tensors of this size are allocated."""
-    most = max((each.shape[0] for each in folder.weights.stored.values() if len(each.shape) == 2), default=0)
-    if size > most:
-        path = folder.path / "config.json"
-        raise ModelError("vocab_size_exceeds_weights", path=path, setting="vocab_size", value=size, rows=most)
 
 
 def _build_network(folder: HuggingFaceFolder, settings: Mapping[str, Any], order: VocabularyPermutation) -> Transformer:

@@ -28,7 +28,7 @@ from attendo.interop.huggingface.read_tokenizers import (
 )
 from attendo.interop.huggingface.vocabulary import VocabularyPermutation
 from attendo.model_files import COPY_AGAIN, read_bytes
-from attendo.text import Bytes, Tokenizer
+from attendo.text import BOS, CONTROL_PIECES, Bytes, Tokenizer
 from attendo.text.byte_level_bpe import ByteLevelBPE, Merge, read_merges
 from attendo.text.imported_sentencepiece import ImportedSentencePiece
 from attendo.text.sentencepiece import PieceType
@@ -144,10 +144,12 @@ def _is_token(name: str, is_special: bool) -> bool:
 
 
 def _read_source_prefix(folder: HuggingFaceFolder, ids: dict[str, int]) -> tuple[str, ...]:
-    """Return the tokens before a source, from the template in tokenizer.json. Only `<s>` is supported."""
+    """Return the tokens before a source, from the template in tokenizer.json: `<s>`, or Gemma's `<bos>` without EOS."""
     template = folder.json_field(TOKENIZER_JSON, "post_processor").content().get("single")
     parts = template if isinstance(template, list) else []
     names = [_special_name(part) for part in parts]
+    if names == ["<bos>", None]:
+        return (CONTROL_PIECES[BOS],)
     before = names[: names.index(None)] if None in names else []
     if not before:
         return ()

@@ -30,6 +30,7 @@ _CONTROLS = (
 )
 _REPLACEMENT = "\ufffd"  # in texts of random bytes; transformers splits at it in another way than SentencePiece
 BYTE_PIECES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
+_SPACE_STEPS = ("normalizer", "pre_tokenizer")  # of tokenizer.json
 _MODEL_TYPES = {"Unigram": 1, "BPE": 2}  # ids in SentencePiece's protocol buffer
 _MIN_KNOWN_SHARE = 0.9  # of a SentencePiece model's pieces; with fewer it belongs to another vocabulary
 _MAX_LISTED_PIECES = 5  # pieces in a message
@@ -207,7 +208,15 @@ def read_sentencepiece_json(folder: HuggingFaceFolder) -> tuple[bytes, dict[str,
     ]
     # Llama's normalizer only replaces spaces. Those of T5 and fairseq, which have a table, also drop repeated ones.
     keeps_spaces = kind == "BPE" and not charsmap and content.get("normalizer") is not None
-    return _serialize_sentencepiece(rows, _MODEL_TYPES[kind], charsmap, keeps_spaces), ids
+    # Llama's adds a space before the text, Gemma's does not.
+    adds_space = not (kind == "BPE" and _only_replaces_spaces(content))
+    return _serialize_sentencepiece(rows, _MODEL_TYPES[kind], charsmap, (adds_space, keeps_spaces)), ids
+
+
+def _only_replaces_spaces(content: Mapping[str, Any]) -> bool:
+    """Return True if a tokenizer.json writes spaces as `▁`, and adds none before a text."""
+    kinds = [part.get("type") if isinstance(part := content.get(name), dict) else None for name in _SPACE_STEPS]
+    return kinds in (["Replace", "Split"], ["Replace", None])
 
 
 def _make_type_error(path: Path, found: str) -> ModelError:
@@ -255,11 +264,12 @@ def _find_charsmap(normalizer: Any) -> str | None:
 
 
 def _serialize_sentencepiece(
-    rows: Sequence[tuple[str, float, PieceType]], model_type: int, charsmap: bytes, keeps_spaces: bool
+    rows: Sequence[tuple[str, float, PieceType]], model_type: int, charsmap: bytes, spaces: tuple[bool, bool]
 ) -> bytes:
     """Return a protocol buffer with pieces, model type, ids of control tokens and normalisation.
 
-    Three control tokens precede the pieces, as other readers expect.
+    Three control tokens precede the pieces, as other readers expect. `spaces` are whether one is added before a text,
+    and whether repeated ones are kept.
     """
     pieces = _encode_pieces((*_CONTROLS, *rows))
     none = (1 << 64) - 1  # -1: token missing
@@ -267,7 +277,9 @@ def _serialize_sentencepiece(
     has_bytes = any(kind_of_piece == PieceType.BYTE for _, _, kind_of_piece in rows)
     settings = {3: model_type, 35: int(has_bytes), **tokens}
     trainer = b"".join(_encode_varint_field(*each) for each in settings.items())
-    normalizer = _encode_message(2, charsmap) + (_encode_varint_field(4, 0) if keeps_spaces else b"")
+    adds_space, keeps_spaces = spaces
+    normalizer = _encode_message(2, charsmap) + (b"" if adds_space else _encode_varint_field(3, 0))
+    normalizer += _encode_varint_field(4, 0) if keeps_spaces else b""
     return pieces + _encode_message(2, trainer) + _encode_message(3, normalizer)
 
 

@@ -80,18 +80,24 @@ class WeightReader:
         self._taken: set[str] = set()
         self._faults: dict[str, MessagePart] = {}  # by name of the weight
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._weights
+
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Return a weight. On a fault, return zeros and record it, so that `check` reports all faults together."""
         return self.take_joined([name], shape)
 
     def take_joined(self, names: Sequence[str], shape: tuple[int, ...]) -> Tensor:
         """Return weights of equal shape one below the other. Each is read in parts, so it is in memory only once."""
-        part_shape = (shape[0] // len(names), *shape[1:])
-        fitting = [name for name in names if self.fits(name, part_shape)]  # the faults of all names are recorded
-        if len(fitting) < len(names):
+        return self.take_parts(dict.fromkeys(names, shape[0] // len(names)), shape)
+
+    def take_parts(self, rows: Mapping[str, int], shape: tuple[int, ...]) -> Tensor:
+        """Return weights one below the other. `rows` has the number of rows of each by its name."""
+        fitting = [name for name in rows if self.fits(name, (rows[name], *shape[1:]))]  # all faults are recorded
+        if len(fitting) < len(rows):
             return torch.zeros(()).expand(shape)
-        joined = torch.empty(shape, dtype=self._weights.dtype(names[0]))
-        for name, weight in zip(names, joined.chunk(len(names)), strict=True):
+        joined = torch.empty(shape, dtype=self._weights.dtype(fitting[0]))
+        for name, weight in zip(rows, joined.split(list(rows.values())), strict=True):
             for begin, part in self._weights.stored[name].chunks():
                 self._check_finite(name, part)
                 weight[begin : begin + len(part)] = part
@@ -203,17 +209,16 @@ def require_valid_settings(folder: HuggingFaceFolder, settings: Mapping[str, Any
 
 
 def _check_vocabulary(folder: HuggingFaceFolder, settings: Mapping[str, Any]) -> None:
-    """Check vocabulary sizes against the weights, before allocating tensors of these sizes."""
-    most = max((each.shape[0] for each in folder.weights.stored.values() if len(each.shape) == 2), default=0)
     for name in ("vocab_size", "decoder_vocab_size"):
-        if settings.get(name, 0) > most:
-            raise ModelError(
-                "vocab_size_exceeds_weights",
-                path=folder.path / "config.json",
-                setting=name,
-                value=settings[name],
-                rows=most,
-            )
+        require_rows(folder, settings.get(name, 0), name)
+
+
+def require_rows(folder: HuggingFaceFolder, size: int, setting: str = "vocab_size") -> None:
+    """Check a vocabulary size against the weights, before tensors of this size are allocated."""
+    most = max((each.shape[0] for each in folder.weights.stored.values() if len(each.shape) == 2), default=0)
+    if size > most:
+        path = folder.path / "config.json"
+        raise ModelError("vocab_size_exceeds_weights", path=path, setting=setting, value=size, rows=most)
 
 
 def refuse_unsupported(folder: HuggingFaceFolder) -> None:

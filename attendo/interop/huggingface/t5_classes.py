@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attendo.errors import MessagePart, ModelError
-from attendo.interop.errors import join_reasons, unmet_conditions
+from attendo.interop.errors import find_gemma_settings, join_reasons, unmet_conditions
 from attendo.interop.huggingface.model_classes import (
     HFModelClass,
     Permutations,
@@ -41,7 +41,7 @@ class T5ModelClass(HFModelClass):
         if config.decoder_only:
             return [MessagePart("encoder_missing")]
         key, value = (each or config.d_model // config.num_heads for each in (config.d_key, config.d_value))
-        return unmet_conditions(
+        reasons = unmet_conditions(
             {
                 _setting("positions", config.positions, "relative"): config.positions == "relative",
                 _setting("norm", config.norm, "pre"): config.norm == "pre",
@@ -54,6 +54,7 @@ class T5ModelClass(HFModelClass):
                 _setting("d_value", value, key): key == value,
             }
         )
+        return [*reasons, *find_gemma_settings(config)]
 
     def network_incompatibilities(self, network: Transformer, orders: Permutations) -> list[MessagePart]:
         """Return the incompatibilities of the configuration and of the weights."""

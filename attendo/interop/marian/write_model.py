@@ -21,7 +21,7 @@ from torch import Tensor
 from attendo.decode.config import GenerationConfig
 from attendo.decode.presets import preset
 from attendo.errors import MessagePart, ModelError, UsageError
-from attendo.interop.errors import join_reasons, unmet_conditions
+from attendo.interop.errors import find_gemma_settings, join_reasons, unmet_conditions
 from attendo.interop.exported_files import ExportPrecision
 from attendo.interop.huggingface.vocabulary import (
     SUPPRESS_BIAS,
@@ -157,7 +157,7 @@ def _incompatibilities(model: TextModel) -> list[MessagePart]:
     first_adds_start = not config.embedding_norm and config.autoregression == "attention"
     conditions[MessagePart("marian_start_not_zero")] = start_is_zero or first_adds_start
     conditions[MessagePart("marian_has_no_prefix", symbols=" ".join(prefixes))] = not prefixes
-    return unmet_conditions(conditions)
+    return [*unmet_conditions(conditions), *find_gemma_settings(config)]
 
 
 def _setting(name: str, value: object, expected: str) -> MessagePart:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from attendo.errors import MessagePart, ModelError
-from attendo.interop.errors import join_reasons, unmet_conditions
+from attendo.interop.errors import find_gemma_settings, join_reasons, unmet_conditions
 from attendo.interop.head_layout import HeadLayout
 from attendo.interop.onnx.graph_builder import ActivationRanges, GraphBuilder
 from attendo.interop.onnx.layers import (
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 def incompatibilities(config: ModelConfig) -> list[MessagePart]:
     """Return the reasons why the graphs cannot hold this network; empty if they can."""
-    return unmet_conditions(
-        {
-            MessagePart("encoder_missing"): not config.decoder_only,
-            MessagePart("recurrent_decoder"): config.autoregression == "attention",
-        }
-    )
+    conditions = {
+        MessagePart("encoder_missing"): not config.decoder_only,
+        MessagePart("recurrent_decoder"): config.autoregression == "attention",
+        MessagePart("sandwich_norm"): config.norm != "sandwich",
+    }
+    return [*unmet_conditions(conditions), *find_gemma_settings(config)]
 
 
 def encoder_graph(network: Transformer, ranges: ActivationRanges | None = None) -> "ModelProto":

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from attendo.decode.networks import EditedNetwork
 from attendo.errors import UsageError
+from attendo.explore.saved_page import require_page
 from attendo.model.config import ModelConfig
 from attendo.model.edits import MaskEdit, NetworkEdits, Padding, WeightEdit
 from attendo.model.head_scaling import HeadScales, ScaledHeads, sites
@@ -69,6 +70,7 @@ def prepare_model(served: ServedModel, request: ModelTextRequest) -> TextModel:
     """Return an autoregressive model at the requested checkpoint, with scaled heads and edits."""
     model = served.load_checkpoint(request.checkpoint)
     config = model.network.config  # the network raises for an exported model, which has none
+    require_page(config)
     model.require_autoregressive("the explorer")
     if not isinstance(request, ScaledHeadsRequest):
         return model

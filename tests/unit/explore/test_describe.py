@@ -30,6 +30,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"positions": "rotary"},
     {"positions": "relative", "tie": "inputs", "linear_bias": False, "activation": "geglu"},
     {"positions": "relative", "relative_bias": "per_layer", "attention_scale": 1.0, "output_scale": 0.5},
+    {"num_kv_heads": 1, "qk_norm": True, "norm": "sandwich", "merged_attention": True, "sliding_window": 3},
     {"positions": "none"},
     {"embedding_norm": True},
     {"d_key": 6, "d_value": 10},

@@ -30,6 +30,9 @@ VARIANTS: list[dict[str, Any]] = [
     {"d_key": 6, "d_value": 10, "scale_embedding": False},
     {"positions": "relative", "activation": "geglu_tanh", "linear_bias": False, "attention_scale": 1.0},
     {"positions": "relative", "relative_bias": "per_layer", "activation": "reglu", "output_scale": 0.25},
+    {"num_kv_heads": 1, "qk_norm": True, "norm": "sandwich", "norm_kind": "rms", "logit_softcap": 2.0},
+    {"merged_attention": True, "sliding_window": 2, "sliding_window_pattern": 2, "num_kv_heads": 1},
+    {"positions": "rotary", "rope_theta": 1e6, "rope_local_theta": 1e3, "sliding_window": 2},
     {"activation": "geglu"},
     {"activation": "gelu_tanh"},
 ]

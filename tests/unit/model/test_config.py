@@ -89,7 +89,23 @@ def test_a_dumped_config_loads_again() -> None:
         ({"vocab_size": 5, "colour": "red"}, fragment("unknown_setting", name="colour")),
         ({"vocab_size": 0}, "vocab_size must be at least 1, not 0"),
         ({"vocab_size": 5, "dropout": 1.0}, "dropout must be below 1, not 1.0"),
-        ({"vocab_size": 5, "norm": "sandwich"}, "norm must be 'pre' or 'post', not 'sandwich'"),
+        (
+            {"vocab_size": 5, "num_kv_heads": 3},
+            message("kv_heads_not_divisor", num_heads=8, num_kv_heads=3),
+        ),
+        (
+            {"vocab_size": 5, "rope_local_theta": 9.0, "positions": "rotary"},
+            message("setting_without_effect", option="rope_local_theta", other="sliding_window"),
+        ),
+        (
+            {"vocab_size": 5, "prefix_lm": True, "sliding_window": 4},
+            message("attention_setting_conflict", option="sliding_window", other="prefix_lm", value=True),
+        ),
+        (
+            {"target_vocab_size": 5, "num_encoder_layers": 0, "merged_attention": True},
+            message("attention_setting_conflict", option="merged_attention", other="num_encoder_layers", value=0),
+        ),
+        ({"vocab_size": 5, "norm": "middle"}, "norm must be 'pre', 'post' or 'sandwich', not 'middle'"),
     ],
 )
 def test_invalid_settings_raise_a_one_line_error(values: dict[str, Any], message: str) -> None:

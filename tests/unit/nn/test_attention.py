@@ -8,7 +8,13 @@ from error_codes import has_code
 from torch import Tensor
 
 from attendo.errors import UsageError
-from attendo.nn.attention import KeysValues, MultiHeadAttention, explicit_attention, zero_fully_masked
+from attendo.nn.attention import (
+    KeysValues,
+    MultiHeadAttention,
+    explicit_attention,
+    fused_attention,
+    zero_fully_masked,
+)
 from attendo.nn.masks import Mask
 from attendo.nn.positions import RotaryPositions
 
@@ -114,3 +120,31 @@ def test_a_tap_that_returns_another_shape_is_rejected() -> None:
     queries, kv = attention.queries(torch.randn(2, 3, 8)), attention.keys_values(torch.randn(2, 5, 8))
     with pytest.raises(UsageError, check=has_code("tap_weights_shape_mismatch", site="here")):
         attention(queries, kv, Mask(), lambda site, weights: weights[:, :1])
+
+
+@pytest.mark.parametrize("mask", [Mask(), Mask(causal=True), Mask(torch.rand(2, 1, 5, 5) < 0.7)])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_heads_that_share_keys_equal_repeated_keys(groups: int, mask: Mask) -> None:
+    generator = torch.Generator().manual_seed(1)
+    queries, keys, values = (torch.randn(2, heads, 5, 6, generator=generator) for heads in (4, groups, groups))
+    shared = KeysValues(keys, values)
+    repeated = shared.map(lambda each: each.repeat_interleave(4 // groups, dim=1))
+    expected, weights = explicit_attention(queries, repeated, mask)
+    found, shared_weights = explicit_attention(queries, shared, mask)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(shared_weights, weights)
+    torch.testing.assert_close(fused_attention(queries, shared, mask), expected)
+
+
+def test_norms_of_queries_and_keys_come_before_the_rotation() -> None:
+    attention = MultiHeadAttention(8, 2)
+    attention.share_heads(1)
+    attention.add_norms(lambda width: torch.nn.RMSNorm(width, eps=1e-6))
+    x = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(1))
+    rotation = RotaryPositions(4).rotation(x, 0)
+    assert rotation is not None
+    queries, kv = attention.queries_keys_values(x, rotation)
+    assert kv.keys.shape == kv.values.shape == (1, 1, 3, 4)
+    torch.testing.assert_close(queries, rotation.rotate(attention.queries(x)))
+    torch.testing.assert_close(kv.keys, rotation.rotate(attention.keys_values(x).keys))
+    assert torch.allclose(queries.square().mean(-1), torch.ones(1, 2, 3), atol=1e-4)

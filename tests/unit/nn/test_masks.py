@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attendo.nn.masks import Mask, causal_mask, padding_mask
+from attendo.nn.masks import Mask, SlidingWindow, causal_mask, padding_mask
 
 CPU = torch.device("cpu")
 
@@ -58,3 +58,23 @@ def test_padding_and_future_are_hidden() -> None:
 def test_a_padding_mask_is_its_own_matrix() -> None:
     mask = padding_mask(torch.tensor([[True, False]]))
     assert mask.matrix(5, 2, CPU) is mask.visible
+
+
+@pytest.mark.parametrize(("size", "two_sided"), [(1, False), (3, False), (3, True), (4, True), (20, False)])
+def test_a_sliding_window_hides_far_keys(size: int, two_sided: bool) -> None:
+    """As in transformers: with two sides, (size + 1) // 2 keys up to the query and size // 2 behind it."""
+    position = torch.arange(9)
+    distance = (position[:, None] - position)[None]
+    limited = SlidingWindow(size, 2, two_sided).limit(Mask() if two_sided else Mask(causal=True), distance)
+    found = limited.matrix(9, 9, torch.device("cpu"))
+    assert found is not None
+    for query in range(9):
+        first, last = query - size + 1, query
+        if two_sided:
+            first, last = query - (size + 1) // 2 + 1, query + size // 2
+        assert found[0, 0, query].nonzero().flatten().tolist() == [key for key in range(9) if first <= key <= last]
+
+
+def test_the_last_of_every_pattern_layers_has_full_attention() -> None:
+    window = SlidingWindow(3, 3, two_sided=False)
+    assert [window.slides(layer) for layer in range(7)] == [True, True, False, True, True, False, True]
