@@ -97,7 +97,8 @@ def test_all_features_that_a_kind_lacks_have_a_chinese_name() -> None:
     code = "\n".join(path.read_text("utf-8") for path in Path(attendo.__file__).parent.rglob("*.py"))
     calls = {
         "parallel_feature_unsupported": "require_autoregressive",
-        "prefix_lm_feature_unsupported": "require_encoder",
+        "prefix_lm_feature_unsupported": "require_cross_attention",
+        "merged_attention_feature_unsupported": "(?:require_cross_attention|reject_merged_attention)",
     }
     for message, call in calls.items():
         features = set(re.findall(rf'{call}\("(.*?)"\)', code))

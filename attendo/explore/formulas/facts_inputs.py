@@ -126,10 +126,11 @@ def leak(trace: Trace) -> str:
     if trace.is_recurrent:
         return ""
     visible = _find_visible(trace)
-    shares = {
-        f"decoder.{n}.self": float(softmax(trace[f"decoder.{n}.self.scores"]).masked_fill(visible, 0).sum(-1).mean())
-        for n in trace.decoder_layers[:8]
-    }
+    shares = {}
+    for layer in trace.decoder_layers[:8]:
+        site = f"decoder.{layer}.self"
+        own = softmax(trace[f"{site}.scores"])[..., -len(visible) :]  # merged attention has the source before
+        shares[site] = float(own.masked_fill(visible, 0.0).sum(dim=-1).mean())
     return ", ".join(f"{site} {share:.0%}" for site, share in shares.items())
 
 
