@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from page_server import TEXT, Visit, random_model, wait_until
 from test_accessibility import serious_violations
-from tiny import SIZES, parallel_model
+from tiny import SIZES, parallel_model, prefix_model, without_source
 
 import attendo
 from attendo.explore.saved_page import render_saved_page
@@ -63,6 +63,17 @@ def test_saved_page_opens_every_box_without_a_server(fresh_page: Any, tmp_path: 
     assert visit.problems() == []
 
 
+@pytest.mark.parametrize("model", [without_source(), prefix_model(2)], ids=["language model", "prefix LM"])
+def test_saved_page_of_a_decoder_only_model(fresh_page: Any, tmp_path: Path, model: TextModel) -> None:
+    trace = model.trace(TEXT, " the dog")
+    (tmp_path / "saved.html").write_text(render_saved_page(trace), "utf-8")
+    visit = open_file(fresh_page, tmp_path / "saved.html", "en")
+    lanes = fresh_page.locator(".chips[data-kind=read] .chip").all_inner_texts()
+    assert [each.strip() for each in lanes] == list(trace.read_pieces)
+    assert fresh_page.evaluate(OPEN_ALL) == []
+    assert visit.problems() == []
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_page_of_a_model_that_predicts_all_tokens_at_once(
@@ -113,7 +124,7 @@ def test_boxes_that_are_left_out_say_so(fresh_page: Any, tmp_path: Path, lang: A
     sizes = {**SIZES, "num_encoder_layers": 6, "vocab_size": words.vocab_size}
     model = TextModel(StoredModel(Transformer(ModelConfig(**sizes)), words, words))
     trace = model.trace("a b c " * 12, "c b a")
-    (tmp_path / "saved.html").write_text(render_saved_page(trace, lang, max_bytes=2**20), "utf-8")
+    (tmp_path / "saved.html").write_text(render_saved_page(trace, lang, max_bytes=0), "utf-8")
     visit = open_file(fresh_page, tmp_path / "saved.html", lang)
     fresh_page.locator("#unfolded").click()
     fresh_page.locator('[id="box-encoder.2.feed_forward"]').click()

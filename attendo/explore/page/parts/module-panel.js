@@ -121,7 +121,7 @@ export class ModulePanel extends HTMLElement {
       .join(t("home.left.comma"));
     const missing = ["encoder", "decoder"].filter(layers).map((stack) => t(`home.left.${stack}`, { layers: layers(stack) }))
       .join(t("home.left.and"));
-    const isRow = rowOf(this.data, current()) >= ROWS && parts.includes("rows");
+    const isRow = rowOf(this.data, current(), this.chosen) >= ROWS && parts.includes("rows");
     return h("p", { class: "note left-out" }, parts.includes(`${box.stack}.${box.layer}`) ? t("home.left.box", { limit,
       missing }) : t(isRow ? "home.left.rows" : "home.left.heads", { limit, rows: ROWS }));
   }
