@@ -13,14 +13,14 @@ BUSY_ERROR = {"code": "busy", "message": "too many requests wait", "message_zh":
 def test_forced_tokens_stay_marked_in_the_decoder_input(visit: Any) -> None:
     view = visit.open("steps", step=1)
     view.locator(".bars button:not(.chosen)").first.click()
-    view.locator(".tokens:not(.small) .token.forced").first.wait_for()
+    view.locator(".branches .token.forced").wait_for()
     visit.page.evaluate("location.hash = location.hash.replace('step=1', 'step=2')")
     read = view.locator(".tokens.small .token")
     visit.page.wait_for_function("() => document.querySelectorAll('.tokens.small .token').length === 3")
     assert [each.split()[-1] for each in read.evaluate_all("all => all.map((each) => each.className)")] == [
-        *("still", "forced", "forced")
+        *("still", "still", "forced")
     ]
-    assert read.nth(1).get_attribute("title") == "forced"
+    assert read.nth(2).get_attribute("title") == "forced"
 
 
 @pytest.mark.slow
