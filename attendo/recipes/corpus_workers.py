@@ -49,13 +49,14 @@ class Worker:
 
 @dataclass
 class WorkerPool:
-    """Workers with equal settings. `threads` is the number of threads of each, unless OMP_NUM_THREADS is set."""
+    """Workers with equal settings. The threads of each are its share of the cores, unless OMP_NUM_THREADS is set."""
 
     command: Sequence[str]
     settings: Mapping[str, Any]
     num_workers: int
     log_folder: Path
     _workers: list[Worker] = field(default_factory=list)
+    _readers: list[Thread] = field(default_factory=list)
     _answers: Answers = field(default_factory=SimpleQueue)
 
     def run(self, tasks: Iterator[Mapping[str, Any]]) -> Generator[dict[str, Any], None, None]:
@@ -86,7 +87,8 @@ class WorkerPool:
             )
         worker = Worker(number, process, log)
         self._workers.append(worker)
-        Thread(target=worker.read_answers, args=(self._answers,), daemon=True).start()
+        self._readers.append(Thread(target=worker.read_answers, args=(self._answers,), daemon=True))
+        self._readers[number].start()
         worker.send({**self.settings, "worker": number})
 
     def _send_next(self, worker: Worker, tasks: Iterator[Mapping[str, Any]]) -> bool:
@@ -118,5 +120,7 @@ class WorkerPool:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
+        for worker, reader in zip(self._workers, self._readers, strict=False):
+            reader.join(_STOP_SECONDS)
             assert worker.process.stdout is not None
             worker.process.stdout.close()

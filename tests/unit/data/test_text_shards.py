@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import resource
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,26 +209,40 @@ def test_family_is_that_of_the_suffix() -> None:
     assert [find_family(Path(name)) for name in names] == ["text", "tsv", "jsonl", "parquet", None, None, None, None]
 
 
+class SimulatedFile:
+    """A file of equal lines, as `open_binary` returns it."""
+
+    def __init__(self, lines: int) -> None:
+        self.lines = lines
+
+    def __enter__(self) -> Iterator[bytes]:
+        return iter(b"the cat sat on the mat\n" for _ in range(self.lines))
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def copy_simulated_shard(folder: Path, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read and write a shard of that many lines."""
+    monkeypatch.setattr(text_shards, "open_binary", lambda path: SimulatedFile(lines))
+    assert sum(1 for _ in read_sources(folder / "a.txt", BY_DEFAULT)) == lines
+    write_shard(folder / "a.txt", folder / "b.txt", BY_DEFAULT, (str(number % 10) for number in range(lines)))
+    assert (folder / "b.txt").stat().st_size == 2 * lines
+
+
 def test_memory_does_not_depend_on_the_number_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred times the lines, through reader and writer: the same memory to 50 kB."""
-    line = b"the cat sat on the mat\n"
-
-    class Lines:
-        def __init__(self, count: int) -> None:
-            self.count = count
-
-        def __enter__(self) -> Iterator[bytes]:
-            return iter(line for _ in range(self.count))
-
-        def __exit__(self, *error: object) -> None: ...
-
+    """Forty times the lines, through reader and writer: the same memory to 50 kB."""
     peaks = []
-    for count in (2_000, 200_000):
-        monkeypatch.setattr(text_shards, "open_binary", lambda path, count=count: Lines(count))
+    for lines in (2_000, 80_000):
         tracemalloc.start()
-        assert sum(1 for _ in read_sources(tmp_path / "a.txt", BY_DEFAULT)) == count
-        write_shard(tmp_path / "a.txt", tmp_path / "b.txt", BY_DEFAULT, ("猫" for _ in range(count)))
+        copy_simulated_shard(tmp_path, lines, monkeypatch)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert (tmp_path / "b.txt").stat().st_size == 4 * 200_000
     assert peaks[1] < peaks[0] + 50_000
+
+
+@pytest.mark.slow
+def test_20_million_lines_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_simulated_shard(tmp_path, 2_000, monkeypatch)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    copy_simulated_shard(tmp_path, 20_000_000, monkeypatch)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 10_000  # kB
