@@ -99,10 +99,11 @@ def write_shard(path: Path, target: Path, fields: ShardFields, outputs: Iterator
     if path.suffix == ".parquet":
         _write_table(path, target, fields, outputs)
     else:
+        family = find_family(path)
         with open_binary(path) as file, _create(target) as new:
             for line, source in _read_rows(path, file, fields):
                 output = fields.output if source is None else _next_output(outputs, path)
-                new.write(_join(find_family(path), line, fields.output, output).encode("utf-8"))
+                new.write(_join(family, line, fields.output, output).encode("utf-8"))
     if next(outputs, None) is not None:
         raise DataError("shard_changed", path=path)
 
