@@ -91,9 +91,9 @@ PIP_FAILED = { echo "make: pip could not install this: check the network and the
 	@$(BROWSER)
 	@touch $@
 
-# Ray is large, and only one test needs it. One test builds the documentation.
+# Ray and pyarrow are large, and few tests need them. One test builds the documentation.
 .venv/all: .venv/dev
-	$(PIP) --editable '.[dev,docs,ray]' || $(PIP_FAILED)
+	$(PIP) --editable '.[dev,docs,ray,corpora]' || $(PIP_FAILED)
 	@touch $@
 
 .venv/docs: .venv/core

@@ -1,7 +1,7 @@
 """Crash-safe writes: write to a temporary path, fsync, then rename.
 
-Every change to the disk goes through the four functions at the end (`write`, `sync`, `move`, `remove`). A test can stop
-the process at each of them.
+Every change to the disk goes through the functions at the end (`write`, `append`, `truncate_to_lines`, `sync`, `move`,
+`remove`). A test can stop the process at most of them.
 """
 
 import errno
@@ -216,6 +216,27 @@ def _sync_tree(path: Path) -> None:
 def write(path: Path, content: bytes) -> None:
     with path.open("wb") as file:
         file.write(content)
+
+
+def append(path: Path, content: bytes) -> None:
+    """Append to a file durably. After a crash, only the end of the content may be missing."""
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def truncate_to_lines(path: Path) -> int:
+    """Remove an incomplete last line, as a crash during `append` leaves it. Return the number of complete ones."""
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        lines, end = 0, 0
+        for line in file:
+            if line.endswith(b"\n"):
+                lines, end = lines + 1, end + len(line)
+        file.truncate(end)
+    return lines
 
 
 def sync(path: Path) -> None:

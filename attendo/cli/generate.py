@@ -1,7 +1,7 @@
 """The `attendo generate` command: a text filter that writes one output per input line."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
@@ -11,7 +11,7 @@ import typer
 from attendo.cli.decoding_options import add_decoding_options, take_decoding_options
 from attendo.cli.options import Threads
 from attendo.cli.stdin import LineCounter, read_input_blocks, replace_text_file
-from attendo.errors import DataError, MessagePart, ModelError
+from attendo.errors import DataError, MessagePart, ModelError, UsageError
 
 if TYPE_CHECKING:
     from attendo.text_model import Result, TextModel
@@ -45,9 +45,28 @@ def generate(
     ] = None,
     as_json: Annotated[bool, _own("Output", "Print one JSON object per line, with detailed scores.", "--json")] = False,
     output: Annotated[
-        Path | None, _own("Output", "Write to this file, replaced when all is done.", "--output", "-o")
+        Path | None,
+        _own(
+            "Output", "Write to this file, replaced when all is done; with --input, to this folder.", "--output", "-o"
+        ),
     ] = None,
     errors: Annotated[Literal["strict", "replace"], _own("Output", "Invalid UTF-8: an error, or U+FFFD.")] = "strict",
+    input_: Annotated[
+        str | None,
+        _own("Corpora", "Folder or pattern of shards; each has an output shard in --output.", "--input", metavar="DIR"),
+    ] = None,
+    workers: Annotated[
+        int | None, _own("Corpora", "With --input: processes of this machine; default: 1.", min=1, max=1000)
+    ] = None,
+    source_field: Annotated[
+        str | None,
+        _own(
+            "Corpora", "Field or column of the source, by name or .tsv number; default: source, or 1.", metavar="NAME"
+        ),
+    ] = None,
+    output_field: Annotated[
+        str | None, _own("Corpora", "New field or column of the output; default: output.", metavar="NAME")
+    ] = None,
     device: Annotated[str, _own("Machine", "auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Threads = None,
     **given: Any,
@@ -56,33 +75,38 @@ def generate(
 
     Given texts are used instead of standard input. Order is kept and an empty line stays empty. Outputs cut at the
     length limit, unknown words and lines split into sentences are reported on standard error. Defaults are stored in
-    the model folder (generation.json). With --n-best, lines are printed in Marian's format.
+    the model folder (generation.json). With --n-best, lines are printed in Marian's format. With --input and --output,
+    the same command continues an interrupted one.
     """
     options = take_decoding_options(given)
-    n_best, pieces = options.get("n_best"), alignments_of == "pieces"
     if alignments_of is not None:
         options["alignments"] = True
-    from attendo.cli import output as answers
-    from attendo.runs.load import load
-
+    if input_ is None:
+        _reject_unused(workers=workers, source_field=source_field, output_field=output_field)
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # same as the input, for any locale
-    text_model = load(model, device)
-    if ensemble:
-        text_model = text_model.ensemble([load(each, device) for each in ensemble])
-    if draft is not None:
-        text_model = text_model.with_draft(load(draft, device))
+    from attendo.cli.output import OutputStyle
 
-    def format_result(number: int, result: "Result") -> Iterator[str]:
-        if as_json:
-            yield answers.format_json(number, result, all_hypotheses=n_best is not None)
-        elif n_best is not None:
-            yield from answers.format_n_best(number, result, pieces)
-        else:
-            yield answers.format_plain(result, pieces)
+    style = OutputStyle(as_json, options.get("n_best") is not None, alignments_of == "pieces")
+    if input_ is not None:
+        from attendo.cli.generate_corpus import CorpusCommand, generate_corpus
 
+        if texts is not None or output is None:
+            raise UsageError("corpus_option_conflict")
+        fields = {"source": source_field, "output": output_field or "output", "errors": errors}
+        command = CorpusCommand(model, ensemble or [], draft, device, options, style, fields)
+        generate_corpus(command, input_, output, workers or 1)
+        return
+    from attendo.runs.load import load_models
+
+    text_model = load_models(model, ensemble or [], draft, device)
     blocks = read_input_blocks(errors) if texts is None else iter([list(texts)])
     with nullcontext(sys.stdout) if output is None else replace_text_file(output) as out:
-        _generate_all(text_model, blocks, options, format_result, out)
+        _generate_all(text_model, blocks, options, style.format_lines, out)
+
+
+def _reject_unused(**options: object) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise UsageError("corpus_option_without_input", option=given[0])
 
 
 def _generate_all(
@@ -120,15 +144,15 @@ def _generate_until_error(
     from attendo.text_model import NotANumberError, TooLongError
 
     try:
-        yield _generate(model, texts, options)
+        yield generate_results(model, texts, options)
     except (TooLongError, NotANumberError) as error:
-        yield _generate(model, texts[: error.number], options)
+        yield generate_results(model, texts[: error.number], options)
         kind = DataError if isinstance(error, TooLongError) else ModelError
         line = MessagePart("input_line", line=lines_before + error.number + 1)
         raise kind(error.code, **{**error.values, "text": line}) from None
 
 
-def _generate(model: "TextModel", texts: Sequence[str], options: dict[str, Any]) -> "list[Result]":
+def generate_results(model: "TextModel", texts: Sequence[str], options: Mapping[str, Any]) -> "list[Result]":
     """Generate a result per text. An empty line stays empty, even if a decoder-only model could continue it."""
     from attendo.text_model.results import EMPTY_RESULT
 

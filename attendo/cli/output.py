@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -47,6 +48,36 @@ def format_json(number: int, result: "Result", all_hypotheses: bool) -> str:
     from attendo.text_model.results import result_to_dict
 
     return json.dumps({"line": number + 1, **result_to_dict(result, all_hypotheses)}, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class OutputStyle:
+    """How `attendo generate` writes a result."""
+
+    as_json: bool = False
+    all_hypotheses: bool = False  # an n-best list
+    by_piece: bool = False  # alignments
+
+    def format_lines(self, number: int, result: "Result") -> Iterator[str]:
+        """Yield the lines of a result. Lines of the input are counted from 0."""
+        if self.as_json:
+            yield format_json(number, result, self.all_hypotheses)
+        elif self.all_hypotheses:
+            yield from format_n_best(number, result, self.by_piece)
+        else:
+            yield format_plain(result, self.by_piece)
+
+    def make_value(self, result: "Result") -> str | list[str] | dict[str, Any]:
+        """Return a result as a value of JSON: a text, the texts of an n-best list, or an object with scores."""
+        if self.as_json:
+            from attendo.text_model.results import result_to_dict
+
+            return result_to_dict(result, self.all_hypotheses)
+        return (
+            [to_single_line(each.text) for each in result.hypotheses]
+            if self.all_hypotheses
+            else format_plain(result, self.by_piece)
+        )
 
 
 def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[str]:

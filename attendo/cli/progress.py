@@ -365,7 +365,7 @@ class TrainingProgress:
 
     def _format_time_left(self) -> str:
         seconds = self._statistics.estimate_seconds(self.steps - self.done)
-        return say("left –") if seconds is None else say("left {duration}", duration=_format_duration(seconds))
+        return say("left –") if seconds is None else say("left {duration}", duration=format_duration(seconds))
 
     def _render(self) -> Group:
         """Render one immutable tuple, because the redraw thread calls this method."""
@@ -466,7 +466,7 @@ def _format_score(name: str, value: float) -> str:
     return f"{METRIC_NAMES.get(name) or translate(name.replace('_', ' '))} {value:.2f}"
 
 
-def _format_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

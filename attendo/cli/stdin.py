@@ -70,8 +70,13 @@ def to_single_line(text: str) -> str:
 
 
 @contextmanager
-def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequence[int] | None = None) -> Iterator[None]:
-    """Name the file and line of a bad text in errors: text n is line `lines_before` + n, or `line_indices[n]`."""
+def name_line_in_errors(
+    file: Path, lines_before: int = 0, line_indices: Sequence[int] | None = None, can_split: bool = False
+) -> Iterator[None]:
+    """Name the file and line of a bad text in errors: text n is line `lines_before` + n, or `line_indices[n]`.
+
+    `can_split` is True for a command with --split, which `text_exceeds_model_limit` recommends.
+    """
     from attendo.text_model import NotANumberError, TooLongError
 
     try:
@@ -81,8 +86,9 @@ def name_line_in_errors(file: Path, lines_before: int = 0, line_indices: Sequenc
         values = {**error.values, "text": MessagePart("line_of_file", path=file, line=line)}
         if isinstance(error, NotANumberError):
             raise ModelError("text_log_probability_nan", **values) from None
-        # These commands have no --split, which `text_exceeds_model_limit` recommends.
-        code = error.code if error.code != "text_exceeds_model_limit" else "source_exceeds_model_limit"
+        code = (
+            "source_exceeds_model_limit" if error.code == "text_exceeds_model_limit" and not can_split else error.code
+        )
         raise DataError(code, **values) from None
 
 

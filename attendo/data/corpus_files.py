@@ -14,9 +14,10 @@ from functools import partial
 from io import BufferedIOBase
 from itertools import count, islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from attendo.data.config import CorpusConfig
+from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
 from attendo.text.tokenizer import strip_line_end
@@ -288,7 +289,7 @@ def _parse_fields(read: Callable[[Sequence[str], str], list[str]], names: Sequen
     return [(before + source, target)]
 
 
-def _parse_tsv(names: Sequence[str], text: str) -> list[str]:
+def parse_tsv(names: Sequence[str], text: str) -> list[str]:
     return _select_columns(names, text.split("\t"))
 
 
@@ -310,7 +311,7 @@ def _select_columns(names: Sequence[str], columns: list[str]) -> list[str]:
     return [columns[index] for index in indices]
 
 
-def _parse_jsonl(names: Sequence[str], text: str) -> list[str]:
+def parse_jsonl(names: Sequence[str], text: str) -> list[str]:
     content = _parse_object(text)
     if any(name not in content for name in names):
         raise BadLineError("no such field")
@@ -356,9 +357,9 @@ def _parse_object(text: str) -> dict[str, Any]:
 
 
 _PARSERS: dict[str, Callable[[Sequence[str], str], list[str]]] = {
-    "tsv": _parse_tsv,
+    "tsv": parse_tsv,
     "csv": _parse_csv,
-    "jsonl": _parse_jsonl,
+    "jsonl": parse_jsonl,
 }
 
 
@@ -367,11 +368,13 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from decode_lines(file, path)
 
 
-def decode_lines(file: Iterable[bytes], name: Path | str) -> Iterator[str]:
+def decode_lines(
+    file: Iterable[bytes], name: Path | str, errors: Literal["strict", "replace"] = "strict"
+) -> Iterator[str]:
     """Yield lines without their line ends. Only a line feed ends a line; other Unicode separators are text."""
     for number, line in enumerate(read_raw_lines(file, name), start=1):
         try:
-            yield line.decode("utf-8")
+            yield line.decode("utf-8", errors)
         except UnicodeDecodeError:
             raise not_utf8_error(name, number) from None
 
@@ -420,7 +423,8 @@ def read_raw_lines(file: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
 
 
 def open_binary(path: Path) -> BufferedIOBase:
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    """Open a file for reading. A .gz, .xz or .zst file is decompressed."""
+    opener = {".gz": gzip.open, ".xz": lzma.open, ".zst": open_zstd}.get(path.suffix, open)
     try:
         return opener(path, "rb")  # type: ignore[operator]
     except OSError as error:
@@ -440,7 +444,7 @@ def reject_utf16(first: bytes, path: Path) -> None:
 
 def conversion_command(path: Path, encoding: str) -> str:
     """Return the command that converts a file to UTF-8."""
-    pack = {".gz": "gzip", ".xz": "xz"}.get(path.suffix)
+    pack = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}.get(path.suffix)
     plain = path.with_suffix("") if pack else path
     new = shlex.quote(f"{plain.with_suffix('')}.utf8{plain.suffix}{path.suffix if pack else ''}")
     given = shlex.quote(str(path))

@@ -11,7 +11,6 @@ a teacher that was trained on the other folds. Equal sources are in the same fol
 """
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from attendo.data.corpus_files import read_lines, read_parallel_lines
 from attendo.errors import DataError, UsageError
 from attendo.metrics import Score, score
 from attendo.model_files import format_json, read_json
-from attendo.recipes.files import compute_checksums, write_text_file
+from attendo.recipes.files import compute_checksums, list_differences, write_text_file
 from attendo.runs.config import RunConfig
 from attendo.text_model import TextModel
 
@@ -70,7 +69,7 @@ class Distillation:
         """Write the settings, or check that they are those of an earlier call that has split the text."""
         path = self.folder / "distill.json"
         before = read_json(path) if (self.folder / "folds").exists() else settings
-        if other := _list_differences(before, settings):
+        if other := list_differences(before, settings):
             raise UsageError("distillation_settings_differ", folder=self.folder, settings=", ".join(other))
         write_text_file(path, format_json(dict(settings)))
 
@@ -110,17 +109,14 @@ class Distillation:
         """Translate a fold. Yield the number of lines done, beginning with those of an earlier call."""
         path = self.output_file(fold)
         path.parent.mkdir(exist_ok=True)
-        done = _truncate_to_lines(path)
+        done = atomic_files.truncate_to_lines(path)
         yield done
         lines = islice(read_lines(self.fold_file(fold, "source")), done, None)
-        with path.open("a", encoding="utf-8") as file:
-            while texts := list(islice(lines, _BLOCK_LINES)):
-                results = model.generate(texts, **self.options)
-                file.write("".join(f"{_to_line(each.text)}\n" for each in results))
-                file.flush()
-                os.fsync(file.fileno())
-                done += len(texts)
-                yield done
+        while texts := list(islice(lines, _BLOCK_LINES)):
+            results = model.generate(texts, **self.options)
+            atomic_files.append(path, "".join(f"{_to_line(each.text)}\n" for each in results).encode("utf-8"))
+            done += len(texts)
+            yield done
 
     def merge(self) -> int:
         """Write source.txt and target.txt in the order of the corpus. Return the number of lines."""
@@ -147,25 +143,6 @@ def choose_fold(source: str, num_folds: int) -> int:
     return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest()) % num_folds
 
 
-def _list_differences(before: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings that differ, among them the options of the teachers' search."""
-    old, new = ({**each, **each.get("options", {})} for each in (before, settings))
-    return [name for name in {**new, **old} if name != "options" and old.get(name) != new.get(name)]
-
-
 def _to_line(text: str) -> str:
     """Return the text without line breaks, which would shift the lines after it."""
     return " ".join(text.splitlines())
-
-
-def _truncate_to_lines(path: Path) -> int:
-    """Remove an incomplete last line. Return the number of complete ones."""
-    if not path.exists():
-        return 0
-    with path.open("r+b") as file:
-        lines, end = 0, 0
-        for line in file:
-            if line.endswith(b"\n"):
-                lines, end = lines + 1, end + len(line)
-        file.truncate(end)
-    return lines

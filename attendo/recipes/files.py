@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from attendo import atomic_files
 from attendo.data.config import CorpusConfig, DataConfig
@@ -54,6 +55,12 @@ def compute_checksums(files: Mapping[str, Path]) -> dict[str, str]:
         except OSError as error:
             raise DataError("file_read_failed", path=path, reason=error.strerror) from None
     return found
+
+
+def list_differences(before: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that differ, among them those of the search in `options`."""
+    old, new = ({**each, **each.get("options", {})} for each in (before, settings))
+    return [name for name in {**new, **old} if name != "options" and old.get(name) != new.get(name)]
 
 
 def _corpus_paths(corpus: CorpusConfig) -> list[Path]:

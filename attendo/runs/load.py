@@ -1,5 +1,6 @@
 """Loads a model from any folder: a model folder, an export, or a checkpoint of a run."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import torch
 from attendo.data.prepared import open_prepared
 from attendo.errors import AttendoError, ModelError
 from attendo.interop import load as opening
+from attendo.interop.foreign_folder import list_read_files
 from attendo.model_files import read_json
 from attendo.model_folder import StoredModel, load_model, load_weights, tensor_mismatches
 from attendo.runs.config import load_run_config
@@ -24,6 +26,26 @@ def load(folder: str | Path, device: str = "auto") -> TextModel:
     """
     folder = Path(folder)
     return load_checkpoint(folder, device) if is_checkpoint(folder) else opening.load(folder, device)
+
+
+def load_models(model: Path, ensemble: Sequence[Path], draft: Path | None, device: str) -> TextModel:
+    """Load a model with the other members of its ensemble, and with a draft model."""
+    text_model = load(model, device)
+    if ensemble:
+        text_model = text_model.ensemble([load(each, device) for each in ensemble])
+    return text_model if draft is None else text_model.with_draft(load(draft, device))
+
+
+def list_model_files(folder: Path) -> list[Path]:
+    """Return the files that change with the model: those that `load` may read."""
+    if is_checkpoint(folder):
+        folder = folder.resolve()
+        run = folder.parent.parent
+        outside = (run / "run.toml", run / "model" / "generation.json")
+        return [*sorted(folder.iterdir()), *(path for path in outside if path.is_file())]
+    if opening.is_foreign_model(folder):
+        return list_read_files(folder)
+    return [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def is_checkpoint(folder: Path) -> bool:

@@ -14,7 +14,8 @@ PAGES = {page: DOCS / page.relative_to(DOCS / "zh") for page in CHINESE if (DOCS
 PAIRS = {**PAGES, ROOT / "README.zh-CN.md": ROOT / "README.md"}
 TRANSLATED = [
     *("README", "commands", "run-file", "doctor", "builtin-task", "exposure-bias", "three-kinds"),
-    *("guides/your-data", "guides/pipelines", "guides/language-model", "seeing/trace", "seeing/explore"),
+    *("guides/your-data", "guides/pipelines", "guides/language-model", "guides/corpora"),
+    *("seeing/trace", "seeing/explore"),
     *(
         str(page.relative_to(DOCS).with_suffix(""))
         for area in ("decoding", "serving", "exchange")

@@ -39,7 +39,7 @@ CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 DISK_CALLS = [
-    *((atomic_files, name) for name in ("write", "sync", "move", "remove")),
+    *((atomic_files, name) for name in ("write", "append", "sync", "move", "remove")),
     *((module, name) for module in (checkpoint, model_folder) for name in ("save_file", "write_manifest")),
 ]
 
@@ -221,7 +221,7 @@ def write_folder(kind: str, folder: str, version: int) -> None:
 
 
 def _do_half_of_call(name: str, original: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    if name == "write":
+    if name in ("write", "append"):
         path, content = arguments
         original(path, content[: len(content) // 2])
     elif name == "save_file":

@@ -1,0 +1,90 @@
+"""Measures the throughput of `attendo generate --input` with 1 and 2 workers of one thread each, in one run.
+
+    python benchmarks/generate_corpus.py MODEL [--lines 60000] [--rounds 3] [--workers 1 2] [--json FILE]
+
+The corpus has sentences of the built-in task in one large and two small shards. The numbers of workers alternate. Each
+time is that of the whole command, start included. All outputs must have equal bytes.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+from attendo.demo_task import BuiltinTask
+
+SHARES = {"large.txt": 0.8, "small.jsonl": 0.1, "small.tsv": 0.1}
+
+
+def main() -> None:
+    given = _parse_arguments()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_corpus(folder / "corpus", given.lines)
+        seconds: dict[int, list[float]] = {workers: [] for workers in given.workers}
+        for _ in range(given.rounds):
+            for workers in given.workers:
+                seconds[workers].append(measure(given.model, folder, workers))
+                print(f"{workers} workers: {seconds[workers][-1]:.1f} s", flush=True)
+    first = given.workers[0]
+    rows = []
+    for workers, times in seconds.items():
+        ratios = [one / each for one, each in zip(seconds[first], times, strict=True)]
+        rows.append({"workers": workers, "seconds": times, "ratio": median(ratios)})
+        speed = given.lines / median(times)
+        print(f"{workers} workers: {median(times):6.1f} s, {speed:8,.0f} lines/s, ratio {median(ratios):.2f}")
+    if given.json is not None:
+        given.json.write_text(json.dumps({"lines": given.lines, "rows": rows}, indent=2) + "\n")
+
+
+def write_corpus(folder: Path, lines: int) -> None:
+    """Write the shards."""
+    folder.mkdir()
+    sources = (pair.source for pair in BuiltinTask(1).train())
+    for name, share in SHARES.items():
+        texts = list(islice(sources, int(lines * share)))
+        rows = [json.dumps({"source": text}) if name.endswith(".jsonl") else text for text in texts]
+        (folder / name).write_text("".join(f"{row}\n" for row in rows), "utf-8")
+
+
+def measure(model: str, folder: Path, workers: int) -> float:
+    """Return the seconds of a call, and check that its outputs equal those of the first one."""
+    out, first = folder / "out", folder / "first"
+    words = ["generate", model, "--input", str(folder / "corpus"), "--output", str(out), "--workers", str(workers)]
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "attendo", *words],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    seconds = time.perf_counter() - start
+    if first.exists():
+        names = sorted(path.name for path in first.iterdir())
+        assert all((out / name).read_bytes() == (first / name).read_bytes() for name in names), "outputs differ"
+        shutil.rmtree(out)
+    else:
+        out.rename(first)
+    return seconds
+
+
+def _parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--lines", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    main()
