@@ -74,7 +74,11 @@ def make_trace(layers: int, heads: int, tokens: int) -> dict[str, Any]:
     numbers = [[dict.fromkeys(("entropy", "distance", "diagonality", "special"), 0.5)] * heads] * layers
     return {
         "source": {"pieces": pieces, "words": words},
-        "target": {"read": pieces, "predicted": pieces, "words": words, "read_words": words},
+        "first": 0,
+        "target": {
+            **{"read": pieces, "predicted": pieces, "rows": pieces},
+            **{"words": words, "read_words": words, "row_words": words},
+        },
         "text": "whole answer",
         "log_probability": -1.0,
         "loss": 0.1,

@@ -36,6 +36,9 @@ COMBINED: tuple[Options, ...] = (
     | {"attention_scale": 0.5},
     {"positions": "relative", "num_encoder_layers": 0, "activation": "reglu", "output_scale": 0.5},
     {"positions": "relative", "num_encoder_layers": 0, "prefix_lm": True, "activation": "gelu_tanh", "tie": "all"},
+    {"norm": "sandwich", "positions": "rotary", "rope_theta": 1e6, "rope_scaling": 2.0, "rope_local_theta": 100.0}
+    | {"sliding_window": 3, "sliding_window_pattern": 2, "num_kv_heads": 2, "qk_norm": True, "logit_softcap": 8.0}
+    | {"merged_attention": True},
     {"activation": "geglu", "autoregression": "ssru"},
     {"kind": "masked", "positions": "learned", "tie": "all"},
     {"kind": "ctc", "canvas": "copy"},

@@ -133,10 +133,10 @@ def test_core_commands_need_no_extra(
     assert code == 0, errors
 
 
-def test_extra_all_includes_every_extra_of_users_except_ray() -> None:
+def test_extra_all_includes_every_extra_of_users_except_ray_and_corpora() -> None:
     extras = PROJECT["optional-dependencies"]
     (named,) = extras["all"]
-    assert set(re.findall(r"\w+", named)) - {"attendo"} == extras.keys() - {"all", "dev", "docs", "ray"}
+    assert set(re.findall(r"\w+", named)) - {"attendo"} == extras.keys() - {"all", "dev", "docs", "ray", "corpora"}
     assert "attendo[all]" in extras["dev"]
 
 

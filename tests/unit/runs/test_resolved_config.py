@@ -32,6 +32,7 @@ def test_every_setting_is_shown() -> None:
     assert found["train"].keys() == TrainConfig.model_fields.keys() - {"epochs"}
     assert found["model"].keys() == ModelConfig.model_fields.keys() - {
         *("vocab_size", "upsample", "attention_scale"),
+        *("sliding_window", "logit_softcap", "rope_local_theta", "num_kv_heads"),
         *VOCABULARIES,
     }
     assert found["generation"] == GenerationConfig(beam=4).model_dump(mode="json")
