@@ -76,8 +76,8 @@ def make_trace(layers: int, heads: int, tokens: int) -> dict[str, Any]:
         "source": {"pieces": pieces, "words": words},
         "first": 0,
         "target": {
-            **{"read": pieces, "predicted": pieces, "rows": pieces},
-            **{"words": words, "read_words": words, "row_words": words},
+            **dict.fromkeys(("read", "predicted", "rows"), pieces),
+            **dict.fromkeys(("words", "read_words", "row_words"), words),
         },
         "text": "whole answer",
         "log_probability": -1.0,
