@@ -33,7 +33,7 @@ class Worker:
     def send(self, message: Mapping[str, Any] | None) -> None:
         """Send settings or a task. None: no more tasks will come."""
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has died, which its last answer tells
+        with suppress(BrokenPipeError):  # the worker has ended: `_parse` raises its error
             if message is None:
                 self.process.stdin.close()
             else:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attendo.decode.config import GenerationConfig
@@ -131,6 +131,14 @@ class Trace(Mapping[str, Tensor]):
     def row_pieces(self) -> tuple[str, ...]:
         """Label of each row of the decoder: the token that it predicts, or the source token that it reads."""
         return (*self.read_pieces[: self.first_row], *self.target_pieces)
+
+    @property
+    def causal_mask(self) -> Bool[Tensor, "R R"]:
+        """Which tokens each row of the decoder may look at. Under the mask of a prefix LM, all rows see the source."""
+        visible = torch.ones(len(self.read_pieces), len(self.read_pieces), dtype=torch.bool).tril()
+        if self.config.prefix_lm:
+            visible[:, : self.first_row] = True
+        return visible
 
     @property
     def encoder_layers(self) -> tuple[int, ...]:

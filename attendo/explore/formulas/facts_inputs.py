@@ -3,8 +3,6 @@
 import math
 
 import torch
-from jaxtyping import Bool
-from torch import Tensor
 
 from attendo.explore.formulas.formula import format_first, join_first
 from attendo.model.trace_layers import softmax
@@ -99,7 +97,7 @@ def unique_positions(trace: Trace) -> str:
 
 
 def boolean_mask(trace: Trace) -> str:
-    hidden = int((~_find_visible(trace)).sum()) if trace.masked else 0
+    hidden = int((~trace.causal_mask).sum()) if trace.masked else 0
     return f"{hidden} / {len(trace.read_pieces) ** 2}"
 
 
@@ -118,14 +116,14 @@ def target_padding(trace: Trace) -> str:
 
 def masks_together(trace: Trace) -> str:
     cells = len(trace.read_pieces) ** 2
-    return f"{int(_find_visible(trace).sum()) if trace.masked else cells} / {cells}"
+    return f"{int(trace.causal_mask.sum()) if trace.masked else cells} / {cells}"
 
 
 def leak(trace: Trace) -> str:
     """Attention weight on future tokens without the causal mask."""
     if trace.is_recurrent:
         return ""
-    visible = _find_visible(trace)
+    visible = trace.causal_mask
     shares = {}
     for layer in trace.decoder_layers[:8]:
         site = f"decoder.{layer}.self"
@@ -151,11 +149,3 @@ def row_sums(trace: Trace) -> str:
 def last_row(trace: Trace) -> str:
     length = len(trace.read_pieces)
     return f"{length} / {length}"
-
-
-def _find_visible(trace: Trace) -> Bool[Tensor, "T T"]:
-    """Return the causal mask of the decoder. Under that of a prefix LM, every row sees the whole source."""
-    source, rows = trace.first_row, len(trace.read_pieces)
-    visible = torch.ones(rows, rows, dtype=torch.bool).tril()
-    visible[:, :source] = True
-    return visible

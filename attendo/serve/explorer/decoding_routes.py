@@ -14,7 +14,7 @@ from attendo.serve.explorer.inspection_routes import AttentionMaps, check_map_by
 from attendo.serve.explorer.parallel_routes import answer_at_once
 from attendo.serve.explorer.pieces import describe_predictions
 from attendo.serve.explorer.schemas import AnswerRequest, DistributionRequest, ScaledHeadsRequest, StepsRequest
-from attendo.serve.explorer.search import ExplorerSearch, InspectedPair, source_tokenizer
+from attendo.serve.explorer.search import ExplorerSearch, InspectedPair, find_source_tokenizer
 from attendo.serve.explorer.tasks import (
     PAGE_RESPONSES,
     CooperativeTask,
@@ -119,7 +119,7 @@ def _generate_events(served: ServedModel, request: AnswerRequest, settings: Serv
 def _response_body(search: ExplorerSearch, hypotheses: Sequence[Hypothesis], request: AnswerRequest) -> dict[str, Any]:
     return {
         "source": {"pieces": search.source_pieces},
-        "unknown": source_tokenizer(search.model).unknown(request.text),
+        "unknown": find_source_tokenizer(search.model).unknown(request.text),
         "hypotheses": [_hypothesis_body(search, each) for each in hypotheses],
         "alternatives": _alternatives(search, hypotheses, request),
     }

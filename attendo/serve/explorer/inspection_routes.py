@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from fastapi import APIRouter
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from starlette.responses import Response
 from torch import Tensor
 
@@ -157,7 +157,7 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
         "labels": {"rows": list(rows), "columns": list(columns)},
         "text": subject.text,
         "cut": subject.cut,
-        "causal": (causal_mask(model.network.config, usual) if is_causal else causal).tolist(),
+        "causal": (usual.causal_mask if is_causal else causal).tolist(),
         "padding": _find_tokens(usual, len(columns), is_causal, edits.padding),  # True: not hidden as padding
         "visible": edited[f"{site}.masked"][head].isfinite().tolist(),
         "before": edited[f"{site}.scores"][head].tolist(),
@@ -168,15 +168,6 @@ def _compute_mask(model: TextModel, request: MaskRequest, settings: ServeSetting
         "loss_usual": usual.loss,
         "loss_unmasked": without.loss,
     }
-
-
-def causal_mask(config: ModelConfig, trace: Trace) -> Bool[Tensor, "T T"]:
-    """Return which cells the decoder's mask leaves open. A prefix LM sees its whole source from every row."""
-    rows = len(trace.read_pieces)
-    visible = torch.ones(rows, rows, dtype=torch.bool).tril()
-    if config.prefix_lm:
-        visible[:, : trace.first_row] = True
-    return visible
 
 
 def _find_tokens(trace: Trace, columns: int, is_causal: bool, padding: Padding) -> list[bool]:

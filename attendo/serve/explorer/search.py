@@ -54,7 +54,7 @@ class ExplorerSearch:
         self._prompt: tuple[int, ...] = ()
         if model.continues_text:
             symbols = ModelSymbols(before=symbols.begin)
-        self.source = encode_within_limit(self.text, source_tokenizer(model), symbols, max_source_tokens)
+        self.source = encode_within_limit(self.text, find_source_tokenizer(model), symbols, max_source_tokens)
         if model.continues_text:
             self._prompt = self.source
             if self.options.max_length is not None:
@@ -110,7 +110,7 @@ class ExplorerSearch:
 
     def inspect(self, hypothesis: Hypothesis) -> "InspectedPair":
         """Return the hypothesis as a pair to inspect."""
-        unknown = tuple(source_tokenizer(self.model).unknown(self.text))
+        unknown = tuple(find_source_tokenizer(self.model).unknown(self.text))
         answer = (hypothesis.ids, hypothesis.cut, hypothesis.has_end, hypothesis.text)
         return InspectedPair(self.model, self.source, *answer, False, unknown)
 
@@ -132,7 +132,7 @@ class ExplorerSearch:
     @property
     def source_pieces(self) -> list[str]:
         ids = self.source if self.model.continues_text else end_source(self.source)
-        return source_tokenizer(self.model).pieces(ids)
+        return find_source_tokenizer(self.model).pieces(ids)
 
     def token_log_probabilities(self, hypothesis: Hypothesis) -> list[float]:
         """Return the model's log-probability of each token, with EOS if the hypothesis has an end."""
@@ -257,7 +257,7 @@ class InspectedPair:
         begin = ModelSymbols(search.target_prefix)
         ids = encode_within_limit(request.target, model.target_tokenizer, begin, most, "target")
         in_target = tuple(model.target_tokenizer.unknown(request.target))
-        unknown, ends = tuple(source_tokenizer(model).unknown(request.text)), not model.continues_text
+        unknown, ends = tuple(find_source_tokenizer(model).unknown(request.text)), not model.continues_text
         if not (ids or ends):
             raise ApiError("empty_text")
         return InspectedPair(model, search.source, ids, False, ends, request.target, True, unknown, in_target)
@@ -296,7 +296,7 @@ class InspectedPair:
     ) -> Trace:
         """Trace the pair. `edits` replace those of the model, with the same padding tokens."""
         model = self.model
-        tokenizers = source_tokenizer(model), model.target_tokenizer
+        tokenizers = find_source_tokenizer(model), model.target_tokenizer
         pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
         heads = model.backend.heads if isinstance(model.backend, TorchBackend) else {}
         edits = find_edits(model) if edits is None else edits
@@ -307,7 +307,7 @@ class InspectedPair:
         return score_tokens(model or self.model, self.source, self.target, self.has_end)
 
 
-def source_tokenizer(model: TextModel) -> Tokenizer:
+def find_source_tokenizer(model: TextModel) -> Tokenizer:
     """Return the tokenizer of the source, or of the prompt of a language model."""
     return model.target_tokenizer if model.continues_text else model.source_tokenizer
 

@@ -134,7 +134,7 @@ def test_error_of_a_worker_is_that_of_the_command(
 def test_worker_that_dies_is_named(generate: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         generate_corpus.CorpusCommand, "to_json", lambda self: {"model": 1}
-    )  # an error that nobody expects
+    )  # an error that is not an AttendoError
     done = generate("--workers", "2")
     assert done.code == 1
     assert "of 2 failed: TypeError" in done.error

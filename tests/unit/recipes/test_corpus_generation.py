@@ -19,7 +19,7 @@ SETTINGS = {"model": "1", "options": {"beam": 2, "constraints": ("a",)}}
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Raised where a real process would be killed."""
 
 
 @pytest.fixture(autouse=True)
