@@ -115,9 +115,11 @@ def _read_json_object(path: Path) -> dict[str, Any]:
 def _comparable_config(config: RunConfig) -> RunConfig:
     """Return the settings as a run stores them, without those that do not change the run.
 
-    Data sets may be moved. Smaller batches with more accumulation give the same update size.
+    Data sets may be moved. Smaller batches with more accumulation give the same update size. The model of a start may
+    be reached through a link.
     """
     config = make_paths_absolute(config)
     train = config.train
     train = train.replace(batch_tokens=train.batch_tokens * train.accumulate, accumulate=1)
-    return config.replace(data=config.data.replace(folder=None), train=train)
+    start = config.start_from and config.start_from.resolve()
+    return config.replace(data=config.data.replace(folder=None), train=train, start_from=start)
