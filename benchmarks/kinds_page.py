@@ -34,6 +34,12 @@ LABELS = {
     "graph": ("graph, lookahead", "graph，lookahead"),
     "graph_viterbi": ("graph, joint Viterbi", "graph，联合 Viterbi"),
     "graph_beam5": ("graph, beam 5", "graph，束宽 5"),
+    "graph_ngrams": ("graph, bigrams, lookahead", "graph，二元组，lookahead"),
+    "graph_ngrams_viterbi": ("graph, bigrams, joint Viterbi", "graph，二元组，联合 Viterbi"),
+    "graph_kd": ("graph, teacher, lookahead", "graph，教师，lookahead"),
+    "graph_kd_viterbi": ("graph, teacher, joint Viterbi", "graph，教师，联合 Viterbi"),
+    "kd_ngrams": ("graph, teacher and bigrams, lookahead", "graph，教师和二元组，lookahead"),
+    "kd_ngrams_viterbi": ("graph, teacher and bigrams, joint Viterbi", "graph，教师和二元组，联合 Viterbi"),
 }
 HEADINGS = {
     "bleu": ("BLEU", "BLEU"),
@@ -128,7 +134,7 @@ def draw(systems: Sequence[dict[str, Any]], metric: str, ratios_only: bool) -> b
         (1 / each["times_faster_alone"][first] if ratios_only else each["ms_p50"], each[metric]) for each in systems
     ]
     models = list(dict.fromkeys(each["model"] for each in systems))
-    colours = [COLOURS[models.index(each["model"])] for each in systems]
+    colours = [COLOURS[models.index(each["model"]) % len(COLOURS)] for each in systems]
     with plot_style(["DejaVu Sans"]):
         figure = Figure(figsize=SIZE, layout="constrained", facecolor="white")
         panel = figure.add_subplot()
@@ -136,7 +142,7 @@ def draw(systems: Sequence[dict[str, Any]], metric: str, ratios_only: bool) -> b
         panel.set(xlabel=f"time for one sentence at batch 1, {unit}", ylabel=HEADINGS[metric][0])
         for number, model in enumerate(models):
             own = [point for point, each in zip(points, systems, strict=True) if each["model"] == model]
-            panel.plot(*zip(*own, strict=True), "o-", color=COLOURS[number], markersize=5, linewidth=0.8)
+            panel.plot(*zip(*own, strict=True), "o-", color=COLOURS[number % len(COLOURS)], markersize=5, linewidth=0.8)
         times = [time for time, _ in points]
         panel.set_xlim(min(times) / 1.5, max(times) * 1.9)
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
