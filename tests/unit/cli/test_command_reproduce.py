@@ -456,6 +456,10 @@ def test_a_start_may_start_from_another_recipe(
     assert load_run_config(Path("out/seed-2")).start_from == (tmp_path / "out/start/seed-2/model").absolute()
     stored = load_run_config(Path("out/start/seed-2"))
     assert stored.start_from == (tmp_path / "out/start/start/seed-2/model").absolute()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "out" / "start")
+    linked = stored.replace(start_from=link / "start" / "seed-2" / "model")
+    assert read_run_state(Path("out/start/seed-2"), linked, {}) == "complete"
     (tmp_path / "mine.toml").write_text(STUDENT.replace('start_recipe = "mine"', 'start_recipe = "last"'), "utf-8")
     with pytest.raises(UsageError, check=has_code("start_recipe_circular", recipe="last", start="last")):
         read_recipe(last).list_starts()
