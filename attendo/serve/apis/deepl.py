@@ -1,7 +1,6 @@
 """DeepL's API, version 2: texts, documents, languages and usage. The glossary lists are empty."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request
@@ -12,21 +11,15 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.responses import Response
 
 from attendo.serve.http.auth import key_dependency
-from attendo.serve.http.bodies import is_json, parse_form, read_json_object, request_params
+from attendo.serve.http.bodies import is_json, read_json_object, request_params
 from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import JSON, MODEL_ERRORS, MULTIPART, URL_ENCODED, error_responses, request_body
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
-from attendo.serve.translation.documents import (
-    DOCUMENT_FORMATS,
-    DocumentFormat,
-    DocumentStore,
-    decode_document,
-    disk_error,
-    document_format,
-)
+from attendo.serve.translation.documents import DocumentStore, choose_model, open_form, read_upload
+from attendo.serve.translation.formats import find_format
 from attendo.serve.translation.segmenter import SegmentationOptions, SplitRule
-from attendo.serve.translation.translator import detect_source_language, translate_from
+from attendo.serve.translation.translator import translate_from
 from attendo.text.languages import language_name, match_language
 from attendo.text.markup import TagRules
 
@@ -114,19 +107,6 @@ def validate_fields(schema: type[R], fields: Mapping[str, Any]) -> R:
         raise RequestValidationError(error.errors(include_url=False)) from None
 
 
-@asynccontextmanager
-async def open_form(request: Request) -> AsyncIterator[FormData]:
-    """Open the form of a request. Uploaded files may be on disk until the context exits."""
-    try:
-        form = await parse_form(request, max_files=1)
-    except OSError as error:
-        raise disk_error(error) from None
-    try:
-        yield form
-    finally:
-        await form.close()
-
-
 def form_fields(form: FormData) -> dict[str, Any]:
     """Return the list fields as lists, and the first value of every other field."""
     fields = {name: [each for each in form.getlist(name) if not isinstance(each, UploadFile)] for name in form}
@@ -189,6 +169,7 @@ UPLOAD_ERRORS = error_responses(
     "deepl",
     *_LANGUAGE_ERRORS,
     *("bad_json", "bad_request", "bad_setting", "no_file", "unknown_format", "other_format", "unknown_encoding"),
+    *("format_needs_package", "document_damaged", "document_too_large_unpacked"),
     *("not_encoded_so", "document_too_large", "too_many_documents", "no_room"),
 )
 STATUS_ERRORS = error_responses("deepl", "bad_json", "bad_request", "bad_form", "unknown_document")
@@ -333,7 +314,7 @@ def _document_routes(gateway: ModelGateway, documents: DocumentStore) -> APIRout
     return router
 
 
-async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, DocumentFormat, ServedModel]:
+async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, str, ServedModel]:
     """Return the content of the file, its format and the model that translates it."""
     async with open_form(request) as form:
         file = form.get("file")
@@ -341,19 +322,13 @@ async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, 
             raise ApiError("no_file", {"param": "file"})
         options = validate_fields(DocumentRequest, form_fields(form))
         options.check_supported()
-        kind = document_format(options.filename or file.filename or "")
-        if options.output_format and DOCUMENT_FORMATS.get(options.output_format.lower()) != kind:
+        kind = find_format(options.filename or file.filename or "")
+        if options.output_format and find_format(f"x.{options.output_format}") != kind:
             raise ApiError("other_format", {"param": "output_format"}, ending=options.output_format)
         source, target = resolve_pair(gateway, options.source_lang, options.target_lang)
-        most = gateway.settings.documents_bytes
-        content = await file.read(most + 1)
-    if len(content) > most:
-        raise ApiError("document_too_large", most=most)
-    draft = decode_document(content, kind)
-    source = source or detect_source_language(gateway, draft.text, target, kind).language
-    if source == target:
-        raise ApiError("no_such_pair", source=source, target=target)
-    return content, kind, gateway.get_model_for_pair(source, target)
+        content = await read_upload(file, gateway)
+    served = await choose_model(gateway, content, kind, source, target)
+    return content, kind, served
 
 
 def to_deepl_code(code: str) -> str:

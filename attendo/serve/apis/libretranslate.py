@@ -1,4 +1,4 @@
-"""LibreTranslate's API: /translate, /detect, /languages and /frontend/settings, with its schemas.
+"""LibreTranslate's API: /translate, /translate_file, /detect, /languages and /frontend/settings, with its schemas.
 
 LibreTranslate's optional limits are set: 50 texts, 5,000 characters, 5 alternatives.
 """
@@ -12,6 +12,8 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
+from starlette.background import BackgroundTask
+from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from attendo.serve.http.auth import bearer_token, require_key
@@ -20,6 +22,8 @@ from attendo.serve.http.errors import ApiError, json_response
 from attendo.serve.http.openapi import JSON, MODEL_ERRORS, MULTIPART, URL_ENCODED, error_responses, request_body
 from attendo.serve.language_detection import LanguagePrediction, detect_language
 from attendo.serve.scheduling.gateway import ModelGateway
+from attendo.serve.translation.documents import LIFETIME_SECONDS, DocumentStore, choose_model, open_form, read_upload
+from attendo.serve.translation.formats import find_format, list_formats
 from attendo.serve.translation.segmenter import SegmentationOptions
 from attendo.serve.translation.translator import translate_from
 from attendo.text.languages import language_name, match_language
@@ -51,6 +55,10 @@ class LibreLanguage(ResponseModel):
     code: str
     name: str
     targets: list[str]
+
+
+class LibreFileResponse(_CamelCaseModel):
+    translated_file_url: str
 
 
 class LibreLanguageName(ResponseModel):
@@ -130,6 +138,27 @@ TRANSLATE_ERRORS = error_responses(
     "too_many_sentences",
 )
 
+_FILE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["file", "source", "target"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        **{name: _TRANSLATE_SCHEMA["properties"][name] for name in ("source", "target", "api_key")},
+    },
+}
+FILE_BODY = request_body({MULTIPART: _FILE_SCHEMA})
+FILE_ERRORS = error_responses(
+    "libretranslate",
+    *("no_key", "bad_key", "bad_form", "libre_missing", "libre_no_text", "libre_unsupported", "libre_no_pair"),
+    *("no_such_pair", "no_language", "unknown_format", "format_needs_package", "unknown_encoding", "not_encoded_so"),
+    *("document_damaged", "document_too_large", "document_too_large_unpacked", "too_many_documents", "no_room"),
+    "document_failed",
+)
+DOWNLOAD_RESPONSES: dict[int | str, dict[str, Any]] = {
+    **error_responses("libretranslate", "unknown_document", "document_not_ready", "document_failed"),
+    200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+}
+
 
 def routes(gateway: ModelGateway) -> APIRouter:
     router = APIRouter(tags=["LibreTranslate"])
@@ -169,25 +198,46 @@ def routes(gateway: ModelGateway) -> APIRouter:
     async def frontend_settings() -> FrontendSettings:
         return _frontend_settings(gateway)
 
-    router.include_router(_disabled_routes())
+    router.include_router(_file_and_suggestion_routes(gateway))
     return router
 
 
-def _disabled_routes() -> APIRouter:
-    """Endpoints that return 403, as on a LibreTranslate server with these features disabled."""
-    router = APIRouter()
+def _file_and_suggestion_routes(gateway: ModelGateway) -> APIRouter:
+    """Documents, and suggestions, which are disabled as on a LibreTranslate server without them."""
+    router, documents = APIRouter(), DocumentStore(gateway)
+
+    @router.post("/translate_file", response_model=LibreFileResponse, responses=FILE_ERRORS, openapi_extra=FILE_BODY)
+    async def translate_file(request: Request) -> Response:
+        """Translate a document and return the address of the result, which can be fetched once, for an hour."""
+        async with open_form(request) as form:
+            values = {name: value for name, value in form.items() if not isinstance(value, UploadFile)}
+            key = values.get("api_key")
+            require_key(gateway.settings.keys, key if isinstance(key, str) and key else bearer_token(request))
+            if not isinstance(file := form.get("file"), UploadFile):
+                raise ApiError("libre_missing", name="file")
+            kind = find_format(file.filename or "")
+            source, target = _resolve_pair(gateway, _require_text(values, "source"), _require_text(values, "target"))
+            content = await read_upload(file, gateway)
+        document = await documents.add(content, kind, await choose_model(gateway, content, kind, source, target))
+        await documents.wait(document, LIFETIME_SECONDS)
+        if document.status == "error":
+            raise ApiError("document_failed", detail=document.error)
+        name = f"{document.document_id}.{document.key}.{kind}"
+        return json_response({"translatedFileUrl": str(request.url_for("download_file", name=name))})
+
+    @router.get("/download_file/{name}", response_class=Response, responses=DOWNLOAD_RESPONSES)
+    async def download_file(name: str) -> Response:
+        """Return a translated document. It is deleted then."""
+        document_id, key, *_ = [*name.split("."), ""]
+        document = documents.get(document_id, key)
+        content = await documents.read_result(document)
+        headers = {"content-disposition": f'attachment; filename="translated.{document.document_format}"'}
+        cleanup = BackgroundTask(documents.discard, document)
+        return Response(content, media_type="application/octet-stream", headers=headers, background=cleanup)
 
     @router.post("/suggest", status_code=403, responses=error_responses("libretranslate", "libre_no_suggestions"))
     async def suggest() -> None:
         raise ApiError("libre_no_suggestions")
-
-    @router.post("/translate_file", status_code=403, responses=error_responses("libretranslate", "libre_no_files"))
-    async def translate_file() -> None:
-        raise ApiError("libre_no_files")
-
-    @router.get("/download_file/{name}", status_code=403, responses=error_responses("libretranslate", "libre_no_files"))
-    async def download_file(name: str) -> None:
-        raise ApiError("libre_no_files")
 
     return router
 
@@ -332,8 +382,8 @@ def _frontend_settings(gateway: ModelGateway) -> FrontendSettings:
         api_keys=bool(gateway.settings.keys),
         key_required=bool(gateway.settings.keys),
         suggestions=False,
-        files_translation=False,
-        supported_files_format=[],
+        files_translation=True,
+        supported_files_format=[f".{ending}" for ending in list_formats()],
         language=LibreDefaultPair(
             source=LibreLanguageName(code="auto", name="Auto Detect"),
             target=LibreLanguageName(code=target, name=language_name(target)),

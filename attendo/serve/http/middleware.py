@@ -42,7 +42,10 @@ GENERATION_ROUTES = (
     "/api/v1/generate",
 )
 # Documents can be fetched while the server drains: they are lost when it ends.
-DOCUMENT_RESULT_ROUTES = ("/v2/document/{document_id}", "/v2/document/{document_id}/result")
+DOCUMENT_RESULT_ROUTES = (
+    *("/v2/document/{document_id}", "/v2/document/{document_id}/result"),
+    "/download_file/{name}",
+)
 # Probes use addresses that are not in `hosts`. Their responses contain nothing that another page could exploit.
 PROBE_PATHS = ("/livez", "/readyz", "/health")
 _MAX_DRAIN_FACTOR = 8  # times the body limit: bytes of a rejected body that are read so that the client reads the error

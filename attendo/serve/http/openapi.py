@@ -50,6 +50,7 @@ ROUTES_WITHOUT_KEY = (
     "GET /health",
     "GET /languages",
     "GET /frontend/settings",
+    "GET /download_file/{name}",  # the name has the key of the document
     "GET /",
     "GET /page/{path}",
 )

@@ -1,45 +1,35 @@
-"""Document translation: formats, scratch files and background jobs."""
+"""Document translation: scratch files and background jobs."""
 
 import asyncio
 import contextvars
 import fcntl
 import hmac
 import os
-import re
 import secrets
 import shutil
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from itertools import islice
+from pathlib import Path
 from typing import Literal
 
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
+
 from attendo.errors import UsageError
+from attendo.serve.http.bodies import parse_form
 from attendo.serve.http.errors import ApiError, to_api_error
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
+from attendo.serve.translation.formats import Draft, read_document
 from attendo.serve.translation.segmenter import SegmentedText
-from attendo.serve.translation.translator import SentenceHypothesis, translate_sentences
+from attendo.serve.translation.translator import SentenceHypothesis, detect_source_language, translate_sentences
 
-DocumentFormat = Literal["text", "html", "xml"]
-DOCUMENT_FORMATS: dict[str, DocumentFormat] = {"txt": "text", "html": "html", "htm": "html", "xml": "xml"}
-_BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-# Encodings that a document may declare. Python's other codecs can turn bytes into arbitrary text.
-_ENCODINGS = frozenset(
-    (
-        *("utf-8", "us-ascii", "iso-8859-1", "iso-8859-2", "iso-8859-15", "windows-1250", "windows-1251"),
-        *("windows-1252", "koi8-r", "gb18030", "gbk", "gb2312", "big5", "shift_jis", "euc-jp", "euc-kr"),
-    )
-)
-_HEAD_BYTES = 1024  # searched for an encoding declaration
-_ENCODING_DECLARATIONS = {
-    "xml": re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]{1,40})["']""", re.ASCII),
-    "html": re.compile(rb"""<meta[^>]*?charset\s*=\s*["']?([\w.:-]{1,40})""", re.ASCII | re.IGNORECASE),
-}
 MAX_DOCUMENTS = 100  # stored at a time
 LIFETIME_SECONDS = 3600.0  # after which a translated document is deleted, fetched or not
 FETCH_GRACE_SECONDS = 6.0  # DeepL's client polls the status every 5 s and then fetches the document
@@ -47,58 +37,16 @@ _MAX_CONCURRENT_DOCUMENTS = 2
 _FOLDER_PREFIX = "attendo-documents-"
 _LOCK_FILE = "lock"  # locked while the process lives
 CHUNK_SENTENCES = 8  # per call of the model
+_MAX_DETECTION_CHARACTERS = 2_000
 _RETRY_PAUSES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # seconds between attempts while the model is busy
 __all__ = ["Document", "DocumentStore"]
-
-
-@dataclass(frozen=True)
-class DecodedDocument:
-    """Text of a file, and the format and encoding for writing its translation."""
-
-    text: str
-    text_format: DocumentFormat
-    byte_order_mark: bytes  # empty if the file has none
-    encoding: str
-
-    def encode(self, text: str) -> bytes:
-        """Encode a text like this document. In markup, unencodable characters become character references."""
-        return self.byte_order_mark + text.encode(
-            self.encoding, "strict" if self.text_format == "text" else "xmlcharrefreplace"
-        )
-
-
-def document_format(name: str) -> DocumentFormat:
-    """Return the format by file suffix. Archives are rejected, so nothing is ever unpacked."""
-    ending = PurePath(name).suffix[1:].lower()
-    if ending not in DOCUMENT_FORMATS:
-        raise ApiError("unknown_format", ending=ending[:20] or "–", known=", ".join(DOCUMENT_FORMATS))
-    return DOCUMENT_FORMATS[ending]
-
-
-def decode_document(content: bytes, text_format: DocumentFormat) -> DecodedDocument:
-    mark = next((each for each in _BYTE_ORDER_MARKS if content.startswith(each)), b"")
-    encoding = _BYTE_ORDER_MARKS[mark] if mark else _find_declared_encoding(content[:_HEAD_BYTES], text_format)
-    if encoding not in _ENCODINGS and not mark:
-        raise ApiError("unknown_encoding", encoding=encoding)
-    try:
-        text = content[len(mark) :].decode(encoding)
-    except UnicodeDecodeError:
-        raise ApiError("not_encoded_so", encoding=encoding) from None
-    if "\0" in text:  # a binary file with a wrong suffix, such as zip
-        raise ApiError("not_encoded_so", encoding=encoding)
-    return DecodedDocument(text, text_format, mark, encoding)
-
-
-def _find_declared_encoding(head: bytes, text_format: DocumentFormat) -> str:
-    found = _ENCODING_DECLARATIONS[text_format].search(head) if text_format != "text" else None
-    return found[1].decode("ascii").lower() if found else "utf-8"
 
 
 @dataclass(eq=False)
 class Document:
     """An uploaded document. Access needs its id and its key."""
 
-    text_format: DocumentFormat
+    document_format: str  # of `find_format`
     served: ServedModel
     document_id: str = field(default_factory=lambda: secrets.token_hex(16).upper())
     key: str = field(default_factory=lambda: secrets.token_hex(32).upper())
@@ -136,11 +84,11 @@ class DocumentStore:
         self.characters = 0  # translated since the server started
         gateway.pending_results.append(self._has_pending)
 
-    async def add(self, content: bytes, text_format: DocumentFormat, served: ServedModel) -> Document:
+    async def add(self, content: bytes, document_format: str, served: ServedModel) -> Document:
         """Store a document and start its translation. Raise `ApiError` if there are too many or the disk is full."""
         if len(self._documents) >= MAX_DOCUMENTS:
             raise ApiError("too_many_documents", most=MAX_DOCUMENTS)
-        document = Document(text_format, served)
+        document = Document(document_format, served)
         self._documents[document.document_id] = document
         try:
             await asyncio.to_thread(self._folder.write, document.source_file, content)
@@ -188,11 +136,12 @@ class DocumentStore:
         try:
             async with self._semaphore:
                 document.status = "translating"
-                draft = await self._decode(document)
+                draft = await asyncio.to_thread(self._read, document)
                 result = await translate_document(self._gateway, document.served, draft)
                 await asyncio.to_thread(self._folder.write, document.result_file, result)
-            self.characters += len(draft.text)
-            document.characters, document.status = len(draft.text), "done"
+            document.characters = sum(len(segment.text) for segment in draft.segments)
+            self.characters += document.characters
+            document.status = "done"
         except Exception as error:
             refusal = disk_error(error) if isinstance(error, OSError) else to_api_error(error)
             document.error, document.status = refusal.english, "error"
@@ -207,8 +156,8 @@ class DocumentStore:
         since = time.monotonic() - FETCH_GRACE_SECONDS
         return any(each.finished_at is None or each.finished_at > since for each in self._documents.values())
 
-    async def _decode(self, document: Document) -> DecodedDocument:
-        return decode_document(await asyncio.to_thread(self._folder.read, document.source_file), document.text_format)
+    def _read(self, document: Document) -> Draft:
+        return read_document(self._folder.read(document.source_file), document.document_format)
 
     def _schedule_removal(self, document: Document) -> None:
         asyncio.get_running_loop().call_later(self._lifetime, self._remove, document)
@@ -306,16 +255,71 @@ def _remove_folder(folder: Path, lock: int) -> None:
     os.close(lock)
 
 
-async def translate_document(gateway: ModelGateway, served: ServedModel, document: DecodedDocument) -> bytes:
-    """Return the translated document in its original encoding."""
+@asynccontextmanager
+async def open_form(request: Request) -> AsyncIterator[FormData]:
+    """Open the form of a request. Uploaded files may be on disk until the context exits."""
+    try:
+        form = await parse_form(request, max_files=1)
+    except OSError as error:
+        raise disk_error(error) from None
+    try:
+        yield form
+    finally:
+        await form.close()
+
+
+async def read_upload(file: UploadFile, gateway: ModelGateway) -> bytes:
+    """Return the content of an uploaded file, or raise `ApiError` if it is too large."""
+    most = gateway.settings.documents_bytes
+    content = await file.read(most + 1)
+    if len(content) > most:
+        raise ApiError("document_too_large", most=most)
+    return content
+
+
+async def choose_model(
+    gateway: ModelGateway, content: bytes, document_format: str, source: str | None, target: str
+) -> ServedModel:
+    """Return the model for a document, whose language is detected if `source` is None. Reject a damaged document."""
+    words = await asyncio.to_thread(_find_words, content, document_format)
+    source = source or detect_source_language(gateway, words, target).language
+    if source == target:
+        raise ApiError("no_such_pair", source=source, target=target)
+    return gateway.get_model_for_pair(source, target)
+
+
+def _find_words(content: bytes, document_format: str) -> str:
+    """Return the first sentences of a document, which tell its language."""
+    found, length = list[str](), 0
+    for segment in read_document(content, document_format).segments:
+        found += SegmentedText(segment.text[:_MAX_DETECTION_CHARACTERS], segment.text_format).sentences
+        length += len(segment.text)
+        if length >= _MAX_DETECTION_CHARACTERS:
+            break
+    return " ".join(found)
+
+
+async def translate_document(gateway: ModelGateway, served: ServedModel, draft: Draft) -> bytes:
+    """Return the translated document."""
     # Parsing a large document takes a while, so it runs outside of the event loop.
-    plan = await asyncio.to_thread(SegmentedText, document.text, document.text_format)
+    plans = await asyncio.to_thread(_split_segments, draft)
+    sentences = [(sentence, has_tags) for plan, has_tags in plans for sentence in plan.sentences]
     answers: list[SentenceHypothesis] = []
-    for at in range(0, len(plan.sentences), CHUNK_SENTENCES):
-        answers += await _translate_chunk(
-            gateway, served, plan.sentences[at : at + CHUNK_SENTENCES], document.text_format != "text"
-        )
-    return document.encode(await asyncio.to_thread(plan.assemble, answers))
+    for at in range(0, len(sentences), CHUNK_SENTENCES):
+        chunk = sentences[at : at + CHUNK_SENTENCES]
+        with_links = any(has_tags for _, has_tags in chunk)
+        answers += await _translate_chunk(gateway, served, [sentence for sentence, _ in chunk], with_links)
+    return await asyncio.to_thread(_assemble, draft, [plan for plan, _ in plans], answers)
+
+
+def _split_segments(draft: Draft) -> list[tuple[SegmentedText, bool]]:
+    """Return the sentences of each segment, and whether it has tags, which need alignments."""
+    return [(SegmentedText(each.text, each.text_format), each.text_format != "text") for each in draft.segments]
+
+
+def _assemble(draft: Draft, plans: Sequence[SegmentedText], answers: Sequence[SentenceHypothesis]) -> bytes:
+    remaining = iter(answers)
+    return draft.assemble([plan.assemble([*islice(remaining, len(plan.sentences))]) for plan in plans])
 
 
 async def _translate_chunk(

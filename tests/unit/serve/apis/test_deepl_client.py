@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -106,8 +107,22 @@ def test_a_document_can_be_downloaded_once(client: Any, chinese: str) -> None:
         client.translate_document_get_status(handle)
 
 
+def test_an_office_document_keeps_its_layout(client: Any, chinese: str) -> None:
+    namespace = "http://schemas.openxmlformats.org/drawingml/2006/main"
+    slide, content = f'<a:p xmlns:a="{namespace}"><a:r><a:rPr b="1"/><a:t>{ENGLISH}</a:t></a:r></a:p>', BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("ppt/slides/slide1.xml", slide)
+    translated = BytesIO()
+    client.translate_document(content.getvalue(), translated, target_lang="ZH", filename="talk.pptx")
+    with zipfile.ZipFile(translated) as archive:
+        part = archive.read("ppt/slides/slide1.xml").decode()
+    assert part.endswith(slide.replace(ENGLISH, chinese.strip()))
+
+
 def test_a_failed_document_reports_the_reason(client: Any) -> None:
-    with pytest.raises(deepl.DeepLException, match=fragment("unknown_format", ending="docx")):
+    with pytest.raises(deepl.DeepLException, match=fragment("unknown_format", ending="pdf")):
+        client.translate_document_upload(b"%PDF", target_lang="ZH", filename="a.pdf")
+    with pytest.raises(deepl.DeepLException, match="not a valid docx document"):
         client.translate_document_upload(b"PK\x03\x04", target_lang="ZH", filename="a.docx")
     handle = client.translate_document_upload("word " * 1_200, target_lang="ZH", filename="a.txt")
     status = client.translate_document_wait_until_done(handle)

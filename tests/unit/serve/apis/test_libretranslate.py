@@ -1,6 +1,8 @@
 """LibreTranslate's API: request formats, response formats and error messages."""
 
 import json
+import zipfile
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from four_models import CHINESE, ENGLISH, generate_text, make_server, models
 from small_server import SmallServer
 
 from attendo.serve.scheduling.registry import ModelSpec
+from attendo.serve.translation.formats import list_formats
 from attendo.text.model_card import ModelCard
 
 REQUEST = {"q": ENGLISH, "source": "en", "target": "zh"}
@@ -278,8 +281,8 @@ def test_frontend_settings_describe_the_server(server: SmallServer) -> None:
         "apiKeys": False,
         "keyRequired": False,
         "suggestions": False,
-        "filesTranslation": False,
-        "supportedFilesFormat": [],
+        "filesTranslation": True,
+        "supportedFilesFormat": [f".{ending}" for ending in list_formats()],
         "language": {
             "source": {"code": "auto", "name": "Auto Detect"},
             "target": {"code": "zh", "name": "Chinese"},
@@ -287,15 +290,46 @@ def test_frontend_settings_describe_the_server(server: SmallServer) -> None:
     }
 
 
-def test_files_and_suggestions_are_disabled(server: SmallServer) -> None:
-    client = server.client
-    files = "Files translation are disabled on this server."
-    assert read_error(client.post("/translate_file", files={"file": ("a.txt", b"cat")}), 403) == files
-    assert read_error(client.get("/download_file/a.txt"), 403) == files
-    assert (
-        read_error(client.post("/suggest", data={"q": "a", "s": "b"}), 403)
-        == "Suggestions are disabled on this server."
-    )
+def test_suggestions_are_disabled(server: SmallServer) -> None:
+    refused = server.client.post("/suggest", data={"q": "a", "s": "b"})
+    assert read_error(refused, 403) == "Suggestions are disabled on this server."
+
+
+def post_file(server: SmallServer, name: str, content: bytes, **fields: str) -> Any:
+    fields = {"source": "en", "target": "zh"} | fields
+    return server.client.post("/translate_file", data=fields, files={"file": (name, content)})
+
+
+def make_word_file(text: str) -> bytes:
+    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        body = f"<w:p><w:r><w:rPr><w:b/></w:rPr><w:t>{text}</w:t></w:r></w:p>"
+        archive.writestr("word/document.xml", f'<w:document xmlns:w="{namespace}">{body}</w:document>')
+        archive.writestr("word/styles.xml", "<styles/>")
+    return content.getvalue()
+
+
+def test_a_file_is_translated_and_fetched_once(server: SmallServer) -> None:
+    expected = server.client.post("/translate", json={"q": ENGLISH, "source": "en", "target": "zh"}).json()
+    answer = post_file(server, "letter.docx", make_word_file(ENGLISH))
+    assert answer.status_code == 200
+    address = answer.json()["translatedFileUrl"]
+    fetched = server.client.get(address)
+    assert 'filename="translated.docx"' in fetched.headers["content-disposition"]
+    with zipfile.ZipFile(BytesIO(fetched.content)) as archive:
+        part = archive.read("word/document.xml").decode()
+        assert archive.read("word/styles.xml") == b"<styles/>"
+    assert f"<w:rPr><w:b/></w:rPr><w:t>{expected['translatedText'].strip()}</w:t>" in part
+    assert server.client.get(address).status_code == 404
+
+
+def test_files_that_cannot_be_translated_are_rejected(server: SmallServer) -> None:
+    assert "send one of txt" in read_error(post_file(server, "a.pdf", b"%PDF"), 400)
+    assert "not a valid docx document" in read_error(post_file(server, "a.docx", b"PK"), 400)
+    assert read_error(server.client.post("/translate_file", data={"source": "en"}), 400)
+    assert read_error(post_file(server, "a.txt", b"cat", target="xx"), 400)
+    assert read_error(server.client.get("/download_file/a.b.txt"), 404)
 
 
 @pytest.mark.parametrize("path", ["/translate", "/detect", "/suggest", "/translate_file"])

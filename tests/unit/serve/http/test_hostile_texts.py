@@ -12,7 +12,7 @@ from tiny import SOURCES
 
 from attendo.serve.http.errors import ApiError
 from attendo.serve.language_detection import detect_language
-from attendo.serve.translation.documents import decode_document
+from attendo.serve.translation.formats.draft import decode
 from attendo.serve.translation.segmenter import SegmentedText
 from attendo.text import Characters, SentencePiece, Words
 from attendo.text.languages import language_code
@@ -68,7 +68,7 @@ def tokenizers() -> dict[str, Any]:
 def _document(text: str) -> None:
     for kind in ("text", "html", "xml"):
         try:
-            decode_document(text.encode(), kind)  # type: ignore[arg-type]
+            decode(text.encode(), kind)  # type: ignore[arg-type]
         except ApiError:
             continue
 
