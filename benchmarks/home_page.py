@@ -1,9 +1,10 @@
 """Measures the first view of the page with a large model: from its request to the picture, and the longest task.
 
-    python benchmarks/home_page.py [--rounds 7] [--before CHECKOUT]
+    python benchmarks/home_page.py [--rounds 7] [--before CHECKOUT] [--generate]
 
 12 + 12 layers with 16 heads and 128 tokens on each side, in headless Chromium without a GPU. `--before` names another
-checkout, whose server and page take turns with this one in the same run. Processor time depends less on other
+checkout, whose server and page take turns with this one in the same run. With `--generate` the address has no target:
+the page shows the model's own output, also of 128 tokens. Processor time depends less on other
 processes than time does. Needs playwright and the `serve` extra.
 """
 
@@ -74,12 +75,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--before", type=Path, help="another checkout")
+    parser.add_argument("--generate", action="store_true", help="no target in the address: the model generates it")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        serve()
+        serve(arguments.generate)
     checkouts = {"now": HERE} | ({} if arguments.before is None else {"before": arguments.before.resolve()})
-    found = measure(checkouts, arguments.rounds)
+    found = measure(checkouts, arguments.rounds, arguments.generate)
     for name, each in found.items():
         print(f"{name}: answer {median(each['bytes']) / 1e6:.2f} MB")
     for key, title in ROWS.items():
@@ -90,31 +92,32 @@ def main() -> None:
         print(f"{title:45} {values}")
 
 
-def measure(checkouts: dict[str, Path], rounds: int) -> dict[str, dict[str, list[float]]]:
+def measure(checkouts: dict[str, Path], rounds: int, generate: bool) -> dict[str, dict[str, list[float]]]:
     from playwright.sync_api import sync_playwright
 
     found: dict[str, dict[str, list[float]]] = {name: {} for name in checkouts}
     with ExitStack() as stack:
-        addresses = {name: stack.enter_context(running(path)) for name, path in checkouts.items()}
+        addresses = {name: stack.enter_context(running(path, generate)) for name, path in checkouts.items()}
         started = stack.enter_context(sync_playwright())
         flags = ["--no-sandbox", "--disable-gpu"]
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
         for number in range(rounds + 1):
             for name in list(addresses)[:: 1 if number % 2 else -1]:
-                times = open_page(browser, addresses[name])
+                times = open_page(browser, addresses[name], generate)
                 for key, value in times.items() if number else ():  # the first round warms both up
                     found[name].setdefault(key, []).append(value)
         browser.close()
     return found
 
 
-def open_page(browser: Any, address: str) -> dict[str, float]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
-    context.set_default_timeout(600_000)
+def open_page(browser: Any, address: str, generate: bool) -> dict[str, float]:
+    height = 1800 if generate else 900  # a long output stands above the network, and only what is near is painted
+    context = browser.new_context(viewport={"width": 1280, "height": height}, locale="en-US")
+    context.set_default_timeout(120_000)
     page = context.new_page()
     page.add_init_script(WATCH)
     browser.start_tracing(categories=["toplevel"])
-    state = {"view": "home", "text": " ".join(WORDS), "target": " ".join(reversed(WORDS))}
+    state = {"view": "home", "text": " ".join(WORDS)} | ({} if generate else {"target": " ".join(reversed(WORDS))})
     page.goto(f"{address}#{urlencode(state)}")
     page.wait_for_function(SETTLED)
     times = page.evaluate(RESULT)
@@ -145,10 +148,10 @@ def find_longest_task(trace: bytes) -> float:
 
 
 @contextmanager
-def running(checkout: Path) -> Iterator[str]:
+def running(checkout: Path, generate: bool) -> Iterator[str]:
     """Serve the model with the package of a checkout, in another process."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, "--serve"]
+    command = [sys.executable, __file__, "--serve", *(["--generate"] if generate else [])]
     process = subprocess.Popen(command, env=environment, cwd=checkout, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -160,7 +163,7 @@ def running(checkout: Path) -> Iterator[str]:
         process.wait()
 
 
-def serve() -> None:
+def serve(generate: bool) -> None:
     import socket
 
     import torch
@@ -172,20 +175,22 @@ def serve() -> None:
     from attendo.model_folder import StoredModel
     from attendo.serve.app import create_app
     from attendo.serve.scheduling.registry import ModelSpec
+    from attendo.serve.settings import ServeSettings
     from attendo.text import Words
     from attendo.text_model import TextModel
 
     tokenizer = Words.build([" ".join(WORDS)])
     config = ModelConfig(**SIZES, vocab_size=tokenizer.vocab_size)
     network = Transformer(config, torch.Generator().manual_seed(1))
-    model = TextModel(StoredModel(network, tokenizer, tokenizer, {}, {}, []))
+    length = {"max_length_factor": 0.0, "max_length_extra": len(WORDS), "min_length_extra": len(WORDS)}
+    model = TextModel(StoredModel(network, tokenizer, tokenizer, length if generate else {}, {}, []))
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so asyncio sets TCP_NODELAY
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     print(json.dumps({"address": address, "package": attendo.__file__}), flush=True)
-    settings = uvicorn.Config(create_app([ModelSpec("large", model)]), log_level="critical", lifespan="off")
-    uvicorn.Server(settings).run([listener])
+    app = create_app([ModelSpec("large", model)], ServeSettings(deadline_seconds=600.0))  # however busy the machine is
+    uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off")).run([listener])
     sys.exit()
 
 

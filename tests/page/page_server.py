@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import torch
@@ -122,14 +123,15 @@ def wait_until(check: Callable[[], bool]) -> bool:
 class Visit:
     """A page that records console errors and requests to other hosts."""
 
-    def __init__(self, page: Any, address: str) -> None:
+    def __init__(self, page: Any, address: str, **state: str) -> None:
         self.page, self.address = page, address
         self.console_errors: list[str] = []
         self.other_hosts: list[str] = []
         page.on("console", lambda message: message.type == "error" and self.console_errors.append(message.text))
         page.on("pageerror", lambda error: self.console_errors.append(str(error)))
         page.on("request", lambda request: self._record_request(request.url))
-        page.goto(f"{address}#view=alignment")  # not the first view, which draws the whole model
+        fields = {"view": "alignment", **state}  # not the first view, which draws the whole model
+        page.goto(f"{address}#{urlencode(fields)}")
 
     def open(self, view: str = "alignment", **state: Any) -> Any:
         """Open a view and wait until it is drawn."""

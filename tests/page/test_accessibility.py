@@ -27,6 +27,36 @@ def test_dark_mode_has_enough_contrast(visit: Any, view: str) -> None:
     assert serious_violations(visit, options={"resultTypes": ["violations"], "runOnly": ["color-contrast"]}) == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_on_every_colour_of_a_map_has_enough_contrast(visit: Any, scheme: str) -> None:
+    """WCAG 2 asks for 4.5. axe only sees the values that a view happens to show."""
+    visit.page.emulate_media(color_scheme=scheme)
+    shown = visit.page.evaluate("""async () => {
+      const { colourOf, inkOn } = await import("/page/colour.js");
+      const values = Array.from({ length: 256 }, (_, n) => n / 255), signs = values.map((value) => 2 * value - 1);
+      return Object.entries({ weights: values, signs }).flatMap(([scale, all]) =>
+        all.map((value) => [scale, value, colourOf(value, scale), inkOn(value, scale)]));
+    }""")
+    assert len(shown) == 512
+    low = [(scale, value) for scale, value, colour, ink in shown if contrast(colour, ink) < 4.5]
+    assert low == []
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast of two colours by WCAG 2, as `rgb(r,g,b)` or `#rrggbb`."""
+    darker, lighter = sorted((luminance(first), luminance(second)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    if colour.startswith("#"):
+        levels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    else:
+        levels = [int(level) / 255 for level in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+    linear = [level / 12.92 if level <= 0.04045 else ((level + 0.055) / 1.055) ** 2.4 for level in levels]
+    return sum(weight * level for weight, level in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
 def open_with_all_marks(visit: Any, view: str) -> None:
     visit.open(view, heads="decoder.0.cross.0=0", pins="cross.0.0,cross.1.1", kind="beam", part="output")
     visit.page.locator("view-training map-grid, main :not(view-training) > h2").first.wait_for()

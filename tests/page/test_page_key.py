@@ -40,8 +40,7 @@ def test_page_asks_for_the_key_and_keeps_it_for_the_tab(fresh_page: Any, locked_
 
 @pytest.mark.slow
 def test_cancelled_key_dialog_shows_an_error_and_a_retry(fresh_page: Any, locked_address: str) -> None:
-    visit = Visit(fresh_page, f"{locked_address}#lang=zh")
-    visit.address = locked_address
+    visit = Visit(fresh_page, locked_address, lang="zh")
     fresh_page.locator("dialog.key").wait_for()
     assert "密钥" in fresh_page.locator("#key-title").inner_text()
     fresh_page.keyboard.press("Escape")

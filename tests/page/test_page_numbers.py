@@ -86,8 +86,7 @@ def test_beam_ranking_matches_the_server(visit: Any) -> None:
 def test_losses_with_and_without_mask_match_the_server(visit: Any) -> None:
     view = visit.open("mask", mask_layer=1, mask_head=1)
     answer = visit.request("/mask", target=None, layer=1, head=1)
-    for name in ("loss", "loss_unmasked"):
-        assert view.locator(f"[data-number={name}]").inner_text() == format_number(answer[name], 4)
+    assert shown_numbers(view) == {"loss": format_number(answer["loss"], 4)}  # the rest answers the question below it
     after = (
         view.locator("heat-map")
         .nth(2)
@@ -96,6 +95,19 @@ def test_losses_with_and_without_mask_match_the_server(visit: Any) -> None:
     expected = [value for row in answer["after"] for value in row]
     assert [value is None for value in after] == [value is None for value in expected]
     assert np.allclose([v for v in after if v is not None], [v for v in expected if v is not None], atol=1e-4)
+    view.locator("#look").click()
+    view.locator("[data-number=lossOff]").wait_for()
+    assert shown_numbers(view) == {
+        "loss": format_number(answer["loss_usual"], 4),
+        "lossOff": format_number(answer["loss_unmasked"], 4),
+        "change": format_signed(answer["loss_unmasked"] - answer["loss_usual"], 4),
+    }
+
+
+def shown_numbers(view: Any) -> dict[str, str]:
+    """The numbers above the maps, by name."""
+    found = view.locator(".figures [data-number]")
+    return dict(found.evaluate_all("all => all.map((each) => [each.dataset.number, each.textContent])"))
 
 
 def test_norms_of_operations_match_the_server(visit: Any) -> None:

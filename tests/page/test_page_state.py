@@ -25,6 +25,7 @@ INVALID_STATES: dict[str, dict[str, Any]] = {
     "mask": {"mask_off": "2", "mask_layer": "NaN", "mask_head": ""},
     "calculator": {"operation": "no.such", "cell": "x,99", "head": -3, "first_row": 999, "first_column": -1},
     "ablation": {"heads": ",,"},
+    "representations": {"rep": "units", "rep_stack": "both", "rep_layer": 99, "rep_side": "middle"},
     "compare": {"versus": "everything", "other": "", "same": "no", "site": "encoder_self", "show": "rollout"},
     "training": {"curve": "__proto__", "film": -3},
 }

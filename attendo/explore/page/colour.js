@@ -5,7 +5,6 @@ const LIGHT = {
   accent: "#0279a9", other: "#b4530a", third: "#6b5a9c", hidden: "#e6eaec",
   weights: ["#f2f8fb", "#b8d9ed", "#7abae0", "#409ac9", "#0279a9", "#005983", "#003b5a"],
   signs: ["#8a3c00", "#c96a1e", "#eeb787", "#f6f7f8", "#9ccbe6", "#2a86bd", "#004a78"],
-  weak: "#0b2733", strong: "#ffffff",
 };
 
 const DARK = {
@@ -13,10 +12,9 @@ const DARK = {
   accent: "#3ca8cd", other: "#f0a060", third: "#b3a4e6", hidden: "#20292d",
   weights: ["#192529", "#1d4352", "#21637a", "#2a85a4", "#3ca8cd", "#68caee", "#a8e9ff"],
   signs: ["#ffb877", "#d9883f", "#7d4d22", "#20292d", "#1d5f80", "#3ca8dd", "#a8e4ff"],
-  weak: "#eef7fa", strong: "#04161e",
 };
 
-const STRONG = 0.54; // where the two inks stand out equally
+const EQUAL = 0.179; // luminance on which black and white have the same contrast, 4.58 (WCAG 2)
 const tables = new Map();
 const system = matchMedia("(prefers-color-scheme: dark)"); // asked for every cell: it must not be looked up each time
 
@@ -46,10 +44,10 @@ export function colourOf(value, scale = "weights", limit = 1) {
   return `rgb(${red},${green},${blue})`;
 }
 
-/** Ink that can be read on a value's colour. */
+/** Black or white, whichever has the higher contrast on a value's colour. It is at least 4.58 on every colour. */
 export function inkOn(value, scale = "weights", limit = 1) {
-  const share = Math.abs(value) / limit;
-  return share >= (scale === "signs" ? 0.62 : STRONG) ? palette().strong : palette().weak;
+  const at = place(value, scale, limit) * 3;
+  return luminance(table(scale).subarray(at, at + 3)) > EQUAL ? "#000000" : "#ffffff";
 }
 
 /** Pixels [r, g, b, a, ...] of a matrix; what is NaN is hidden. */
@@ -81,6 +79,12 @@ function steps(stops) {
       colours[low + 1][c] - colours[low][c]) * (at - low));
   }
   return found;
+}
+
+/** Relative luminance as WCAG 2 defines it. */
+function luminance(colour) {
+  const [red, green, blue] = [...colour].map((each) => (each <= 10 ? each / 3294 : ((each / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
 const rgb = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));

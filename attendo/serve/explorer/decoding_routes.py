@@ -113,6 +113,7 @@ def _generate_events(served: ServedModel, request: AnswerRequest, settings: Serv
     search = ExplorerSearch(model, request, settings.max_source_tokens, settings.max_output_tokens)
     for new in search.stream(search.resolve_prefix(request.prefix or ())):
         yield "text", new
+    yield "text", ""  # other readers of this search go on before the alternatives, which are a search of their own
     yield "done", _response_body(search, search.hypotheses, request)
 
 

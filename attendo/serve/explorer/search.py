@@ -19,13 +19,13 @@ from attendo.model.edits import NetworkEdits
 from attendo.model.trace import MAX_NUMBERS
 from attendo.serve.explorer.pieces import resolve_prefix_ids
 from attendo.serve.explorer.schemas import ModelTextRequest, TargetRequest
-from attendo.serve.explorer.tasks import CooperativeTask, find_edits
+from attendo.serve.explorer.shared_search import SearchSteps, SharedSearches
+from attendo.serve.explorer.tasks import CooperativeTask, find_edits, find_heads
 from attendo.serve.http.errors import ApiError
 from attendo.serve.settings import ServeSettings
 from attendo.text import BOS, EOS, PAD, Tokenizer
 from attendo.text.tokenizer import end_source
 from attendo.text_model import TextModel
-from attendo.text_model.backends import TorchBackend
 from attendo.text_model.generation import Generation
 from attendo.text_model.inputs import ModelSymbols, PromptEncoder, SourceEncoder, SourceLine, encode_symbols
 from attendo.text_model.options import split_options
@@ -33,6 +33,8 @@ from attendo.text_model.results import Hypothesis, HypothesisScore
 from attendo.text_model.sentence_splitting import split_sentences
 from attendo.text_model.streaming import StreamDecoder
 from attendo.text_model.trace import EncodedPair, Trace, trace_pair
+
+_SEARCHES = SharedSearches()
 
 
 class ExplorerSearch:
@@ -76,13 +78,8 @@ class ExplorerSearch:
             self.hypotheses = (self._score_forced_prefix(prefix[:-1]),)
             yield self.hypotheses[0].text
             return
-        decoder = StreamDecoder(Ranking.from_config(self.config), self.model.target_tokenizer)
-        decoder.flush(self._prompt_text)  # only what follows is new
-        for last in self._frontiers(*self._generation.prepare_search([self._make_source_line(prefix)], ())):
-            yield decoder.push(last)
-        found = next(self._generation.to_hypotheses(last.hypotheses, [()]))[: self.options.n_best]
-        yield decoder.flush(found[0].text)
-        self.hypotheses = tuple(map(self._strip_prompt, found))
+        line = self._make_source_line(prefix)
+        self.hypotheses = yield from _SEARCHES.stream(self._key(line), lambda: self._search(line))
 
     def record_trees(self) -> CooperativeTask[list[SearchTree]]:
         """Record every hypothesis considered. A diverse beam has one tree per group."""
@@ -146,6 +143,22 @@ class ExplorerSearch:
             if self.target_prefix and ids[: len(self.target_prefix)] == self.target_prefix
             else ids
         )
+
+    def _search(self, line: SourceLine) -> SearchSteps:
+        """Yield the new text of the best hypothesis after each token, then return the hypotheses."""
+        decoder = StreamDecoder(Ranking.from_config(self.config), self.model.target_tokenizer)
+        decoder.flush(self._prompt_text)  # only what follows is new
+        for last in self._frontiers(*self._generation.prepare_search([line], ())):
+            yield decoder.push(last)
+        found = next(self._generation.to_hypotheses(last.hypotheses, [()]))[: self.options.n_best]
+        yield decoder.flush(found[0].text)
+        return tuple(map(self._strip_prompt, found))
+
+    def _key(self, line: SourceLine) -> object:
+        """Return everything that determines the hypotheses: the network as it is edited, the settings, the text."""
+        model = self.model
+        network = (model.network, model.target_tokenizer, find_heads(model), find_edits(model))
+        return network, self.options, self.config, self.text, line
 
     def _next_log_probabilities(self, ids: list[int]) -> list[float]:
         logits = self.predict((*self.target_prefix, *ids, EOS))
@@ -298,9 +311,8 @@ class InspectedPair:
         model = self.model
         tokenizers = find_source_tokenizer(model), model.target_tokenizer
         pair = EncodedPair(self.source_ids, self.predicted_ids, *tokenizers, self.target_given, self.unknown)
-        heads = model.backend.heads if isinstance(model.backend, TorchBackend) else {}
         edits = find_edits(model) if edits is None else edits
-        return trace_pair(model.network, pair, heads, masked, layer, edits, inputs_of)
+        return trace_pair(model.network, pair, find_heads(model), masked, layer, edits, inputs_of)
 
     def log_probabilities(self, model: TextModel | None = None) -> list[float]:
         """Return the log-probability of each predicted token, from this model or another one."""

@@ -91,6 +91,11 @@ def find_edits(model: TextModel) -> NetworkEdits:
     return model.backend.edits if isinstance(model.backend, TorchBackend) else NetworkEdits()
 
 
+def find_heads(model: TextModel) -> HeadScales:
+    """Return the scaled heads of a model."""
+    return model.backend.heads if isinstance(model.backend, TorchBackend) else {}
+
+
 def parse_edits(model: TextModel, request: ScaledHeadsRequest) -> NetworkEdits:
     """Check the edits of a request against the network, and count the padding."""
     found: dict[str, list[Any]] = {"off": [], "weight": [], "mask": [], "padding": []}
