@@ -1,7 +1,6 @@
 """attendo's own API under /api/v1: /generate, /score and the routes of the explorer page."""
 
 import asyncio
-import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
@@ -12,6 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from attendo.decode.config import GenerationConfig
+from attendo.decode.options import list_options
 from attendo.serve.apis.continuations import strip_prompt_from_result, strip_prompt_stream
 from attendo.serve.explorer.ablation import routes as ablation_routes
 from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 else:
     _DeclaredOptions = with_decoding_options(
         [
-            *(each.name for each in dataclasses.fields(GenerateOptions)),
+            *(each.name for each in list_options(GenerateOptions)),
             *(name for name in GenerationConfig.model_fields if name not in _SERVER_OPTIONS),
         ],
         _JSON_TYPES,
