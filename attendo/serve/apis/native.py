@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -51,6 +51,8 @@ _JSON_TYPES = {
     "prefix": str | list[str],
     "constraints": Phrases | Annotated[list[Phrases], Field(max_length=50)],
     "banned_phrases": Phrases,
+    "do_not_translate": Phrases,
+    "keep": Annotated[list[Literal["placeholders", "urls", "emails", "numbers"]], Field(max_length=4)],
 }
 
 if TYPE_CHECKING:
@@ -135,6 +137,18 @@ class HypothesisResponse(ResponseModel):
     attention: list[list[float]] | None = None
 
 
+class TermResponse(ResponseModel):
+    """Whether the output has a text to keep. The spans count characters, and the second number is the end."""
+
+    kind: str
+    source: str
+    source_span: tuple[int, int]
+    target: str
+    target_span: tuple[int, int] | None
+    reason: str
+    met: bool
+
+
 class ResultResponse(HypothesisResponse):
     """The best hypothesis, all requested hypotheses, and the sentences that the text was split into.
 
@@ -145,6 +159,7 @@ class ResultResponse(HypothesisResponse):
     source_left_out: int | None = None
     hypotheses: list[HypothesisResponse] | None = None
     sentences: list[HypothesisResponse] | None = None
+    terms: list[TermResponse] | None = None
     unsplit: int | None = None
 
 
