@@ -48,6 +48,15 @@ def take_decoding_options(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def read_glossary(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with the content of the glossary instead of its path."""
+    if "glossary" not in options:
+        return dict(options)
+    from attendo.text_model import Glossary
+
+    return {**options, "glossary": Glossary.read(options["glossary"])}
+
+
 def _make_parameter(option: Field[Any], own_type: Any) -> inspect.Parameter:
     info: OptionInfo = option.metadata["option"]
     kind = own_type or _value_type(option.type)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from attendo.cli.decoding_options import add_decoding_options, take_decoding_options
+from attendo.cli.decoding_options import add_decoding_options, read_glossary, take_decoding_options
 from attendo.cli.options import Threads
 from attendo.cli.stdin import LineCounter, read_input_blocks, replace_text_file
 from attendo.errors import DataError, MessagePart, ModelError, UsageError
@@ -38,6 +38,10 @@ def generate(
     draft: Annotated[
         Path | None,
         _own("Search", "Draft model for speculative decoding: same outputs, less time per sentence.", metavar="MODEL"),
+    ] = None,
+    glossary: Annotated[
+        Path | None,
+        _own("Content", "Terms and their translations: a .tsv file with a term, a tab and its translation per line."),
     ] = None,
     alignments_of: Annotated[
         Literal["words", "pieces"] | None,
@@ -81,6 +85,8 @@ def generate(
     options = take_decoding_options(given)
     if alignments_of is not None:
         options["alignments"] = True
+    if glossary is not None:
+        options["glossary"] = str(glossary)
     if input_ is None:
         _reject_unused(workers=workers, source_field=source_field, output_field=output_field)
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # same as the input, for any locale
@@ -98,6 +104,7 @@ def generate(
         return
     from attendo.runs.load import load_models
 
+    options = read_glossary(options)
     text_model = load_models(model, ensemble or [], draft, device)
     blocks = read_input_blocks(errors) if texts is None else iter([list(texts)])
     with nullcontext(sys.stdout) if output is None else replace_text_file(output) as out:

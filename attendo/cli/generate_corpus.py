@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from attendo.cli.decoding_options import read_glossary
 from attendo.cli.language import current_language, say
 from attendo.cli.output import OutputStyle, print_stderr
 from attendo.cli.stdin import name_line_in_errors
@@ -52,6 +53,8 @@ class CorpusCommand:
         others = {"draft": [self.draft] if self.draft else [], "ensemble": self.ensemble}
         models = {name: list(map(compute_model_checksum, each)) for name, each in others.items() if each}
         options = {name: value for name, value in self.options.items() if name not in _FREE_OPTIONS}
+        if "glossary" in options:
+            options["glossary"] = read_glossary(options)["glossary"].checksum
         style = {"json": self.style.as_json, "alignments_of": "pieces" if self.style.by_piece else "words"}
         names = {"source": "source_field", "output": "output_field"}
         fields = {names.get(name, name): value for name, value in self.fields.items()}
@@ -83,7 +86,8 @@ class WindowGenerator:
 
         device = _choose_device(command.device, worker)
         self._model = load_models(command.model, command.ensemble, command.draft, device)
-        self._model.settings(**command.options)  # raises for options that the model does not have
+        self._options = read_glossary(command.options)
+        self._model.settings(**self._options)  # raises for options that the model does not have
         self._command, self._work = command, work
         self._reader = WindowReader(work.shards, work.fields)
 
@@ -96,7 +100,7 @@ class WindowGenerator:
         texts = self._reader.read(window)
         header = has_header(path, self._work.fields)
         with name_line_in_errors(path, window.first_line + header, can_split=True):
-            results = generate_results(self._model, texts, self._command.options)
+            results = generate_results(self._model, texts, self._options)
         counts = self._count(results)
         style, is_text = self._command.style, find_family(path) == "text"
         outputs: Iterator[Output] = (

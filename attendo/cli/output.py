@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from attendo.text_model import Alignment, Result
 
 _MAX_WORDS = 20  # maximum number of unknown words in a warning
+_UNMET_REASONS = {
+    "vocabulary": "the target vocabulary does not have it",
+    "banned": "it contains a banned phrase",
+    "length": "the output reached its length limit; see --max-length",
+    "search": "no output with it was found",
+}
 
 
 def format_plain(result: "Result", by_piece: bool = False) -> str:
@@ -109,6 +115,19 @@ def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[
             count=result.constraints.count(False),
             num_constraints=len(result.constraints),
         )
+    yield from _list_unmet_terms(number, result)
+
+
+def _list_unmet_terms(number: int, result: "Result") -> Iterator[str]:
+    for each in result.terms:
+        if not each.met:
+            yield say(
+                "line {number}: {source} is not translated as {target}: {reason}",
+                number=number + 1,
+                source=each.source,
+                target=each.target,
+                reason=say(_UNMET_REASONS[each.reason]),
+            )
 
 
 def format_split_summary(sentences: Sequence[int], lines: int, by_default: bool) -> str:

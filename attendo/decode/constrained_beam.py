@@ -2,7 +2,7 @@
 
 A phrase is satisfied if its tokens are consecutive and the next token does not extend its last word. Different phrases
 may share tokens: "a b c" satisfies both "a b" and "b c". A phrase required n times must occur n times without shared
-tokens.
+tokens. A requirement may list several phrases, such as the forms of a word: any of them satisfies it.
 """
 
 from collections import Counter, deque
@@ -21,13 +21,17 @@ from attendo.decode.rules import check_phrases
 from attendo.decode.search_tree import Fate
 from attendo.text import EOS, PAD
 
-# For each distinct phrase: the number of its tokens that the sequence ends with, and its remaining occurrences. A
-# complete phrase counts as satisfied unless the next token extends its last word.
-PhraseState = tuple[tuple[int, int], ...]
+Phrase = tuple[int, ...]
+# A required phrase, or a list of phrases of which one is required.
+Requirement = Sequence[int] | Sequence[Sequence[int]]
+# For each distinct requirement: the number of tokens of each of its phrases that the sequence ends with, and its
+# remaining occurrences. A complete phrase counts as satisfied unless the next token extends its last word.
+PhraseState = tuple[tuple[tuple[int, ...], int], ...]
 ExtendsLastWord = Callable[[tuple[int, ...], int], bool]  # whether a token extends the last word of a phrase
 _MAX_STATES = 1_500  # limit of the search for the shortest completion of overlapping phrases
 _OTHER_TOKEN = -1  # any token that is in no phrase
-Constraints = Mapping[int, Sequence[Sequence[int]]]  # the phrases of each sentence, by request id
+_Extended = tuple[tuple[bool, ...], ...]  # for each phrase of each requirement
+Constraints = Mapping[int, Sequence[Requirement]]  # the requirements of each sentence, by request id
 
 
 def never_extends(phrase: tuple[int, ...], token: int) -> bool:
@@ -38,17 +42,18 @@ def never_extends(phrase: tuple[int, ...], token: int) -> bool:
 class PhraseAutomaton:
     """An automaton that tracks the required phrases in a token sequence."""
 
-    def __init__(self, phrases: Sequence[Sequence[int]], extends_last_word: ExtendsLastWord = never_extends) -> None:
+    def __init__(self, requirements: Sequence[Requirement], extends_last_word: ExtendsLastWord = never_extends) -> None:
         self._extends_last_word = lru_cache(maxsize=None)(extends_last_word)
-        self._required = [tuple(phrase) for phrase in phrases]
+        self._required = [list_phrases(each) for each in requirements]
         times = Counter(self._required)
-        self._phrases = list(times)
-        self._borders = [_borders(phrase) for phrase in self._phrases]
-        self._tokens = {token for phrase in self._phrases for token in phrase}
-        self._transitions: dict[tuple[PhraseState, int, tuple[bool, ...]], PhraseState] = {}
+        self._groups = list(times)  # the phrases of each distinct requirement
+        self._shortest = [min(map(len, group)) for group in self._groups]
+        self._borders = [[_borders(phrase) for phrase in group] for group in self._groups]
+        self._tokens = {token for group in self._groups for phrase in group for token in phrase}
+        self._transitions: dict[tuple[PhraseState, int, _Extended], PhraseState] = {}
         self._advancing: dict[PhraseState, tuple[int, ...]] = {}
-        self.start: PhraseState = tuple((0, count) for count in times.values())
-        self._distances = self._shortest_distances() if _overlap(self._phrases) else {}
+        self.start: PhraseState = tuple(((0,) * len(group), count) for group, count in times.items())
+        self._distances = self._shortest_distances() if _overlap(self._groups) else {}
 
     def read(self, ids: Iterable[int], state: PhraseState | None = None) -> PhraseState:
         """Return the state after these tokens."""
@@ -65,11 +70,13 @@ class PhraseAutomaton:
         """Return the fewest tokens that complete all phrases. It is an upper bound if too many phrases overlap."""
         if state in self._distances:
             return self._distances[state]
-        left = [
-            (phrase, self._times_left(phrase, each), each[0]) for phrase, each in zip(self._phrases, state, strict=True)
-        ]
-        partial_lengths = (num_matched for phrase, times, num_matched in left if times and num_matched < len(phrase))
-        return sum(times * len(phrase) for phrase, times, _ in left) - max(partial_lengths, default=0)
+        total, saved = 0, 0
+        for group, shortest, each in zip(self._groups, self._shortest, state, strict=True):
+            times = self._times_left(group, each)
+            rest = min(len(phrase) - matched for phrase, matched in zip(group, each[0], strict=True))
+            total += times * shortest
+            saved = max(saved, shortest - rest if times and rest else 0)  # of the phrase that is begun
+        return total - saved
 
     def advancing_tokens(self, state: PhraseState) -> tuple[int, ...]:
         """Return the tokens that reduce `count_tokens_left`. There is at least one unless the count is 0."""
@@ -82,51 +89,57 @@ class PhraseAutomaton:
         return self._advancing[state]
 
     def find_satisfied(self, state: PhraseState) -> tuple[bool, ...]:
-        """Return whether each required phrase is satisfied, in the given order. Of equal phrases, the first count
-        first.
-        """
+        """Return whether each requirement is satisfied, in the given order. Of equal ones, the first count first."""
         times_met = {
-            phrase: required_times - self._times_left(phrase, each)
-            for phrase, (_, required_times), each in zip(self._phrases, self.start, state, strict=True)
+            group: required_times - self._times_left(group, each)
+            for group, (_, required_times), each in zip(self._groups, self.start, state, strict=True)
         }
         results = []
-        for phrase in self._required:
-            results.append(times_met[phrase] > 0)
-            times_met[phrase] -= 1
+        for group in self._required:
+            results.append(times_met[group] > 0)
+            times_met[group] -= 1
         return tuple(results)
 
     @staticmethod
-    def _times_left(phrase: tuple[int, ...], state: tuple[int, int]) -> int:
-        """Return the remaining occurrences of a phrase if the sequence ended here."""
-        num_matched, times = state
-        return times - (num_matched == len(phrase))
+    def _times_left(group: tuple[Phrase, ...], state: tuple[tuple[int, ...], int]) -> int:
+        """Return the remaining occurrences of a requirement if the sequence ended here."""
+        matched, times = state
+        return times - any(number == len(phrase) for phrase, number in zip(group, matched, strict=True))
 
-    def _find_extended(self, state: PhraseState, token: int) -> tuple[bool, ...]:
+    def _find_extended(self, state: PhraseState, token: int) -> _Extended:
         """Return, for each phrase, whether the sequence ends with it and this token extends its last word."""
         return tuple(
-            num_matched == len(phrase) and self._extends_last_word(phrase, token)
-            for phrase, (num_matched, _) in zip(self._phrases, state, strict=True)
+            tuple(
+                number == len(phrase) and self._extends_last_word(phrase, token)
+                for phrase, number in zip(group, matched, strict=True)
+            )
+            for group, (matched, _) in zip(self._groups, state, strict=True)
         )
 
-    def _advance(self, state: PhraseState, token: int, extended: tuple[bool, ...]) -> PhraseState:
+    def _advance(self, state: PhraseState, token: int, extended: _Extended) -> PhraseState:
         new = []
-        for phrase, borders, (num_matched, times), is_longer in zip(
-            self._phrases, self._borders, state, extended, strict=True
-        ):
-            if num_matched == len(phrase):
-                num_matched, times = (borders[num_matched], times) if is_longer else (0, times - 1)
+        for group, borders, (matched, times), longer in zip(self._groups, self._borders, state, extended, strict=True):
+            if any(
+                number == len(phrase) and not is_longer
+                for phrase, number, is_longer in zip(group, matched, longer, strict=True)
+            ):
+                matched, times = (0,) * len(group), times - 1
             if times > 0:
-                while num_matched > 0 and phrase[num_matched] != token:
-                    num_matched = borders[num_matched]
-                num_matched += phrase[num_matched] == token
-            new.append((num_matched, times))
+                matched = tuple(
+                    _match_longest(phrase, known, number, token)
+                    for phrase, known, number in zip(group, borders, matched, strict=True)
+                )
+            new.append((matched, times))
         return tuple(new)
 
     def _successors(self, state: PhraseState) -> set[PhraseState]:
         """Return all states that one more token can reach."""
-        full = tuple(num_matched == len(phrase) for phrase, (num_matched, _) in zip(self._phrases, state, strict=True))
+        full = tuple(
+            tuple(number == len(phrase) for phrase, number in zip(group, matched, strict=True))
+            for group, (matched, _) in zip(self._groups, state, strict=True)
+        )
         phrase_tokens = {(token, self._find_extended(state, token)) for token in self._tokens}
-        others = {(_OTHER_TOKEN, full), (_OTHER_TOKEN, (False,) * len(full))}
+        others = {(_OTHER_TOKEN, full), (_OTHER_TOKEN, tuple((False,) * len(each) for each in full))}
         return {self._advance(state, *token_and_extended) for token_and_extended in phrase_tokens | others}
 
     def _shortest_distances(self) -> dict[PhraseState, int]:
@@ -142,7 +155,7 @@ class PhraseAutomaton:
                 leading[new].add(state)
             if len(leading) > _MAX_STATES:
                 return {}
-        shortest = {state: 0 for state in leading if not any(map(self._times_left, self._phrases, state))}
+        shortest = {state: 0 for state in leading if not any(map(self._times_left, self._groups, state))}
         waiting = deque(shortest)
         while waiting:
             state = waiting.popleft()
@@ -163,13 +176,31 @@ def _borders(phrase: tuple[int, ...]) -> list[int]:
     return borders
 
 
-def _overlap(phrases: Sequence[tuple[int, ...]]) -> bool:
-    """Whether two phrases can share tokens: one contains the other, or a suffix of one is a prefix of another."""
+def _match_longest(phrase: Phrase, borders: Sequence[int], matched: int, token: int) -> int:
+    """Return the number of tokens of a phrase that the sequence ends with after one more token."""
+    if matched == len(phrase):
+        matched = borders[matched]
+    while matched > 0 and phrase[matched] != token:
+        matched = borders[matched]
+    return matched + (phrase[matched] == token)
+
+
+def list_phrases(requirement: Requirement) -> tuple[Phrase, ...]:
+    """Return the different phrases of a requirement."""
+    if not requirement or isinstance(requirement[0], int):
+        return (tuple(requirement),)  # type: ignore[arg-type]
+    return tuple(dict.fromkeys(tuple(each) for each in requirement))  # type: ignore[arg-type]
+
+
+def _overlap(groups: Sequence[tuple[Phrase, ...]]) -> bool:
+    """Whether two requirements can share tokens: a phrase contains another, or its suffix is a prefix of another."""
     return any(
         other[: len(part)] == part
-        for one in phrases
-        for other in phrases
-        if one != other
+        for group in groups
+        for rest in groups
+        if group != rest
+        for one in group
+        for other in rest
         for first in range(len(one))
         for part in (one[first : first + len(other)],)
     )
@@ -205,8 +236,9 @@ class ConstrainedBeam(Beam):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for phrases in self.constraints.values():
-            check_phrases(phrases, "required")
+        for requirements in self.constraints.values():
+            for each in requirements:
+                check_phrases(list_phrases(each), "required")
 
     def find_satisfied(self, hypotheses: Frontier) -> list[tuple[bool, ...]]:
         """Return which phrases of its sentence each row contains, in the given order."""

@@ -11,7 +11,7 @@ from attendo.errors import UsageError
 _TOKEN_OPTIONS: dict[str, Any] = {
     "mbr": "none", "beam": 1, "sample": False, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
     "renormalise": False, "min_length_factor": 0.0, "min_length_extra": 0, "target_prefix": (), "prefix": "",
-    "constraints": (), "banned_phrases": (), "min_length": None,
+    "constraints": (), "glossary": None, "banned_phrases": (), "min_length": None,
 }  # fmt: skip
 _ATTENTION_OPTIONS: dict[str, Any] = {"coverage_penalty": 0.0, "alignments": False}  # need the attention of each token
 _KIND_SETTINGS = {

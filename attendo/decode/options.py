@@ -197,6 +197,11 @@ class CallFields:
     banned_phrases: Sequence[str] = _option(
         (), "Content", "words or phrases that the output must not contain", flag="--banned-phrase"
     )
+    glossary: Any = None  # a `Glossary` or its file: an option of Python and of `attendo generate`, not of requests
+    do_not_translate: Sequence[str] = _option((), "Content", "words or phrases that the output must repeat unchanged")
+    keep: Sequence[str] = _option(
+        (), "Content", "text that the output must repeat unchanged: placeholders, urls, emails or numbers"
+    )
     max_length: int | None = _option(
         None, "Length", "maximum output tokens; default: factor x source tokens + extra", ge=1, le=MAX_TOKENS
     )

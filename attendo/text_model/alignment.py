@@ -120,7 +120,7 @@ def link_characters(hypothesis: Hypothesis, text: str, source: Tokenizer, target
         return None
     ids = source.encode(strip_line_end(text))
     added = hypothesis.alignment.weights.size(1) - 1 - len(ids)  # prefix tokens before every source
-    here, there = _last_character_positions(source, ids), _last_character_positions(target, hypothesis.ids)
+    here, there = last_character_positions(source, ids), last_character_positions(target, hypothesis.ids)
     return [(here[one - added], there[other]) for one, other in hypothesis.alignment.links if one >= added]
 
 
@@ -151,10 +151,10 @@ def word_indices(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
     """
     text = tokenizer.decode(ids)
     begins = [n for n, each in enumerate(text) if not each.isspace() and (n == 0 or text[n - 1].isspace())]
-    return tuple(bisect_right(begins, position) - 1 for position in _last_character_positions(tokenizer, ids))
+    return tuple(bisect_right(begins, position) - 1 for position in last_character_positions(tokenizer, ids))
 
 
-def _last_character_positions(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+def last_character_positions(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     """Return the position of each token's last character in the text.
 
     A space after a token counts only if it is a token of its own.

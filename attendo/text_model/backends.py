@@ -264,6 +264,7 @@ def check_draft_options(options: GenerateOptions, config: GenerationConfig) -> N
         "beam": config.beam > 1 and not config.sample,
         "n_best": options.n_best > 1,
         "constraints": bool(options.constraints),
+        "glossary": options.glossary is not None,
         "coverage_penalty": config.coverage_penalty > 0,
         "compile": config.compile,
     }

@@ -10,7 +10,7 @@ A trained tokenizer may also decode a phrase from smaller pieces than it encodes
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from attendo.errors import UsageError
@@ -20,6 +20,8 @@ from attendo.text.scripts import is_unspaced, unspaced_class
 from attendo.text.tokenizer import MARK
 
 Ids = tuple[int, ...]
+Phrase = str | tuple[str, ...]  # a required phrase, or forms of which any is required
+RequiredIds = Ids | tuple[Ids, ...]  # the encoding of a phrase, or those of all forms
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte piece, as `Tokenizer.pieces` shows it
 # First UTF-8 bytes of letters in scripts with spaces: ASCII, Latin to Arabic, Indic, Hangul.
@@ -55,24 +57,38 @@ def encode_banned_phrases(tokenizer: Tokenizer, phrases: Sequence[str]) -> tuple
     return tuple(dict.fromkeys(ids for ids in sequences if ids and UNK not in ids))
 
 
-def encode_constraints(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[tuple[Ids, ...]]:
+def encode_constraints(tokenizer: Tokenizer, phrases: Sequence[Phrase]) -> list[tuple[RequiredIds, ...]]:
     """Return alternative encodings of all phrases together. The best result of all searches is used.
 
     Two encodings are tried if a phrase may occur with or without a space before it. That is so in scripts without
-    spaces, and if a space is a token of its own.
+    spaces, and if a space is a token of its own. Forms are searched for with both encodings at once.
     """
-    spaced = [_encode_at_word_start(tokenizer, phrase) for phrase in phrases]
-    for phrase, ids in zip(phrases, spaced, strict=True):
-        if UNK in ids:
-            missing = ", ".join(map(repr, tokenizer.unknown(phrase)))
-            raise UsageError("constraint_not_in_vocabulary", phrase=phrase, missing=missing)
-    glued = [
-        glued_ids
-        if _may_be_glued(tokenizer, phrase) and UNK not in (glued_ids := encode_without_space(tokenizer, phrase))
-        else ids
-        for phrase, ids in zip(phrases, spaced, strict=True)
-    ]
+    spaced, glued = list[RequiredIds](), list[RequiredIds]()
+    for phrase in phrases:
+        if isinstance(phrase, str):
+            encodings = encode_phrase(tokenizer, phrase)
+            spaced.append(encodings[0])
+            glued.append(encodings[-1])
+        else:
+            every = tuple(dict.fromkeys(ids for form in phrase for ids in encode_phrase(tokenizer, form)))
+            spaced.append(every)
+            glued.append(every)
     return list(dict.fromkeys((tuple(spaced), tuple(glued))))
+
+
+def can_generate(tokenizer: Tokenizer, phrase: str) -> bool:
+    """Whether the vocabulary has all parts of a phrase."""
+    return UNK not in _encode_at_word_start(tokenizer, phrase)
+
+
+def encode_phrase(tokenizer: Tokenizer, phrase: str) -> list[Ids]:
+    """Return the encoding of a phrase that starts a word, and the one without a space before it, if it can occur."""
+    ids = _encode_at_word_start(tokenizer, phrase)
+    if UNK in ids:
+        missing = ", ".join(map(repr, tokenizer.unknown(phrase)))
+        raise UsageError("constraint_not_in_vocabulary", phrase=phrase, missing=missing)
+    glued = encode_without_space(tokenizer, phrase) if _may_be_glued(tokenizer, phrase) else ids
+    return [ids, glued] if UNK not in glued else [ids]
 
 
 def encode_prefix(tokenizer: Tokenizer, prefix: str) -> Ids:
@@ -103,12 +119,33 @@ def validate_phrases(phrases: Sequence[str], name: str) -> tuple[str, ...]:
 
 def contains(text: str, phrase: str) -> bool:
     """Whether a text contains a phrase as whole words. In scripts without spaces any position counts, and no space."""
-    return _count_occurrences(text, phrase) > 0
+    return any(True for _ in find_occurrences(text, phrase))
 
 
-def contains_each(text: str, phrases: Sequence[str]) -> tuple[bool, ...]:
-    """Whether a text contains each phrase. A phrase listed n times must occur n times."""
-    return tuple(_count_occurrences(text, phrase) > phrases[:n].count(phrase) for n, phrase in enumerate(phrases))
+def contains_each(text: str, phrases: Sequence[Phrase]) -> tuple[bool, ...]:
+    """Whether a text contains each phrase, or any of its forms. A phrase listed n times must occur n times."""
+    counts = {phrase: sum(1 for _ in find_occurrences(text, phrase)) for phrase in phrases}
+    return tuple(counts[phrase] > phrases[:n].count(phrase) for n, phrase in enumerate(phrases))
+
+
+def find_occurrences(text: str, phrase: Phrase) -> Iterator[tuple[int, int]]:
+    """Yield the begin and end of each occurrence of a phrase, or of its forms, as whole words.
+
+    Occurrences do not overlap: the first is taken, and of those that begin together the longest.
+    """
+    forms, begin = (phrase,) if isinstance(phrase, str) else phrase, 0
+    while spans := [span for form in forms if (span := _find_next(text, form, begin))]:
+        first = min(spans, key=lambda span: (span[0], -span[1]))
+        yield first
+        begin = first[1]
+
+
+def _find_next(text: str, phrase: str, begin: int) -> tuple[int, int] | None:
+    while found := _phrase_pattern(phrase).search(text, begin):
+        if not any(is_inside_word(text, position) for position in found.span()):
+            return found.span()
+        begin = found.start() + 1
+    return None
 
 
 def extends_last_word(tokenizer: Tokenizer, phrase: Ids, token: int) -> bool:
@@ -116,7 +153,7 @@ def extends_last_word(tokenizer: Tokenizer, phrase: Ids, token: int) -> bool:
     before, after = tokenizer.decode(phrase), tokenizer.decode((*phrase, token))
     if byte := _BYTE.fullmatch(tokenizer.pieces([token])[0]):
         return _is_letter(before[-1:]) and int(byte[1], 16) in _LETTER_BYTES
-    return after.startswith(before) and _is_inside_word(after, len(before))
+    return after.startswith(before) and is_inside_word(after, len(before))
 
 
 def find_phrase_ids(tokenizer: Tokenizer, ids: Ids, phrase: str) -> Ids:
@@ -124,16 +161,6 @@ def find_phrase_ids(tokenizer: Tokenizer, ids: Ids, phrase: str) -> Ids:
     end = next(n for n in range(1, len(ids) + 1) if contains(tokenizer.decode(ids[:n]), phrase))
     begin = next(n for n in reversed(range(end)) if _phrase_pattern(phrase).search(tokenizer.decode(ids[n:end])))
     return ids[begin:end]
-
-
-def _count_occurrences(text: str, phrase: str) -> int:
-    """Count the non-overlapping occurrences of a phrase as whole words."""
-    count, begin = 0, 0
-    while found := _phrase_pattern(phrase).search(text, begin):
-        alone = not any(_is_inside_word(text, position) for position in found.span())
-        count += alone
-        begin = found.end() if alone else found.start() + 1
-    return count
 
 
 @lru_cache(maxsize=1024)
@@ -144,7 +171,7 @@ def _phrase_pattern(phrase: str) -> re.Pattern[str]:
     return re.compile(" ?".join(map(re.escape, parts)))
 
 
-def _is_inside_word(text: str, position: int) -> bool:
+def is_inside_word(text: str, position: int) -> bool:
     """Whether the characters before and after a position belong to one word."""
     return 0 < position < len(text) and _is_letter(text[position - 1]) and _is_letter(text[position])
 

@@ -1,13 +1,13 @@
 """One generation call: requests for an engine, retries for banned phrases, hypotheses from the search."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from attendo.decode.beam import Beam
 from attendo.decode.config import GenerationConfig
-from attendo.decode.constrained_beam import ConstrainedBeam, ExtendsLastWord, never_extends
+from attendo.decode.constrained_beam import ConstrainedBeam, Constraints, ExtendsLastWord, never_extends
 from attendo.decode.diverse_beam import DiverseBeam
 from attendo.decode.engines import Engine
 from attendo.decode.frontier import NEG_INF, Frontier
@@ -34,6 +34,7 @@ from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.alignment import add_word_indices
 from attendo.text_model.constraints import (
     Ids,
+    Phrase,
     contains,
     contains_each,
     encode_banned_phrases,
@@ -79,7 +80,9 @@ class Generation:
         )
         return [line.to_request() for line in lines], strategy, rules
 
-    def to_hypotheses(self, frontier: Frontier, phrases: Sequence[tuple[str, ...]]) -> Iterator[tuple[Hypothesis, ...]]:
+    def to_hypotheses(
+        self, frontier: Frontier, phrases: Sequence[tuple[Phrase, ...]]
+    ) -> Iterator[tuple[Hypothesis, ...]]:
         """Yield the best hypotheses of each sentence. A beam may find fewer than it has rows.
 
         `phrases` are the required phrases of each sentence.
@@ -165,7 +168,7 @@ class Generation:
         ordered = [replace(found[index], utility=risk.expected[index]) for index in risk.order]
         return tuple({each.text: each for each in ordered}.values())  # duplicate samples are returned once
 
-    def _make_hypothesis(self, rows: "_FrontierRows", row: int, phrases: tuple[str, ...]) -> Hypothesis:
+    def _make_hypothesis(self, rows: "_FrontierRows", row: int, phrases: tuple[Phrase, ...]) -> Hypothesis:
         ids = tuple(each for each in rows.ids[row][1:] if each not in (PAD, EOS))
         text, tokens = self._tokenizer.decode(ids), rows.tokens[row]
         divisor, reward = self._ranking.terms(tokens)
@@ -258,7 +261,7 @@ class PreparedCall:
         Then `to_result` turns the frontier of a line into its result without further computation.
         """
         options, config = self.options, self.config
-        several = bool(options.constraints or options.banned_phrases) or config.mbr != "none"
+        several = bool(options.constraints or options.banned_phrases or options.has_terms) or config.mbr != "none"
         return not several and not options.alignments and config.engine in ("auto", "fast")
 
     def prepare_search(self) -> tuple[list[DecodeRequest], Strategy, list[Rule]]:
@@ -296,10 +299,11 @@ class PreparedCall:
         return [
             replace(
                 result,
-                unknown=self._find_unknown(text),
+                unknown=self._find_unknown(text, lines),
                 source_tokens=sum(line.source_tokens for line in lines),
                 source_left_out=sum(line.truncated_tokens for line in lines),
                 unsplit=sum(line.unsplit for line in lines),
+                terms=self.source_encoder.join_reports(text, result, lines) if self.options.has_terms else (),
             )
             for result, text, lines in joined
         ]
@@ -337,14 +341,16 @@ class PreparedCall:
         found = (add_word_indices(each, line.source, added, self.tokenizers) for each in result.hypotheses)
         return replace(result, hypotheses=tuple(found))
 
-    def _find_unknown(self, text: str) -> tuple[str, ...]:
+    def _find_unknown(self, text: str, lines: Sequence[SourceLine]) -> tuple[str, ...]:
+        if self.options.has_terms:  # the network does not read all of the text
+            text = " ".join(line.terms.source if line.terms is not None else line.text for line in lines)
         return tuple(self.tokenizers[0].unknown(strip_line_end(text))) if text.strip() else ()
 
 
 def make_strategy(
     config: GenerationConfig,
     count: int,
-    constraints: Mapping[int, Sequence[Ids]] | None = None,
+    constraints: Constraints | None = None,
     extends_last_word: ExtendsLastWord = never_extends,
 ) -> Strategy:
     """Build the search strategy.

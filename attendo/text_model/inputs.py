@@ -15,10 +15,19 @@ from attendo.decode.requests import DecodeRequest
 from attendo.errors import UsageError, shorten
 from attendo.text import BOS, CONTROL_PIECES, EOS, Tokenizer
 from attendo.text.tokenizer import strip_line_end
-from attendo.text_model.constraints import Ids, contains, encode_constraints, encode_prefix, encode_prompt
+from attendo.text_model.constraints import (
+    Ids,
+    Phrase,
+    RequiredIds,
+    contains,
+    encode_constraints,
+    encode_prefix,
+    encode_prompt,
+)
 from attendo.text_model.options import GenerateOptions, TooLongError
-from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, empty_result
+from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, TermReport, empty_result
 from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments
+from attendo.text_model.terminology import SentenceTerms, Terminology, shift_reports
 
 _REQUEST_ID_BYTES = 6
 _MAX_NAMED_SYMBOLS = 12  # symbols listed in an error message
@@ -32,12 +41,13 @@ class SourceLine:
     max_length: int
     min_length: int = 0
     prefix: Ids = ()
-    phrases: tuple[str, ...] = ()  # required phrases
-    phrase_variants: tuple[tuple[Ids, ...], ...] = ((),)  # alternative encodings of all phrases
+    phrases: tuple[Phrase, ...] = ()  # required phrases
+    phrase_variants: tuple[tuple[RequiredIds, ...], ...] = ((),)  # alternative encodings of all phrases
     truncated_tokens: int = field(default=0, compare=False)  # source tokens cut at the end
     text: str = field(default="", compare=False)  # the text of the source
     line_breaks: str = field(default="", compare=False)  # line breaks between the previous sentence and this one
     unsplit: int = field(default=0, compare=False)  # sentences left unsplit for a model of single sentences
+    terms: SentenceTerms | None = field(default=None, compare=False)  # glossary terms and kept texts
 
     @property
     def source_tokens(self) -> int:
@@ -71,6 +81,7 @@ class SourceEncoder:
         self._options, self._config, self._source, self._target = options, config, source, target
         self._symbols = encode_symbols(config, source, target)
         self._max_sequence_length = max_sequence_length
+        self.terminology = Terminology(options, source, target) if options.has_terms else None
         limits = (config.max_source, max_sequence_length)
         self._max_source_tokens = min(limit for limit in limits if limit is not None)
 
@@ -144,6 +155,13 @@ class SourceEncoder:
                 )
             raise TooLongError("text_exceeds_model_limit", number, total, tokens=tokens, limit=limit)
 
+    def join_reports(self, text: str, result: Result, lines: Sequence[SourceLine]) -> tuple[TermReport, ...]:
+        """Return the reports about the terms of a text, from those of its sentences."""
+        sentences = result.sentences or (result,)[: len(lines)]
+        outputs = [each.text for each in sentences]
+        begins = [len(self.join(outputs[:n], lines).removesuffix(output)) for n, output in enumerate(outputs, start=1)]
+        return shift_reports(text, [line.text for line in lines], sentences, begins)
+
     def _join_sentences(self, results: Sequence[Result], lines: Sequence[SourceLine]) -> Result:
         """Join the results of the sentences of one text."""
         wholes = [
@@ -197,10 +215,24 @@ class SourceEncoder:
     def _count_tokens(self, text: str) -> int:
         return self._symbols.source_tokens + len(self._source.encode(text))
 
-    def _encode_line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> SourceLine:
-        return self._make_line(text, encode_prefix(self._target, prefix) if prefix else (), phrases)
+    def encode_terms(self, line: SourceLine, terms: SentenceTerms) -> SourceLine:
+        """Return a line with other terms, which may change the text that the network reads."""
+        made = self._make_line(terms.source, line.prefix[len(self._symbols.begin) :], line.phrases)
+        return replace(made, text=line.text, line_breaks=line.line_breaks, unsplit=line.unsplit, terms=terms)
 
-    def _make_line(self, text: str, prefix: Ids, phrases: tuple[str, ...]) -> SourceLine:
+    def require(self, line: SourceLine, required: Sequence[Phrase]) -> SourceLine:
+        """Return a line whose output must contain more phrases."""
+        phrases = (*line.phrases, *required)
+        return replace(line, phrases=phrases, phrase_variants=tuple(encode_constraints(self._target, phrases)))
+
+    def _encode_line(self, text: str, prefix: str, phrases: tuple[str, ...]) -> SourceLine:
+        begin = encode_prefix(self._target, prefix) if prefix else ()
+        terms = self.terminology.find(text) if self.terminology is not None else None
+        if terms is None:
+            return self._make_line(text, begin, phrases)
+        return replace(self._make_line(terms.source, begin, phrases), terms=terms)
+
+    def _make_line(self, text: str, prefix: Ids, phrases: tuple[Phrase, ...]) -> SourceLine:
         ids, begin = self._source.encode(text) if text else [], (*self._symbols.begin, *prefix)
         source, left_out = truncate(ids, self._config, self._max_source_tokens - self._symbols.source_tokens)
         limit, least = self._limits(len(source), len(begin))
@@ -295,7 +327,8 @@ def reject_source_options(options: GenerateOptions, config: GenerationConfig, gi
     # The length factors have source-based defaults, so only values given in the call are rejected.
     values = {name: given.get(name) if "factor" in name else getattr(config, name) for name in SOURCE_SETTINGS}
     names = [name for name, value in values.items() if value and value != SOURCE_SETTINGS[name]]
-    for name in [*(each for each in ("split", "alignments") if getattr(options, each)), *names]:
+    of_source = ("split", "alignments", "glossary", "do_not_translate", "keep")
+    for name in [*(each for each in of_source if getattr(options, each)), *names]:
         raise UsageError("source_option_without_encoder", option=name)
 
 

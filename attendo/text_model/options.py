@@ -2,20 +2,26 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from attendo.decode.config import GenerationConfig
 from attendo.decode.options import MAX_FINISHED, MAX_TOKENS, RENAMED_OPTIONS, RENAMED_VALUES, CallFields
 from attendo.decode.presets import preset
-from attendo.errors import MessagePart, ModelError, UsageError
+from attendo.errors import MessagePart, ModelError, UsageError, shorten
 from attendo.settings import rename_settings, suggest_name
 from attendo.text_model.constraints import contains, validate_phrases
+from attendo.text_model.glossary import Glossary
+from attendo.text_model.kept_text import KeptTextFinder
 
 
 @dataclass(frozen=True)
 class GenerateOptions(CallFields):
     """Options of one call. The fields are declared in `decode/options.py`."""
+
+    glossary: Glossary | None = None
+    kept_text_finder: KeptTextFinder = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("max_length", "min_length"):
@@ -27,8 +33,15 @@ class GenerateOptions(CallFields):
         if self.min_length and self.max_length and self.min_length > self.max_length:
             raise UsageError("min_length_exceeds_maximum", min_length=self.min_length, max_length=self.max_length)
         object.__setattr__(self, "banned_phrases", validate_phrases(self.banned_phrases, "banned_phrases"))
+        object.__setattr__(self, "glossary", _read_glossary(self.glossary))
+        object.__setattr__(self, "kept_text_finder", KeptTextFinder(self.keep, self.do_not_translate))
         if self.split and self.constraints:
             raise UsageError("constraints_split_conflict")
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the call has a glossary or text to keep."""
+        return self.glossary is not None or bool(self.kept_text_finder)
 
     def expand_prefixes(self, num_texts: int) -> list[str]:
         """Return one prefix per text."""
@@ -71,7 +84,7 @@ def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tup
     With `preset` the settings are those of another system instead of the defaults.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    names = {field.name for field in fields(GenerateOptions)}
+    names = {each.name for each in fields(GenerateOptions) if each.init}
     settings = {name: value for name, value in given.items() if name not in names}
     for name in settings:
         if name not in GenerationConfig.model_fields:
@@ -85,12 +98,9 @@ def split_options(defaults: GenerationConfig, options: Mapping[str, Any]) -> tup
         call = replace(call, distinct=system is None and not config.sample)
     _check_n_best(call, config)
     _check_lengths(call, settings)
-    if call.constraints and config.sample:
-        raise UsageError("constraints_sample_conflict")
-    if call.constraints and config.beam_groups > 1:
-        raise UsageError("constraints_groups_conflict", groups=config.beam_groups)
-    if call.constraints:
-        _require_plain_beam(config, "constraints")
+    for name in ("constraints", "glossary"):
+        if getattr(call, name):
+            _require_beam_search(config, name)
     return call, config
 
 
@@ -168,6 +178,35 @@ def _check_lengths(options: GenerateOptions, given: Mapping[str, Any]) -> None:
         raise UsageError("min_length_factor_conflict")
     if options.max_length is not None and (least := given.get("min_length_extra", 0)) > options.max_length:
         raise UsageError("min_length_extra_exceeds_maximum", min_length_extra=least, max_length=options.max_length)
+
+
+def _read_glossary(given: object) -> Glossary | None:
+    if given is None or isinstance(given, Glossary):
+        return given
+    if not isinstance(given, str | Path):
+        raise UsageError("glossary_type", value=shorten(given))
+    return Glossary.read(given)
+
+
+def reject_terms(options: GenerateOptions, feature: str) -> None:
+    """Raise a `UsageError` for a glossary and for text to keep. `feature` is what does not support them."""
+    for name in ("glossary", "do_not_translate", "keep"):
+        if getattr(options, name):
+            raise UsageError("terms_not_supported", feature=feature, option=name)
+
+
+def is_plain_beam(config: GenerationConfig) -> bool:
+    """Whether a search for required phrases supports the groups and the stopping rules."""
+    return config.beam_groups == 1 and config.at_limit != "any" and config.stop not in ("leader", "shrinking")
+
+
+def _require_beam_search(config: GenerationConfig, option: str) -> None:
+    """Reject settings that a search for required phrases does not support."""
+    if config.sample:
+        raise UsageError("constraints_sample_conflict", option=option)
+    if config.beam_groups > 1:
+        raise UsageError("constraints_groups_conflict", option=option, groups=config.beam_groups)
+    _require_plain_beam(config, option)
 
 
 def _require_plain_beam(config: GenerationConfig, option: str) -> None:

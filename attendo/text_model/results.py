@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -97,6 +97,28 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
+class TermReport:
+    """Whether an output has a glossary term or a kept text of its source."""
+
+    kind: Literal["glossary", "placeholder", "url", "email", "number", "do_not_translate"]
+    source: str  # as in the source
+    source_span: tuple[int, int]  # the first character and the one after the last
+    target: str  # the term of the glossary, or the kept text
+    target_span: tuple[int, int] | None  # in the output; None if the term is not met
+    reason: Literal["", "vocabulary", "banned", "length", "search"] = ""  # why a term is not met
+
+    @property
+    def met(self) -> bool:
+        return self.target_span is not None
+
+    def shift(self, source: int, target: int) -> "TermReport":
+        """Return the report with positions that are larger by these numbers of characters."""
+        (begin, end), span = self.source_span, self.target_span
+        moved = None if span is None else (span[0] + target, span[1] + target)
+        return replace(self, source_span=(begin + source, end + source), target_span=moved)
+
+
+@dataclass(frozen=True)
 class Result:
     """The result for one text: hypotheses, best first."""
 
@@ -106,6 +128,7 @@ class Result:
     unsplit: int = 0  # sentences kept as one source although the model was trained on single sentences
     source_tokens: int = 0  # tokens that the network read, without eos
     source_left_out: int = 0  # tokens cut from the end of a source that was too long
+    terms: tuple[TermReport, ...] = ()  # glossary terms and kept texts, of the best hypothesis
 
     def __repr__(self) -> str:
         count = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
@@ -193,6 +216,8 @@ def result_to_dict(result: Result, all_hypotheses: bool) -> dict[str, Any]:
         content["source_left_out"] = result.source_left_out
     if result.unsplit:
         content["unsplit"] = result.unsplit
+    if result.terms:
+        content["terms"] = [{**asdict(each), "met": each.met} for each in result.terms]
     if result.sentences:
         content["sentences"] = [hypothesis_to_dict(each.best) for each in result.sentences]
     if all_hypotheses:

@@ -38,11 +38,18 @@ from attendo.text_model.backends import (
 )
 from attendo.text_model.generation import Generation, PreparedCall
 from attendo.text_model.inputs import PromptEncoder, SourceEncoder, reject_source_options
-from attendo.text_model.options import GenerateOptions, check_text_list, split_options, with_new_option_names
+from attendo.text_model.options import (
+    GenerateOptions,
+    check_text_list,
+    reject_terms,
+    split_options,
+    with_new_option_names,
+)
 from attendo.text_model.parallel_trace import ParallelOrigin, ParallelTrace, trace_call
 from attendo.text_model.results import Alternative, Result, ScoredTarget
 from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
 from attendo.text_model.sentence_splitting import measure_sources
+from attendo.text_model.term_search import TermSearch
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair, Trace, merge_head_scales, trace_pair
 
 _MAX_CACHED_ENGINES = 2  # one for most calls, and one for calls with constraints or coverage
@@ -231,15 +238,20 @@ class TextModel:
         `GenerateOptions` (prefix="...", constraints=["..."], banned_phrases=["..."], min_length=5, split=True) and of
         `GenerationConfig` (beam=4, sample=True, temperature=0.8 ...). The latter default to the settings of the model.
         preset="marian" uses the settings of another system instead (`decode/presets.py`).
+
+        `glossary` is a `Glossary` or its file: each of its terms in a text is translated as it says. `do_not_translate`
+        and `keep` are texts and kinds of text that the output repeats unchanged. `result.terms` reports about them.
         """
         call = self.prepare_call(texts, n_best=n_best, max_length=max_length, **options)
-        lines, config = call.lines, call.config
+        config = call.config
         with self.backend.inference_mode(), call.name_text_in_errors():
-            constrained = bool(call.options.constraints)
-            found = call.generation.generate(lines, self._engine(config, constrained)) if lines else ()
-            results = [Result(each) for each in found]
+            if (terminology := call.source_encoder.terminology) is not None:
+                call, results = TermSearch(self, call, terminology).generate()
+            else:
+                engine = self.make_engine(config, bool(call.options.constraints)) if call.lines else None
+                results = [Result(each) for each in (call.generation.generate(call.lines, engine) if engine else ())]
             if call.options.alignments:
-                sources = [line.source for line in lines]
+                sources = [line.source for line in call.lines]
                 positions = config.resolve_batch_tokens(self.device.type == "cuda")
                 results = align(results, sources, self.networks, positions, self.scores)
         return call.collect_results(results)
@@ -267,7 +279,7 @@ class TextModel:
         requests, strategy, rules = call.prepare_search()
         batch = self.backend.make_batch(call.config, strategy, rules)
         phrases = call.options.banned_phrases or call.options.constraints
-        several = call.config.mbr != "none" or phrases or len(requests) != 1
+        several = call.config.mbr != "none" or phrases or call.options.has_terms or len(requests) != 1
         if batch is None or several:
             return (yield from self._stream_by_sentence(call, options))
         decoder, frontiers = call.make_stream_decoder(), batch.stream(requests[0])
@@ -289,6 +301,7 @@ class TextModel:
         call_options, config = self._parse_options({**options, "prefix": prefix, "split": False})
         if call_options.banned_phrases or count < 1 or not (text.strip() or self.continues_text):
             raise UsageError("alternatives_request_invalid")
+        reject_terms(call_options, "a list of alternatives")
         ((line,),) = self._make_source_encoder(call_options, config).encode([text])
         answering, reader = Generation(call_options, config, self.target_tokenizer), self.backend.network(config)
         if reader is None:
@@ -297,7 +310,7 @@ class TextModel:
         with self.backend.inference_mode():
             tokens = top_next_tokens(line, reader, self.device, count)
             lines = [replace(line, prefix=(*line.prefix, token)) for token, _ in tokens]
-            found = answering.generate(lines, self._engine(config, bool(call_options.constraints)))
+            found = answering.generate(lines, self.make_engine(config, bool(call_options.constraints)))
         results = [Result(each) for each in found]
         return unique_alternatives(tokens, results, line.prefix, self.target_tokenizer)[:count]
 
@@ -321,6 +334,7 @@ class TextModel:
         call_options, config = self._parse_options({**options, "split": options.get("split") or False})
         if call_options.split or call_options.banned_phrases:
             raise UsageError("search_tree_option_conflict")
+        reject_terms(call_options, "a search tree")
         (lines,) = self._make_source_encoder(call_options, config).encode([text])
         requests, strategy, rules = Generation(call_options, config, self.target_tokenizer).prepare_search(lines, ())
         recorder = TreeRecorder(strategy)
@@ -368,6 +382,7 @@ class TextModel:
             raise UsageError("trace_text_empty")
         options = {**GREEDY_OPTIONS, **options, "split": False}
         call = self.prepare_call([text], **options)
+        reject_terms(call.options, "trace_parallel")
         precise = with_precision(call.config, network)
         assert isinstance(precise, ParallelTransformer)
         answer = self.generate([text], **options)[0].best
@@ -397,7 +412,7 @@ class TextModel:
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         return maker(options, config, *tokenizers, self.backend.max_sequence_length, bool(self.reads_single_sentences))
 
-    def _engine(self, config: GenerationConfig, constrained: bool) -> Engine:
+    def make_engine(self, config: GenerationConfig, constrained: bool) -> Engine:
         """Return a cached engine if its settings are unchanged, to reuse its captured and compiled batches."""
         covered = config.coverage_penalty > 0
         machine = (config.engine, config.precision, config.batch_tokens, config.compile)

@@ -81,6 +81,7 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
     """Raise a `UsageError` if CTranslate2 does not support the options of a call."""
     requested = {
         "constraints": (bool(options.constraints), NATIVE_SEARCH_ENGINES),
+        "glossary": (options.glossary is not None, NATIVE_SEARCH_ENGINES),
         "alignments": (options.alignments, NATIVE_ENGINES),
         f"coverage_penalty {config.coverage_penalty}": (config.coverage_penalty > 0, _COVERAGE_ENGINES),
         "compile": (config.compile, ("fast",)),
@@ -98,7 +99,7 @@ def apply_ctranslate2_semantics(config: GenerationConfig, options: Mapping[str, 
     Beam search follows `preset="ctranslate2"`. Greedy search is attendo's, but never forces eos at the limit.
     """
     combined = config.override(**{name: options[name] for name in options if name in GenerationConfig.model_fields})
-    if combined.sample or combined.beam_groups > 1 or options.get("constraints"):
+    if combined.sample or combined.beam_groups > 1 or options.get("constraints") or options.get("glossary"):
         return config  # unsupported: rejected later
     if combined.beam == 1 and combined.repetition_penalty == 1:
         forced = combined.at_limit == "force_eos" or combined.renormalise

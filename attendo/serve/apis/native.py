@@ -1,17 +1,17 @@
 """attendo's own API under /api/v1: /generate, /score and the routes of the explorer page."""
 
 import asyncio
-import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
 from attendo.decode.config import GenerationConfig
+from attendo.decode.options import list_options
 from attendo.serve.apis.continuations import strip_prompt_from_result, strip_prompt_stream
 from attendo.serve.explorer.ablation import routes as ablation_routes
 from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
@@ -51,6 +51,8 @@ _JSON_TYPES = {
     "prefix": str | list[str],
     "constraints": Phrases | Annotated[list[Phrases], Field(max_length=50)],
     "banned_phrases": Phrases,
+    "do_not_translate": Phrases,
+    "keep": Annotated[list[Literal["placeholders", "urls", "emails", "numbers"]], Field(max_length=4)],
 }
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 else:
     _DeclaredOptions = with_decoding_options(
         [
-            *(each.name for each in dataclasses.fields(GenerateOptions)),
+            *(each.name for each in list_options(GenerateOptions)),
             *(name for name in GenerationConfig.model_fields if name not in _SERVER_OPTIONS),
         ],
         _JSON_TYPES,
@@ -135,6 +137,18 @@ class HypothesisResponse(ResponseModel):
     attention: list[list[float]] | None = None
 
 
+class TermResponse(ResponseModel):
+    """Whether the output has a text to keep. The spans count characters, and the second number is the end."""
+
+    kind: str
+    source: str
+    source_span: tuple[int, int]
+    target: str
+    target_span: tuple[int, int] | None
+    reason: str
+    met: bool
+
+
 class ResultResponse(HypothesisResponse):
     """The best hypothesis, all requested hypotheses, and the sentences that the text was split into.
 
@@ -145,6 +159,7 @@ class ResultResponse(HypothesisResponse):
     source_left_out: int | None = None
     hypotheses: list[HypothesisResponse] | None = None
     sentences: list[HypothesisResponse] | None = None
+    terms: list[TermResponse] | None = None
     unsplit: int | None = None
 
 

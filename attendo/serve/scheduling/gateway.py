@@ -96,7 +96,7 @@ class ModelGateway:
             value = options.get(name)
             if isinstance(value, int | float) and value > most:
                 raise ApiError("above_limit", name=name, value=value, most=most)
-        for name in ("constraints", "banned_phrases"):
+        for name in ("constraints", "banned_phrases", "do_not_translate"):
             phrases = _flatten(options.get(name) or ())
             if len(phrases) > self.settings.max_phrases:
                 raise ApiError("above_limit", name=name, value=len(phrases), most=self.settings.max_phrases)

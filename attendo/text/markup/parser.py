@@ -144,15 +144,15 @@ class TextRun(NamedTuple):
 
 
 # Every repetition is bounded or ends at the start of the next one, so that matching stays linear.
-_SPECIAL = re.compile(
-    r"""
-    (?P<reference> & (?: \#\d{1,7} | \#[xX][0-9a-fA-F]{1,6} | [A-Za-z]\w{0,39} ) ;? )
-    | \{\{ [^{}]* \}\}                               # {{ name }}
+PLACEHOLDER = r"""
+    \{\{ [^{}]* \}\}                                 # {{ name }}
     | [%$]? \{ [\w.]{0,64} \}                        # {0} {name} ${name} %{name}
     | (?<![%\d]) % (?: \(\w{1,64}\) | \d{1,2}\$ )?   # %s %d %(name)s %1$s %.2f, and not 100%
       [-+\#0]{0,4} \d{0,4} (?: \.\d{1,4} )? (?: hh? | ll? | [jztLq] )?
       (?: [sd] | [iuoxXfFeEgGcCp@](?![A-Za-z]) )
-    """,
+"""
+_SPECIAL = re.compile(
+    rf"(?P<reference> & (?: \#\d{{1,7}} | \#[xX][0-9a-fA-F]{{1,6}} | [A-Za-z]\w{{0,39}} ) ;? ) | {PLACEHOLDER}",
     re.VERBOSE,
 )
 _XML_REFERENCES = frozenset(("&amp;", "&lt;", "&gt;", "&quot;", "&apos;"))

@@ -180,6 +180,25 @@ def write_segment(document: str, segment: MarkupSegment, translation: str, links
     return "".join(_insert_tags(target, placed, document))
 
 
+def place_atoms(
+    text: str, translation: str, positions: Sequence[int], links: CharacterLinks | None = None
+) -> list[int]:
+    """Return the character of a translation before which each atom goes. `positions` are characters of its source.
+
+    The atoms follow the words they stood beside if there are `links`. Atoms at an edge of the source stay at that edge.
+    """
+    source, target = WordSpans.from_text(text), WordSpans.from_text(translation)
+    atoms = [InlineTag("atom", source.count_before(at), number, number) for number, at in enumerate(positions)]
+    inner = [each for each in atoms if 0 < each.at < len(source)]
+    if links and len(target):
+        placed = place_by_alignment(inner, len(source), len(target), _unit_links(source, target, links, 0))
+    else:
+        placed = place_in_proportion(inner, (0, len(source)), (0, len(target)))
+    units = {each.tag.begin: each.at for each in placed}
+    starts = [*target.begins, len(translation)]
+    return [starts[units.get(number, len(target) if each.at else 0)] for number, each in enumerate(atoms)]
+
+
 def _unit_links(source: WordSpans, target: WordSpans, links: CharacterLinks, lead: int) -> list[int | None]:
     """Return the source unit with the most links for each target unit. The first wins a tie."""
     votes: list[dict[int, int]] = [{} for _ in range(len(target))]

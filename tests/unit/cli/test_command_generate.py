@@ -429,3 +429,21 @@ def test_line_separators_in_an_output_are_replaced() -> None:
 def test_help_shows_complete_option_names_at_80_columns(attendo: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert "…" not in attendo("generate", "--help").output
+
+
+def test_a_glossary_and_kept_text_are_used(attendo: Command, model_folder: Path, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("cat\t狗\nsat\tKatze\n", "utf-8")
+    options = ["--glossary", terms, "--keep", "placeholders", "--do-not-translate", "NLP", "--max-length", "12"]
+    done = attendo("generate", model_folder, *options, given=b"the cat sat\nNLP %s\n")
+    settings: dict[str, Any] = {"keep": ["placeholders"], "do_not_translate": ["NLP"], "max_length": 12}
+    expected = tiny_model().generate(["the cat sat", "NLP %s"], glossary=terms, **settings)
+    assert (done.code, done.output.splitlines()) == (0, [result.text for result in expected])
+    assert "狗" in done.output
+    assert done.output.count("%s") == done.output.count("NLP") == 1
+    assert done.errors.splitlines()[0] == (
+        "line 1: sat is not translated as Katze: the target vocabulary does not have it"
+    )
+    terms.write_text("cat\n", "utf-8")
+    failed = attendo("generate", model_folder, "--glossary", terms, given=b"the cat\n")
+    assert (failed.code, f"{terms} line 1" in failed.error) == (3, True)

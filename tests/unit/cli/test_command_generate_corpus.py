@@ -175,3 +175,16 @@ def test_progress_has_lines_speed_and_time_left(generate: Command, monkeypatch: 
     assert lines[2].startswith("3 of 9 lines, ")
     assert lines[2].endswith(" left")
     assert [line[:12] for line in lines].count("9 of 9 lines") == 1
+
+
+def test_a_changed_glossary_does_not_continue_the_job(generate: Command, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("cat\t狗\n", "utf-8")
+    options = ("--glossary", terms, "--max-length", "12")
+    assert generate(*options).code == 0
+    assert "狗" in (tmp_path / "out/b.txt").read_text("utf-8")
+    assert "1 of" not in generate(*options).errors
+    terms.write_text("cat\t家\n", "utf-8")
+    assert generate(*options).code == 2
+    terms.unlink()
+    assert generate(*options).code == 3

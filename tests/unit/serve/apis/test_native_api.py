@@ -1,6 +1,5 @@
 """The native API: /generate and /score return what the model returns, for every option."""
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -34,6 +33,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"banned_phrases": ["猫"], "no_repeat_ngram_size": 2, "allow_unk": False, "renormalise": True},
     {"repetition_penalty": 1.5, "repetition_of": "logits"},
     {"alignments": True},
+    {"keep": ["placeholders", "numbers"], "do_not_translate": ["cat"]},
     {"coverage_penalty": 0.2, "beam": 2},
     {"max_length": 3, "min_length": 2, "at_limit": "force_eos", "counts_eos": False},
     {"max_length_factor": 0.5, "max_length_extra": 1, "min_length_factor": 0.1, "min_length_extra": 1},
@@ -41,7 +41,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def test_every_option_but_server_options_is_a_field() -> None:
-    known = {*(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields}
+    known = {*(field.name for field in list_options(GenerateOptions)), *GenerationConfig.model_fields}
     assert set(DecodingOptions.model_fields) == known - SERVER_OPTIONS
     used = {name for options in OPTIONS for name in options}
     of_other_kinds = {"passes", "length_candidates", "graph_search", "path_length_penalty", "merge_repeats"}
