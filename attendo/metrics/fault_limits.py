@@ -22,7 +22,7 @@ from attendo.text.scripts import find_script, unspaced_class
 
 MIN_PAIRS = 200  # for quantiles of the texts
 TEXT_TAIL = 0.001  # share of right translations beyond a limit, per detector
-SCORE_TAIL = 0.005  # the same for log-probabilities
+SCORE_TAIL = 0.005  # the same for log-probabilities, so that all detectors together have about 1%
 _MAX_TRIGRAMS = 2000  # of each side
 _MAX_LOG_ODDS = 4.0  # of one trigram
 _BUCKET_SIZE, _MAX_BUCKETS = 100, 8
@@ -150,11 +150,13 @@ class FaultLimits(Settings):
         A trigram that neither side has counts by the script of its second character.
         """
         odds, scripts = self._trigram_log_odds, self._script_log_odds
-        values = [
-            odds[each] if each in odds else scripts.get(_script(each[1]), 0.0)
-            for each in trigrams(text)
-            if each[1].isalpha()
-        ]
+        values = []
+        for each in trigrams(text):
+            value = odds.get(each)
+            if value is not None:
+                values.append(value)
+            elif each[1].isalpha():
+                values.append(scripts.get(_script(each[1]), 0.0))
         return sum(values) / len(values) if values else 0.0
 
     @cached_property
@@ -310,7 +312,8 @@ def _split_buckets(items: Sequence[Item], key: Callable[[Item], int]) -> list[li
             parts.append([])
         parts[-1] += group
     if len(parts) > 1 and len(parts[-1]) < _BUCKET_SIZE:
-        parts[-2] += parts.pop()
+        last = parts.pop()
+        parts[-1] += last
     return parts
 
 

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from attendo.decode.config import GenerationConfig
 from attendo.decode.options import MAX_FINISHED, MAX_TOKENS, RENAMED_OPTIONS, RENAMED_VALUES, CallFields
 from attendo.decode.presets import preset
-from attendo.errors import MessagePart, ModelError, UsageError
+from attendo.errors import MessagePart, ModelError, UsageError, shorten
 from attendo.settings import rename_settings, suggest_name
 from attendo.text_model.constraints import contains, validate_phrases
+
+CHECKS = ("off", "report", "repair")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class GenerateOptions(CallFields):
                 raise UsageError("length_exceeds_token_limit", option=name, limit=MAX_TOKENS, value=value)
         if self.min_length and self.max_length and self.min_length > self.max_length:
             raise UsageError("min_length_exceeds_maximum", min_length=self.min_length, max_length=self.max_length)
+        if self.check not in CHECKS:
+            raise UsageError("unknown_check", value=shorten(self.check))
+        if self.check_detached and self.check == "off":
+            raise UsageError("check_detached_without_check")
         object.__setattr__(self, "banned_phrases", validate_phrases(self.banned_phrases, "banned_phrases"))
         if self.split and self.constraints:
             raise UsageError("constraints_split_conflict")

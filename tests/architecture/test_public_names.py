@@ -16,7 +16,16 @@ NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipe
 
 GENERATE = [
     *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),
-    *("--beam", "--beam-groups", "--compile", "--constraint", "--counts-eos", "--coverage-penalty"),
+    *(
+        "--beam",
+        "--beam-groups",
+        "--check",
+        "--check-detached",
+        "--compile",
+        "--constraint",
+        "--counts-eos",
+        "--coverage-penalty",
+    ),
     *("--device", "--distinct", "--diversity-penalty", "--draft", "--engine", "--ensemble", "--errors"),
     *("--graph-search", "--help", "--input", "--json", "--length-candidates", "--length-penalty", "--long-source"),
     *("--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr", "--mbr-candidates"),
@@ -35,6 +44,10 @@ OLD = ["--ban", "--diversity", "--groups", "--like", "--no-repeat-ngram", "--typ
 # Besides --lang, which every command has.
 OPTIONS = {
     "": ["--help", "--version"],
+    "calibrate": [
+        *("--beam", "--device", "--help", "--json", "--length-penalty", "--reference", "--source", "--threads"),
+        "MODEL",
+    ],
     "completion": ["--help", "--words", "[WORD]", "bash|zsh|fish"],
     "help": ["--help", "[COMMAND]"],
     "average": ["--help", "--last", "--out", "--overwrite", "RUN"],

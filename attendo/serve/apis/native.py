@@ -135,6 +135,25 @@ class HypothesisResponse(ResponseModel):
     attention: list[list[float]] | None = None
 
 
+class FaultResponse(ResponseModel):
+    """A fault of the best hypothesis. `value` is beyond `limit`. `where` is a span of characters of its text."""
+
+    kind: str
+    value: Number
+    limit: Number
+    where: tuple[int, int]
+    evidence: str
+
+
+class RepairResponse(ResponseModel):
+    """An attempt to replace an output with faults, and whether the new output was kept."""
+
+    by: str
+    faults_before: list[str]
+    faults_after: list[str]
+    kept: bool
+
+
 class ResultResponse(HypothesisResponse):
     """The best hypothesis, all requested hypotheses, and the sentences that the text was split into.
 
@@ -146,6 +165,9 @@ class ResultResponse(HypothesisResponse):
     hypotheses: list[HypothesisResponse] | None = None
     sentences: list[HypothesisResponse] | None = None
     unsplit: int | None = None
+    faults: list[FaultResponse] | None = None
+    confidence: Number = None
+    repairs: list[RepairResponse] | None = None
 
 
 class GenerateResponse(ResponseModel):

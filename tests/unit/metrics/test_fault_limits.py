@@ -47,6 +47,15 @@ def test_limits_of_scores_leave_their_share_of_the_outputs_below() -> None:
     assert limits.contrast.low == pytest.approx(2.0, abs=0.1)  # half the mean, which is less than the quantile
 
 
+@pytest.mark.parametrize(("one", "other"), [(90, 30), (120, 30), (120, 120), (250, 7)])
+def test_every_output_is_in_a_range_of_many_outputs(one: int, other: int) -> None:
+    scores = [OutputScore(5, -0.1 * n / one) for n in range(one)] + [OutputScore(9, -1.0 * n) for n in range(other)]
+    limits = measure_scores(FaultLimits(), scores)
+    assert len(limits.scores) == (2 if min(one, other) >= 100 else 1)
+    assert limits.scores[-1].max_tokens == 9
+    assert limits.confidence(OutputScore(9, -1e9)) == 0
+
+
 def test_scores_are_standardised_by_length() -> None:
     limits = measure_scores(FaultLimits(), draw_scores())
     values = [limits.standardise(OutputScore(each, -each / 40)) for each in (6, 20, 36)]

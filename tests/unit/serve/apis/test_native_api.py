@@ -34,6 +34,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"banned_phrases": ["猫"], "no_repeat_ngram_size": 2, "allow_unk": False, "renormalise": True},
     {"repetition_penalty": 1.5, "repetition_of": "logits"},
     {"alignments": True},
+    {"check": "report"},
+    {"check": "repair", "check_detached": True},
     {"coverage_penalty": 0.2, "beam": 2},
     {"max_length": 3, "min_length": 2, "at_limit": "force_eos", "counts_eos": False},
     {"max_length_factor": 0.5, "max_length_extra": 1, "min_length_factor": 0.1, "min_length_extra": 1},
