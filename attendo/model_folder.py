@@ -1,7 +1,7 @@
 """A model folder on disk: weights, configuration, tokenizers, decoding defaults, scores and checksums.
 
     config.json  weights.safetensors  source.* and target.* (or joint.*)  generation.json  scores.json
-    about.json  sample.jsonl  manifest.json
+    about.json  sample.jsonl  calibration.json  manifest.json
 
 The folder contains no code. It is written to a temporary folder and renamed. Every file is checked against the SHA-256
 in the manifest before it is used.
@@ -9,6 +9,7 @@ in the manifest before it is used.
 
 import json
 import math
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ FORMAT = "attendo.model"
 VERSION = 1
 SAMPLE = "sample.jsonl"
 ABOUT = "about.json"
+CALIBRATION = "calibration.json"
 _INITIALISERS = (  # of weights: methods of a tensor, and functions of torch.nn.init
     *("uniform_", "normal_", "trunc_normal_", "zero_", "fill_", "div_", "__itruediv__"),
     *("xavier_uniform_", "kaiming_uniform_", "zeros_", "ones_", "constant_"),
@@ -52,6 +54,7 @@ class StoredModel:
     scores: dict[str, Any] = field(default_factory=dict)
     sample: list[tuple[str, str]] = field(default_factory=list)  # validation pairs to check the model with
     about: dict[str, Any] = field(default_factory=dict)  # the known fields of `TrainedModelCard`
+    calibration: dict[str, Any] = field(default_factory=dict)  # the fields of `FaultLimits`
 
 
 def save_model(folder: Path, model: StoredModel, dtype: torch.dtype | None = torch.float32) -> None:
@@ -76,6 +79,8 @@ def _write_model(new: Path, model: StoredModel, dtype: torch.dtype | None) -> No
         _write_sample(new / SAMPLE, model.sample)
     if model.about:
         write_json(new / ABOUT, model.about)
+    if model.calibration:
+        write_json(new / CALIBRATION, model.calibration)
     # named_parameters lists a tied embedding once, so it is stored once.
     weights = {
         name: weight.detach().to(dtype or weight.dtype).cpu().contiguous()
@@ -107,7 +112,28 @@ def load_model(folder: Path, device: torch.device | str = "cpu", into: Transform
     generation, scores = read_json(folder / "generation.json"), read_json(folder / "scores.json")
     sample = _read_sample(folder / SAMPLE) if SAMPLE in names else []
     about = read_about(folder) if ABOUT in names else {}
-    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample, about)
+    calibration = read_json(folder / CALIBRATION) if CALIBRATION in names else {}
+    return StoredModel(network.to(device).eval(), source, target, generation, scores, sample, about, calibration)
+
+
+def update_json(folder: Path, name: str, changes: dict[str, Any]) -> None:
+    """Change keys of one JSON file of a model folder, or write a new one. Every other file keeps its content.
+
+    The manifest is checked first, so a damaged file does not get a new checksum. A changed copy of the folder then
+    replaces it.
+    """
+    folder = folder.resolve()
+    listed = check_manifest(folder, FORMAT, VERSION)["files"]
+    with atomic_files.temporary_folder(folder, sum(path.stat().st_size for path in folder.iterdir())) as new:
+        for each in listed:
+            shutil.copy2(folder / each, new / each)
+        write_json(new / name, {**(read_json(folder / name) if name in listed else {}), **changes})
+        write_manifest(new, FORMAT, VERSION)
+        # Files outside the manifest are not part of the model. They are copied too.
+        for path in folder.iterdir():
+            if path.name not in (*listed, name, "manifest.json"):
+                (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
+        atomic_files.replace_folder(folder, new)
 
 
 def load_tokenizers(

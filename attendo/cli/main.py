@@ -51,6 +51,10 @@ COMMANDS: CommandTable = {
         "generate": ("generate:generate", "Translate (or otherwise transform) lines of standard input."),
         "score": ("score:score", "Print the log-probability of every target line given its source line."),
         "evaluate": ("evaluate:evaluate", "Score a model on text that it was not trained on."),
+        "calibrate": (
+            "calibrate:calibrate",
+            "Measure on validation text which outputs are unusual, for generate --check.",
+        ),
         "tokenize": ("tokenize:tokenize", "Print the pieces of every line of standard input."),
         "detokenize": ("tokenize:detokenize", "Print the text of every line of ids on standard input."),
         "verify": ("verify:verify", "Compare outputs and scores across engines, batch sizes, paddings and caches."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from attendo.cli.language import count_columns, current_language, list_names, pad_columns, say, translate
 from attendo.cli.stdin import to_single_line
-from attendo.errors import UsageError
+from attendo.errors import LocalizedText, UsageError, join_texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,6 +108,22 @@ def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[
         yield say(
             "line {number}: cut at {num_ids} tokens; see --max-length", number=number + 1, num_ids=len(result.ids)
         )
+    for fault in result.faults:
+        if fault.kind != "truncated":  # as above
+            yield say(
+                "line {number}: {kind}: {evidence}",
+                number=number + 1,
+                kind=LocalizedText(fault.kind.replace("_", " ")),
+                evidence=fault.evidence,
+            )
+    for repair in result.repairs:
+        if repair.kept:
+            yield say(
+                "line {number}: generated again ({by}) because of {faults}",
+                number=number + 1,
+                by=LocalizedText(repair.by),
+                faults=join_texts([LocalizedText(kind.replace("_", " ")) for kind in repair.faults_before]),
+            )
     if not all(result.constraints):
         yield say(
             "line {number}: {count} of {num_constraints} constraints not met",

@@ -214,3 +214,9 @@ class CallFields:
         None, "Output", "no duplicate texts among the hypotheses; default: true unless sampling or with a preset"
     )
     alignments: bool = _option(False, "Output", "return cross-attention alignments")
+    check: Literal["off", "report", "repair"] = _option(
+        "off", "Output", "report faults of the outputs, or also generate outputs with faults again"
+    )
+    check_detached: bool = _option(
+        False, "Output", "with check: also find outputs that do not depend on the source, by two more passes"
+    )

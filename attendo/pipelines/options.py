@@ -23,7 +23,8 @@ HF_OPTION_NAMES = {
 NEW_TOKEN_OPTIONS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
 _STOP_RULES = {True: "first", False: "settled", "never": "exhaustive"}
 _INTEGER_OPTIONS = ("n_best", "max_length", "min_length", *NEW_TOKEN_OPTIONS)
-_NATIVE_OPTIONS = {*(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields} - {"alignments"}
+_NATIVE_OPTIONS = {*(field.name for field in fields(GenerateOptions)), *GenerationConfig.model_fields}
+_NATIVE_OPTIONS -= {"alignments", "check", "check_detached"}
 # Values of unsupported options that match attendo's behaviour.
 _NEUTRAL_VALUES: dict[str, Collection[Any]] = {
     "return_tensors": (False,),
@@ -46,6 +47,8 @@ _REMEDIES = {
     "src_lang": "it applies only to translation: leave it out",
     "tgt_lang": "it applies only to translation: leave it out",
     "alignments": _USE_TEXT_MODEL,
+    "check": f"{_USE_TEXT_MODEL}, whose results have faults",
+    "check_detached": f"{_USE_TEXT_MODEL}, whose results have faults",
     "output_attentions": "use TextModel.trace",
     "output_scores": f"{_USE_TEXT_MODEL}, whose results have scores",
     "return_dict_in_generate": _USE_TEXT_MODEL,

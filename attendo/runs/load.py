@@ -72,8 +72,8 @@ def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
             "checkpoint_model_mismatch", folder=folder, run=run, faults="; ".join(faults[:5]), count=len(faults)
         )
     load_weights(stored.network, weights)
-    # The stored scores are those of the best checkpoint, which may be another one.
-    return TextModel(replace(stored, network=stored.network.to(pick_device(device)).eval(), scores={}))
+    # The stored scores and limits are those of the best checkpoint, which may be another one.
+    return TextModel(replace(stored, network=stored.network.to(pick_device(device)).eval(), scores={}, calibration={}))
 
 
 def _load_run_model(run: Path) -> StoredModel:

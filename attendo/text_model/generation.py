@@ -32,6 +32,7 @@ from attendo.metrics.pairwise import pairwise_bleu, pairwise_chrf
 from attendo.text import BOS, EOS, PAD, UNK, Tokenizer
 from attendo.text.tokenizer import strip_line_end
 from attendo.text_model.alignment import add_word_indices
+from attendo.text_model.checking import OutputChecker, join_reports
 from attendo.text_model.constraints import (
     Ids,
     Phrase,
@@ -249,6 +250,7 @@ class PreparedCall:
     lines_per_text: Sequence[Sequence[SourceLine]]
     generation: Generation
     tokenizers: tuple[Tokenizer, Tokenizer]  # of the source and of the target
+    checker: OutputChecker | None = None  # with `check`
 
     @cached_property
     def lines(self) -> list[SourceLine]:
@@ -262,7 +264,13 @@ class PreparedCall:
         """
         options, config = self.options, self.config
         several = bool(options.constraints or options.banned_phrases or options.has_terms) or config.mbr != "none"
-        return not several and not options.alignments and config.engine in ("auto", "fast")
+        more_passes = options.alignments or self._searches_again
+        return not several and not more_passes and config.engine in ("auto", "fast")
+
+    @property
+    def _searches_again(self) -> bool:
+        """Whether `check` needs passes of the network after the search."""
+        return self.options.check == "repair" or self.options.check_detached
 
     def prepare_search(self) -> tuple[list[DecodeRequest], Strategy, list[Rule]]:
         """Return requests, strategy and rules for an engine, in the order of the lines."""
@@ -285,7 +293,12 @@ class PreparedCall:
             raise NotANumberError("text_log_probability_nan", error.precision, index, len(self.texts)) from None
 
     def collect_results(self, line_results: Sequence[Result]) -> list[Result]:
-        """Join the results of the lines into one result per text."""
+        """Check the results of the lines, unless they have reports, and join them into one result per text."""
+        if self.checker is not None:
+            line_results = [
+                result if result.report else replace(result, report=self.checker.check(line.text, result.best))
+                for result, line in zip(line_results, self.lines, strict=True)
+            ]
         if self.options.alignments:
             line_results = [
                 self._add_word_indices(result, line) for result, line in zip(line_results, self.lines, strict=True)
@@ -304,6 +317,7 @@ class PreparedCall:
                 source_left_out=sum(line.truncated_tokens for line in lines),
                 unsplit=sum(line.unsplit for line in lines),
                 terms=self.source_encoder.join_reports(text, result, lines) if self.options.has_terms else (),
+                report=join_reports(result) if self.checker is not None else None,
             )
             for result, text, lines in joined
         ]
@@ -330,7 +344,7 @@ class PreparedCall:
         return replace(self, lines_per_text=shorter)
 
     def check_stream(self) -> None:
-        if self.options.n_best > 1 or self.options.alignments:
+        if self.options.n_best > 1 or self.options.alignments or self._searches_again:
             raise UsageError("stream_option_unsupported")
 
     def make_stream_decoder(self) -> StreamDecoder:

@@ -165,11 +165,12 @@ class SourceEncoder:
     def _join_sentences(self, results: Sequence[Result], lines: Sequence[SourceLine]) -> Result:
         """Join the results of the sentences of one text."""
         wholes = [
-            self._join_hypotheses(each, lines) for each in _select_best_combinations(results, self._options.n_best)
+            self.join_hypotheses(each, lines) for each in _select_best_combinations(results, self._options.n_best)
         ]
         return Result(tuple(wholes), sentences=tuple(results))
 
-    def _join_hypotheses(self, hypotheses: Sequence[Hypothesis], lines: Sequence[SourceLine]) -> Hypothesis:
+    def join_hypotheses(self, hypotheses: Sequence[Hypothesis], lines: Sequence[SourceLine]) -> Hypothesis:
+        """Join one hypothesis of each line into one."""
         tokens = sum(each.parts.tokens for each in hypotheses)
         divisor, reward = Ranking.from_config(self._config).terms(tokens)
         log_probability, penalty, coverage = (
@@ -328,7 +329,8 @@ def reject_source_options(options: GenerateOptions, config: GenerationConfig, gi
     values = {name: given.get(name) if "factor" in name else getattr(config, name) for name in SOURCE_SETTINGS}
     names = [name for name, value in values.items() if value and value != SOURCE_SETTINGS[name]]
     of_source = ("split", "alignments", "glossary", "do_not_translate", "keep")
-    for name in [*(each for each in of_source if getattr(options, each)), *names]:
+    checked = ["check"] if options.check != "off" else []
+    for name in [*(each for each in of_source if getattr(options, each)), *checked, *names]:
         raise UsageError("source_option_without_encoder", option=name)
 
 

@@ -15,6 +15,8 @@ from attendo.text_model.constraints import contains, validate_phrases
 from attendo.text_model.glossary import Glossary
 from attendo.text_model.kept_text import KeptTextFinder
 
+CHECKS = ("off", "report", "repair")
+
 
 @dataclass(frozen=True)
 class GenerateOptions(CallFields):
@@ -32,6 +34,10 @@ class GenerateOptions(CallFields):
                 raise UsageError("length_exceeds_token_limit", option=name, limit=MAX_TOKENS, value=value)
         if self.min_length and self.max_length and self.min_length > self.max_length:
             raise UsageError("min_length_exceeds_maximum", min_length=self.min_length, max_length=self.max_length)
+        if self.check not in CHECKS:
+            raise UsageError("unknown_check", value=shorten(self.check))
+        if self.check_detached and self.check == "off":
+            raise UsageError("check_detached_without_check")
         object.__setattr__(self, "banned_phrases", validate_phrases(self.banned_phrases, "banned_phrases"))
         object.__setattr__(self, "glossary", _read_glossary(self.glossary))
         object.__setattr__(self, "kept_text_finder", KeptTextFinder(self.keep, self.do_not_translate))

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attendo.metrics.faults import Fault, FaultKind
+
 _WEIGHT_DIGITS = 4  # decimals of an attention weight
 
 
@@ -119,6 +121,39 @@ class TermReport:
 
 
 @dataclass(frozen=True)
+class Repair:
+    """An attempt to replace an output with faults. `kept`: a new output had fewer faults and replaced the old one."""
+
+    by: str  # rules, candidates or split
+    faults_before: tuple[FaultKind, ...]
+    faults_after: tuple[FaultKind, ...]  # of the best new output
+    kept: bool
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The faults of an output, worst first, and what was done about them."""
+
+    faults: tuple[Fault, ...] = ()
+    confidence: float | None = None  # None without `attendo calibrate`
+    repairs: tuple[Repair, ...] = ()
+
+    @property
+    def serious(self) -> tuple[FaultKind, ...]:
+        """The kinds of the faults that are not mere hints."""
+        return tuple(each.kind for each in self.faults if not each.is_hint)
+
+    def to_dict(self) -> dict[str, Any]:
+        content: dict[str, Any] = {
+            "faults": [each.to_dict() for each in self.faults],
+            "confidence": self.confidence,
+        }
+        if self.repairs:
+            content["repairs"] = [asdict(each) for each in self.repairs]
+        return content
+
+
+@dataclass(frozen=True)
 class Result:
     """The result for one text: hypotheses, best first."""
 
@@ -129,6 +164,7 @@ class Result:
     source_tokens: int = 0  # tokens that the network read, without eos
     source_left_out: int = 0  # tokens cut from the end of a source that was too long
     terms: tuple[TermReport, ...] = ()  # glossary terms and kept texts, of the best hypothesis
+    report: CheckReport | None = None  # with `check`
 
     def __repr__(self) -> str:
         count = f", {len(self.hypotheses)} hypotheses" if len(self.hypotheses) > 1 else ""
@@ -167,6 +203,21 @@ class Result:
     @property
     def cut(self) -> bool:
         return self.best.cut
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Faults of the best hypothesis, worst first. Empty without `check`."""
+        return self.report.faults if self.report else ()
+
+    @property
+    def confidence(self) -> float | None:
+        """Share of validation outputs of similar length with a lower mean log-probability. None if unknown."""
+        return self.report.confidence if self.report else None
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What check="repair" did."""
+        return self.report.repairs if self.report else ()
 
     @property
     def constraints(self) -> tuple[bool, ...]:
@@ -218,6 +269,8 @@ def result_to_dict(result: Result, all_hypotheses: bool) -> dict[str, Any]:
         content["unsplit"] = result.unsplit
     if result.terms:
         content["terms"] = [{**asdict(each), "met": each.met} for each in result.terms]
+    if result.report is not None:
+        content |= result.report.to_dict()
     if result.sentences:
         content["sentences"] = [hypothesis_to_dict(each.best) for each in result.sentences]
     if all_hypotheses:

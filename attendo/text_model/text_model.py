@@ -10,16 +10,18 @@ from typing import Any
 
 import torch
 
+from attendo.data.batch import Example
 from attendo.decode.config import GenerationConfig
 from attendo.decode.engines import Engine
 from attendo.decode.networks import Ensemble, EnsembleMethod, TappedNetwork
 from attendo.decode.search_tree import SearchTree
 from attendo.decode.tree_recorder import TreeRecorder
 from attendo.errors import MessagePart, ModelError, UsageError
+from attendo.metrics.fault_limits import MIN_PAIRS, FaultLimits, measure_length_factors, measure_scores, measure_texts
 from attendo.model.head_scaling import HeadScales, ScaledHeads
 from attendo.model.parallel import ParallelTransformer
 from attendo.model.transformer import Transformer
-from attendo.model_folder import StoredModel, load_model, save_model
+from attendo.model_folder import CALIBRATION, StoredModel, load_model, save_model
 from attendo.nn.cpu_threads import tune_step
 from attendo.nn.devices import pick_device
 from attendo.settings import warn_of_old_name
@@ -36,8 +38,10 @@ from attendo.text_model.backends import (
     make_option_error,
     with_precision,
 )
+from attendo.text_model.checking import OutputChecker, compute_contrast, score_hypothesis
+from attendo.text_model.constraints import Ids
 from attendo.text_model.generation import Generation, PreparedCall
-from attendo.text_model.inputs import PromptEncoder, SourceEncoder, reject_source_options
+from attendo.text_model.inputs import PromptEncoder, SourceEncoder, SourceLine, reject_source_options
 from attendo.text_model.options import (
     GenerateOptions,
     check_text_list,
@@ -46,13 +50,15 @@ from attendo.text_model.options import (
     with_new_option_names,
 )
 from attendo.text_model.parallel_trace import ParallelOrigin, ParallelTrace, trace_call
-from attendo.text_model.results import Alternative, Result, ScoredTarget
+from attendo.text_model.repairing import Repairer
+from attendo.text_model.results import Alternative, CheckReport, Hypothesis, Result, ScoredTarget
 from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
 from attendo.text_model.sentence_splitting import measure_sources
 from attendo.text_model.term_search import TermSearch
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair, Trace, merge_head_scales, trace_pair
 
 _MAX_CACHED_ENGINES = 2  # one for most calls, and one for calls with constraints or coverage
+_MAX_SAMPLE_PAIRS = 500  # validation pairs that limits are measured on: 0.1 s
 _MAX_NAMED_TAGS = 12  # tags listed in a warning
 
 
@@ -140,6 +146,16 @@ class TextModel:
     def networks(self) -> list[Transformer]:
         """The network, or the members of an ensemble."""
         return self.backend.networks if isinstance(self.backend, TorchBackend) else [self.network]
+
+    @cached_property
+    def fault_limits(self) -> FaultLimits:
+        """Limits of the fault detectors, from `attendo calibrate`, else from the validation pairs of the model."""
+        if not isinstance(self._stored, StoredModel) or not (self._stored.calibration or self._stored.sample):
+            return FaultLimits()
+        if self._stored.calibration:
+            return FaultLimits(**self._stored.calibration)
+        sources, references = zip(*self._stored.sample[:_MAX_SAMPLE_PAIRS], strict=True)
+        return measure_texts(sources, references)
 
     @cached_property
     def reads_single_sentences(self) -> bool | None:
@@ -250,6 +266,10 @@ class TextModel:
             else:
                 engine = self.make_engine(config, bool(call.options.constraints)) if call.lines else None
                 results = [Result(each) for each in (call.generation.generate(call.lines, engine) if engine else ())]
+            if call.options.check_detached:
+                results = self._report_detached(call, results)
+            if call.options.check == "repair":
+                results = self._make_repairer(call).repair(results)
             if call.options.alignments:
                 sources = [line.source for line in call.lines]
                 positions = config.resolve_batch_tokens(self.device.type == "cuda")
@@ -264,7 +284,11 @@ class TextModel:
         encoder = self._make_source_encoder(call_options, config)
         generation = Generation(call_options, config, self.target_tokenizer)
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
-        return PreparedCall(texts, call_options, config, encoder, encoder.encode(texts), generation, tokenizers)
+        checker = None if call_options.check == "off" else OutputChecker(self.fault_limits)
+        if call_options.check == "repair":  # the new searches would not know the terms
+            reject_terms(call_options, "check=repair")
+        lines = encoder.encode(texts)
+        return PreparedCall(texts, call_options, config, encoder, lines, generation, tokenizers, checker)
 
     def stream(self, text: str, **options: Any) -> Generator[str, None, Result]:
         """Yield the output in parts, each as soon as it is final. Joined, they are the text of the returned result.
@@ -328,6 +352,40 @@ class TextModel:
         pairs = encode_pairs(sources, targets, self.generation, *self._tokenizers)
         with self.backend.inference_mode():
             return check_scores(self.backend.score(pairs, self.target_tokenizer), self.generation.precision)
+
+    def check(
+        self, sources: Sequence[str], outputs: Sequence[str], *, check_detached: bool = False
+    ) -> list[CheckReport]:
+        """Return the faults of given outputs, such as those of another system.
+
+        `check_detached` also finds outputs that do not depend on the source, by a second pass.
+        """
+        if self.continues_text:
+            raise UsageError("source_option_without_encoder", option="check")
+        scored = self.score_tokens(sources, outputs)
+        without = self.score_tokens([""] * len(outputs), outputs) if check_detached else [None] * len(outputs)
+        checker, lines = OutputChecker(self.fault_limits), zip(sources, outputs, scored, without, strict=True)
+        return [checker.check_given(*each) for each in lines]
+
+    def calibrate(self, sources: Sequence[str], references: Sequence[str], **options: Any) -> FaultLimits:
+        """Measure the limits of the fault detectors on validation pairs, and check with them from now on.
+
+        `options` are the decoding options of later calls. `save` keeps the limits.
+        """
+        limits = measure_texts(sources, references)
+        if limits.pairs < MIN_PAIRS:
+            raise UsageError("too_few_calibration_pairs", count=limits.pairs, least=MIN_PAIRS)
+        call = self.prepare_call(sources, **options)
+        with self.backend.inference_mode(), call.name_text_in_errors():
+            best = [found[0] for found in self._search(call.lines, call.options, call.config)]
+            contrasts = self._contrasts([(line.source, each) for line, each in zip(call.lines, best, strict=True)])
+        scores = [score_hypothesis(*each) for each in zip(best, contrasts, strict=True)]
+        limits = measure_scores(limits, [each for each in scores if each is not None])
+        tokens = [(line.source_tokens, len(each.ids)) for line, each in zip(call.lines, best, strict=True)]
+        self.fault_limits = limits = measure_length_factors(limits, tokens)
+        if isinstance(self._stored, StoredModel):
+            self._stored = replace(self._stored, calibration=limits.model_dump(mode="json", exclude_defaults=True))
+        return limits
 
     def search_tree(self, text: str, **options: Any) -> list[SearchTree]:
         """Return every hypothesis that a search considers, and its outcome. A diverse beam has one tree per group."""
@@ -407,6 +465,33 @@ class TextModel:
                 yield new
         return call.collect_results(results)[0]
 
+    def _search(
+        self, lines: Sequence[SourceLine], options: GenerateOptions, config: GenerationConfig
+    ) -> list[tuple[Hypothesis, ...]]:
+        """Search with other options and settings than those of the call."""
+        self.backend.check(options, config)
+        engine = self.make_engine(config, bool(options.constraints))
+        return Generation(options, config, self.target_tokenizer).generate(lines, engine)
+
+    def _contrasts(self, pairs: Sequence[tuple[Ids, Hypothesis]]) -> list[float | None]:
+        """Return how much each source adds to the mean log-probability per token of an output. None without tokens."""
+        (blank,) = encode_pairs([""], [""], self.generation, *self._tokenizers)
+        examples = [Example(source, each.ids) for source, each in pairs]
+        examples += [Example(blank.source, each.ids) for _, each in pairs]
+        scored = self.backend.score(examples, self.target_tokenizer)
+        both = zip(pairs, scored[: len(pairs)], scored[len(pairs) :], strict=True)
+        return [compute_contrast(one, other, len(each.ids) + each.has_end) for (_, each), one, other in both]
+
+    def _report_detached(self, call: PreparedCall, results: Sequence[Result]) -> list[Result]:
+        """Return the results with reports that include the contrast to no source."""
+        contrasts = self._contrasts([(line.source, each.best) for line, each in zip(call.lines, results, strict=True)])
+        checker, found = OutputChecker(self.fault_limits), zip(results, call.lines, contrasts, strict=True)
+        return [replace(each, report=checker.check(line.text, each.best, value)) for each, line, value in found]
+
+    def _make_repairer(self, call: PreparedCall) -> Repairer:
+        whole = replace(call.options, split=False, prefix="", constraints=())
+        return Repairer(call, self._search, self._contrasts, self._make_source_encoder(whole, call.config))
+
     def _make_source_encoder(self, options: GenerateOptions, config: GenerationConfig) -> SourceEncoder:
         maker = PromptEncoder if self.continues_text else SourceEncoder
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
@@ -475,6 +560,10 @@ def _to_stored_model(
 def load(folder: str | Path, device: str = "auto") -> TextModel:
     """Load the model in a folder. `device` is cpu, cuda, or auto, which uses a GPU if there is one."""
     stored = load_model(Path(folder), pick_device(device))
+    try:
+        FaultLimits(**stored.calibration)
+    except UsageError as error:
+        raise ModelError("calibration_invalid", path=Path(folder) / CALIBRATION, error=error) from None
     try:
         return TextModel(stored)
     except UsageError as error:

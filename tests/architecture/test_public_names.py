@@ -16,28 +16,10 @@ NAMES = ["ModelConfig", "TextModel", "Transformer", "__version__", "load", "pipe
 
 GENERATE = [
     *("--alignments", "--alignments-of", "--allow-unk", "--at-limit", "--banned-phrase", "--batch-tokens"),
-    *("--beam", "--beam-groups", "--compile", "--constraint", "--counts-eos", "--coverage-penalty"),
-    *(
-        "--device",
-        "--distinct",
-        "--diversity-penalty",
-        "--do-not-translate",
-        "--draft",
-        "--engine",
-        "--ensemble",
-        "--errors",
-    ),
-    *(
-        "--glossary",
-        "--graph-search",
-        "--help",
-        "--input",
-        "--json",
-        "--keep",
-        "--length-candidates",
-        "--length-penalty",
-        "--long-source",
-    ),
+    *("--beam", "--beam-groups", "--check", "--check-detached", "--compile", "--constraint", "--counts-eos"),
+    *("--coverage-penalty", "--device", "--distinct", "--diversity-penalty", "--do-not-translate", "--draft"),
+    *("--engine", "--ensemble", "--errors", "--glossary", "--graph-search", "--help", "--input", "--json", "--keep"),
+    *("--length-candidates", "--length-penalty", "--long-source"),
     *("--max-length", "--max-length-extra", "--max-length-factor", "--max-source", "--mbr", "--mbr-candidates"),
     "--merge-repeats",
     *("--min-length", "--min-length-extra", "--min-length-factor", "--min-p", "--n-best", "--no-repeat-ngram-size"),
@@ -54,6 +36,10 @@ OLD = ["--ban", "--diversity", "--groups", "--like", "--no-repeat-ngram", "--typ
 # Besides --lang, which every command has.
 OPTIONS = {
     "": ["--help", "--version"],
+    "calibrate": [
+        *("--beam", "--device", "--help", "--json", "--length-penalty", "--reference", "--source", "--threads"),
+        "MODEL",
+    ],
     "completion": ["--help", "--words", "[WORD]", "bash|zsh|fish"],
     "help": ["--help", "[COMMAND]"],
     "average": ["--help", "--last", "--out", "--overwrite", "RUN"],

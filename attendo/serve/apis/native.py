@@ -149,6 +149,25 @@ class TermResponse(ResponseModel):
     met: bool
 
 
+class FaultResponse(ResponseModel):
+    """A fault of the best hypothesis. `value` is beyond `limit`. `where` is a span of characters of its text."""
+
+    kind: str
+    value: Number
+    limit: Number
+    where: tuple[int, int]
+    evidence: str
+
+
+class RepairResponse(ResponseModel):
+    """An attempt to replace an output with faults, and whether the new output was kept."""
+
+    by: str
+    faults_before: list[str]
+    faults_after: list[str]
+    kept: bool
+
+
 class ResultResponse(HypothesisResponse):
     """The best hypothesis, all requested hypotheses, and the sentences that the text was split into.
 
@@ -161,6 +180,9 @@ class ResultResponse(HypothesisResponse):
     sentences: list[HypothesisResponse] | None = None
     terms: list[TermResponse] | None = None
     unsplit: int | None = None
+    faults: list[FaultResponse] | None = None
+    confidence: Number = None
+    repairs: list[RepairResponse] | None = None
 
 
 class GenerateResponse(ResponseModel):

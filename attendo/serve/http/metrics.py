@@ -26,6 +26,9 @@ class ServerMetrics:
         self._in_flight = Gauge("attendo_in_flight_requests", "Requests that are being answered", registry=registry)
         self._source = Counter("attendo_source_tokens", "Tokens read", ["model"], registry=registry)
         self._target = Counter("attendo_target_tokens", "Tokens written", ["model"], registry=registry)
+        self._checked = Counter("attendo_checked", "Answers checked for faults", ["model"], registry=registry)
+        self._faults = Counter("attendo_faults", "Faults of answers, by kind", ["model", "kind"], registry=registry)
+        self._repaired = Counter("attendo_repaired", "Answers replaced by others", ["model"], registry=registry)
         self._first_token = _make_histogram("attendo_first_token_seconds", "Until a stream began to tell", registry)
         self._queue = _make_histogram("attendo_queue_seconds", "Until a request had its first step", registry)
         self._decoding = _make_histogram("attendo_decoding_seconds", "From the first step to the last", registry)
@@ -56,6 +59,13 @@ class ServerMetrics:
         if (entry := current_request.get()) is not None:
             entry.source_tokens += source
             entry.target_tokens += target
+
+    def count_faults(self, model: str, kinds: Sequence[str], repaired: bool) -> None:
+        """Count a checked answer with its faults."""
+        self._checked.labels(model).inc()
+        self._repaired.labels(model).inc(repaired)
+        for kind in kinds:
+            self._faults.labels(model, kind).inc()
 
     def observe_first_token(self, seconds: float) -> None:
         self._first_token.observe(seconds)

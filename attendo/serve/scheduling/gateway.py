@@ -118,7 +118,7 @@ class ModelGateway:
         self.check_options(**options)
         results = await served.worker.generate(texts, deadline or self.deadline(), **options)
         for each in results:
-            self._count_tokens(served, each)
+            self._count_result(served, each)
         return results
 
     async def stream(
@@ -142,7 +142,7 @@ class ModelGateway:
                 started = True
                 yield new
         for each in results:
-            self._count_tokens(served, each)
+            self._count_result(served, each)
             if on_result is not None:
                 on_result(each)
 
@@ -164,9 +164,12 @@ class ModelGateway:
     def _check_text_lengths(self, texts: Sequence[Any]) -> None:
         self.check_texts([text for text in texts if isinstance(text, str)])
 
-    def _count_tokens(self, served: ServedModel, result: Result) -> None:
+    def _count_result(self, served: ServedModel, result: Result) -> None:
         target_tokens = sum(len(each.ids) for each in result.hypotheses)
         self.metrics.count_tokens(served.name, result.source_tokens, target_tokens)
+        if result.report is not None:
+            kinds = [each.kind for each in result.faults]
+            self.metrics.count_faults(served.name, kinds, any(each.kept for each in result.repairs))
 
 
 def _flatten(texts: Any) -> list[Any]:

@@ -112,7 +112,8 @@ class ServedModel:
         load_weights(network, weights)
         network = network.to(self.model.device).eval()
         source, target = stored.source_tokenizer, stored.target_tokenizer
-        return TextModel(StoredModel(network, source, target, stored.generation, about=stored.about))
+        model = StoredModel(network, source, target, stored.generation, sample=stored.sample, about=stored.about)
+        return TextModel(model)
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:

@@ -34,6 +34,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"repetition_penalty": 1.5, "repetition_of": "logits"},
     {"alignments": True},
     {"keep": ["placeholders", "numbers"], "do_not_translate": ["cat"]},
+    {"check": "report"},
+    {"check": "repair", "check_detached": True},
     {"coverage_penalty": 0.2, "beam": 2},
     {"max_length": 3, "min_length": 2, "at_limit": "force_eos", "counts_eos": False},
     {"max_length_factor": 0.5, "max_length_extra": 1, "min_length_factor": 0.1, "min_length_extra": 1},
