@@ -102,6 +102,18 @@ def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[
         yield say(
             "line {number}: cut at {num_ids} tokens; see --max-length", number=number + 1, num_ids=len(result.ids)
         )
+    yield from _list_faults(number, result)
+    if not all(result.constraints):
+        yield say(
+            "line {number}: {count} of {num_constraints} constraints not met",
+            number=number + 1,
+            count=result.constraints.count(False),
+            num_constraints=len(result.constraints),
+        )
+
+
+def _list_faults(number: int, result: "Result") -> Iterator[str]:
+    """Yield the faults that a check found, and the repairs."""
     for fault in result.faults:
         if fault.kind != "truncated":  # as above
             yield say(
@@ -118,13 +130,6 @@ def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[
                 by=LocalizedText(repair.by),
                 faults=join_texts([LocalizedText(kind.replace("_", " ")) for kind in repair.faults_before]),
             )
-    if not all(result.constraints):
-        yield say(
-            "line {number}: {count} of {num_constraints} constraints not met",
-            number=number + 1,
-            count=result.constraints.count(False),
-            num_constraints=len(result.constraints),
-        )
 
 
 def format_split_summary(sentences: Sequence[int], lines: int, by_default: bool) -> str:
