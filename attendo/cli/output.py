@@ -120,6 +120,7 @@ def list_warnings(number: int, result: "Result", ends: bool = True) -> Iterator[
 
 
 def _list_faults(number: int, result: "Result") -> Iterator[str]:
+    """Yield the faults that a check found, and the repairs."""
     for fault in result.faults:
         if fault.kind != "truncated":  # as above
             yield say(

@@ -16,7 +16,7 @@ from attendo.errors import ModelError, UsageError
 from attendo.metrics.fault_limits import FaultLimits
 from attendo.model_folder import CALIBRATION, update_json
 from attendo.text_model import Result, TextModel, load
-from attendo.text_model.repairing import split_clauses
+from attendo.text_model.repairing import Repairer, split_clauses
 from attendo.text_model.results import result_to_dict
 
 TEXTS = sentences(24)
@@ -256,3 +256,23 @@ def test_random_weights_of_a_network_do_not_change_by_checks() -> None:
     before = {name: weight.clone() for name, weight in model.network.named_parameters()}
     model.generate(TEXTS, check="repair")
     assert all(torch.equal(before[name], weight) for name, weight in model.network.named_parameters())
+
+
+def test_a_worse_output_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proposals with as many faults, or with fewer but a much lower probability, do not replace an output."""
+    model = varied_model()
+    before = [each for each in model.generate(TEXTS, check="report") if each.report and len(each.report.serious) == 1]
+    worse = replace(before[0].best, text="猫 狗 猫 狗 猫 狗 猫 狗")
+    unlikely = replace(before[0].best, text="猫 坐 着", parts=replace(before[0].best.parts, log_probability=-1e6))
+    for proposal in (worse, unlikely):
+        monkeypatch.setattr(Repairer, "_use_rules", lambda self, lines, config, found=proposal: [(found,)] * len(lines))
+        monkeypatch.setattr(Repairer, "_sample", lambda self, lines, config, found=proposal: [(found,)] * len(lines))
+        monkeypatch.setattr(Repairer, "_split", lambda self, lines, config: [()] * len(lines))
+        after = model.generate(TEXTS, check="repair")
+        plain = model.generate(TEXTS)
+        of_one = [
+            number for number, each in enumerate(after) if each.repairs and len(each.repairs[0].faults_before) == 1
+        ]
+        assert of_one
+        assert all(after[number].text == plain[number].text for number in of_one)
+        assert not any(step.kept for number in of_one for step in after[number].repairs)
