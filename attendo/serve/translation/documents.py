@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from attendo.errors import UsageError
 from attendo.serve.http.errors import ApiError, to_api_error
@@ -24,6 +24,7 @@ from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.segmenter import SegmentedText
 from attendo.serve.translation.translator import SentenceHypothesis, translate_sentences
+from attendo.text_model import Glossary
 
 DocumentFormat = Literal["text", "html", "xml"]
 DOCUMENT_FORMATS: dict[str, DocumentFormat] = {"txt": "text", "html": "html", "htm": "html", "xml": "xml"}
@@ -100,6 +101,7 @@ class Document:
 
     text_format: DocumentFormat
     served: ServedModel
+    glossary: Glossary | None = None
     document_id: str = field(default_factory=lambda: secrets.token_hex(16).upper())
     key: str = field(default_factory=lambda: secrets.token_hex(32).upper())
     status: Literal["queued", "translating", "done", "error"] = "queued"
@@ -136,11 +138,13 @@ class DocumentStore:
         self.characters = 0  # translated since the server started
         gateway.pending_results.append(self._has_pending)
 
-    async def add(self, content: bytes, text_format: DocumentFormat, served: ServedModel) -> Document:
+    async def add(
+        self, content: bytes, text_format: DocumentFormat, served: ServedModel, glossary: Glossary | None = None
+    ) -> Document:
         """Store a document and start its translation. Raise `ApiError` if there are too many or the disk is full."""
         if len(self._documents) >= MAX_DOCUMENTS:
             raise ApiError("too_many_documents", most=MAX_DOCUMENTS)
-        document = Document(text_format, served)
+        document = Document(text_format, served, glossary)
         self._documents[document.document_id] = document
         try:
             await asyncio.to_thread(self._folder.write, document.source_file, content)
@@ -189,7 +193,7 @@ class DocumentStore:
             async with self._semaphore:
                 document.status = "translating"
                 draft = await self._decode(document)
-                result = await translate_document(self._gateway, document.served, draft)
+                result = await translate_document(self._gateway, document.served, draft, document.glossary)
                 await asyncio.to_thread(self._folder.write, document.result_file, result)
             self.characters += len(draft.text)
             document.characters, document.status = len(draft.text), "done"
@@ -306,27 +310,30 @@ def _remove_folder(folder: Path, lock: int) -> None:
     os.close(lock)
 
 
-async def translate_document(gateway: ModelGateway, served: ServedModel, document: DecodedDocument) -> bytes:
+async def translate_document(
+    gateway: ModelGateway, served: ServedModel, document: DecodedDocument, glossary: Glossary | None = None
+) -> bytes:
     """Return the translated document in its original encoding."""
     # Parsing a large document takes a while, so it runs outside of the event loop.
     plan = await asyncio.to_thread(SegmentedText, document.text, document.text_format)
     answers: list[SentenceHypothesis] = []
+    options = {} if glossary is None else {"glossary": glossary}
     for at in range(0, len(plan.sentences), CHUNK_SENTENCES):
         answers += await _translate_chunk(
-            gateway, served, plan.sentences[at : at + CHUNK_SENTENCES], document.text_format != "text"
+            gateway, served, plan.sentences[at : at + CHUNK_SENTENCES], document.text_format != "text", **options
         )
     return document.encode(await asyncio.to_thread(plan.assemble, answers))
 
 
 async def _translate_chunk(
-    gateway: ModelGateway, served: ServedModel, sentences: Sequence[str], with_links: bool
+    gateway: ModelGateway, served: ServedModel, sentences: Sequence[str], with_links: bool, **options: Any
 ) -> list[SentenceHypothesis]:
     """Translate a chunk. If the model is busy, retry after a pause."""
     for pause in _RETRY_PAUSES:
         try:
-            return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links)]
+            return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links, **options)]
         except ApiError as refusal:
             if refusal.code not in ("busy", "too_late"):
                 raise
         await asyncio.sleep(pause)
-    return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links)]
+    return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links, **options)]
