@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fastapi import FastAPI
 
 from attendo import __version__
-from attendo.serve.apis import deepl, huggingface, libretranslate, native, openai
+from attendo.serve.apis import deepl, deepl_glossaries, huggingface, libretranslate, native, openai
 from attendo.serve.explorer.catalogue_routes import page_routes
 from attendo.serve.http.errors import handle_errors
 from attendo.serve.http.metrics import ServerMetrics
@@ -15,6 +15,7 @@ from attendo.serve.scheduling import monitoring
 from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ModelRegistry, ModelSpec
 from attendo.serve.settings import ServeSettings
+from attendo.serve.translation.glossaries import GlossaryStore
 
 
 class Application(RequestGuard):
@@ -35,8 +36,11 @@ def create_app(models: Sequence[ModelSpec], settings: ServeSettings | None = Non
         redoc_url=None,
     )
     gateway = ModelGateway(ModelRegistry(models, settings), settings, ServerMetrics())
-    for group in (monitoring, libretranslate, huggingface, deepl, openai, native):
+    glossaries = GlossaryStore()
+    for group in (monitoring, libretranslate, huggingface, openai, native):
         app.include_router(group.routes(gateway))
+    for group_with_glossaries in (deepl, deepl_glossaries):
+        app.include_router(group_with_glossaries.routes(gateway, glossaries))
     app.include_router(page_routes())
     handle_errors(app, native.request_field_names())
     install_openapi(app, settings)

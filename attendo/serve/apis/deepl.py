@@ -1,4 +1,4 @@
-"""DeepL's API, version 2: texts, documents, languages and usage. The glossary lists are empty."""
+"""DeepL's API, version 2: texts, documents, languages and usage."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -18,10 +18,12 @@ from attendo.serve.scheduling.gateway import ModelGateway
 from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.documents import DocumentStore, choose_model, open_form, read_upload
 from attendo.serve.translation.formats import find_format
+from attendo.serve.translation.glossaries import GlossaryStore
 from attendo.serve.translation.segmenter import SegmentationOptions, SplitRule
 from attendo.serve.translation.translator import translate_from
 from attendo.text.languages import language_name, match_language
 from attendo.text.markup import TagRules
+from attendo.text_model import Glossary
 
 _NO_LIMIT = 1_000_000_000_000  # DeepL's value for accounts without a limit
 _OCTET_STREAM = "application/octet-stream"
@@ -39,7 +41,7 @@ TagList = Annotated[str, Field(max_length=5_000)] | Annotated[list[ShortText], F
 _LIST_FIELDS = ("text", "ignore_tags", "splitting_tags", "non_splitting_tags")
 _SPLIT_MODES: dict[str, SplitRule] = {"0": "never", "nonewlines": "signs"}
 # Unsupported parameters. They are rejected, because clients rely on their effect.
-_UNSUPPORTED = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
+_UNSUPPORTED = ("glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
 
 
 class _DeepLRequest(BaseModel):
@@ -51,6 +53,7 @@ class _DeepLRequest(BaseModel):
     source_lang: ShortText | None = None
     # No model supports formality. The `prefer_` values are preferences, so they are accepted and ignored.
     formality: Literal["default", "prefer_less", "prefer_more"] | None = None
+    glossary_id: ShortText | None = Field(None, description="needs source_lang")
 
     def check_supported(self) -> None:
         for name in _UNSUPPORTED:
@@ -155,19 +158,15 @@ class DocumentStatusResponse(BaseModel):
     error_message: str | None = None
 
 
-class GlossaryPairsResponse(BaseModel):
-    supported_languages: list[str] = []
-
-
-class GlossariesResponse(BaseModel):
-    glossaries: list[str] = []
-
-
 _LANGUAGE_ERRORS = ("unknown_language", "no_such_pair", "no_language", "unmet_parameter", "bad_form")
-TRANSLATE_ERRORS = error_responses("deepl", *MODEL_ERRORS, *_LANGUAGE_ERRORS, "too_many_texts", "too_many_sentences")
+_GLOSSARY_ERRORS = ("unknown_glossary", "glossary_pair_missing", "glossary_without_source")
+TRANSLATE_ERRORS = error_responses(
+    "deepl", *MODEL_ERRORS, *_LANGUAGE_ERRORS, *_GLOSSARY_ERRORS, "too_many_texts", "too_many_sentences"
+)
 UPLOAD_ERRORS = error_responses(
     "deepl",
     *_LANGUAGE_ERRORS,
+    *_GLOSSARY_ERRORS,
     *("bad_json", "bad_request", "bad_setting", "no_file", "unknown_format", "other_format", "unknown_encoding"),
     *("format_needs_package", "document_damaged", "document_too_large_unpacked"),
     *("not_encoded_so", "document_too_large", "too_many_documents", "no_room"),
@@ -200,10 +199,10 @@ _UPLOAD_SCHEMA = {
 DOCUMENT_BODY = request_body({MULTIPART: _UPLOAD_SCHEMA})
 
 
-def routes(gateway: ModelGateway) -> APIRouter:
+def routes(gateway: ModelGateway, glossaries: GlossaryStore) -> APIRouter:
     router = APIRouter(prefix="/v2", dependencies=[key_dependency(gateway.settings.keys)], tags=["DeepL"])
-    documents, texts = DocumentStore(gateway), _TextTranslator(gateway)
-    router.include_router(_document_routes(gateway, documents))
+    documents, texts = DocumentStore(gateway), _TextTranslator(gateway, glossaries)
+    router.include_router(_document_routes(gateway, documents, glossaries))
 
     @router.post(
         "/translate", response_model=DeepLTranslateResponse, responses=TRANSLATE_ERRORS, openapi_extra=TRANSLATE_BODY
@@ -231,22 +230,14 @@ def routes(gateway: ModelGateway) -> APIRouter:
         """Return the characters translated for all clients since the server started."""
         return DeepLUsageResponse(character_count=texts.characters + documents.characters, character_limit=_NO_LIMIT)
 
-    @router.get("/glossary-language-pairs")
-    async def glossary_pairs() -> GlossaryPairsResponse:
-        return GlossaryPairsResponse()
-
-    @router.get("/glossaries")
-    async def glossaries() -> GlossariesResponse:
-        return GlossariesResponse()
-
     return router
 
 
 class _TextTranslator:
     """Translates texts, each from its own language, and counts their characters."""
 
-    def __init__(self, gateway: ModelGateway) -> None:
-        self._gateway = gateway
+    def __init__(self, gateway: ModelGateway, glossaries: GlossaryStore) -> None:
+        self._gateway, self._glossaries = gateway, glossaries
         self.characters = 0
 
     async def translate(self, request: DeepLTranslateRequest) -> dict[str, Any]:
@@ -256,7 +247,11 @@ class _TextTranslator:
         source, target = resolve_pair(self._gateway, request.source_lang, request.target_lang)
         if source == target:
             raise ApiError("no_such_pair", source=source, target=target)
-        translations, sources = await translate_from(self._gateway, source, target, texts, request.segmentation_options)
+        glossary = get_glossary(self._glossaries, request.glossary_id, source, target)
+        options: dict[str, Any] = {} if glossary is None else {"glossary": glossary}
+        translations, sources = await translate_from(
+            self._gateway, source, target, texts, request.segmentation_options, **options
+        )
         self.characters += sum(map(len, texts))
         responses = [
             DeepLTranslation(
@@ -274,12 +269,12 @@ class _TextTranslator:
         return None if source == target else self._gateway.get_model_for_pair(source, target).name
 
 
-def _document_routes(gateway: ModelGateway, documents: DocumentStore) -> APIRouter:
+def _document_routes(gateway: ModelGateway, documents: DocumentStore, glossaries: GlossaryStore) -> APIRouter:
     router = APIRouter(prefix="/document")
 
     @router.post("", response_model=DocumentResponse, responses=UPLOAD_ERRORS, openapi_extra=DOCUMENT_BODY)
     async def upload(request: Request) -> Response:
-        document = await documents.add(*await _read_upload(request, gateway))
+        document = await documents.add(*await _read_upload(request, gateway, glossaries))
         return json_response(DocumentResponse(document_id=document.document_id, document_key=document.key))
 
     @router.post(
@@ -314,8 +309,10 @@ def _document_routes(gateway: ModelGateway, documents: DocumentStore) -> APIRout
     return router
 
 
-async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, str, ServedModel]:
-    """Return the content of the file, its format and the model that translates it."""
+async def _read_upload(
+    request: Request, gateway: ModelGateway, glossaries: GlossaryStore
+) -> tuple[bytes, str, ServedModel, Glossary | None]:
+    """Return the content of the file, its format, the model that translates it, and its glossary."""
     async with open_form(request) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile):
@@ -326,9 +323,22 @@ async def _read_upload(request: Request, gateway: ModelGateway) -> tuple[bytes, 
         if options.output_format and find_format(f"x.{options.output_format}") != kind:
             raise ApiError("other_format", {"param": "output_format"}, ending=options.output_format)
         source, target = resolve_pair(gateway, options.source_lang, options.target_lang)
+        glossary = get_glossary(glossaries, options.glossary_id, source, target)
         content = await read_upload(file, gateway)
     served = await choose_model(gateway, content, kind, source, target)
-    return content, kind, served
+    return content, kind, served, glossary
+
+
+def get_glossary(
+    glossaries: GlossaryStore, glossary_id: str | None, source: str | None, target: str
+) -> Glossary | None:
+    """Return the dictionary of a language pair, or None without a `glossary_id`."""
+    if not glossary_id:
+        return None
+    stored = glossaries.get(glossary_id)
+    if source is None:
+        raise ApiError("glossary_without_source", {"param": "source_lang"})
+    return stored.get(source, target)
 
 
 def to_deepl_code(code: str) -> str:

@@ -28,6 +28,7 @@ ApiName = Literal["ours", "deepl", "openai", "huggingface", "libretranslate"]
 LIBRETRANSLATE_PATHS = ("/translate", "/translate_file", "/detect", "/languages", "/suggest", "/frontend/settings")
 API_PREFIXES: dict[str, ApiName] = {
     "/v2/": "deepl",
+    "/v3/": "deepl",
     "/v1/": "openai",
     "/hf/": "huggingface",
     "/download_file/": "libretranslate",

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
@@ -29,6 +29,7 @@ from attendo.serve.scheduling.registry import ServedModel
 from attendo.serve.translation.formats import Draft, read_document
 from attendo.serve.translation.segmenter import SegmentedText
 from attendo.serve.translation.translator import SentenceHypothesis, detect_source_language, translate_sentences
+from attendo.text_model import Glossary
 
 MAX_DOCUMENTS = 100  # stored at a time
 LIFETIME_SECONDS = 3600.0  # after which a translated document is deleted, fetched or not
@@ -48,6 +49,7 @@ class Document:
 
     document_format: str  # of `find_format`
     served: ServedModel
+    glossary: Glossary | None = None
     document_id: str = field(default_factory=lambda: secrets.token_hex(16).upper())
     key: str = field(default_factory=lambda: secrets.token_hex(32).upper())
     status: Literal["queued", "translating", "done", "error"] = "queued"
@@ -84,11 +86,13 @@ class DocumentStore:
         self.characters = 0  # translated since the server started
         gateway.pending_results.append(self._has_pending)
 
-    async def add(self, content: bytes, document_format: str, served: ServedModel) -> Document:
+    async def add(
+        self, content: bytes, document_format: str, served: ServedModel, glossary: Glossary | None = None
+    ) -> Document:
         """Store a document and start its translation. Raise `ApiError` if there are too many or the disk is full."""
         if len(self._documents) >= MAX_DOCUMENTS:
             raise ApiError("too_many_documents", most=MAX_DOCUMENTS)
-        document = Document(document_format, served)
+        document = Document(document_format, served, glossary)
         self._documents[document.document_id] = document
         try:
             await asyncio.to_thread(self._folder.write, document.source_file, content)
@@ -137,7 +141,7 @@ class DocumentStore:
             async with self._semaphore:
                 document.status = "translating"
                 draft = await asyncio.to_thread(self._read, document)
-                result = await translate_document(self._gateway, document.served, draft)
+                result = await translate_document(self._gateway, document.served, draft, document.glossary)
                 await asyncio.to_thread(self._folder.write, document.result_file, result)
             document.characters = sum(len(segment.text) for segment in draft.segments)
             self.characters += document.characters
@@ -299,16 +303,19 @@ def _find_words(content: bytes, document_format: str) -> str:
     return " ".join(found)
 
 
-async def translate_document(gateway: ModelGateway, served: ServedModel, draft: Draft) -> bytes:
+async def translate_document(
+    gateway: ModelGateway, served: ServedModel, draft: Draft, glossary: Glossary | None = None
+) -> bytes:
     """Return the translated document."""
     # Parsing a large document takes a while, so it runs outside of the event loop.
     plans = await asyncio.to_thread(_split_segments, draft)
     sentences = [(sentence, has_tags) for plan, has_tags in plans for sentence in plan.sentences]
     answers: list[SentenceHypothesis] = []
+    options = {} if glossary is None else {"glossary": glossary}
     for at in range(0, len(sentences), CHUNK_SENTENCES):
         chunk = sentences[at : at + CHUNK_SENTENCES]
         with_links = any(has_tags for _, has_tags in chunk)
-        answers += await _translate_chunk(gateway, served, [sentence for sentence, _ in chunk], with_links)
+        answers += await _translate_chunk(gateway, served, [sentence for sentence, _ in chunk], with_links, **options)
     return await asyncio.to_thread(_assemble, draft, [plan for plan, _ in plans], answers)
 
 
@@ -323,14 +330,14 @@ def _assemble(draft: Draft, plans: Sequence[SegmentedText], answers: Sequence[Se
 
 
 async def _translate_chunk(
-    gateway: ModelGateway, served: ServedModel, sentences: Sequence[str], with_links: bool
+    gateway: ModelGateway, served: ServedModel, sentences: Sequence[str], with_links: bool, **options: Any
 ) -> list[SentenceHypothesis]:
     """Translate a chunk. If the model is busy, retry after a pause."""
     for pause in _RETRY_PAUSES:
         try:
-            return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links)]
+            return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links, **options)]
         except ApiError as refusal:
             if refusal.code not in ("busy", "too_late"):
                 raise
         await asyncio.sleep(pause)
-    return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links)]
+    return [each[0] for each in await translate_sentences(gateway, served, sentences, with_links, **options)]

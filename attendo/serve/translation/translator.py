@@ -172,6 +172,7 @@ async def translate_from(
     texts: Sequence[str],
     segmentation: SegmentationOptions,
     alternatives: int = 0,
+    **options: Any,
 ) -> tuple[list[TextTranslation], list[LanguagePrediction]]:
     """Return the translations and the source language of each text, which is detected if `source` is None.
 
@@ -190,7 +191,9 @@ async def translate_from(
     served = {language: gateway.get_model_for_pair(language, target) for language in indices_by_source}
     groups = await gather_or_cancel(
         [
-            translate(gateway, served[language], [texts[index] for index in indices], segmentation, alternatives)
+            translate(
+                gateway, served[language], [texts[index] for index in indices], segmentation, alternatives, **options
+            )
             for language, indices in indices_by_source.items()
         ]
     )

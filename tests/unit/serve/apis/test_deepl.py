@@ -146,7 +146,8 @@ def test_harmless_fields_are_ignored(server: SmallServer, chinese: str, fields: 
         ({"text": None}, 400, "bad_request"),
         ({"target_lang": None}, 400, "bad_request"),
         ({"ignore_tags": ["x"] * 101}, 400, "bad_request"),
-        ({"glossary_id": "g"}, 400, "unmet_parameter"),
+        ({"glossary_ids": ["g"]}, 400, "unmet_parameter"),
+        ({"glossary_id": "g"}, 404, "unknown_glossary"),
         ({"custom_instructions": ["be brief"]}, 400, "unmet_parameter"),
         ({"text": ["a"] * 51}, 413, "too_many_texts"),
         ({"text": ["a" * 5_001]}, 413, "text_too_long"),
@@ -193,12 +194,6 @@ def test_usage_counts_characters() -> None:
     translate(server, text=[ENGLISH, "a dog"])
     server.client.post("/v2/translate", json={**REQUEST, "target_lang": "XX"})
     assert server.client.get("/v2/usage").json()["character_count"] == len(ENGLISH) + 5
-
-
-def test_there_are_no_glossaries(server: SmallServer) -> None:
-    assert server.client.get("/v2/glossary-language-pairs").json() == {"supported_languages": []}
-    assert server.client.get("/v2/glossaries").json() == {"glossaries": []}
-    check_error(server.client.get("/v2/glossaries/x"), 404, "not_found")
 
 
 @pytest.mark.parametrize("path", ["/v2/languages", "/v2/usage", "/v2/glossaries", "/v2/glossary-language-pairs"])

@@ -69,7 +69,8 @@ def test_client_reads_languages_usage_and_glossaries(client: Any) -> None:
     usage = client.get_usage()
     assert usage.character.count is not None
     assert not usage.any_limit_reached
-    assert client.get_glossary_languages() == []
+    pairs = client.get_glossary_languages()
+    assert [(each.source_lang, each.target_lang) for each in pairs] == [("en", "zh"), ("zh", "en")]
     assert client.list_glossaries() == []
 
 

@@ -357,7 +357,7 @@ def post_document(server: SmallServer, content: bytes = b"the cat", name: str = 
         ({"target_lang": "XX"}, 400, "unknown_language"),
         ({"target_lang": ""}, 400, "bad_request"),
         ({"formality": "more"}, 400, "bad_request"),
-        ({"glossary_id": "x"}, 400, "unmet_parameter"),
+        ({"glossary_id": "x"}, 404, "unknown_glossary"),
         ({"content": b"\xff"}, 400, "not_encoded_so"),
         ({"content": b"x" * 2_990}, 413, "body_too_large"),
         ({"name": ""}, 400, "no_file"),
