@@ -193,3 +193,5 @@ def test_models_without_the_needed_search_reject_a_glossary() -> None:
     for call in (model.alternatives, model.search_tree):
         with pytest.raises(UsageError, check=has_code("terms_not_supported")):
             call("the cat", glossary=glossary)
+    with pytest.raises(UsageError, check=has_code("terms_not_supported", feature="check=repair", option="glossary")):
+        model.generate(["the cat"], glossary=glossary, check="repair")
