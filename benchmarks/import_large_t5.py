@@ -1,11 +1,12 @@
 """Measures the peak memory of importing a T5 with 3 billion parameters, with random weights in bf16.
 
-    python benchmarks/import_large_t5.py [--work runs/large] [--layers 24] [--sentences 8] [--keep]
+    python benchmarks/import_large_t5.py [--work runs/large] [--layers 24] [--sentences 8] [--parts keep,proof] [--keep]
 
 The folder has the sizes of T5-3B (Raffel et al. 2020, table 14) and a small SentencePiece model; the other rows have no
 piece. The weights take 5.7 GB in six files. The script imports the folder as a user does, once with `--dtype keep` and
-once in float32, and generates with the first. Then it imports with a proof on `--sentences` random sentences. These are
-fewer than the 200 of `attendo import`: the time depends on them, the memory does not. `--keep` leaves the folders.
+once in float32, and generates with the first, on a GPU if there is one. Then it imports with a proof on `--sentences`
+random sentences. These are fewer than the 200 of `attendo import`: the time depends on them, the memory does not.
+`--parts` names the imports to run. `--keep` leaves the folders.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def main() -> None:
     count, size = write_weights(folder, arguments.layers)
     write_other_files(folder, arguments.layers)
     print(f"{count:,} parameters, {size:,} bytes written in {time.perf_counter() - begin:.0f} s", flush=True)
-    for dtype in ("keep", "float32"):
+    for dtype in [part for part in ("keep", "float32") if part in arguments.parts.split(",")]:
         out = work / dtype
         report(f"import --dtype {dtype}", ["import", str(folder), str(out), "--dtype", dtype, "--no-proof"], size)
         print(f"  {sum(path.stat().st_size for path in out.iterdir()):,} bytes written")
@@ -53,8 +54,9 @@ def main() -> None:
             report("generate", ["generate", str(out), "--beam", "1", "--max-length", "20"], size, "the cat\n")
         if not arguments.keep:
             shutil.rmtree(out)
-    words = [str(folder), str(work / "proven"), str(arguments.sentences)]
-    report("import --dtype keep with a proof", words, size, program=["-c", PROOF])
+    if "proof" in arguments.parts.split(","):
+        words = [str(folder), str(work / "proven"), str(arguments.sentences)]
+        report("import --dtype keep with a proof", words, size, program=["-c", PROOF])
     if not arguments.keep:
         shutil.rmtree(work)
 
@@ -64,6 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", default="runs/large")
     parser.add_argument("--layers", type=int, default=24, help="per stack")
     parser.add_argument("--sentences", type=int, default=8, help="of the proof")
+    parser.add_argument("--parts", default="keep,float32,proof")
     parser.add_argument("--keep", action="store_true")
     return parser.parse_args()
 
