@@ -4,8 +4,9 @@
 
 The folder has the sizes of T5-3B (Raffel et al. 2020, table 14) and a small SentencePiece model; the other rows have no
 piece. The weights take 5.7 GB in six files. The script imports the folder as a user does, once with `--dtype keep` and
-once in float32, and generates with the first, on a GPU if there is one. Then it imports with a proof on `--sentences`
-random sentences. These are fewer than the 200 of `attendo import`: the time depends on them, the memory does not.
+once in float32, and generates in bf16 with the first, on a GPU if there is one. Then it imports with a proof on
+`--sentences` random sentences. These are fewer than the 200 of `attendo import`: the time depends on them, the memory
+does not.
 `--parts` names the imports to run. `--keep` leaves the folders.
 """
 
@@ -51,7 +52,8 @@ def main() -> None:
         report(f"import --dtype {dtype}", ["import", str(folder), str(out), "--dtype", dtype, "--no-proof"], size)
         print(f"  {sum(path.stat().st_size for path in out.iterdir()):,} bytes written")
         if dtype == "keep":
-            report("generate", ["generate", str(out), "--beam", "1", "--max-length", "20"], size, "the cat\n")
+            words = ["generate", str(out), "--precision", "bf16", "--beam", "1", "--max-length", "20"]
+            report("generate", words, size, "the cat\n")
         if not arguments.keep:
             shutil.rmtree(out)
     if "proof" in arguments.parts.split(","):
