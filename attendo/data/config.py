@@ -163,6 +163,21 @@ class DataConfig(PairFiles[Files]):
     max_length_ratio: Annotated[float, Field(ge=1)] = Field(
         20.0, description="maximum ratio of the token counts of both sides, for pairs with a side above 20 tokens"
     )
+    drop_duplicates: bool = Field(
+        False,
+        description="drop training pairs that are equal to an earlier pair of any corpus, or to a validation pair",
+    )
+    drop_copies: bool = Field(False, description="drop training pairs whose target equals the source")
+    languages: tuple[str, str] | None = Field(
+        None,
+        description="languages of source and target, such as en and de: training pairs that are clearly in another one "
+        "are dropped (extra detect)",
+    )
+    temperature: Annotated[float, Field(ge=1)] = Field(
+        1.0,
+        description="raises the weights of small corpora: shares of an epoch are proportional to pairs to the power of "
+        "1 / temperature; corpora with equal tags count as one",
+    )
     window: Annotated[int, Field(ge=2)] = Field(256, description="tokens of plain text per example")
     stride: Count | None = Field(
         None, description="tokens between the starts of two windows; default: a quarter of window"
@@ -294,7 +309,16 @@ _CORPUS_SETTINGS = (
     *TEXT_FILE_SETTINGS,
 )
 _LM_TEXT_SETTINGS = ("text_field", "window", "stride", "valid_share")
-_FILTER_SETTINGS = ("max_bad_ratio", "max_length", "cut_source", "max_length_ratio")
+_FILTER_SETTINGS = (
+    "max_bad_ratio",
+    "max_length",
+    "cut_source",
+    "max_length_ratio",
+    "drop_duplicates",
+    "drop_copies",
+    "languages",
+    "temperature",
+)
 
 
 def as_tuple(files: Path | Sequence[Path] | None) -> tuple[Path, ...]:

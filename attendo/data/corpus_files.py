@@ -25,6 +25,7 @@ from attendo.text.tokenizer import strip_line_end
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
+TextRow = tuple[str, str, str | None]  # source, target and fault; a row with a fault has no text
 Line = TypeVar("Line", str, bytes)
 TextPairs = Sequence[tuple[str, str]]
 _MAX_ROW_BYTES = 1 << 20  # maximum bytes of a .csv row; an unclosed quote would make it endless
@@ -71,27 +72,43 @@ class FileCorpus:
         return self.config.weight
 
     def rows(self) -> Iterator[CorpusRow]:
+        self._reject_pipes()
+        return read_rows(self.config)
+
+    def lines(self) -> "Iterator[RawLine]":
+        self._reject_pipes()
+        return read_corpus_lines(self.config)
+
+    def _reject_pipes(self) -> None:
         for path in (self.config.source, self.config.target, self.config.file):
             if path is not None and path.is_fifo():
                 raise DataError("data_file_is_pipe", path=path)
-        return read_rows(self.config)
 
 
 def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
     """Yield the rows of a corpus. A bad line is a row with a fault. Unreadable files raise `DataError`."""
-    numbers, read = count(1), make_line_parser(corpus)
+    numbers, parse = count(1), make_row_parser(corpus)
     for line in read_corpus_lines(corpus):
+        for row in parse(line):
+            yield CorpusRow(next(numbers), *row)
+
+
+def make_row_parser(corpus: CorpusConfig) -> "Callable[[RawLine], Sequence[TextRow]]":
+    """Return a function that turns a line into rows without numbers. A bad line is one row with a fault."""
+    read = make_line_parser(corpus)
+
+    def parse(line: RawLine) -> Sequence[TextRow]:
         try:
             pairs = [_apply_text_settings(source, target, corpus) for source, target in read(line)]
-            if any("\0" in text for pair in pairs for text in pair):
-                raise BadLineError("NUL")
         except UnicodeError:
-            yield CorpusRow(next(numbers), "", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])])
+            return [("", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])])]
         except BadLineError as error:
-            yield CorpusRow(next(numbers), "", "", str(error))
-        else:
-            for source, target in pairs:
-                yield CorpusRow(next(numbers), source, target, None)
+            return [("", "", str(error))]
+        if any("\0" in text for pair in pairs for text in pair):
+            return [("", "", "NUL")]
+        return [(source, target, None) for source, target in pairs]
+
+    return parse
 
 
 def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:

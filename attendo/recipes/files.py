@@ -40,7 +40,7 @@ def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:
 def read_complete_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a test. An invalid pair is an error: skipping it would change the score."""
     for row in read_rows(corpus):
-        if (fault := find_text_fault(row)) is not None:
+        if (fault := row.fault or find_text_fault(row.source, row.target)) is not None:
             raise DataError("test_row_invalid", corpus=corpus.name, row=row.number, fault=LocalizedText(fault))
         yield row.source, row.target
 
