@@ -11,7 +11,6 @@ from typing import Any, TextIO
 from attendo.cli.language import current_language, use_language
 from attendo.errors import AttendoError
 
-
 Settings = dict[str, Any]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from attendo.data.config import CorpusConfig
+from attendo.data.table_files import read_table
 from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
@@ -155,6 +156,9 @@ class BadLineError(Exception):
 
 def read_corpus_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
     """Yield lines as bytes. For two text files, yield both lines."""
+    if corpus.file is not None and corpus.format == "table":
+        fields = get_field_names(corpus) if corpus.turns_field is None else (corpus.turns_field,)
+        return ((line,) for line in read_table(corpus.file, fields))
     if corpus.file is not None:
         lines = _read_file_lines(corpus)
         return islice(lines, 1, None) if corpus.has_header else lines
@@ -174,7 +178,7 @@ def make_line_parser(corpus: CorpusConfig) -> Callable[[RawLine], TextPairs]:
 
 def get_field_names(corpus: CorpusConfig) -> tuple[str, ...]:
     """Return the fields of the source, the target and, if set, the features."""
-    usual = ("source", "target") if corpus.format == "jsonl" else ("1", "2")
+    usual = ("source", "target") if corpus.format in ("jsonl", "table") else ("1", "2")
     given = (corpus.source_field, corpus.target_field)
     sides = [other if name is None else name for name, other in zip(given, usual, strict=True)]
     return (*sides, *(() if corpus.features_field is None else (corpus.features_field,)))
@@ -188,7 +192,6 @@ def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
     names = get_field_names(corpus)
     if corpus.format == "jsonl":
         _check_fields(corpus, names)
-        return names
     if not corpus.has_header:
         return names
     columns = _read_header(corpus)
@@ -203,7 +206,7 @@ def describe_fields(corpus: CorpusConfig) -> str:
     if corpus.turns_field is not None:
         return LocalizedText("conversations of field {field}", field=corpus.turns_field)
     source, target, *features = get_field_names(corpus)
-    values = {"what": LocalizedText("field" if corpus.format == "jsonl" else "column"), "source": source}
+    values = {"what": LocalizedText("field" if corpus.format in ("jsonl", "table") else "column"), "source": source}
     if features:
         text = "source is {what} {source}, target is {what} {target}, features are {what} {features}"
         return LocalizedText(text, **values, target=target, features=features[0])
@@ -377,6 +380,7 @@ _PARSERS: dict[str, Callable[[Sequence[str], str], list[str]]] = {
     "tsv": parse_tsv,
     "csv": _parse_csv,
     "jsonl": parse_jsonl,
+    "table": parse_jsonl,
 }
 
 

@@ -26,7 +26,7 @@ def pair_keys(pairs: Sequence[tuple[str, str]]) -> PairKeys:
 
 
 def mark_duplicates(blocks: Iterable[tuple[int, PairKeys]], pairs: int, path: Path) -> None:
-    """Write a bit for each pair: 1 if an equal pair came earlier. A block has the number of its first pair, and keys."""
+    """Write a bit for each pair: 1 if an equal one came earlier. A block is the number of its first pair, and keys."""
     buckets = max(1, -(-pairs // BUCKET_PAIRS))
     new = atomic_files.temporary_path(path)
     with atomic_files.temporary_folder(path.with_name("buckets")) as folder:

@@ -9,6 +9,7 @@ from attendo import atomic_files
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.data.corpus_files import read_rows
 from attendo.data.filtering import find_text_fault
+from attendo.data.table_files import list_table_files
 from attendo.errors import DataError, LocalizedText, UsageError
 from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import make_test_corpus
@@ -64,7 +65,8 @@ def list_differences(before: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _corpus_paths(corpus: CorpusConfig) -> list[Path]:
-    return [path for path in (corpus.source, corpus.target, corpus.file) if path is not None]
+    paths = [path for path in (corpus.source, corpus.target, corpus.file) if path is not None]
+    return [file for path in paths for file in (list_table_files(path) if path.is_dir() else [path])]
 
 
 def _name_files(paths: list[Path], folder: Path | None) -> NamedFiles:
