@@ -34,8 +34,8 @@ class PairFiles(Settings, Generic[AnyFile]):
     target: AnyFile | None = Field(None, description="target text, aligned with source line by line")
     file: AnyFile | None = Field(
         None,
-        description="instead of source and target: a .tsv, .csv, .jsonl, .parquet or .arrow file with both sides, or "
-        "a folder of such tables",
+        description="instead of source and target: a .tsv, .csv, .jsonl, .parquet or .arrow file with both sides, or a "
+        "folder of .parquet or .arrow files",
     )
     source_field: FieldName | None = Field(
         None,
