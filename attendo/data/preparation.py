@@ -13,9 +13,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attendo import atomic_files
 from attendo.data.config import DataConfig
@@ -117,7 +118,7 @@ class Preparation:
         for window in sorted(windows, key=lambda window: window.corpus < self.num_training):
             yield window.first_pair, self.parts.read("scan", window).arrays["pairs"]
 
-    def find_duplicates(self, window: Window, part: Part) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    def find_duplicates(self, window: Window, part: Part) -> NDArray[np.bool_]:
         """Return whether each pair of a scanned window is dropped as a duplicate."""
         pairs = part.values["pairs"]
         if window.corpus >= self.num_training:

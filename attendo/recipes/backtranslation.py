@@ -81,6 +81,7 @@ class BackTranslation:
         temporary = [atomic_files.temporary_path(path) for path in self.results]
         with temporary[0].open("w", encoding="utf-8") as sources, temporary[1].open("w", encoding="utf-8") as targets:
             for number, (output, text) in enumerate(self._read_pairs()):
+                output = output.replace("\0", "")  # a byte that a weak model may sample. Such lines are bad
                 if not output.strip():
                     blank += 1
                     continue

@@ -58,7 +58,7 @@ def test_pairs_with_a_blank_translation_are_left_out(tmp_path: Path, text: Path)
     work = make_work(tmp_path, text, tag="<BT>")
     work.begin({})
     work.split()
-    fill_outputs(work, ["" if n == 3 else f"out {n}" for n in range(len(TEXT))])
+    fill_outputs(work, ["\0" if n == 3 else f"o\0ut {n}" for n in range(len(TEXT))])
     assert work.merge() == (len(TEXT) - 1, 1)
     source, target = (path.read_text("utf-8").split("\n")[:-1] for path in work.results)
     kept = [n for n in range(len(TEXT)) if n != 3]
