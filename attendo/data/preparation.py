@@ -1,11 +1,13 @@
 """The passes over the windows of all corpora, which one process or several compute.
 
-PARTS/  identity        text and settings: the parts of another call are removed
-        scan/           faults and keys of every window
-        duplicates      a bit for each pair
-        held-out.json   sources of the validation split
-        tokenizers/     those of both sides
-        encode/         ids and faults of every window
+    PARTS/  identity        text and settings: the parts of another call are removed
+            scan/           faults and keys of every window
+            duplicates      a bit for each pair
+            held-out.json   sources of the validation split
+            tokenizers/     those of both sides
+            encode/         ids and faults of every window
+
+A process needs only this folder and the settings to compute any window.
 """
 
 import json
