@@ -31,6 +31,7 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 PreparationInputs = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, tokenizer, seed
 Stage = Literal["reading", "building the vocabulary", "writing"]
 PassResult = TypeVar("PassResult")
+_PARTS_VERSION = 1  # a new version if the parts change
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def prepare(
     corpora = (*training, *(() if valid is None else (valid,)))
     with StagingFolder(folder.absolute(), workers is not None) as staging:
         work = Preparation(corpora, len(training), settings, seed, staging.parts)
-        work.parts.begin(json_sha256([_describe_inputs(inputs), *work.list_files()]))
+        described = _describe_inputs((settings, tokenizer, seed))  # with the content of tokenizer files
+        work.parts.begin(json_sha256([_PARTS_VERSION, described, *work.list_files()]))
         running = workers or LocalWorker(staging.add_size)
         scanned = yield from _report_progress(work.scan(running), "reading", None)
         held_out = _check_scan(work, scanned, staging)
@@ -74,7 +76,8 @@ def prepare(
             if isinstance(tokenizer, TokenizerConfig):
                 sample = work.sample(scanned, held_out, ReservoirSample(seed))
                 yield Preparing("building the vocabulary", 0, len(sample))
-                tokenizer = build_tokenizers(*([pair[side] for pair in sample] for side in (0, 1)), tokenizer)
+                sources, targets = ([pair[side] for pair in sample] for side in (0, 1))
+                tokenizer = build_tokenizers(sources, targets, tokenizer)
             work.save_tokenizers(tokenizer, len(sample))
             loaded = tokenizer, len(sample)
         lines = staging.lines = sum(window.lines for window in scanned.windows)

@@ -171,8 +171,8 @@ def test_max_bad_ratio_allows_more_bad_lines(attendo: Command, tmp_path: Path) -
     assert attendo("prepare", *files, "--max-bad-ratio", "2").code == 2
 
 
-def test_workers_write_equal_files_and_continue(attendo: Command, tmp_path: Path) -> None:
-    """The processes of `--workers` have the settings of the command."""
+@pytest.mark.slow
+def test_workers_have_the_settings_of_the_command(attendo: Command, tmp_path: Path) -> None:
     source, target = write_pairs(tmp_path)
     command = ("prepare", "--source", source, "--target", target, *WORDS, *settings("data.drop_duplicates=true"))
     for workers in ("1", "2"):
