@@ -58,7 +58,7 @@ def backtranslate(
     work = BackTranslation(out, list_texts(text), field, method, tag, seed)
     options = {**search, "split": False, "long_source": "truncate"}
     texts = compute_checksums({str(path): path for path in work.texts})
-    settings = {"model": compute_model_checksum(model), "text": [*texts.values()], "field": field}
+    settings: dict[str, Any] = {"model": compute_model_checksum(model), "text": [*texts.values()], "field": field}
     settings |= {"method": method, "tag": tag, "seed": seed, "options": options}
     _check_model(model, device, options)
     make_folder(out)
