@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
@@ -11,21 +11,27 @@ from typing import Any, TextIO
 from attendo.cli.language import current_language, use_language
 from attendo.errors import AttendoError
 
+Settings = dict[str, Any]
+
 
 def main() -> None:
+    run_worker(_answer)
+
+
+def run_worker(answer_tasks: Callable[[Settings], Iterator[dict[str, Any]]]) -> None:
     """Answer tasks until the input ends. Standard output is kept for the answers: libraries print to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     settings = json.loads(sys.stdin.readline() or "{}")
     use_language(settings.get("language", "en"))
     try:
-        for answer in _answer(settings) if settings else ():
+        for answer in answer_tasks(settings) if settings else ():
             _send(answers, answer)
     except AttendoError as error:
         _send(answers, {"error": error.text(current_language()), "exit_code": error.exit_code})
 
 
-def _answer(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _answer(settings: Settings) -> Iterator[dict[str, Any]]:
     from attendo.cli.generate_corpus import CorpusCommand, WindowGenerator
     from attendo.recipes.corpus_generation import Window
 

@@ -36,6 +36,10 @@ COMMANDS: CommandTable = {
             "distill:distill",
             "Replace the targets of parallel text by translations of a teacher, for a student to learn from.",
         ),
+        "backtranslate": (
+            "backtranslate:backtranslate",
+            "Make sentence pairs from monolingual text: its translations become the sources.",
+        ),
         "reproduce": (
             "reproduce:reproduce",
             "Train a recipe, score it on its tests, and compare with the expected scores.",

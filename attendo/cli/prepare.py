@@ -19,6 +19,7 @@ def prepare(
     out: Annotated[Path | None, typer.Option(help="Folder for the prepared data.")] = None,
     data: shared.Data = None,
     max_bad_ratio: shared.MaxBadRatio = None,
+    workers: Annotated[int, typer.Option(min=1, max=1000, help="Processes of this machine.")] = 1,
     change: shared.Changes = None,
     verify: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Verify every byte of prepared data, then exit.")
@@ -26,7 +27,8 @@ def prepare(
 ) -> None:
     """Convert text into memory-mapped shards of token ids, for any number of runs.
 
-    attendo train does this itself when it is given text. Bad lines are counted by reason and listed.
+    attendo train does this itself when it is given text. Bad lines are counted by reason and listed. The same command
+    continues an interrupted one.
     """
     from attendo.errors import UsageError
 
@@ -39,8 +41,11 @@ def prepare(
     if out is None:
         raise UsageError("prepared_folder_missing")
 
+    from attendo import atomic_files
+    from attendo.cli.prepare_worker import WorkerProcesses
     from attendo.cli.progress import describe_size, describe_skipped_lines, show_preparation
     from attendo.cli.train import make_config, merge_changes
+    from attendo.data.preparation import LocalWorker
     from attendo.data.prepared import open_prepared
     from attendo.runs.corpora import prepare_corpora
 
@@ -48,7 +53,10 @@ def prepare(
     config = make_config(run_file, {**asdict(files), "folder": data}, changes, shown_prefix="tokenizer.")
     if config.data.prepared is not None:
         raise UsageError("data_already_prepared", folder=config.data.prepared)
-    show_preparation(prepare_corpora(config, out))
+    if config.data.text is not None and workers > 1:
+        raise UsageError("workers_with_text", workers=workers)
+    with atomic_files.exclusive_target(out.absolute()):
+        show_preparation(prepare_corpora(config, out, WorkerProcesses(workers) if workers > 1 else LocalWorker()))
     prepared = open_prepared(out)
     print(say("{size}, written to {out}", size=describe_size(prepared), out=out))
     for line in describe_skipped_lines(prepared):

@@ -33,12 +33,14 @@ class PairFiles(Settings, Generic[AnyFile]):
     source: AnyFile | None = Field(None, description="source text, one sentence per line; plain, .gz or .xz")
     target: AnyFile | None = Field(None, description="target text, aligned with source line by line")
     file: AnyFile | None = Field(
-        None, description="instead of source and target: a .tsv, .csv or .jsonl file with both sides"
+        None,
+        description="instead of source and target: a .tsv, .csv, .jsonl, .parquet or .arrow file with both sides, or a "
+        "folder of .parquet or .arrow files",
     )
     source_field: FieldName | None = Field(
         None,
         description="column of the .tsv or .csv, by number from 1 or by name in the first line; or field of the "
-        ".jsonl. Default: 1 or source",
+        ".jsonl or table, such as translation.en. Default: 1 or source",
     )
     target_field: FieldName | None = Field(None, description="the same for the target. Default: 2 or target")
     features_field: FieldName | None = Field(
@@ -46,7 +48,9 @@ class PairFiles(Settings, Generic[AnyFile]):
         description="column or field of features separated by ;, each prepended to the source as a symbol: <V><PST>",
     )
     turns_field: str | None = Field(
-        None, description="field of a .jsonl file with the turns of a conversation; the preceding turns are the source"
+        None,
+        description="field of a .jsonl file or table with the turns of a conversation; the preceding turns are the "
+        "source",
     )
     context_turns: Count = Field(4, description="maximum number of preceding turns in the source")
     answers: Literal["all", "second"] = Field(
@@ -78,7 +82,7 @@ class CorpusConfig(PairFiles[Path]):
             raise UsageError("corpus_pair_file_conflict")
         if self.turns_field is not None:
             self._check_turns(fields)
-        if self.format != "jsonl":
+        if self.format not in ("jsonl", "table"):
             self._check_columns(fields)
         return self
 
@@ -96,13 +100,13 @@ class CorpusConfig(PairFiles[Path]):
         return self.format in ("tsv", "csv") and bool(given) and not any(each.isdecimal() for each in given)
 
     def _check_turns(self, fields: tuple[str | None, ...]) -> None:
-        if self.format != "jsonl":
+        if self.format not in ("jsonl", "table"):
             raise UsageError("turns_field_without_jsonl", path=self.file)
         if any(fields):
             raise UsageError("turns_and_fields_conflict", path=self.file)
 
     @property
-    def format(self) -> Literal["text", "tsv", "csv", "jsonl"]:
+    def format(self) -> Literal["text", "tsv", "csv", "jsonl", "table"]:
         if self.file is None:
             return "text"
         if (form := detect_format(self.file)) is None:
@@ -162,6 +166,21 @@ class DataConfig(PairFiles[Files]):
     )
     max_length_ratio: Annotated[float, Field(ge=1)] = Field(
         20.0, description="maximum ratio of the token counts of both sides, for pairs with a side above 20 tokens"
+    )
+    drop_duplicates: bool = Field(
+        False,
+        description="drop training pairs that are equal to an earlier pair of any corpus, or to a validation pair",
+    )
+    drop_copies: bool = Field(False, description="drop training pairs whose target equals the source")
+    languages: tuple[str, str] | None = Field(
+        None,
+        description="languages of source and target, such as en and de: training pairs that are clearly in another one "
+        "are dropped (extra detect)",
+    )
+    temperature: Annotated[float, Field(ge=1)] = Field(
+        1.0,
+        description="raises the weights of small corpora: shares of an epoch are proportional to pairs to the power of "
+        "1 / temperature; corpora with equal tags count as one",
     )
     window: Annotated[int, Field(ge=2)] = Field(256, description="tokens of plain text per example")
     stride: Count | None = Field(
@@ -294,7 +313,16 @@ _CORPUS_SETTINGS = (
     *TEXT_FILE_SETTINGS,
 )
 _LM_TEXT_SETTINGS = ("text_field", "window", "stride", "valid_share")
-_FILTER_SETTINGS = ("max_bad_ratio", "max_length", "cut_source", "max_length_ratio")
+_FILTER_SETTINGS = (
+    "max_bad_ratio",
+    "max_length",
+    "cut_source",
+    "max_length_ratio",
+    "drop_duplicates",
+    "drop_copies",
+    "languages",
+    "temperature",
+)
 
 
 def as_tuple(files: Path | Sequence[Path] | None) -> tuple[Path, ...]:
@@ -304,17 +332,23 @@ def as_tuple(files: Path | Sequence[Path] | None) -> tuple[Path, ...]:
     return (files,) if isinstance(files, Path) else tuple(files)
 
 
-def detect_format(file: Path) -> Literal["tsv", "csv", "jsonl"] | None:
-    """Return the format of a file with both sides, by its suffix; None for any other file."""
+def detect_format(file: Path) -> Literal["tsv", "csv", "jsonl", "table"] | None:
+    """Return the format of a file with both sides, by its suffix; None for any other file.
+
+    A folder, or a path without a suffix, is a folder of tables.
+    """
     suffixes = [suffix for suffix in file.suffixes if suffix not in (".gz", ".xz")]
-    return _FORMATS.get(suffixes[-1]) if suffixes else None
+    found = _FORMATS.get(suffixes[-1]) if suffixes else None if file.suffix else "table"
+    return "table" if found is None and file.is_dir() else found
 
 
-_FORMATS: dict[str, Literal["tsv", "csv", "jsonl"]] = {
+_FORMATS: dict[str, Literal["tsv", "csv", "jsonl", "table"]] = {
     ".tsv": "tsv",
     ".csv": "csv",
     ".jsonl": "jsonl",
     ".json": "jsonl",
+    ".parquet": "table",
+    ".arrow": "table",
 }
 
 

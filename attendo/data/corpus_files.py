@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from attendo.data.config import CorpusConfig
+from attendo.data.table_files import read_table
 from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
@@ -25,6 +26,7 @@ from attendo.text.tokenizer import strip_line_end
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
+TextRow = tuple[str, str, str | None]  # source, target and fault; a row with a fault has no text
 Line = TypeVar("Line", str, bytes)
 TextPairs = Sequence[tuple[str, str]]
 _MAX_ROW_BYTES = 1 << 20  # maximum bytes of a .csv row; an unclosed quote would make it endless
@@ -71,27 +73,43 @@ class FileCorpus:
         return self.config.weight
 
     def rows(self) -> Iterator[CorpusRow]:
+        self._reject_pipes()
+        return read_rows(self.config)
+
+    def lines(self) -> "Iterator[RawLine]":
+        self._reject_pipes()
+        return read_corpus_lines(self.config)
+
+    def _reject_pipes(self) -> None:
         for path in (self.config.source, self.config.target, self.config.file):
             if path is not None and path.is_fifo():
                 raise DataError("data_file_is_pipe", path=path)
-        return read_rows(self.config)
 
 
 def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
     """Yield the rows of a corpus. A bad line is a row with a fault. Unreadable files raise `DataError`."""
-    numbers, read = count(1), make_line_parser(corpus)
+    numbers, parse = count(1), make_row_parser(corpus)
     for line in read_corpus_lines(corpus):
+        for row in parse(line):
+            yield CorpusRow(next(numbers), *row)
+
+
+def make_row_parser(corpus: CorpusConfig) -> "Callable[[RawLine], Sequence[TextRow]]":
+    """Return a function that turns a line into rows without numbers. A bad line is one row with a fault."""
+    read = make_line_parser(corpus)
+
+    def parse(line: RawLine) -> Sequence[TextRow]:
         try:
             pairs = [_apply_text_settings(source, target, corpus) for source, target in read(line)]
-            if any("\0" in text for pair in pairs for text in pair):
-                raise BadLineError("NUL")
         except UnicodeError:
-            yield CorpusRow(next(numbers), "", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])])
+            return [("", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])])]
         except BadLineError as error:
-            yield CorpusRow(next(numbers), "", "", str(error))
-        else:
-            for source, target in pairs:
-                yield CorpusRow(next(numbers), source, target, None)
+            return [("", "", str(error))]
+        if any("\0" in text for pair in pairs for text in pair):
+            return [("", "", "NUL")]
+        return [(source, target, None) for source, target in pairs]
+
+    return parse
 
 
 def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:
@@ -138,6 +156,9 @@ class BadLineError(Exception):
 
 def read_corpus_lines(corpus: CorpusConfig) -> Iterator[RawLine]:
     """Yield lines as bytes. For two text files, yield both lines."""
+    if corpus.file is not None and corpus.format == "table":
+        fields = get_field_names(corpus) if corpus.turns_field is None else (corpus.turns_field,)
+        return ((line,) for line in read_table(corpus.file, fields))
     if corpus.file is not None:
         lines = _read_file_lines(corpus)
         return islice(lines, 1, None) if corpus.has_header else lines
@@ -157,7 +178,7 @@ def make_line_parser(corpus: CorpusConfig) -> Callable[[RawLine], TextPairs]:
 
 def get_field_names(corpus: CorpusConfig) -> tuple[str, ...]:
     """Return the fields of the source, the target and, if set, the features."""
-    usual = ("source", "target") if corpus.format == "jsonl" else ("1", "2")
+    usual = ("source", "target") if corpus.format in ("jsonl", "table") else ("1", "2")
     given = (corpus.source_field, corpus.target_field)
     sides = [other if name is None else name for name, other in zip(given, usual, strict=True)]
     return (*sides, *(() if corpus.features_field is None else (corpus.features_field,)))
@@ -171,7 +192,6 @@ def resolve_fields(corpus: CorpusConfig) -> tuple[str, ...]:
     names = get_field_names(corpus)
     if corpus.format == "jsonl":
         _check_fields(corpus, names)
-        return names
     if not corpus.has_header:
         return names
     columns = _read_header(corpus)
@@ -186,7 +206,7 @@ def describe_fields(corpus: CorpusConfig) -> str:
     if corpus.turns_field is not None:
         return LocalizedText("conversations of field {field}", field=corpus.turns_field)
     source, target, *features = get_field_names(corpus)
-    values = {"what": LocalizedText("field" if corpus.format == "jsonl" else "column"), "source": source}
+    values = {"what": LocalizedText("field" if corpus.format in ("jsonl", "table") else "column"), "source": source}
     if features:
         text = "source is {what} {source}, target is {what} {target}, features are {what} {features}"
         return LocalizedText(text, **values, target=target, features=features[0])
@@ -360,6 +380,7 @@ _PARSERS: dict[str, Callable[[Sequence[str], str], list[str]]] = {
     "tsv": parse_tsv,
     "csv": _parse_csv,
     "jsonl": parse_jsonl,
+    "table": parse_jsonl,
 }
 
 

@@ -1,48 +1,23 @@
 """Finds bad lines, counts them by reason, and rejects a corpus with too many."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from io import TextIOBase
-from itertools import islice
 from pathlib import Path
 
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, CorpusRow
+from attendo.data.line_filters import FILTER_REASONS
 from attendo.errors import DataError, ErrorList, LocalizedText, MessagePart
 
 MIN_RATIO_TOKENS = 20  # tokens; in shorter pairs one long word gives an extreme ratio
-
-
-BLOCK_ROWS = 1000
 
 
 class TooManyBadLinesError(DataError):
     """More bad lines than `data.max_bad_ratio` allows."""
 
 
-@dataclass(frozen=True)
-class RowBlock:
-    """Consecutive lines of a corpus."""
-
-    lines: int
-    good: list[CorpusRow]
-    faults: dict[int, str]  # by line number
-
-
-def filter_rows(corpus: Corpus) -> Iterator[RowBlock]:
-    """Yield the whole corpus in blocks, with the faults visible in the text."""
-    rows = corpus.rows()
-    while block := list(islice(rows, BLOCK_ROWS)):
-        faults = {row.number: fault for row in block if (fault := find_text_fault(row)) is not None}
-        yield RowBlock(len(block), [row for row in block if row.number not in faults] if faults else block, faults)
-
-
-def find_text_fault(row: CorpusRow) -> str | None:
+def find_text_fault(source: str, target: str) -> str | None:
     """Return the fault visible in the text, or None."""
-    if row.fault is None and not (row.source.strip() and row.target.strip()):
-        return "empty"
-    return row.fault
+    return None if source.strip() and target.strip() else "empty"
 
 
 def find_length_fault(source_tokens: int, target_tokens: int, settings: DataConfig) -> str | None:
@@ -85,12 +60,12 @@ class BadLines:
 
     def check(self, max_bad_ratio: float, listing_path: Path, advice: str = "") -> None:
         """Raise an error if there are too many bad lines. `listing_path` is the path shown to the user."""
-        bad = self.counts.total()
+        found = Counter({reason: n for reason, n in self.counts.items() if reason not in FILTER_REASONS})
+        bad = found.total()
         if bad <= max_bad_ratio * self.lines:
             return
         counts = [
-            MessagePart("bad_line_count", count=n, reason=LocalizedText(reason))
-            for reason, n in self.counts.most_common()
+            MessagePart("bad_line_count", count=n, reason=LocalizedText(reason)) for reason, n in found.most_common()
         ]
         raise TooManyBadLinesError(
             "too_many_bad_lines",
@@ -100,7 +75,7 @@ class BadLines:
             share=bad / self.lines,
             reasons=ErrorList(counts),
             listing=listing_path,
-            remedy=suggest_remedy(self.counts, max_bad_ratio),
+            remedy=suggest_remedy(found, max_bad_ratio),
             separator=advice and "; ",
             advice=advice,
         )

@@ -11,13 +11,15 @@ from typing import Any, Literal, TypeVar
 
 from attendo import atomic_files
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, collect_symbols
-from attendo.data.index import Index, make_file_record, write_index
+from attendo.data.corpus_files import Corpus, collect_symbols, suggest_encoding_fix, suggest_fields
+from attendo.data.filtering import BadLines
+from attendo.data.index import CorpusRecord, Index, make_file_record, write_index
 from attendo.data.lm_text import WindowWriter, sample_lines, scan_text
+from attendo.data.preparation import LocalWorker, Preparation, ScannedText, Workers
 from attendo.data.prepared import VALID_FILE
-from attendo.data.scan_pass import ReservoirSample, scan
+from attendo.data.scan_pass import HeldOutSplit, ReservoirSample, TextPair
 from attendo.data.staging import StagingFolder
-from attendo.data.write_pass import ShardedWriter, WriterOutputs
+from attendo.data.write_pass import ShardedWriter, WriterOutputs, add_faults
 from attendo.errors import DataError, UsageError
 from attendo.model_files import json_sha256
 from attendo.text import Tokenizer
@@ -29,6 +31,7 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 PreparationInputs = tuple[DataConfig, TokenizerConfig | Tokenizers, int]  # text, tokenizer, seed
 Stage = Literal["reading", "building the vocabulary", "writing"]
 PassResult = TypeVar("PassResult")
+_PARTS_VERSION = 1  # a new version if the parts change
 
 
 @dataclass(frozen=True)
@@ -47,39 +50,77 @@ def prepare(
     tokenizer: TokenizerConfig | Tokenizers,
     seed: int,
     folder: Path,
+    workers: Workers | None = None,
 ) -> Iterator[Preparing]:
     """Write the folder that `open_prepared` opens. Without `valid` some training pairs are held out for validation.
 
     `tokenizer` holds the settings of new tokenizers, or existing ones. After an error no partial folder remains. If
-    there are too many bad lines, their list is kept.
+    there are too many bad lines, their list is kept. With `workers` a call that was killed or interrupted can be
+    continued by the same call.
     """
     if settings.text is not None:
         yield from _prepare_text(settings, tokenizer, seed, folder)
         return
     inputs, tokenizer = (settings, tokenizer, seed), _load_tokenizer_files(_add_symbols(tokenizer, settings))
-    with StagingFolder(folder.absolute()) as staging:
-        sample = ReservoirSample(seed) if isinstance(tokenizer, TokenizerConfig) else ReservoirSample(seed, max_pairs=0)
-        reading = scan(training, valid, settings, seed, staging, sample)
-        corpus_scan = yield from _report_progress(reading, "reading", None)
-        if isinstance(tokenizer, TokenizerConfig):
-            yield Preparing("building the vocabulary", 0, len(corpus_scan.sample))
-            sources, targets = ([pair[side] for pair in corpus_scan.sample] for side in (0, 1))
-            tokenizers = build_tokenizers(sources, targets, tokenizer)
-        else:
-            tokenizers = tokenizer
-        with (
-            staging.bad_lines.open("w", encoding="utf-8") as listing,
-            (staging.path / VALID_FILE).open("w", encoding="utf-8") as valid_texts,
-        ):
-            outputs = WriterOutputs(staging, listing, valid_texts)
-            writing = ShardedWriter(settings, tokenizers, corpus_scan, seed, outputs)
-            for corpus in training:
-                yield from _report_progress(writing.write_training_corpus(corpus), "writing", sum(corpus_scan.lines))
-            if valid is not None:
-                yield from _report_progress(writing.write_valid_corpus(valid), "writing", sum(corpus_scan.lines))
-        if not any(corpus.pairs for corpus in writing.corpora):
-            raise DataError("no_training_pairs_left")
-        _finish(staging, writing, tokenizers, len(corpus_scan.sample), inputs)
+    corpora = (*training, *(() if valid is None else (valid,)))
+    with StagingFolder(folder.absolute(), workers is not None) as staging:
+        work = Preparation(corpora, len(training), settings, seed, staging.parts)
+        described = _describe_inputs((settings, tokenizer, seed))  # with the content of tokenizer files
+        work.parts.begin(json_sha256([_PARTS_VERSION, described, *work.list_files()]))
+        running = workers or LocalWorker(staging.add_size)
+        scanned = yield from _report_progress(work.scan(running), "reading", None)
+        held_out = _check_scan(work, scanned, staging)
+        loaded = work.load_tokenizers()
+        if loaded is None:
+            sample: list[TextPair] = []
+            if isinstance(tokenizer, TokenizerConfig):
+                sample = work.sample(scanned, held_out, ReservoirSample(seed))
+                yield Preparing("building the vocabulary", 0, len(sample))
+                sources, targets = ([pair[side] for pair in sample] for side in (0, 1))
+                tokenizer = build_tokenizers(sources, targets, tokenizer)
+            work.save_tokenizers(tokenizer, len(sample))
+            loaded = tokenizer, len(sample)
+        lines = staging.lines = sum(window.lines for window in scanned.windows)
+        yield from _report_progress(work.encode(scanned, running), "writing", lines)
+        writer = _write_shards(work, scanned, loaded[0], staging)
+        _finish(staging, writer, *loaded, inputs)
+
+
+def _check_scan(work: Preparation, scanned: ScannedText, staging: StagingFolder) -> frozenset[int]:
+    """Raise an error with a list if there are too many bad lines. Return the keys of held-out sources."""
+    split = HeldOutSplit()
+    with staging.bad_lines.open("w", encoding="utf-8") as listing:
+        for index, corpus in enumerate(work.corpora):
+            bad = BadLines(corpus.name, listing)
+            for window in scanned.of_corpus(index):
+                part = work.parts.read("scan", window)
+                add_faults(bad, part)
+                if work.holds_out:
+                    split.offer(part.arrays["sources"][~work.find_duplicates(window, part)])
+            listing.flush()
+            advice = suggest_encoding_fix(corpus, bad.counts) or suggest_fields(corpus, bad.counts)
+            bad.check(work.settings.max_bad_ratio, staging.bad_lines, advice)
+    keys = split.select_keys()
+    work.write_held_out(keys)
+    return keys
+
+
+def _write_shards(
+    work: Preparation, scanned: ScannedText, tokenizers: Tokenizers, staging: StagingFolder
+) -> ShardedWriter:
+    """Merge the encoded windows, in the order of the text."""
+    with (
+        staging.bad_lines.open("w", encoding="utf-8") as listing,
+        (staging.path / VALID_FILE).open("w", encoding="utf-8") as valid_texts,
+    ):
+        writer = ShardedWriter(work.settings, tokenizers, WriterOutputs(staging, listing, valid_texts))
+        for index, corpus in enumerate(work.corpora):
+            parts = (work.parts.read("encode", window) for window in scanned.of_corpus(index))
+            write = writer.write_training_corpus if index < work.num_training else writer.write_valid_corpus
+            write(corpus, parts)
+    if not any(corpus.pairs for corpus in writer.corpora):
+        raise DataError("no_training_pairs_left")
+    return writer
 
 
 def _prepare_text(
@@ -175,7 +216,7 @@ def _finish(
     inputs: PreparationInputs,
 ) -> None:
     """Write tokenizers, the list of bad lines and the index, and publish the folder."""
-    folder, corpora = staging.path, writer.corpora
+    folder, corpora = staging.path, apply_temperature(inputs[0], writer.corpora)
     save_tokenizers(folder, *tokenizers)
     staging.bad_lines.rename(folder / "bad-lines.tsv")
     shards = {shard.file for corpus in corpora for shard in corpus.shards}
@@ -197,3 +238,24 @@ def _finish(
     )
     write_index(folder, index)
     atomic_files.replace_folder(staging.folder, folder)
+
+
+def apply_temperature(settings: DataConfig, corpora: Sequence[CorpusRecord]) -> tuple[CorpusRecord, ...]:
+    """Raise the weights of small corpora by `data.temperature` T (Arivazhagan et al., 2019). The largest one keeps its.
+
+    A group is the corpora with one tag, or a corpus without a tag. Its share of an epoch is proportional to the power
+    1/T of its weighted pairs.
+    """
+    configs = settings.training
+    if settings.temperature == 1 or len(configs) != len(corpora):
+        return tuple(corpora)
+    groups = [each.tag or str(number) for number, each in enumerate(configs)]
+    pairs = dict.fromkeys(groups, 0.0)
+    for group, corpus in zip(groups, corpora, strict=True):
+        pairs[group] += corpus.weight * corpus.pairs
+    largest = max(pairs.values())
+    factors = {group: (largest / each) ** (1 - 1 / settings.temperature) for group, each in pairs.items() if each}
+    return tuple(
+        corpus.replace(weight=corpus.weight * factors.get(group, 1.0))
+        for group, corpus in zip(groups, corpora, strict=True)
+    )

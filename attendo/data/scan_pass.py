@@ -1,20 +1,26 @@
-"""First pass over all text: sample text for the tokenizer, and choose the validation split.
+"""First pass over all text: filter lines, sample text for the tokenizer, and choose the validation split.
 
 Both use keyed random numbers, so the result does not depend on how the text is read. Their memory is bounded.
 """
 
 import hashlib
 import heapq
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attendo import keyed_random
 from attendo.data.config import DataConfig
-from attendo.data.corpus_files import Corpus, suggest_encoding_fix, suggest_fields
-from attendo.data.filtering import BadLines, filter_rows
-from attendo.data.staging import StagingFolder
+from attendo.data.corpus_files import TextRow
+from attendo.data.corpus_windows import WindowLines
+from attendo.data.duplicates import pair_keys
+from attendo.data.filtering import find_text_fault
+from attendo.data.line_filters import PairFilter
+from attendo.data.preparation_parts import Part
 
 MAX_SAMPLE_PAIRS = 200_000
 MAX_SAMPLE_CHARACTERS = 30_000_000
@@ -24,46 +30,60 @@ HELD_OUT_DIVISOR = 20  # at most one pair in 20
 TextPair = tuple[str, str]
 
 
+class WindowScanner:
+    """Finds the bad lines of windows, and hashes their pairs."""
+
+    def __init__(self, settings: DataConfig, seed: int, holds_out: bool) -> None:
+        self._filter = PairFilter(settings)
+        self._drops_duplicates, self._seed, self._holds_out = settings.drop_duplicates, seed, holds_out
+
+    def scan(self, lines: WindowLines, is_training: bool) -> Part:
+        """Return the number of rows, the faults by row, and the keys of all rows without one."""
+        rows = lines.rows()
+        faults, good = [], list[TextPair]()
+        for number, (source, target, fault) in enumerate(rows):
+            fault = fault or find_text_fault(source, target)
+            if fault is None and is_training:
+                fault = self._filter.find_reason(source, target)
+            if fault is None:
+                good.append((source, target))
+            else:
+                faults.append((number, fault))
+        held = [source for source, _ in good] if self._holds_out else []
+        arrays = {
+            "sources": source_keys(self._seed, held),
+            "pairs": pair_keys(good if self._drops_duplicates else []),
+        }
+        return Part({"rows": len(rows), "pairs": len(good), "faults": faults}, arrays)
+
+
 @dataclass(frozen=True)
-class CorpusScan:
-    """Result of the first pass."""
+class KeptPairs(Sequence[TextPair]):
+    """The pairs of a window that are kept. A pair is parsed when it is read, because a sample needs only some."""
 
-    lines: tuple[int, ...]  # of each training corpus, then of the validation corpus
-    sample: list[TextPair]  # to train the tokenizer; without held-out pairs
-    held_out: frozenset[int]  # keys of sources
+    lines: WindowLines
+    rows: NDArray[np.int64]  # of the window
+    has_one_row_each: bool  # every line is one row
 
+    def __len__(self) -> int:
+        return len(self.rows)
 
-def scan(
-    training: Sequence[Corpus],
-    valid: Corpus | None,
-    settings: DataConfig,
-    seed: int,
-    folder: StagingFolder,
-    sample: "ReservoirSample",
-) -> Generator[int, None, CorpusScan]:
-    """Scan all corpora and yield the lines read so far. Raise an error with a list if there are too many bad lines."""
-    kept_back = HeldOutSplit(seed)
-    lines: list[int] = []
-    with folder.bad_lines.open("w", encoding="utf-8") as listing:
-        for corpus in (*training, *(() if valid is None else (valid,))):
-            bad = BadLines(corpus.name, listing)
-            for block in filter_rows(corpus):
-                bad.add(block.lines, block.faults)
-                if corpus is not valid:
-                    sample.offer([(row.source, row.target) for row in block.good])
-                    kept_back.offer([row.source for row in block.good] if valid is None else [])
-                yield sum(lines) + bad.lines
-            bad.check(
-                settings.max_bad_ratio,
-                folder.bad_lines,
-                suggest_encoding_fix(corpus, bad.counts) or suggest_fields(corpus, bad.counts),
-            )
-            lines.append(bad.lines)
-    chosen = kept_back.select_keys()
-    pairs = sample.pairs()
-    keys = source_keys(seed, [source for source, _ in pairs]).tolist()
-    learnt_from = [pair for pair, key in zip(pairs, keys, strict=True) if key not in chosen]
-    return CorpusScan(tuple(lines), learnt_from, chosen)
+    @overload
+    def __getitem__(self, index: int) -> TextPair: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TextPair]: ...
+
+    def __getitem__(self, index: int | slice) -> TextPair | list[TextPair]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        row = int(self.rows[index])
+        found = self.lines.parse(self.lines.lines[row])[0] if self.has_one_row_each else self._all_rows[row]
+        return found[0], found[1]
+
+    @cached_property
+    def _all_rows(self) -> list[TextRow]:
+        return self.lines.rows()
 
 
 class ReservoirSample:
@@ -87,8 +107,9 @@ class ReservoirSample:
         drawn = keyed_random.uniform(keyed_random.make_keys(self._seed, "sample", numbers))
         for index in np.flatnonzero(drawn < self._threshold).tolist():
             if drawn[index] < self._threshold:  # earlier pairs may have lowered it
-                heapq.heappush(self._heap, (-float(drawn[index]), int(numbers[index]), pairs[index]))
-                self._characters += _count_characters(pairs[index])
+                pair = pairs[index]
+                heapq.heappush(self._heap, (-float(drawn[index]), int(numbers[index]), pair))
+                self._characters += _count_characters(pair)
                 self._evict()
 
     def pairs(self) -> list[TextPair]:
@@ -105,15 +126,15 @@ class ReservoirSample:
 class HeldOutSplit:
     """Chooses sources to hold out for validation. All pairs of a source are held out, or none, to avoid overlap."""
 
-    def __init__(self, seed: int, max_pairs: int = MAX_HELD_OUT_PAIRS) -> None:
-        self._seed, self._max_pairs = seed, max_pairs
+    def __init__(self, max_pairs: int = MAX_HELD_OUT_PAIRS) -> None:
+        self._max_pairs = max_pairs
         self._pairs: dict[int, int] = {}  # number of pairs per source, for the sources with the smallest keys
         self._threshold = 2**64
         self._offered = 0
 
-    def offer(self, sources: Sequence[str]) -> None:
-        keys = source_keys(self._seed, sources)
-        self._offered += len(sources)
+    def offer(self, keys: keyed_random.Keys) -> None:
+        """Add the `source_keys` of pairs."""
+        self._offered += len(keys)
         for key in keys[keys < self._threshold].tolist() if self._threshold < 2**64 else keys.tolist():
             self._pairs[key] = self._pairs.get(key, 0) + 1
         if len(self._pairs) > 4 * self._max_pairs:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attendo.data.config import DataConfig
 from attendo.data.filtering import suggest_remedy
 from attendo.data.index import Index, read_index
+from attendo.data.line_filters import FILTER_REASONS
 from attendo.data.prepared import PreparedData
 from attendo.doctor.finding import MAX_EXAMPLES, Finding, format_count, format_share
 from attendo.errors import AttendoError, LocalizedText, cut_line, join_texts
@@ -30,6 +31,7 @@ def check_bad_lines(data: PreparedData) -> Finding:
     if index.valid.name is not None:  # held-out validation pairs are already counted
         lines += index.valid.pairs + sum(index.valid.bad.values())
     count = reasons.total()
+    unwanted = sum(each for reason, each in reasons.items() if reason not in FILTER_REASONS)
     values = {"lines": lines, "bad": count, **{reason.replace(" ", "_"): each for reason, each in reasons.items()}}
     if not count:
         return Finding(
@@ -37,7 +39,7 @@ def check_bad_lines(data: PreparedData) -> Finding:
         )
     return Finding(
         "bad lines",
-        "warning" if count >= _BAD_WARNING_SHARE * lines else "note",
+        "warning" if unwanted >= _BAD_WARNING_SHARE * lines else "note",
         LocalizedText(
             "{count:,} of {lines} are left out ({share}): {reasons}",
             count=count,
@@ -45,7 +47,9 @@ def check_bad_lines(data: PreparedData) -> Finding:
             share=format_share(count / lines),
             reasons=_format_reasons(reasons),
         ),
-        LocalizedText("mend them or take them out; attendo prepare lists all of them in {file}", file=BAD_LINES),
+        LocalizedText("mend them or take them out; attendo prepare lists all of them in {file}", file=BAD_LINES)
+        if unwanted
+        else "",
         _format_examples(data.folder / BAD_LINES),
         values,
     )

@@ -9,6 +9,7 @@ from attendo import atomic_files
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.data.corpus_files import read_rows
 from attendo.data.filtering import find_text_fault
+from attendo.data.table_files import list_table_files
 from attendo.errors import DataError, LocalizedText, UsageError
 from attendo.runs.config import RunConfig
 from attendo.runs.recipe_config import make_test_corpus
@@ -40,7 +41,7 @@ def list_test_corpora(config: RunConfig) -> list[CorpusConfig]:
 def read_complete_pairs(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a test. An invalid pair is an error: skipping it would change the score."""
     for row in read_rows(corpus):
-        if (fault := find_text_fault(row)) is not None:
+        if (fault := row.fault or find_text_fault(row.source, row.target)) is not None:
             raise DataError("test_row_invalid", corpus=corpus.name, row=row.number, fault=LocalizedText(fault))
         yield row.source, row.target
 
@@ -64,7 +65,8 @@ def list_differences(before: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 
 
 def _corpus_paths(corpus: CorpusConfig) -> list[Path]:
-    return [path for path in (corpus.source, corpus.target, corpus.file) if path is not None]
+    paths = [path for path in (corpus.source, corpus.target, corpus.file) if path is not None]
+    return [file for path in paths for file in (list_table_files(path) if path.is_dir() else [path])]
 
 
 def _name_files(paths: list[Path], folder: Path | None) -> NamedFiles:

@@ -16,6 +16,7 @@ from attendo.data.config import DataConfig
 from attendo.data.corpus_files import Corpus, CorpusRow, FileCorpus
 from attendo.data.index import read_index
 from attendo.data.lm_text import make_text_files
+from attendo.data.preparation import Workers
 from attendo.data.prepare import Preparing, Tokenizers, prepare
 from attendo.data.prepared import PreparedData
 from attendo.data.sampler import BUFFER_PAIRS, START_POSITION, BatchStream, BatchWithPosition, Position
@@ -75,14 +76,17 @@ def make_corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpu
     return [FileCorpus(each) for each in config.training], together
 
 
-def prepare_corpora(config: RunConfig, folder: Path) -> Iterator[Preparing]:
-    """Prepare the text of a run in a folder. With `start_from`, the tokenizers are those of that model."""
+def prepare_corpora(config: RunConfig, folder: Path, workers: Workers | None = None) -> Iterator[Preparing]:
+    """Prepare the text of a run in a folder. With `start_from`, the tokenizers are those of that model.
+
+    With `workers`, the same call continues one that was killed.
+    """
     training, valid = make_corpora(config.data, config.seed)
     tokenizer: TokenizerConfig | Tokenizers = config.tokenizer
     if config.start_from is not None:
         model = load_stored_model(config.start_from)
         tokenizer = model.source_tokenizer, model.target_tokenizer
-    yield from prepare(training, valid, config.data, tokenizer, config.seed, folder)
+    yield from prepare(training, valid, config.data, tokenizer, config.seed, folder, workers)
 
 
 def read_data_config(prepared: Path) -> DataConfig:

@@ -66,7 +66,7 @@ def read_settings(run_file: Path | None, files: Mapping[str, Any]) -> dict[str, 
 
 def is_data_file(path: Path) -> bool:
     """Return whether a path given as run file is a data file with pairs."""
-    return detect_format(path) is not None
+    return detect_format(path) is not None and (path.suffix != "" or path.is_dir())
 
 
 def load_text_settings(data: DataConfig) -> DataConfig:

@@ -15,6 +15,7 @@ PAIRS = {**PAGES, ROOT / "README.zh-CN.md": ROOT / "README.md"}
 TRANSLATED = [
     *("README", "commands", "run-file", "doctor", "builtin-task", "exposure-bias", "three-kinds", "trust"),
     *("guides/your-data", "guides/pipelines", "guides/language-model", "guides/corpora"),
+    *("guides/preparation", "guides/back-translation"),
     *("seeing/trace", "seeing/explore"),
     *(
         str(page.relative_to(DOCS).with_suffix(""))

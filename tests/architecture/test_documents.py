@@ -27,7 +27,7 @@ GUIDES = [str(path.relative_to(ROOT)) for path in RUN if commands(document(path)
 # They train and evaluate; docs/guides/other-tasks.md does the same in less time.
 LONG_GUIDES = (
     *("docs/guides/your-data.md", "docs/guides/language-model.md", "docs/scores.md"),
-    *("docs/exposure-bias.md", "docs/three-kinds.md", "docs/trust.md"),
+    *("docs/guides/back-translation.md", "docs/exposure-bias.md", "docs/three-kinds.md", "docs/trust.md"),
 )
 
 SAMPLE = """# Title

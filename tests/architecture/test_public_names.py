@@ -43,6 +43,10 @@ OPTIONS = {
     "completion": ["--help", "--words", "[WORD]", "bash|zsh|fish"],
     "help": ["--help", "[COMMAND]"],
     "average": ["--help", "--last", "--out", "--overwrite", "RUN"],
+    "backtranslate": [
+        *("--beam", "--device", "--field", "--help", "--method", "--out", "--seed", "--tag", "--text", "--threads"),
+        *("--top-k", "--workers", "MODEL"),
+    ],
     "bench": ["--help"],
     "demo": ["--device", "--help", "--kind", "--out", "--seed", "--threads"],
     "describe": ["--help", "--set", "--source-length", "--target-length", "--vocab-size", "MODEL"],
@@ -107,7 +111,8 @@ OPTIONS = {
     ],
     "prepare": [
         *("--data", "--field", "--file", "--help", "--max-bad-ratio", "--out", "--set", "--source", "--source-field"),
-        *("--target", "--target-field", "--text", "--valid-source", "--valid-target", "--verify", "RUN.toml"),
+        *("--target", "--target-field", "--text", "--valid-source", "--valid-target", "--verify", "--workers"),
+        "RUN.toml",
     ],
     "reproduce": [
         *("--data", "--device", "--help", "--jobs", "--list", "--out", "--seeds", "--variants", "RECIPE"),

@@ -169,3 +169,40 @@ def test_max_bad_ratio_allows_more_bad_lines(attendo: Command, tmp_path: Path) -
     assert attendo("prepare", *files).code == 3
     assert attendo("prepare", *files, "--max-bad-ratio", "0.1").code == 0
     assert attendo("prepare", *files, "--max-bad-ratio", "2").code == 2
+
+
+@pytest.mark.slow
+def test_workers_have_the_settings_of_the_command(attendo: Command, tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path)
+    command = ("prepare", "--source", source, "--target", target, *WORDS, *settings("data.drop_duplicates=true"))
+    for workers in ("1", "2"):
+        done = attendo(*command, "--workers", workers, "--out", tmp_path / workers)
+        assert done.code == 0, done.errors
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / workers).iterdir()} for workers in "12")
+    assert one == two
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("data.languages=en", "settings"),
+        ('data.languages=["en", "xx"]', "language_not_identified"),
+        ("data.temperature=0.5", "temperature"),
+    ],
+)
+def test_bad_filters_are_one_line(attendo: Command, tmp_path: Path, change: str, code: str) -> None:
+    pytest.importorskip("py3langid")
+    source, target = write_pairs(tmp_path)
+    done = attendo("prepare", "--source", source, "--target", target, *WORDS, "--set", change, "--out", tmp_path / "x")
+    assert done.code == 2
+    assert done.errors.splitlines()[-1].startswith("attendo: ")
+    assert code in ("settings", "temperature") or fragment(code) in done.errors
+    assert not (tmp_path / "x").exists()
+
+
+def test_workers_with_running_text_are_rejected(attendo: Command, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text\n" * 100)
+    done = attendo("prepare", "--text", tmp_path / "text.txt", "--workers", "2", "--out", tmp_path / "x")
+    assert done.code == 2
+    assert fragment("workers_with_text", workers=2) in done.errors

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 from error_codes import has_code
-from prepared_data import ListCorpus
 
 from attendo.data.config import CorpusConfig, DataConfig
-from attendo.data.corpus_files import CorpusRow, FileCorpus, suggest_fields
+from attendo.data.corpus_files import FileCorpus, suggest_fields
 from attendo.data.filtering import (
     BadLines,
     TooManyBadLinesError,
-    filter_rows,
     find_length_fault,
     find_text_fault,
     suggest_remedy,
@@ -28,11 +26,7 @@ SETTINGS = DataConfig(task="builtin", max_length=100, max_length_ratio=3.0)
     [("a", "b", None), ("", "b", "empty"), ("a", " \u3000\t", "empty"), ("", "", "empty")],
 )
 def test_a_side_without_text_is_empty(source: str, target: str, fault: str | None) -> None:
-    assert find_text_fault(CorpusRow(1, source, target, None)) == fault
-
-
-def test_a_read_fault_takes_precedence_over_empty() -> None:
-    assert find_text_fault(CorpusRow(1, "", "", "NUL")) == "NUL"
+    assert find_text_fault(source, target) == fault
 
 
 @pytest.mark.parametrize(
@@ -52,17 +46,6 @@ def test_length_limits_follow_the_settings(source: int, target: int, fault: str 
     assert find_length_fault(source, target, SETTINGS) == fault
 
 
-def test_filter_rows_separates_good_and_bad_rows() -> None:
-    pairs = [("a", "b" if n % 7 else "") for n in range(2500)]
-    blocks = list(filter_rows(ListCorpus(pairs, faults={3: "NUL"})))
-    assert sum(block.lines for block in blocks) == 2500
-    assert len(blocks) > 1
-    bad = {number: fault for block in blocks for number, fault in block.faults.items()}
-    assert bad == {3: "NUL", **{n + 1: "empty" for n in range(0, 2500, 7)}}
-    good = [row.number for block in blocks for row in block.good]
-    assert good == [n + 1 for n in range(2500) if n + 1 not in bad]
-
-
 def test_bad_lines_are_counted_by_reason_and_listed_in_order() -> None:
     listing = io.StringIO()
     bad = BadLines("my corpus\tof text", listing)
@@ -72,6 +55,15 @@ def test_bad_lines_are_counted_by_reason_and_listed_in_order() -> None:
     assert listing.getvalue() == "".join(
         f"my corpus of text\t{number}\t{reason}\n" for number, reason in ((2, "NUL"), (9, "empty"), (11, "empty"))
     )
+
+
+def test_filtered_pairs_are_counted_but_not_limited(tmp_path: Path) -> None:
+    bad = BadLines("corpus", io.StringIO())
+    bad.add(100, {1: "empty", **dict.fromkeys(range(2, 50), "duplicate"), 60: "copied source", 61: "other language"})
+    bad.check(0.01, tmp_path / "list.tsv")
+    assert bad.counts == {"empty": 1, "duplicate": 48, "copied source": 1, "other language": 1}
+    with pytest.raises(TooManyBadLinesError, check=has_code("too_many_bad_lines", bad=1)):
+        bad.check(0.005, tmp_path / "list.tsv")
 
 
 def test_R7_one_percent_of_bad_lines_is_allowed(tmp_path: Path) -> None:

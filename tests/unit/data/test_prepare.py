@@ -11,6 +11,7 @@ import pytest
 from error_codes import fragment, has_code
 from prepared_data import WORDS, ListCorpus, prepare_all, sentences
 
+from attendo.data import corpus_windows
 from attendo.data.config import CorpusConfig, DataConfig
 from attendo.data.corpus_files import CorpusRow, FileCorpus
 from attendo.data.prepare import Preparing, prepare, settings_hash
@@ -65,7 +66,8 @@ def test_several_corpora_keep_their_weights(tmp_path: Path) -> None:
     assert decode_pairs(prepared) == first + second
 
 
-def test_reports_have_stage_and_progress(tmp_path: Path) -> None:
+def test_reports_have_stage_and_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_windows, "WINDOW_LINES", 1000)
     reports = list(prepare([ListCorpus(sentences(2500))], None, BUILTIN, WORDS, 1, tmp_path / "data"))
     assert reports == [
         Preparing("reading", 1000, None),
@@ -233,7 +235,8 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reports", range(1, 8))
-def test_closing_the_generator_leaves_no_files(tmp_path: Path, reports: int) -> None:
+def test_closing_the_generator_leaves_no_files(tmp_path: Path, reports: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_windows, "WINDOW_LINES", 1000)
     preparing = prepare([ListCorpus(sentences(2500))], None, BUILTIN, WORDS, 1, tmp_path / "data")
     for _ in range(reports):
         next(preparing)

@@ -107,9 +107,9 @@ def draw_sample(text: list[TextPair], seed: int = 1, block: int = 1000, **limits
 
 def hold_out(sources: list[str], seed: int = 1, max_pairs: int = 1000, block: int = 1000) -> set[str]:
     """The held-out sources."""
-    choice = HeldOutSplit(seed, max_pairs)
+    choice = HeldOutSplit(max_pairs)
     for first in range(0, len(sources), block):
-        choice.offer(sources[first : first + block])
+        choice.offer(source_keys(seed, sources[first : first + block]))
     chosen = choice.select_keys()
     keys = source_keys(seed, sources).tolist()
     return {source for source, key in zip(sources, keys, strict=True) if key in chosen}

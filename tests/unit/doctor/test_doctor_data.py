@@ -70,6 +70,11 @@ def test_a_few_bad_lines_are_a_note(tmp_path: Path) -> None:
     assert check_bad_lines(run.data).level == "note"
 
 
+def test_filtered_pairs_are_a_note_without_advice(tmp_path: Path) -> None:
+    found = check_bad_lines(prepared_run(tmp_path, [*CLEAN, *CLEAN[:90]], VALID, data={"drop_duplicates": True}).data)
+    assert (found.level, found.advice, found.values["duplicate"]) == ("note", "", 90)
+
+
 def test_too_many_bad_lines_are_summarised_from_their_list(tmp_path: Path) -> None:
     listing = tmp_path / "data.bad-lines.tsv"
     listing.write_text("a + b\t3\tempty\na + b\t5\tnot UTF-8\na + b\t9\tempty\na + b\t10\tempty\n")
