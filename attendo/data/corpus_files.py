@@ -16,6 +16,7 @@ from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from attendo.data.pharaoh import Link, parse_links
 from attendo.data.config import CorpusConfig
 from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
@@ -39,6 +40,7 @@ class CorpusRow(NamedTuple):
     source: str
     target: str
     fault: str | None
+    links: frozenset[Link] | None = None  # of words, if the corpus has alignments
 
 
 @runtime_checkable
@@ -71,7 +73,7 @@ class FileCorpus:
         return self.config.weight
 
     def rows(self) -> Iterator[CorpusRow]:
-        for path in (self.config.source, self.config.target, self.config.file):
+        for path in (self.config.source, self.config.target, self.config.file, self.config.alignments):
             if path is not None and path.is_fifo():
                 raise DataError("data_file_is_pipe", path=path)
         return read_rows(self.config)
@@ -80,18 +82,43 @@ class FileCorpus:
 def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
     """Yield the rows of a corpus. A bad line is a row with a fault. Unreadable files raise `DataError`."""
     numbers, read = count(1), make_line_parser(corpus)
-    for line in read_corpus_lines(corpus):
+    for line, aligned in _read_aligned_lines(corpus):
         try:
             pairs = [_apply_text_settings(source, target, corpus) for source, target in read(line)]
             if any("\0" in text for pair in pairs for text in pair):
                 raise BadLineError("NUL")
+            links = None if aligned is None else _parse_alignment(aligned, *pairs[0], has_tag=corpus.tag is not None)
         except UnicodeError:
             yield CorpusRow(next(numbers), "", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])])
         except BadLineError as error:
             yield CorpusRow(next(numbers), "", "", str(error))
         else:
             for source, target in pairs:
-                yield CorpusRow(next(numbers), source, target, None)
+                yield CorpusRow(next(numbers), source, target, None, links)
+
+
+def _read_aligned_lines(corpus: CorpusConfig) -> Iterator[tuple[RawLine, bytes | None]]:
+    """Yield the lines of a corpus with their alignments, None for a corpus without alignments."""
+    lines = read_corpus_lines(corpus)
+    if corpus.alignments is None:
+        yield from ((line, None) for line in lines)
+        return
+    with open_binary(corpus.alignments) as file:
+        paths = (corpus.file or corpus.source or Path(), corpus.alignments)
+        yield from _zip_lines(paths, [lines, read_raw_lines(file, corpus.alignments)])  # type: ignore[list-item, misc]
+
+
+def _parse_alignment(line: bytes, source: str, target: str, has_tag: bool) -> frozenset[Link]:
+    """Return the sure links of a line in Pharaoh format. The words of a source are counted without its tag."""
+    try:
+        links, _ = parse_links(line.decode("utf-8"), "")
+    except DataError:
+        raise BadLineError("alignment is not a list of links such as 0-0 1-2") from None
+    tag = int(has_tag and bool(source.strip()))
+    words = len(source.split()) - tag, len(target.split())
+    if any(one >= words[0] or other >= words[1] for one, other in links):
+        raise BadLineError("alignment with a word beyond the sentence")
+    return frozenset((one + tag, other) for one, other in links)
 
 
 def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:
