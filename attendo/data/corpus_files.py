@@ -16,8 +16,8 @@ from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from attendo.data.pharaoh import Link, parse_links
 from attendo.data.config import CorpusConfig
+from attendo.data.pharaoh import Link, parse_links
 from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
 from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns

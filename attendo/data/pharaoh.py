@@ -1,6 +1,7 @@
 """Word alignments in Pharaoh format: one line per pair, such as `0-0 1-2`.
 
-The source word is first. Words are separated by white space and counted from 0. fast_align and eflomal write this format.
+The source word is first. Words are separated by white space and counted from 0. fast_align and eflomal write
+this format.
 """
 
 import re

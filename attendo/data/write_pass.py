@@ -138,7 +138,8 @@ class ShardedWriter:
             one, other = self._tokenizers
             words = TokenWords.of(one)
             self._token_words = words, words if other is one else TokenWords.of(other)
-        counts = [words.count_words(ids).tolist() for words, ids in zip(self._token_words, (source, target), strict=True)]
+        both = zip(self._token_words, (source, target), strict=True)
+        counts = [words.count_words(ids).tolist() for words, ids in both]
         kept: list[Iterable[Link]] = []
         for row, sources, targets in zip(rows, *counts, strict=True):
             cut = self._settings.cut_source is not None

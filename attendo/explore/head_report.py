@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attendo.data.pharaoh import parse_links
 from attendo.data.corpus_files import read_parallel_lines
+from attendo.data.pharaoh import parse_links
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
 from attendo.explore.figure_style import (
