@@ -80,9 +80,10 @@ class TokenLinker:
         return cls(words, words if target is source else TokenWords.of(target))
 
     def link(self, source: RaggedArray, target: RaggedArray, links: RaggedArray) -> Bool[Tensor, "B T S"]:
-        """Return whether each target token is linked with each source token. EOS and padding have no link.
+        """Return whether each target token is linked with each source token. The last column may be EOS.
 
-        A word in several tokens: letters are linked with letters and punctuation with punctuation, if there is any.
+        A word in several tokens: letters are linked with letters and punctuation with punctuation, if there is any. A
+        token without a link, and EOS, are linked with EOS of the source. A pair without links has none at all.
         """
         sources, source_marks = _pad_words(source, self.source)
         targets, target_marks = _pad_words(target, self.target)
@@ -93,12 +94,9 @@ class TokenLinker:
         found = linked[np.arange(len(links))[:, None, None], targets[:, :, None], sources[:, None, :]]
         alike = found & (target_marks[:, :, None] == source_marks[:, None, :])
         found = np.where(alike.any(-1, keepdims=True), alike, found)
-        import os
-
-        if os.environ.get("ATTENDO_NULL") == "1":
-            found[np.arange(len(links)), :, source.lengths] = (
-                ~found.any(-1) & (links.lengths > 0)[:, None] & _is_label(target)
-            )
+        is_label = np.arange(found.shape[1]) <= target.lengths[:, None]  # a token or EOS
+        unlinked = is_label & ~found.any(-1) & (links.lengths > 0)[:, None]
+        found[np.arange(len(links)), :, source.lengths] = unlinked
         return torch.from_numpy(found)
 
 
@@ -109,11 +107,6 @@ def _pad_words(sequences: RaggedArray, words: TokenWords) -> tuple[NDArray[np.in
     numbers[inside] = words.word_of_each_token(sequences)
     marks[inside] = words.is_mark[sequences.ids]
     return numbers, marks
-
-
-def _is_label(target: RaggedArray) -> NDArray[np.bool_]:
-    """Return which positions of a padded target are tokens or its EOS."""
-    return np.arange(target.lengths.max(initial=0) + 1) <= target.lengths[:, None]
 
 
 def _token_texts(tokenizer: Tokenizer) -> list[str]:

@@ -3,8 +3,8 @@
     loss = cross-entropy of the tokens + weight · -∑ₜ ∑ₛ gₜₛ log aₜₛ
 
 aₜₛ is the attention of the head before dropout. gₜₛ is uniform over the source tokens that target token t is aligned
-with. Tokens without alignment have no such loss. As in Garg et al. (2019), one head of one layer is trained. The other
-heads, and all other layers with their fused kernels, are as without it.
+with. A token without alignment shall attend to EOS, which every user of alignments reads as no link. As in Garg et al.
+(2019), one head of one layer is trained. All other layers keep their fused kernels.
 """
 
 from collections.abc import Mapping, Sequence
