@@ -94,11 +94,11 @@ class Batch:
     source_mask: Bool[Tensor, "B S"] | None
     target_ids: Int[Tensor, "B T"]
     labels: Int[Tensor, "B T"]
-    links: Bool[Tensor, "B T S"] | None = None  # source tokens that a label is aligned with, if the data have links
     numbers: tuple[int, ...] = ()  # indices of the pairs in the training data, if known
     # Counted when the batch is made: counting on a GPU would synchronise.
     tokens: int = _UNCOUNTED  # target tokens to predict: labels that are not padding
     source_tokens: int = _UNCOUNTED
+    links: Bool[Tensor, "B T S"] | None = None  # source tokens that a label is aligned with, if the data have links
 
     def __post_init__(self) -> None:
         if self.tokens == _UNCOUNTED:

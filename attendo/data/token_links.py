@@ -48,12 +48,12 @@ class TokenWords:
         return cls(np.array(begins) + first, np.array(begins), np.array(ends), np.array(marks))
 
     def word_of_each_token(self, sequences: RaggedArray) -> NDArray[np.int64]:
-        """Return the word that the last letter of each token belongs to. -1 is white space before the first word."""
+        """Return the word of each token's last letter. White space belongs to the word before it, or to the first."""
         begins = self._count_begins(sequences)
         total = np.cumsum(begins)
         starts = sequences.offsets[:-1]
         before = np.concatenate([[0], total])[starts]
-        return total - np.repeat(before, sequences.lengths) - 1
+        return np.maximum(total - np.repeat(before, sequences.lengths) - 1, 0)
 
     def count_words(self, sequences: RaggedArray) -> NDArray[np.int64]:
         """Return the number of words of each sequence."""

@@ -142,7 +142,7 @@ class TrainConfig(Settings):
         "2016; Garg et al. 2019); default: 0.1 if the data have alignments; 0 disables it",
     )
     guided_alignment_layer: Natural | None = Field(
-        None, description="decoder layer of this head, counted from 0; default: the last but one"
+        None, description="decoder layer of this head, counted from 0; default: the last but one, or the second of two"
     )
     freeze: tuple[NetworkPart, ...] = Field(
         (), description="parts whose weights do not change; a weight shared by two parts belongs to both"

@@ -63,9 +63,13 @@ def alignment_loss(weights: Float[Tensor, "R T S"], links: Bool[Tensor, "R T S"]
 
 
 def guided_head(network: ModelConfig, config: TrainConfig) -> AlignmentHead:
-    """Return the head that is trained: the first of the chosen layer, by default of the last but one."""
-    layer = config.guided_alignment_layer
-    return AlignmentHead(max(0, network.num_decoder_layers - 2) if layer is None else layer, 0)
+    """Return the head that is trained: the first of the chosen layer.
+
+    By default this is the last layer but one (Garg et al. 2019). In a network of two layers it is the last, because
+    the first has read too little of the target.
+    """
+    layers, layer = network.num_decoder_layers, config.guided_alignment_layer
+    return AlignmentHead(layers - (2 if layers > 2 else 1) if layer is None else layer, 0)
 
 
 def guided_head_entry(network: ModelConfig, config: TrainConfig) -> dict[str, Any]:
