@@ -55,6 +55,7 @@ COMMANDS: CommandTable = {
         "generate": ("generate:generate", "Translate (or otherwise transform) lines of standard input."),
         "score": ("score:score", "Print the log-probability of every target line given its source line."),
         "evaluate": ("evaluate:evaluate", "Score a model on text that it was not trained on."),
+        "align": ("align:align", "Print the word alignment of every pair of lines, such as 0-0 1-2."),
         "calibrate": (
             "calibrate:calibrate",
             "Measure on validation text which outputs are unusual, for generate --check.",

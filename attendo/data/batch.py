@@ -98,6 +98,7 @@ class Batch:
     # Counted when the batch is made: counting on a GPU would synchronise.
     tokens: int = _UNCOUNTED  # target tokens to predict: labels that are not padding
     source_tokens: int = _UNCOUNTED
+    links: Bool[Tensor, "B T S"] | None = None  # source tokens that a label is aligned with, if the data have links
 
     def __post_init__(self) -> None:
         if self.tokens == _UNCOUNTED:
@@ -115,6 +116,14 @@ class Batch:
     def padding(self) -> int:
         """Padding positions of both sides."""
         return self.positions - self.source_tokens - self.tokens
+
+    def with_links(self, links: Bool[Tensor, "B W L"], source_offset: int = 0, target_offset: int = 0) -> "Batch":
+        """Return the batch with the links of its tokens, behind this number of prefix tokens per side."""
+        _, targets, sources = links.shape
+        wide = torch.zeros(*self.labels.shape, self.source_ids.size(1), dtype=torch.bool)
+        room = wide[:, target_offset : target_offset + targets, source_offset : source_offset + sources]
+        room.copy_(links[:, : room.size(1), : room.size(2)])
+        return replace(self, links=wide)
 
     def to(self, device: torch.device | str) -> "Batch":
         return self._with({name: each.to(device, non_blocking=True) for name, each in self.tensors().items()})
@@ -134,18 +143,19 @@ class Batch:
         rows = slice(1) if idle else slice(rank, None, world_size)
         part = self._with({name: each[rows] for name, each in self.tensors().items()})
         labels = torch.full_like(part.labels, PAD) if idle else part.labels
+        links = torch.zeros_like(part.links) if idle and part.links is not None else part.links
         numbers = () if idle else self.numbers[rows]
-        return replace(part, labels=labels, numbers=numbers, tokens=_UNCOUNTED, source_tokens=_UNCOUNTED)
+        return replace(part, labels=labels, links=links, numbers=numbers, tokens=_UNCOUNTED, source_tokens=_UNCOUNTED)
 
     def repeat(self, times: int) -> "Batch":
         """Return all rows repeated `times` times, for several passes at once."""
-        part = self._with({name: each.repeat(times, 1) for name, each in self.tensors().items()})
+        part = self._with({name: each.repeat(times, *[1] * (each.dim() - 1)) for name, each in self.tensors().items()})
         tokens, source_tokens = self.tokens * times, self.source_tokens * times
         return replace(part, numbers=self.numbers * times, tokens=tokens, source_tokens=source_tokens)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors by name, without a mask that is None."""
-        named = {name: getattr(self, name) for name in ("source_ids", "source_mask", "target_ids", "labels")}
+        """Return the tensors by name, without those that are None."""
+        named = {name: getattr(self, name) for name in ("source_ids", "source_mask", "target_ids", "labels", "links")}
         return {name: each for name, each in named.items() if each is not None}
 
     def _with(self, tensors: dict[str, Tensor]) -> "Batch":

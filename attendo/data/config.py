@@ -60,6 +60,11 @@ class PairFiles(Settings, Generic[AnyFile]):
         False, description="remove all spaces, for text whose characters are separated by spaces"
     )
     tag: str | None = Field(None, description="symbol prepended to every source text, such as <2de>")
+    alignments: AnyFile | None = Field(
+        None,
+        description="word alignments of the pairs, one line each such as 0-0 1-2 (Pharaoh format), for "
+        "train.guided_alignment; with task builtin: builtin",
+    )
 
 
 class CorpusConfig(PairFiles[Path]):
@@ -72,6 +77,10 @@ class CorpusConfig(PairFiles[Path]):
         pair, fields = (self.source, self.target), (self.source_field, self.target_field, self.features_field)
         if self.turns_field is None and (idle := list_non_defaults(self, TURN_SETTINGS)):
             raise UsageError("turn_setting_without_turns", option=idle[0])
+        if self.alignments is not None:
+            for name in ("without_spaces", "turns_field"):
+                if getattr(self, name):
+                    raise UsageError("alignments_without_words", option=name)
         if self.file is None:
             if None in pair:
                 raise UsageError("corpus_files_missing")
@@ -117,7 +126,7 @@ class CorpusConfig(PairFiles[Path]):
         """Return the corpus with its files in a folder. Absolute paths do not change."""
         if folder is None:
             return self
-        names = ("source", "target", "file")
+        names = ("source", "target", "file", "alignments")
         return self.replace(**{name: folder / getattr(self, name) for name in names if getattr(self, name)})
 
     @property
@@ -153,6 +162,9 @@ class DataConfig(PairFiles[Files]):
     )
     valid_corpora: tuple[CorpusConfig, ...] = Field(
         (), description="instead of these: several validation corpora, as in corpora"
+    )
+    valid_alignments: Files | None = Field(
+        None, description="word alignments of the validation pairs, in the same format"
     )
     valid_text: Files | None = Field(None, description="plain text for validation; default: the end of text")
     valid_tag: str | None = Field(None, description="tag of the validation files; default: tag")
@@ -198,6 +210,10 @@ class DataConfig(PairFiles[Files]):
         given = [any(one), bool(self.corpora), self.text is not None, self.prepared is not None]
         if self.task == "builtin" and (any(given) or self.validation):
             raise UsageError("builtin_task_with_files")
+        if self.alignments is not None and not any(one) and not self.has_builtin_alignments:
+            raise UsageError("alignments_without_files")
+        if self.valid_alignments is not None and not any((self.valid_source, self.valid_file)):
+            raise UsageError("alignments_without_files")
         if self.task == "files" and not any(given):
             raise UsageError("training_files_missing")
         if sum(given) > 1:
@@ -258,7 +274,8 @@ class DataConfig(PairFiles[Files]):
         if self.prepared is not None:
             return self.replace(prepared=self.prepared.absolute())
         texts = [path for files in self.text_files for path in files]
-        pairs = [path for each in (*self.training, *self.validation) for path in (each.source, each.target, each.file)]
+        names = ("source", "target", "file", "alignments")
+        pairs = [getattr(each, name) for each in (*self.training, *self.validation) for name in names]
         if all(path is None or path.is_absolute() for path in (*texts, *pairs)):
             return self
         return self.replace(folder=(self.folder or Path()).absolute())
@@ -288,6 +305,7 @@ class DataConfig(PairFiles[Files]):
     def _corpus_files(self, prefix: str) -> list[dict[str, Path]]:
         """Return the files of each corpus: the first source with the first target, and so on."""
         named = {side: as_tuple(getattr(self, f"{prefix}{side}")) for side in ("source", "target", "file")}
+        aligned = as_tuple(getattr(self, f"{prefix}alignments"))
         given = {side: files for side, files in named.items() if files}
         if len({len(files) for files in given.values()}) > 1 and "file" not in given:
             raise UsageError(
@@ -298,7 +316,21 @@ class DataConfig(PairFiles[Files]):
             )
         if "file" in given and len(given) > 1:
             raise UsageError("data_pair_file_conflict", prefix=prefix)
+        if aligned:
+            if any(len(files) != len(aligned) for files in given.values()):
+                raise UsageError("alignment_file_count_mismatch", prefix=prefix, count=len(aligned))
+            given["alignments"] = aligned
         return [dict(zip(given, files, strict=True)) for files in zip(*given.values(), strict=True)]
+
+    @property
+    def has_builtin_alignments(self) -> bool:
+        """Whether the built-in task gives its own alignments."""
+        return self.task == "builtin" and self.alignments == Path("builtin")
+
+    @property
+    def has_alignments(self) -> bool:
+        """Whether any training pairs have alignments."""
+        return self.has_builtin_alignments or any(each.alignments is not None for each in self.training)
 
 
 TURN_SETTINGS = ("context_turns", "answers")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from attendo.data.config import CorpusConfig
+from attendo.data.pharaoh import Link, parse_links
 from attendo.data.table_files import read_table
 from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
@@ -26,8 +27,9 @@ from attendo.text.tokenizer import strip_line_end
 _NOT_UTF8 = "not UTF-8"
 _SIDE_NOT_UTF8 = ("source not UTF-8", "target not UTF-8")  # if each side has its own file
 RawLine = tuple[bytes, ...]
-TextRow = tuple[str, str, str | None]  # source, target and fault; a row with a fault has no text
-Line = TypeVar("Line", str, bytes)
+# Source, target, fault and links of words. A row with a fault has no text.
+TextRow = tuple[str, str, str | None, frozenset[Link] | None]
+Line = TypeVar("Line", str, bytes, RawLine)
 TextPairs = Sequence[tuple[str, str]]
 _MAX_ROW_BYTES = 1 << 20  # maximum bytes of a .csv row; an unclosed quote would make it endless
 _FIELD_CHECK_LINES = 100  # lines of a .jsonl file searched for a field
@@ -41,6 +43,7 @@ class CorpusRow(NamedTuple):
     source: str
     target: str
     fault: str | None
+    links: frozenset[Link] | None = None  # of words, if the corpus has alignments
 
 
 @runtime_checkable
@@ -78,10 +81,10 @@ class FileCorpus:
 
     def lines(self) -> "Iterator[RawLine]":
         self._reject_pipes()
-        return read_corpus_lines(self.config)
+        return read_aligned_lines(self.config)
 
     def _reject_pipes(self) -> None:
-        for path in (self.config.source, self.config.target, self.config.file):
+        for path in (self.config.source, self.config.target, self.config.file, self.config.alignments):
             if path is not None and path.is_fifo():
                 raise DataError("data_file_is_pipe", path=path)
 
@@ -89,27 +92,55 @@ class FileCorpus:
 def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
     """Yield the rows of a corpus. A bad line is a row with a fault. Unreadable files raise `DataError`."""
     numbers, parse = count(1), make_row_parser(corpus)
-    for line in read_corpus_lines(corpus):
+    for line in read_aligned_lines(corpus):
         for row in parse(line):
             yield CorpusRow(next(numbers), *row)
 
 
 def make_row_parser(corpus: CorpusConfig) -> "Callable[[RawLine], Sequence[TextRow]]":
     """Return a function that turns a line into rows without numbers. A bad line is one row with a fault."""
-    read = make_line_parser(corpus)
+    read, has_alignments = make_line_parser(corpus), corpus.alignments is not None
 
     def parse(line: RawLine) -> Sequence[TextRow]:
+        line, aligned = (line[:-1], line[-1]) if has_alignments else (line, None)
         try:
             pairs = [_apply_text_settings(source, target, corpus) for source, target in read(line)]
+            if any("\0" in text for pair in pairs for text in pair):
+                raise BadLineError("NUL")
+            links = None if aligned is None else _parse_alignment(aligned, *pairs[0], has_tag=corpus.tag is not None)
         except UnicodeError:
-            return [("", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])])]
+            return [("", "", _NOT_UTF8 if len(line) == 1 else _SIDE_NOT_UTF8[_is_utf8(line[0])], None)]
         except BadLineError as error:
-            return [("", "", str(error))]
-        if any("\0" in text for pair in pairs for text in pair):
-            return [("", "", "NUL")]
-        return [(source, target, None) for source, target in pairs]
+            return [("", "", str(error), None)]
+        return [(source, target, None, links) for source, target in pairs]
 
     return parse
+
+
+def read_aligned_lines(corpus: CorpusConfig) -> "Iterator[RawLine]":
+    """Yield the lines of a corpus, each with the line of its alignments behind it if there are some."""
+    lines = read_corpus_lines(corpus)
+    if corpus.alignments is None:
+        yield from lines
+        return
+    with open_binary(corpus.alignments) as file:
+        paths = (corpus.file or corpus.source or Path(), corpus.alignments)
+        aligned = ((line,) for line in read_raw_lines(file, corpus.alignments))
+        for line, alignment in _zip_lines(paths, [lines, aligned]):
+            yield (*line, *alignment)
+
+
+def _parse_alignment(line: bytes, source: str, target: str, has_tag: bool) -> frozenset[Link]:
+    """Return the sure links of a line in Pharaoh format. The words of a source are counted without its tag."""
+    try:
+        links, _ = parse_links(line.decode("utf-8"), "")
+    except DataError:
+        raise BadLineError("alignment is not a list of links such as 0-0 1-2") from None
+    tag = int(has_tag and bool(source.strip()))
+    words = len(source.split()) - tag, len(target.split())
+    if any(one >= words[0] or other >= words[1] for one, other in links):
+        raise BadLineError("alignment with a word beyond the sentence")
+    return frozenset((one + tag, other) for one, other in links)
 
 
 def suggest_encoding_fix(corpus: Corpus, faults: Mapping[str, int]) -> str:

@@ -58,4 +58,4 @@ class WindowReader:
 def _open_corpus(corpus: Corpus) -> tuple[Iterator[Any], Callable[[Any], Sequence[TextRow]]]:
     if isinstance(corpus, FileCorpus):
         return corpus.lines(), make_row_parser(corpus.config)
-    return iter(corpus.rows()), lambda row: ((row.source, row.target, row.fault),)
+    return iter(corpus.rows()), lambda row: ((row.source, row.target, row.fault, row.links),)

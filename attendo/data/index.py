@@ -32,7 +32,13 @@ class CorpusRecord(Settings):
     target_tokens: int
     bad: dict[str, int]  # skipped lines, by reason
     cut: int = 0  # number of truncated sources
+    unlinked: int = 0  # pairs whose links were dropped: the tokenizer changes the words
     shards: tuple[ShardRecord, ...]
+    links: tuple[ShardRecord, ...] = ()  # of words, if the corpus has alignments
+
+    @property
+    def all_shards(self) -> tuple[ShardRecord, ...]:
+        return (*self.shards, *self.links)
 
     @classmethod
     def from_shards(cls, shards: tuple[ShardRecord, ...], **facts: Any) -> "CorpusRecord":
@@ -93,7 +99,7 @@ def read_index(folder: Path) -> tuple[Index, str]:
         index = Index(**content)
     except UsageError as error:
         raise DamagedDataError("index_incompatible", path=path, error=error) from None
-    shards = [*(shard for corpus in index.corpora for shard in corpus.shards), *index.valid.shards]
+    shards = [*(shard for corpus in index.corpora for shard in corpus.all_shards), *index.valid.shards]
     for name in (*index.files, *(shard.file for shard in shards)):
         if Path(name).name != name:
             raise DataError("index_file_outside_folder", path=path, name=name)

@@ -69,7 +69,8 @@ class Preparation:
     def list_files(self) -> list[tuple[str, int, int]]:
         """Return path, size and time of every file of the text."""
         configs = [corpus.config for corpus in self.corpora if isinstance(corpus, FileCorpus)]
-        paths = [path for each in configs for path in (each.source, each.target, each.file) if path is not None]
+        named = [path for each in configs for path in (each.source, each.target, each.file, each.alignments)]
+        paths = [path for path in named if path is not None]
         files = [each for path in paths for each in (sorted(path.rglob("*")) if path.is_dir() else [path])]
         found = [(str(path), path.stat()) for path in files if path.exists()]
         return [(path, stat.st_size, stat.st_mtime_ns) for path, stat in found]

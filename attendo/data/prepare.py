@@ -219,7 +219,7 @@ def _finish(
     folder, corpora = staging.path, apply_temperature(inputs[0], writer.corpora)
     save_tokenizers(folder, *tokenizers)
     staging.bad_lines.rename(folder / "bad-lines.tsv")
-    shards = {shard.file for corpus in corpora for shard in corpus.shards}
+    shards = {shard.file for corpus in corpora for shard in corpus.all_shards}
     shards |= {shard.file for shard in writer.valid.shards}
     index = Index(
         pairs=sum(corpus.pairs for corpus in corpora),

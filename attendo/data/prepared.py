@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attendo.data.index import check_file, read_index
-from attendo.data.shards import DamagedDataError, ShardSet
+from attendo.data.pharaoh import Link, parse_links
+from attendo.data.shards import MAX_LINKED_WORDS, DamagedDataError, ShardSet
+from attendo.errors import DataError
 from attendo.text import Tokenizer, load_tokenizer
 
 VALID_FILE = "valid.jsonl"
@@ -22,6 +24,8 @@ class PreparedCorpus:
     tokens: int  # of both sides
     bad: dict[str, int]  # skipped lines, by reason
     cut: int = 0  # number of truncated sources
+    links: ShardSet | None = None  # links of words, if the corpus has alignments
+    unlinked: int = 0  # pairs whose links were dropped
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,12 @@ class PreparedData:
     cut_source: int | None = None  # tokens that longer sources were truncated to
     window: int | None = None  # tokens per example of language-model text; None for pairs
     valid_windows: ShardSet | None = None  # the whole validation text; `valid` then holds some prompts from it
+    valid_links: tuple[frozenset[Link] | None, ...] = ()  # links of words of each validation pair, if any has some
+
+    @property
+    def has_links(self) -> bool:
+        """Whether any corpus has alignments."""
+        return any(corpus.links is not None for corpus in self.corpora)
 
 
 def measure_longest_side(corpus: PreparedCorpus) -> int:
@@ -70,15 +80,18 @@ def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
             tokens=corpus.source_tokens + corpus.target_tokens,
             bad=corpus.bad,
             cut=corpus.cut,
+            links=ShardSet(folder, corpus.links, (MAX_LINKED_WORDS, 1), verify) if corpus.links else None,
+            unlinked=corpus.unlinked,
         )
         for corpus in index.corpora
     )
+    valid, valid_links = _read_valid_pairs(folder / VALID_FILE)
     return PreparedData(
         folder=folder,
         source_tokenizer=source,
         target_tokenizer=target,
         corpora=corpora,
-        valid=_read_valid_pairs(folder / VALID_FILE),
+        valid=valid,
         pairs=index.pairs,
         source_tokens=index.source_tokens,
         target_tokens=index.target_tokens,
@@ -88,13 +101,19 @@ def open_prepared(folder: Path, verify: bool = False) -> PreparedData:
         cut_source=index.settings["data"].get("cut_source"),
         window=index.window,
         valid_windows=ShardSet(folder, index.valid.shards, sizes, verify) if index.window else None,
+        valid_links=valid_links,
     )
 
 
-def _read_valid_pairs(path: Path) -> list[tuple[str, str]]:
+def _read_valid_pairs(path: Path) -> tuple[list[tuple[str, str]], tuple[frozenset[Link] | None, ...]]:
+    """Return the validation pairs and their links, if any pair has some."""
     try:
         with path.open("rb") as file:
             rows = [json.loads(line) for line in file]
-        return [(row["source"], row["target"]) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError):
+        pairs = [(row["source"], row["target"]) for row in rows]
+        aligned = [row.get("alignment") for row in rows]
+        if not any(each is not None for each in aligned):
+            return pairs, ()
+        return pairs, tuple(None if each is None else parse_links(each, path.name)[0] for each in aligned)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, DataError):
         raise DamagedDataError("validation_pairs_unreadable", path=path) from None

@@ -20,6 +20,7 @@ from attendo.data.batch import Batch, RaggedArray, collate_sequences, collate_wi
 from attendo.data.bucketing import make_batches
 from attendo.data.input_noise import InputNoise
 from attendo.data.prepared import PreparedCorpus, PreparedData
+from attendo.data.token_links import TokenLinker
 from attendo.errors import DataError, UsageError
 from attendo.text import SentencePiece, Tokenizer
 from attendo.text.bpe_dropout import BPEDropout
@@ -59,6 +60,8 @@ class ShuffleBuffer:
     batch_rows: list[NDArray[np.int64]]
     windows: bool = False  # the target holds windows of language-model text
     noise: InputNoise | None = None  # of the decoder's input
+    links: RaggedArray | None = None  # links of words, if the data have some
+    linker: TokenLinker | None = None
 
     def batch(self, number: int) -> Batch:
         rows = self.batch_rows[number]
@@ -66,7 +69,11 @@ class ShuffleBuffer:
         inputs = None if self.noise is None else self.noise.apply(target, rows)
         if self.windows:
             return collate_windows(target, numbers, inputs=inputs)
-        return collate_sequences(self.source.take(rows), target, numbers, inputs)
+        source = self.source.take(rows)
+        batch = collate_sequences(source, target, numbers, inputs)
+        if self.links is None or self.linker is None:
+            return batch
+        return batch.with_links(self.linker.link(source, target, self.links.take(rows)))
 
 
 def epoch_buffers(corpora: Sequence[PreparedCorpus], seed: int, epoch: int) -> list[BufferPosition]:
@@ -100,10 +107,13 @@ class BufferReader:
         self._sort_within = sort_within if sort_within < BUFFER_PAIRS else None  # a buffer may hold slightly more pairs
         sizes = [len(corpus.shards) for corpus in prepared.corpora]
         self._first_numbers = np.cumsum([0, *sizes])
+        self._linker = None
+        if prepared.has_links:
+            self._linker = TokenLinker.of(prepared.source_tokenizer, prepared.target_tokenizer)
 
     def read(self, position: BufferPosition, is_stopped: Callable[[], bool] = lambda: False) -> ShuffleBuffer:
         """Read one buffer. It polls `is_stopped` and raises `CancelledError` if that returns True."""
-        source, target, numbers, copies = self._read_pairs(position)
+        source, target, numbers, copies, links = self._read_pairs(position)
         pairs = (position.epoch, numbers.astype(np.uint64), copies.astype(np.uint64))
         if self._resegmenters is not None:
             about = (self._seed, "dropout", *pairs)
@@ -122,12 +132,13 @@ class BufferReader:
         if self._input_noise:
             keys = keyed_random.make_keys(self._seed, "input noise", *pairs)
             noise = InputNoise(self._input_noise, keys, target.ids)
-        return ShuffleBuffer(source, target, numbers, [groups[number] for number in order], windows, noise)
+        batch_rows = [groups[number] for number in order]
+        return ShuffleBuffer(source, target, numbers, batch_rows, windows, noise, links, self._linker)
 
     def _read_pairs(
         self, position: BufferPosition
-    ) -> tuple[RaggedArray, RaggedArray, NDArray[np.int64], NDArray[np.int64]]:
-        """Return both sides, pair numbers and copy indices, in random order."""
+    ) -> tuple[RaggedArray, RaggedArray, NDArray[np.int64], NDArray[np.int64], RaggedArray | None]:
+        """Return both sides, pair numbers, copy indices and links of words, in random order."""
         blocks, corpora = position.blocks, self._prepared.corpora
         parts = [corpora[block["corpus"]].shards.read(int(block["first"]), int(block["last"])) for block in blocks]
         sizes = blocks["last"] - blocks["first"]
@@ -144,7 +155,17 @@ class BufferReader:
             RaggedArray.concatenate([target for _, target in parts]).take(rows),
             numbers[rows],
             np.repeat(blocks["copy"], sizes)[rows],
+            None if self._linker is None else self._read_links(blocks).take(rows),
         )
+
+    def _read_links(self, blocks: Blocks) -> RaggedArray:
+        """Return the links of words of each pair. Pairs of a corpus without alignments have none."""
+        parts = []
+        for block in blocks:
+            links, first, last = self._prepared.corpora[block["corpus"]].links, int(block["first"]), int(block["last"])
+            none = RaggedArray.from_lists([()] * (last - first))
+            parts.append(none if links is None else links.read(first, last)[0])
+        return RaggedArray.concatenate(parts)
 
     def _resegment(
         self,

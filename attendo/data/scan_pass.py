@@ -41,7 +41,7 @@ class WindowScanner:
         """Return the number of rows, the faults by row, and the keys of all rows without one."""
         rows = lines.rows()
         faults, good = [], list[TextPair]()
-        for number, (source, target, fault) in enumerate(rows):
+        for number, (source, target, fault, _) in enumerate(rows):
             fault = fault or find_text_fault(source, target)
             if fault is None and is_training:
                 fault = self._filter.find_reason(source, target)

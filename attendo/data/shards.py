@@ -3,6 +3,9 @@
 header · source offsets · target offsets · source ids · target ids        all numbers little-endian
 
 There are pairs + 1 offsets of 4 bytes per side. Ids have 2 bytes if the vocabularies allow it, otherwise 4.
+
+Links of words, if a corpus has alignments, are in shards of their own. Their sources are the links of each pair, source
+and target word in turn, and their targets are empty.
 """
 
 import hashlib
@@ -24,6 +27,8 @@ MAGIC = b"attshard"
 VERSION = 1
 SHARD_BYTES = 64 << 20
 CHUNK_BYTES = 1 << 20
+LINK_BYTES = 4
+MAX_LINKED_WORDS = 10**6  # words that a link can name
 SAMPLED_CHUNKS = 3  # per shard, checked at every opening
 _HEADER = struct.Struct("<8sIIQQQ")
 RaggedPair = tuple[RaggedArray, RaggedArray]

@@ -13,7 +13,9 @@ _TOKEN_OPTIONS: dict[str, Any] = {
     "renormalise": False, "min_length_factor": 0.0, "min_length_extra": 0, "target_prefix": (), "prefix": "",
     "constraints": (), "glossary": None, "banned_phrases": (), "min_length": None,
 }  # fmt: skip
-_ATTENTION_OPTIONS: dict[str, Any] = {"coverage_penalty": 0.0, "alignments": False}  # need the attention of each token
+_ATTENTION_OPTIONS: dict[str, Any] = {  # need the attention of each token
+    "coverage_penalty": 0.0, "alignments": False, "replace_unknown": False, "transfer_case": False,
+}  # fmt: skip
 _KIND_SETTINGS = {
     "passes": ("masked",), "length_candidates": ("masked",), "graph_search": ("graph",),
     "path_length_penalty": ("graph",), "merge_repeats": ("masked", "graph"),

@@ -214,6 +214,15 @@ class CallFields:
         None, "Output", "no duplicate texts among the hypotheses; default: true unless sampling or with a preset"
     )
     alignments: bool = _option(False, "Output", "return cross-attention alignments")
+    replace_unknown: bool = _option(
+        False, "Output", "replace each unknown token of the output by the source token that it attends to most"
+    )
+    transfer_case: bool = _option(
+        False,
+        "Output",
+        "give output words the capitals of the source words that they are aligned with; words that the vocabulary has "
+        "only in lower case are read so",
+    )
     check: Literal["off", "report", "repair"] = _option(
         "off", "Output", "report faults of the outputs, or also generate outputs with faults again"
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate
 from random import Random
 
 from attendo.demo_task import (
@@ -17,6 +18,7 @@ from attendo.demo_task.phrase import Pattern, Phrase, name_combination, phrase
 from attendo.errors import UsageError
 
 HELD_OUT_SHARE = 0.04
+_ATTACHED = ("?", ",")  # without a space before them
 
 PATTERNS: dict[str, list[Pattern]] = {}
 for _module in (
@@ -41,6 +43,13 @@ class AlignedPair:
     target_words: tuple[str, ...]
     alignment: tuple[tuple[int, int], ...]
     pattern: str
+
+    @property
+    def text_alignment(self) -> frozenset[tuple[int, int]]:
+        """The alignment between words separated by white space: punctuation belongs to the word before it."""
+        spaced = accumulate(word not in _ATTACHED for word in self.source_words)
+        word_of = [count - 1 for count in spaced]
+        return frozenset((word_of[source], target) for source, target in self.alignment)
 
 
 class BuiltinTask:
@@ -88,7 +97,9 @@ def _sample_sentences(dice: Random) -> Iterator[tuple[str, Phrase]]:
 def _make_pair(pattern: str, sentence: Phrase) -> AlignedPair:
     first, *rest = sentence.english
     words = (first[0].upper() + first[1:], *rest)
-    source = " ".join(words).replace(" ?", "?").replace(" ,", ",")
+    source = " ".join(words)
+    for mark in _ATTACHED:
+        source = source.replace(f" {mark}", mark)
     return AlignedPair(source, " ".join(sentence.chinese), words, sentence.chinese, sentence.links, pattern)
 
 

@@ -55,7 +55,14 @@ class MiddleSlice(ShardSet):
 
 def take_middle(data: PreparedData, max_pairs: int) -> PreparedData:
     """Return the data with at most `max_pairs` pairs per corpus, so that a stream starts without delay."""
-    corpora = tuple(replace(corpus, shards=MiddleSlice(corpus.shards, max_pairs)) for corpus in data.corpora)
+    corpora = tuple(
+        replace(
+            corpus,
+            shards=MiddleSlice(corpus.shards, max_pairs),
+            links=None if corpus.links is None else MiddleSlice(corpus.links, max_pairs),
+        )
+        for corpus in data.corpora
+    )
     return replace(data, corpora=corpora, pairs=sum(len(corpus.shards) for corpus in corpora))
 
 

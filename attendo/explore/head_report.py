@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attendo.data.corpus_files import read_parallel_lines
+from attendo.data.pharaoh import parse_links
 from attendo.errors import DataError, MessagePart, UsageError
 from attendo.explore.attention_map import LIGHT_INKS, is_strong
 from attendo.explore.figure_style import (
@@ -17,7 +18,7 @@ from attendo.explore.figure_style import (
     plot_style,
     save_map_figure,
 )
-from attendo.explore.gold_alignment import GoldLinks, parse_links
+from attendo.explore.gold_alignment import GoldLinks
 from attendo.explore.head_stats import AttentionType, HeadOrder, HeadReport, Sentence
 from attendo.explore.i18n import report_string
 from attendo.messages import Language

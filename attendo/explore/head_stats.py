@@ -13,11 +13,13 @@ from torch import Tensor
 from attendo.data.batch import Batch, Example, collate
 from attendo.decode.requests import length_batches
 from attendo.errors import DataError, MessagePart, UsageError
-from attendo.explore.gold_alignment import GoldLinks, LinkCounts, check_link_range, map_tokens_to_words
+from attendo.explore.gold_alignment import GoldLinks, check_link_range
+from attendo.metrics.alignment_error import LinkCounts
 from attendo.model.head_scaling import sites
 from attendo.model.transformer import Transformer
 from attendo.text import BOS, EOS
 from attendo.text_model import TextModel, TooLongError, eval_mode
+from attendo.text_model.token_words import map_tokens_to_words
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair
 
 STATISTICS = ("entropy", "relative_entropy", "distance", "diagonality", "special", "largest")

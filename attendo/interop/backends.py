@@ -31,6 +31,8 @@ def check_onnx_options(options: GenerateOptions, config: GenerationConfig) -> No
     """Raise a `UsageError` for options that ONNX Runtime does not support."""
     requested = {
         "alignments": (options.alignments, NATIVE_ENGINES),
+        "replace_unknown": (options.replace_unknown, NATIVE_ENGINES),
+        "transfer_case": (options.transfer_case, NATIVE_ENGINES),
         "coverage_penalty": (config.coverage_penalty > 0, ("cached", "fast")),
         "compile": (config.compile, ("fast",)),
         f"precision {config.precision}": (config.precision != "auto", NATIVE_ENGINES),

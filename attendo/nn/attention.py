@@ -22,6 +22,18 @@ from attendo.nn.positions import Rotation
 # weights, these replace the computed ones. If it returns None, nothing changes.
 Tap = Callable[[str, Tensor], Tensor | None]
 
+
+@dataclass(frozen=True)
+class SiteTap:
+    """A tap of one attention module. All others run their fused kernels."""
+
+    site: str
+    tap: Tap
+
+    def __call__(self, site: str, weights: Tensor) -> Tensor | None:
+        return self.tap(site, weights)
+
+
 # Up to this number of keys, compiled code is faster than PyTorch's fused kernels (measured on an H200 with 32).
 MAX_EXPLICIT_LENGTH = 64
 # For one query per row, up to this many numbers of keys are copied behind those of a prefix, for one fused kernel. More
@@ -236,6 +248,8 @@ class MultiHeadAttention(nn.Module):
 
         `mask` covers the row's own keys, not a prefix.
         """
+        if isinstance(tap, SiteTap) and tap.site != self.site:
+            tap = None
         if isinstance(kv, PrefixedKeysValues):
             mixed = self._attend_with_prefix(queries, kv, mask, tap)
         elif tap is None and self.num_kv_heads == self.num_heads and single_query_attention.is_supported(queries):

@@ -21,7 +21,7 @@ from attendo.text.config import TokenizerConfig
 from attendo.text.model_card import ModelCard
 from attendo.text.model_card import infer_model_card as infer_from_file_names
 from attendo.text.newlines import add_newline_symbol
-from attendo.train.config import TrainConfig
+from attendo.train.config import TrainConfig, check_guided_alignment
 
 # Model settings that a run with `start_from` may change. Another kind keeps the weights that both kinds have.
 _CHANGEABLE = {"dropout", "attention_dropout", "activation_dropout", "final_dropout", "kind", "upsample", "canvas"}
@@ -56,6 +56,7 @@ class RunConfig(Settings):
         self._check_prepared()
         self._check_generation()
         self._check_kind()
+        self._check_alignments()
         if self.start_from is not None:
             self._check_start()
             return self
@@ -89,6 +90,14 @@ class RunConfig(Settings):
             check_kind_settings(kind, self.train, self.generation)
         if self._is_prefix_lm:
             check_prefix_lm_settings(self.train)
+
+    def _check_alignments(self) -> None:
+        """Check guided alignment. The network of `start_from` and prepared data are not known before they are read."""
+        if self.data.has_alignments and self.start_from is None and self.preset != "auto":
+            check_guided_alignment(self.make_model_config(8, 8), self.train)
+        guides = self.train.guided_alignment or self.train.guided_alignment_layer is not None
+        if guides and self.data.prepared is None and not self.data.has_alignments:
+            raise UsageError("guided_alignment_without_alignments")
 
     def _check_running_text(self) -> None:
         """Check that language models train on plain text, and other networks do not."""

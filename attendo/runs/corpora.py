@@ -38,6 +38,7 @@ class BuiltinCorpus:
     seed: int
     pairs: int
     heldout: bool = False
+    aligned: bool = False  # with its gold alignments
     weight: ClassVar[float] = 1.0
 
     @property
@@ -48,7 +49,8 @@ class BuiltinCorpus:
         task = BuiltinTask(self.seed)
         pairs = iter(task.heldout(self.pairs)) if self.heldout else islice(task.train(), self.pairs)
         for number, pair in enumerate(pairs, start=1):
-            yield CorpusRow(number, pair.source, pair.target, None)
+            links = pair.text_alignment if self.aligned else None
+            yield CorpusRow(number, pair.source, pair.target, None, links)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ class ConcatCorpus:
 def make_corpora(config: DataConfig, seed: int) -> tuple[Sequence[Corpus], Corpus | None]:
     """Return the training corpora, and the validation corpus if it is separate."""
     if config.task == "builtin":
-        return [BuiltinCorpus(seed, config.pairs)], BuiltinCorpus(seed, BUILTIN_VALID_PAIRS, heldout=True)
+        aligned = config.has_builtin_alignments
+        valid_pairs = BuiltinCorpus(seed, BUILTIN_VALID_PAIRS, heldout=True, aligned=aligned)
+        return [BuiltinCorpus(seed, config.pairs, aligned=aligned)], valid_pairs
     valid = [FileCorpus(each) for each in config.validation]
     together = ConcatCorpus(tuple(valid)) if len(valid) > 1 else next(iter(valid), None)
     return [FileCorpus(each) for each in config.training], together
@@ -149,7 +153,7 @@ def with_symbols(batch: Batch, symbols: ModelSymbols) -> Batch:
     """Add the symbols to every source, and `begin` after BOS to every target. The target's prefix is predicted too."""
     rows, begin = batch.source_ids.size(0), symbols.begin
     source_ids, source_mask = _add_source_symbols(batch.source_ids, batch.source_mask, symbols)
-    return Batch(
+    made = Batch(
         source_ids=source_ids,
         source_mask=source_mask,
         target_ids=torch.cat((batch.target_ids[:, :1], _columns(begin, rows), batch.target_ids[:, 1:]), dim=1),
@@ -158,6 +162,7 @@ def with_symbols(batch: Batch, symbols: ModelSymbols) -> Batch:
         tokens=batch.tokens + rows * len(begin),
         source_tokens=batch.source_tokens + rows * symbols.source_tokens,
     )
+    return made if batch.links is None else made.with_links(batch.links, len(symbols.before), len(begin))
 
 
 def _add_source_symbols(

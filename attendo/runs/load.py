@@ -16,6 +16,7 @@ from attendo.runs.config import load_run_config
 from attendo.runs.weights import initial_model
 from attendo.text_model import TextModel, pick_device
 from attendo.train.checkpoint import FORMAT, Checkpoints, eval_weights
+from attendo.train.guided_alignment import keep_guided_head
 
 
 def load(folder: str | Path, device: str = "auto") -> TextModel:
@@ -73,7 +74,8 @@ def load_checkpoint(folder: Path, device: str = "auto") -> TextModel:
         )
     load_weights(stored.network, weights)
     # The stored scores and limits are those of the best checkpoint, which may be another one.
-    return TextModel(replace(stored, network=stored.network.to(pick_device(device)).eval(), scores={}, calibration={}))
+    network, scores = stored.network.to(pick_device(device)).eval(), keep_guided_head(stored.scores)
+    return TextModel(replace(stored, network=network, scores=scores, calibration={}))
 
 
 def _load_run_model(run: Path) -> StoredModel:

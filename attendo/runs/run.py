@@ -49,6 +49,7 @@ from attendo.text_model.inputs import encode_symbols
 from attendo.train.checkpoint import Checkpoints
 from attendo.train.config import TrainConfig
 from attendo.train.distributed import Distributed
+from attendo.train.guided_alignment import keep_guided_head
 from attendo.train.loop import Report, Saved, SaveFailed, Trainer, Validation
 from attendo.train.minimum_risk import make_text_risk
 from attendo.train.random_state import seed_everything, use_deterministic
@@ -178,6 +179,7 @@ class Run:
             lambda: self.stop_requested(),
             self.user_metrics,
         )
+        validate.measure_alignments(self.data.valid_links)
         self._warn_of_unfit_pairs()
         found = self.checkpoints.load_newest()
         self._set_threads(updater, None if found is None else found.snapshot.facts["threads"])
@@ -314,7 +316,8 @@ class Run:
 
     def _write_weights(self, step: int) -> Path:
         """Write a weights-only checkpoint: a model folder in float16, or in float32 if a weight exceeds its range."""
-        folder, stored = self.weight_checkpoints.path(step), replace(self.model.stored_model, scores={"step": step})
+        scores = {"step": step, **keep_guided_head(self.model.scores)}
+        folder, stored = self.weight_checkpoints.path(step), replace(self.model.stored_model, scores=scores)
         if _is_intact(folder):  # a resumed run has the same weights: never replace durable data
             return folder
         largest = max(float(weight.detach().abs().max()) for weight in stored.network.parameters())

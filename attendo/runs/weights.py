@@ -33,7 +33,8 @@ from attendo.text_model import TextModel
 from attendo.text_model.inputs import encode_symbols
 from attendo.text_model.sentence_splitting import measure_sources
 from attendo.train.checkpoint import Checkpoints, average_checkpoints, eval_weights
-from attendo.train.config import TrainConfig
+from attendo.train.config import TrainConfig, check_guided_alignment
+from attendo.train.guided_alignment import guided_head_entry
 
 MEASURED_SOURCES = 2000  # training sources sampled to measure how many are single sentences
 _READ_PAIRS = 65_536  # pairs read at once
@@ -70,7 +71,19 @@ def initial_model(config: RunConfig, data: PreparedData) -> StoredModel:
     _check_max_length(network.config, data, max(symbols.source_tokens, len(symbols.begin)))
     if data.window is None and (measured := measure_training_sources(data)):
         about = {**about, "trained_on": measured}
-    return StoredModel(network, source, target, generation, sample=data.valid[:SAMPLE_PAIRS], about=about)
+    scores = guided_head_entry(network.config, config.train) if is_guided(network.config, config.train, data) else {}
+    sample = data.valid[:SAMPLE_PAIRS]
+    return StoredModel(network, source, target, generation, scores, sample=sample, about=about)
+
+
+def is_guided(network: ModelConfig, train: TrainConfig, data: PreparedData) -> bool:
+    """Whether the alignments of the data guide a head. Raise if they cannot, or if settings need them."""
+    if not data.has_links:
+        if train.guided_alignment or train.guided_alignment_layer is not None:
+            raise UsageError("guided_alignment_without_alignments")
+        return False
+    check_guided_alignment(network, train)
+    return train.guided_alignment_weight > 0
 
 
 def measure_training_sources(data: PreparedData) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from attendo.text.tokenizer import end_source, strip_line_end
 from attendo.text_model.results import Alignment, Hypothesis, Result
 
 ALIGNMENT_HEAD = "alignment_head"  # in scores.json
-_MAX_BATCH_POSITIONS = 4096  # per batch; each position has a weight for every source token and every head
+MAX_BATCH_POSITIONS = 4096  # per batch; each position has a weight for every source token and every head
 Tokenizers = tuple[Tokenizer, Tokenizer]  # of the source and of the target
 Links = list[tuple[int, int]]  # (source character, translation character), both counted from 0
 _CONTEXT_TOKENS = 4  # preceding tokens that affect the text of the next one
@@ -78,12 +78,12 @@ def align(
     def align_group(group: Sequence[int]) -> None:
         run_step_hook()
         batch = collate([pairs[number] for number in group]).to(networks[0].output.weight.device)
-        mean = torch.stack([_cross_attention(each, batch, head) for each in networks]).mean(dim=0).cpu()
+        mean = torch.stack([cross_attention(each, batch, head) for each in networks]).mean(dim=0).cpu()
         for row, number in enumerate(group):
             pair = pairs[number]
             alignments[number] = Alignment(mean[row, : len(pair.target), : _count_through_eos(pair.source)].clone())
 
-    run_in_length_batches([pair.length for pair in pairs], min(batch_tokens, _MAX_BATCH_POSITIONS), align_group)
+    run_in_length_batches([pair.length for pair in pairs], min(batch_tokens, MAX_BATCH_POSITIONS), align_group)
     numbers = iter(range(len(pairs)))
     return [
         replace(
@@ -99,7 +99,7 @@ def _count_through_eos(source: Sequence[int]) -> int:
     return end_source(source).index(EOS) + 1
 
 
-def _cross_attention(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Float[Tensor, "B T S"]:
+def cross_attention(network: Transformer, batch: Batch, head: AlignmentHead | None) -> Float[Tensor, "B T S"]:
     """Return the attention weights to the source: of `head`, or the mean over the last layer's heads."""
     seen: list[Tensor] = []
     config, size = network.config, batch.source_ids.size(1)

@@ -177,7 +177,7 @@ class TorchBackend:
         check_kind(self.kind, options, config)
         if self._draft is not None:
             check_draft_options(options, config)
-        if options.alignments and isinstance(self._network, WrappedNetwork):
+        if options.reads_attention and isinstance(self._network, WrappedNetwork):
             raise UsageError("alignments_scaled_heads_conflict")
 
     def engine(self, config: GenerationConfig, constrained: bool) -> Engine:

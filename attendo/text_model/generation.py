@@ -42,6 +42,7 @@ from attendo.text_model.constraints import (
     extends_last_word,
     find_phrase_ids,
 )
+from attendo.text_model.copying import SourceText, WordCopier
 from attendo.text_model.inputs import SourceEncoder, SourceLine
 from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates
 from attendo.text_model.results import Hypothesis, HypothesisScore, Result
@@ -264,7 +265,7 @@ class PreparedCall:
         """
         options, config = self.options, self.config
         several = bool(options.constraints or options.banned_phrases or options.has_terms) or config.mbr != "none"
-        more_passes = options.alignments or self._searches_again
+        more_passes = options.reads_attention or self._searches_again
         return not several and not more_passes and config.engine in ("auto", "fast")
 
     @property
@@ -330,7 +331,7 @@ class PreparedCall:
     @property
     def max_alignment_weights(self) -> int:
         """Upper bound on alignment weights: one per target token and source token, eos included."""
-        wanted = self.options.n_best if self.options.alignments else 0
+        wanted = self.options.n_best if self.options.reads_attention else 0
         return wanted * sum((len(line.source) + 1) * line.max_length for line in self.lines)
 
     def with_max_length(self, max_length: int) -> "PreparedCall":
@@ -344,11 +345,24 @@ class PreparedCall:
         return replace(self, lines_per_text=shorter)
 
     def check_stream(self) -> None:
-        if self.options.n_best > 1 or self.options.alignments or self._searches_again:
+        if self.options.n_best > 1 or self.options.reads_attention or self._searches_again:
             raise UsageError("stream_option_unsupported")
 
     def make_stream_decoder(self) -> StreamDecoder:
         return StreamDecoder(Ranking.from_config(self.config), self.tokenizers[1])
+
+    def copy_words(self, results: Sequence[Result]) -> list[Result]:
+        """Return the aligned results of the lines with words and case of their sources."""
+        copier, before = WordCopier(self.options, *self.tokenizers), self.source_encoder.source_prefix_tokens
+        copied = [
+            copier.apply(each, SourceText(line.text, self.source_encoder.read(line.text), line.source, before))
+            for each, line in zip(results, self.lines, strict=True)
+        ]
+        if self.options.alignments:
+            return copied
+        return [
+            replace(each, hypotheses=tuple(replace(one, alignment=None) for one in each.hypotheses)) for each in copied
+        ]
 
     def _add_word_indices(self, result: Result, line: SourceLine) -> Result:
         added = self.source_encoder.source_prefix_tokens
@@ -358,6 +372,7 @@ class PreparedCall:
     def _find_unknown(self, text: str, lines: Sequence[SourceLine]) -> tuple[str, ...]:
         if self.options.has_terms:  # the network does not read all of the text
             text = " ".join(line.terms.source if line.terms is not None else line.text for line in lines)
+        text = self.source_encoder.read(text)
         return tuple(self.tokenizers[0].unknown(strip_line_end(text))) if text.strip() else ()
 
 

@@ -24,6 +24,7 @@ from attendo.text_model.constraints import (
     encode_prefix,
     encode_prompt,
 )
+from attendo.text_model.copying import lower_unknown
 from attendo.text_model.options import GenerateOptions, TooLongError
 from attendo.text_model.results import Alignment, Hypothesis, HypothesisScore, Result, TermReport, empty_result
 from attendo.text_model.sentence_splitting import Segment, join_segments, split_segments
@@ -111,6 +112,10 @@ class SourceEncoder:
             text_results = [next(rest) for _ in lines] or [empty_result(len(phrases), self._options.alignments)]
             results.append(self._join_sentences(text_results, lines) if len(text_results) > 1 else text_results[0])
         return results
+
+    def read(self, text: str) -> str:
+        """Return the text as the network reads it: with `transfer_case`, some words are in lower case."""
+        return lower_unknown(text, self._source) if self._options.transfer_case else text
 
     def join(self, outputs: Sequence[str], lines: Sequence[SourceLine]) -> str:
         """Join the outputs of the first `len(outputs)` lines into one text."""
@@ -230,7 +235,7 @@ class SourceEncoder:
         begin = encode_prefix(self._target, prefix) if prefix else ()
         terms = self.terminology.find(text) if self.terminology is not None else None
         if terms is None:
-            return self._make_line(text, begin, phrases)
+            return self._make_line(self.read(text), begin, phrases)
         return replace(self._make_line(terms.source, begin, phrases), terms=terms)
 
     def _make_line(self, text: str, prefix: Ids, phrases: tuple[Phrase, ...]) -> SourceLine:
@@ -328,7 +333,15 @@ def reject_source_options(options: GenerateOptions, config: GenerationConfig, gi
     # The length factors have source-based defaults, so only values given in the call are rejected.
     values = {name: given.get(name) if "factor" in name else getattr(config, name) for name in SOURCE_SETTINGS}
     names = [name for name, value in values.items() if value and value != SOURCE_SETTINGS[name]]
-    of_source = ("split", "alignments", "glossary", "do_not_translate", "keep")
+    of_source = (
+        "split",
+        "alignments",
+        "glossary",
+        "do_not_translate",
+        "keep",
+        "replace_unknown",
+        "transfer_case",
+    )
     checked = ["check"] if options.check != "off" else []
     for name in [*(each for each in of_source if getattr(options, each)), *checked, *names]:
         raise UsageError("source_option_without_encoder", option=name)

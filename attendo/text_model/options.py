@@ -41,8 +41,20 @@ class GenerateOptions(CallFields):
         object.__setattr__(self, "banned_phrases", validate_phrases(self.banned_phrases, "banned_phrases"))
         object.__setattr__(self, "glossary", _read_glossary(self.glossary))
         object.__setattr__(self, "kept_text_finder", KeptTextFinder(self.keep, self.do_not_translate))
+        if self.copies_words and self.has_terms:
+            raise UsageError("copies_with_terms", option="replace_unknown" if self.replace_unknown else "transfer_case")
         if self.split and self.constraints:
             raise UsageError("constraints_split_conflict")
+
+    @property
+    def copies_words(self) -> bool:
+        """Whether outputs take words or case from the source."""
+        return self.replace_unknown or self.transfer_case
+
+    @property
+    def reads_attention(self) -> bool:
+        """Whether the call needs the alignment of each hypothesis."""
+        return self.alignments or self.copies_words
 
     @property
     def has_terms(self) -> bool:
@@ -195,8 +207,8 @@ def _read_glossary(given: object) -> Glossary | None:
 
 
 def reject_terms(options: GenerateOptions, feature: str) -> None:
-    """Raise a `UsageError` for a glossary and for text to keep. `feature` is what does not support them."""
-    for name in ("glossary", "do_not_translate", "keep"):
+    """Raise a `UsageError` for options that change the text of outputs. `feature` is what does not support them."""
+    for name in ("glossary", "do_not_translate", "keep", "replace_unknown", "transfer_case"):
         if getattr(options, name):
             raise UsageError("terms_not_supported", feature=feature, option=name)
 

@@ -54,8 +54,17 @@ from attendo.text_model.repairing import Repairer
 from attendo.text_model.results import Alternative, CheckReport, Hypothesis, Result, ScoredTarget
 from attendo.text_model.scoring import check_scores, encode_pairs, top_next_tokens, unique_alternatives
 from attendo.text_model.sentence_splitting import measure_sources
+from attendo.text_model.symmetrisation import Symmetrisation
 from attendo.text_model.term_search import TermSearch
 from attendo.text_model.trace import GREEDY_OPTIONS, EncodedPair, Trace, merge_head_scales, trace_pair
+from attendo.text_model.word_alignment import (
+    LinkUnit,
+    PairAligner,
+    PairWords,
+    WordAlignment,
+    align_pairs,
+    pair_texts,
+)
 
 _MAX_CACHED_ENGINES = 2  # one for most calls, and one for calls with constraints or coverage
 _MAX_SAMPLE_PAIRS = 500  # validation pairs that limits are measured on: 0.1 s
@@ -270,10 +279,12 @@ class TextModel:
                 results = self._report_detached(call, results)
             if call.options.check == "repair":
                 results = self._make_repairer(call).repair(results)
-            if call.options.alignments:
+            if call.options.reads_attention:
                 sources = [line.source for line in call.lines]
                 positions = config.resolve_batch_tokens(self.device.type == "cuda")
                 results = align(results, sources, self.networks, positions, self.scores)
+            if call.options.copies_words:
+                results = call.copy_words(results)
         return call.collect_results(results)
 
     def prepare_call(self, texts: Sequence[str], **options: Any) -> PreparedCall:
@@ -352,6 +363,45 @@ class TextModel:
         pairs = encode_pairs(sources, targets, self.generation, *self._tokenizers)
         with self.backend.inference_mode():
             return check_scores(self.backend.score(pairs, self.target_tokenizer), self.generation.precision)
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        reverse: "TextModel | None" = None,
+        symmetrise: Symmetrisation | None = None,
+        unit: LinkUnit = "words",
+    ) -> list[WordAlignment]:
+        """Return the word alignment of each given pair. Words are separated by white space.
+
+        Each target word is linked with the source word that it attends to most. `symmetrise` merges this with the
+        links of the source words: intersection, union, grow-diag, grow-diag-final or grow-diag-final-and. `reverse` is
+        a model of the other direction, whose links are merged. With `unit="tokens"` the links are between tokens.
+        """
+        return self.align_words(pair_texts(sources, targets), reverse, symmetrise, unit)
+
+    def align_words(
+        self,
+        pairs: Sequence[PairWords],
+        reverse: "TextModel | None" = None,
+        symmetrise: Symmetrisation | None = None,
+        unit: LinkUnit = "words",
+    ) -> list[WordAlignment]:
+        """Return the alignment of each pair, as `align` does, between given words."""
+        aligners = [model.make_aligner() for model in (self, reverse) if model is not None]
+        with self.backend.inference_mode():
+            return align_pairs(pairs, aligners, symmetrise, unit)
+
+    def make_aligner(self) -> PairAligner:
+        """Return the aligner of this model. Raise if it has no cross-attention of single tokens."""
+        self._require_single("ensemble_not_alignable")
+        self.require_autoregressive("word alignment")
+        if self.continues_text:
+            raise UsageError("source_option_without_encoder", option="align")
+        positions = self.generation.resolve_batch_tokens(self.device.type == "cuda")
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        return PairAligner(self.network, self.scores, tokenizers, self.generation, positions)
 
     def check(
         self, sources: Sequence[str], outputs: Sequence[str], *, check_detached: bool = False

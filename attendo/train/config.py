@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from attendo.errors import UsageError
+from attendo.model.config import ModelConfig
 from attendo.settings import Settings
 
 Count = Annotated[int, Field(ge=1)]
@@ -13,6 +14,7 @@ Positive = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 DEFAULT_PEAK_LR, MRT_PEAK_LR = 1e-3, 1e-5
+DEFAULT_GUIDED_WEIGHT = 0.1  # of guided alignment, as in Marian
 MetricName = Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "error_rate", "word_error_rate"]
 NetworkPart = Literal["embeddings", "encoder", "decoder", "output"]
 BestMetric = Literal["loss", MetricName]
@@ -134,6 +136,14 @@ class TrainConfig(Settings):
     glancing_until: Annotated[float, Field(gt=0, le=1)] = Field(
         2 / 3, description="ctc, graph: share of the steps after which glancing_end is reached"
     )
+    guided_alignment: Annotated[float, Field(ge=0)] | None = Field(
+        None,
+        description="weight of the loss of an attention head against data.alignments (guided alignment, Chen et al. "
+        "2016; Garg et al. 2019); default: 0.1 if the data have alignments; 0 disables it",
+    )
+    guided_alignment_layer: Natural | None = Field(
+        None, description="decoder layer of this head, counted from 0; default: the last but one, or the second of two"
+    )
     freeze: tuple[NetworkPart, ...] = Field(
         (), description="parts whose weights do not change; a weight shared by two parts belongs to both"
     )
@@ -217,6 +227,10 @@ class TrainConfig(Settings):
         return (2 if self.r_drop else 1) * (2 if self.scheduled_sampling == "confidence" else 1)
 
     @property
+    def guided_alignment_weight(self) -> float:
+        return DEFAULT_GUIDED_WEIGHT if self.guided_alignment is None else self.guided_alignment
+
+    @property
     def default_peak_lr(self) -> float:
         return MRT_PEAK_LR if self.objective == "mrt" else DEFAULT_PEAK_LR
 
@@ -259,3 +273,28 @@ class TrainConfig(Settings):
 
     def _is_default(self, option: str) -> bool:
         return bool(getattr(self, option) == type(self).model_fields[option].default)
+
+
+def supports_guided_alignment(network: ModelConfig, config: TrainConfig) -> bool:
+    """Whether alignments of the data guide this network."""
+    try:
+        check_guided_alignment(network, config)
+    except UsageError:
+        return False
+    return config.guided_alignment_weight > 0
+
+
+def check_guided_alignment(network: ModelConfig, config: TrainConfig) -> None:
+    """Raise a `UsageError` if alignments of the data cannot guide this network."""
+    if not config.guided_alignment_weight:
+        return
+    if network.kind != "autoregressive" or network.decoder_only or network.merged_attention:
+        what = network.kind if network.kind != "autoregressive" else "decoder-only"
+        raise UsageError("guided_alignment_needs_cross_attention", kind="merged" if network.merged_attention else what)
+    if config.objective != "likelihood":
+        raise UsageError("guided_alignment_needs_likelihood", objective=config.objective)
+    if config.compile == "blocks":
+        raise UsageError("guided_alignment_with_compiled_blocks")
+    layer, layers = config.guided_alignment_layer, network.num_decoder_layers
+    if layer is not None and layer >= layers:
+        raise UsageError("guided_alignment_layer_not_found", layer=layer, layers=layers, last=layers - 1)

@@ -35,6 +35,7 @@ class Step:
     seconds: float  # training time since the run began, without validation and saving
     waited: float = 0.0  # seconds of this step spent waiting for a batch
     skipped: bool = False  # the loss or the gradient was NaN or infinite, and the weights did not change
+    alignment_loss: float | None = None  # per target token: of guided alignment, without its weight
     # Minimum risk training, means per sentence: utility of the samples (0 to 100), entropy of Q in nats.
     reward: float | None = None
     entropy: float | None = None
@@ -236,7 +237,7 @@ class Trainer:
             if len(completed) == self._report_interval or self.step == stop_at or self._is_pause_due():
                 break
         values = torch.stack(
-            [torch.stack((d.update.loss, d.update.norm, d.update.skipped, *d.update.rewards)) for d in completed]
+            [torch.stack((d.update.loss, d.update.norm, d.update.skipped, *d.update.extras)) for d in completed]
         )
         summed = [0, *range(3, values.size(1))]  # over the ranks: all but the norm and `skipped`
         values[:, summed] = self.updater.world.sum(values[:, summed])
@@ -253,8 +254,12 @@ class Trainer:
         self, completed: CompletedUpdate, row: Sequence[float], times: tuple[float, float]
     ) -> list[Report]:
         """Update the counters and return the reports of one update."""
-        (loss, norm, _, *rewards), skipped, (seconds, waited) = row, bool(row[2]), times
-        reward, entropy = (each / completed.update.sentences for each in rewards) if rewards else (None, None)
+        (loss, norm, _, *extras), skipped, (seconds, waited) = row, bool(row[2]), times
+        alignment_loss, reward, entropy = None, None, None
+        if completed.update.rewards:
+            reward, entropy = (each / completed.update.sentences for each in extras)
+        elif extras:
+            alignment_loss = extras[0] / completed.update.tokens
         now = self.state
         self.state = replace(
             now,
@@ -275,6 +280,7 @@ class Trainer:
             seconds=self.state.seconds,
             waited=waited,
             skipped=skipped,
+            alignment_loss=alignment_loss,
             reward=reward,
             entropy=entropy,
         )

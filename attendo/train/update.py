@@ -25,8 +25,9 @@ from attendo.nn.attention import without_cudnn_attention
 from attendo.nn.cuda_graph import CudaGraphRecorder
 from attendo.nn.devices import configure_cpu_bf16
 from attendo.train.compilation import CompiledBlocks, CudaGraphedPass, compile_dynamic, full_mask
-from attendo.train.config import TrainConfig
+from attendo.train.config import TrainConfig, supports_guided_alignment
 from attendo.train.distributed import Distributed, ReplicatedWeights
+from attendo.train.guided_alignment import GuidedAlignment
 from attendo.train.loss import training_loss
 from attendo.train.minimum_risk import MinimumRisk, RiskFunction
 from attendo.train.optimizer import EMA, freeze, learning_rate, make_optimizer, set_rate
@@ -47,8 +48,14 @@ class Update:
     norm: Tensor
     skipped: Tensor  # 1 if the weights did not change
     sentences: int = 0
+    alignment_loss: Tensor | None = None  # of guided alignment, summed like the loss, without its weight
     # Minimum risk training: reward of the samples and entropy of Q, summed over the update's sentences on this rank.
     rewards: tuple[Tensor, ...] = ()
+
+    @property
+    def extras(self) -> tuple[Tensor, ...]:
+        """Sums that are reported besides the loss: the rewards, or the loss of guided alignment."""
+        return self.rewards if self.alignment_loss is None else (self.alignment_loss,)
 
 
 class Updater:
@@ -88,6 +95,7 @@ class Updater:
         self._sampling = (
             ScheduledSampling(config, self.device, len(target_prefix)) if config.scheduled_sampling != "off" else None
         )
+        self.guided = GuidedAlignment(network, config) if supports_guided_alignment(network.config, config) else None
         self._minimum_risk = None
         if config.objective == "mrt":
             assert risk is not None, "objective mrt needs a risk function"
@@ -132,13 +140,17 @@ class Updater:
         self._loss_weight.copy_(self.loss_scale * (self.world.size / tokens))
         self.optimizer.zero_grad(set_to_none=not self.uses_cuda_graphs)
         self._loss.zero_()
+        is_guided = self.guided is not None and batches[0].links is not None
+        if self.guided is not None:
+            self.guided.total.zero_()
         for number, batch in enumerate(shares, start=1):
             with self._gradient_sync(is_last=number == len(shares)):
                 self._run_pass(batch)
         norm, skipped = self._optimizer_step()
         risk = self._minimum_risk
         rewards = () if risk is None else (risk.reward.clone(), risk.entropy.clone())
-        return Update(rate, tokens, self._loss.clone(), norm, skipped, sentences, rewards)
+        alignment = self.guided.total.clone() if self.guided is not None and is_guided else None
+        return Update(rate, tokens, self._loss.clone(), norm, skipped, sentences, alignment, rewards)
 
     def try_batch(self, batch: Batch) -> None:
         """Run one forward and backward pass to measure time or memory. The gradients are not used."""
@@ -148,7 +160,7 @@ class Updater:
     def compute_loss(self, batch: Batch) -> Float[Tensor, ""]:
         """Return the loss of a batch on the device, in the run's precision."""
         with self.autocast():
-            return self._eager_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
+            return self._eager_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels, batch.links)
 
     def _forward_backward(self, batch: Batch) -> None:
         """Run forward and backward, and add the gradients to the accumulated ones."""
@@ -159,7 +171,9 @@ class Updater:
                 without_cudnn_attention(),
                 self._blocks.apply_temporarily() if self._blocks else nullcontext(),
             ):
-                loss = self._batch_loss(batch.source_ids, batch.source_mask, batch.target_ids, batch.labels)
+                loss = self._batch_loss(
+                    batch.source_ids, batch.source_mask, batch.target_ids, batch.labels, batch.links
+                )
             (loss * self._loss_weight).backward()
         self._loss += loss.detach()
 
@@ -179,6 +193,7 @@ class Updater:
         source_mask: Bool[Tensor, "B S"] | None,
         target_ids: Int[Tensor, "B T"],
         labels: Int[Tensor, "B T"],
+        links: Bool[Tensor, "B T S"] | None = None,
     ) -> Float[Tensor, ""]:
         """Return the loss. It takes only tensors: a list of pairs would recompile for every length."""
         if self._blocks and source_mask is None:
@@ -186,17 +201,17 @@ class Updater:
         if self._parallel_loss is not None:
             return self._parallel_loss(source_ids, source_mask, labels)
         if self._sampling is None or not self._sampling.is_active:
-            return self._forced_loss(source_ids, source_mask, target_ids, labels)[0]
+            return self._forced_loss(source_ids, source_mask, target_ids, labels, links)[0]
         if self.config.scheduled_sampling == "schedule":
             with torch.no_grad():
                 logits = self._ddp_network(source_ids, target_ids, source_mask)
             # Autocast caches the weights that this pass has converted without a gradient. The next pass needs others.
             torch.clear_autocast_cache()
             mixed = self._sampling.mix(logits, target_ids, labels)
-            return self._forced_loss(source_ids, source_mask, mixed, labels)[0]
-        first, logits = self._forced_loss(source_ids, source_mask, target_ids, labels)
+            return self._forced_loss(source_ids, source_mask, mixed, labels, links)[0]
+        first, logits = self._forced_loss(source_ids, source_mask, target_ids, labels, links)
         mixed = self._sampling.mix(logits[: len(labels)].detach(), target_ids, labels)
-        return (first + self._forced_loss(source_ids, source_mask, mixed, labels)[0]) / 2
+        return (first + self._forced_loss(source_ids, source_mask, mixed, labels, links)[0]) / 2
 
     def _forced_loss(
         self,
@@ -204,14 +219,18 @@ class Updater:
         source_mask: Bool[Tensor, "B S"] | None,
         target_ids: Int[Tensor, "B T"],
         labels: Int[Tensor, "B T"],
+        links: Bool[Tensor, "B T S"] | None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "R T V"]]:
         """Return the loss of a decoder that reads `target_ids`, and the logits: with R-Drop of two passes."""
         if self.config.r_drop:  # every sentence twice, with different dropout
             source_ids, target_ids = source_ids.repeat(2, 1), target_ids.repeat(2, 1)
             source_mask = None if source_mask is None else source_mask.repeat(2, 1)
-        logits = self._ddp_network(source_ids, target_ids, source_mask)
-        loss = self._blocks.loss if self._blocks else training_loss
-        return loss(logits, labels, self.config.label_smoothing, self.config.r_drop), logits
+        guided, seen = self.guided if links is not None else None, list[Tensor]()
+        taps = {} if guided is None else {"tap": guided.tap(seen)}
+        logits = self._ddp_network(source_ids, target_ids, source_mask, **taps)
+        compute = self._blocks.loss if self._blocks else training_loss
+        loss = compute(logits, labels, self.config.label_smoothing, self.config.r_drop)
+        return loss if guided is None or links is None else loss + guided.loss(seen[0], links), logits
 
     @torch.no_grad()
     def _optimizer_step(self) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,8 @@ from torch import nn
 
 from attendo.data.batch import Batch, Example, RaggedArray, collate, collate_windows
 from attendo.data.bucketing import group_by_length, split_by_length
+from attendo.data.pharaoh import Link
+from attendo.data.token_links import TokenLinker
 from attendo.metrics import Score, score
 from attendo.model.parallel import ParallelTransformer
 from attendo.nn.cpu_threads import adapt_threads
@@ -17,6 +19,7 @@ from attendo.text import PAD
 from attendo.text_model import TextModel, eval_mode
 from attendo.text_model.inputs import encode_symbols, truncate
 from attendo.train.config import TrainConfig
+from attendo.train.guided_alignment import AlignmentValidation
 from attendo.train.loop import Validation, ValidationSample
 from attendo.train.loss import cross_entropy_sum
 from attendo.train.parallel_loss import sentence_losses
@@ -58,18 +61,21 @@ class Validator:
         self.config: TrainConfig = updater.config
         self._new = self._make_batches(pairs) if windows is None else ValidationSet(pairs, windows)
         self._old = self._make_batches(old_pairs) if old_pairs else None
+        self._alignments: AlignmentValidation | None = None
 
     def __call__(self, step: int) -> Validation:
         with self.updater.eval_weights(), self.updater.autocast():
             loss, outputs, scores = self._evaluate(self._new)
             old_loss, _, old_scores = self._evaluate(self._old) if self._old else (math.nan, [], [])
+            guided = self.updater.guided
+            aligned = self._alignments.measure(self.model.network, guided) if self._alignments and guided else {}
         old = {"loss": old_loss, **{each.name: each.value for each in old_scores}} if self._old else {}
         shown = zip(self._new.pairs[: self.config.samples], outputs, strict=False)
         perplexity = {"perplexity": math.exp(min(loss, _MAX_LOSS))} if self.model.continues_text else {}
         return Validation(
             step=step,
             loss=loss,
-            scores={each.name: each.value for each in scores} | perplexity,
+            scores={each.name: each.value for each in scores} | perplexity | aligned,
             signatures={each.name: each.signature for each in scores},
             samples=tuple(ValidationSample(source, output, reference) for (source, reference), output in shown),
             old=old,
@@ -115,6 +121,29 @@ class Validator:
         pairs_of_ids = zip(sources, targets, strict=True)
         examples = [Example(symbols.wrap_source(one), (*symbols.begin, *other)) for one, other in pairs_of_ids]
         return ValidationSet(pairs, [collate(group) for group in group_by_length(examples, self.config.batch_tokens)])
+
+    def measure_alignments(self, gold: Sequence[frozenset[Link] | None]) -> None:
+        """Also measure a guided head from now on. `gold` are the links of words of each pair, or nothing."""
+        if self.updater.guided is None or not any(gold):
+            return
+        pairs = self._new.pairs
+        source, target = self.model.source_tokenizer, self.model.target_tokenizer
+        linker, symbols = TokenLinker.of(source, target), encode_symbols(self.model.generation, source, target)
+        most = self.model.generation.max_source - symbols.source_tokens
+        ids = [(source.encode(one)[:most], target.encode(other)) for one, other in pairs]
+        counts = [
+            words.count_words(RaggedArray.from_lists(side)).tolist()
+            for words, side in zip((linker.source, linker.target), zip(*ids, strict=True), strict=True)
+        ]
+        kept = [
+            (pair, links)
+            for pair, links, texts, one, other in zip(ids, gold, pairs, *counts, strict=True)
+            if links is not None and (one, other) == (len(texts[0].split()), len(texts[1].split()))
+        ]
+        if kept:
+            encoded, links_of_pairs = zip(*kept, strict=True)
+            tokens = self.config.batch_tokens
+            self._alignments = AlignmentValidation(encoded, links_of_pairs, linker, symbols, tokens)
 
     def _make_text_batches(self, pairs: Sequence[TextPair]) -> "ValidationSet":
         """Make windows of language-model text. The first token of each is given."""

@@ -83,6 +83,8 @@ def check_ctranslate2_options(options: GenerateOptions, config: GenerationConfig
         "constraints": (bool(options.constraints), NATIVE_SEARCH_ENGINES),
         "glossary": (options.glossary is not None, NATIVE_SEARCH_ENGINES),
         "alignments": (options.alignments, NATIVE_ENGINES),
+        "replace_unknown": (options.replace_unknown, NATIVE_ENGINES),
+        "transfer_case": (options.transfer_case, NATIVE_ENGINES),
         f"coverage_penalty {config.coverage_penalty}": (config.coverage_penalty > 0, _COVERAGE_ENGINES),
         "compile": (config.compile, ("fast",)),
         "source_prefix <s>": (CONTROL_PIECES[BOS] in config.source_prefix, _OTHER_ENGINES),

@@ -128,7 +128,7 @@ def test_a_reader_finds_any_window(tmp_path: Path) -> None:
     for window, lines in [*found[3::2], *found[::3], *found[::-1]]:
         assert reader.read(window).rows() == lines.rows()
     rows = [row for window, lines in found if window.corpus == 1 for row in lines.rows()]
-    assert rows == [(row.source, row.target, row.fault) for row in corpora[1].rows()]
+    assert rows == [(row.source, row.target, row.fault, row.links) for row in corpora[1].rows()]
 
 
 @pytest.mark.parametrize("bucket_pairs", [1, 10, 10_000])

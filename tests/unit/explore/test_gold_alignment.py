@@ -2,7 +2,7 @@
 
 import pytest
 
-from attendo.explore.gold_alignment import LinkCounts
+from attendo.metrics.alignment_error import LinkCounts
 
 
 def test_the_error_rate_uses_sure_and_possible_links() -> None:

@@ -4,9 +4,11 @@ import pytest
 from error_codes import has_code
 from tiny import SOURCES, TARGETS
 
+from attendo.data.pharaoh import parse_links
 from attendo.errors import DataError
-from attendo.explore.gold_alignment import GoldLinks, check_link_range, map_tokens_to_words, parse_links
+from attendo.explore.gold_alignment import GoldLinks, check_link_range
 from attendo.text import Bytes, Characters, SentencePiece, Tokenizer, Words
+from attendo.text_model.token_words import map_tokens_to_words
 
 TEXTS = [*SOURCES, *TARGETS, "the cat scattered"]
 
