@@ -45,6 +45,7 @@ from attendo.text_model.constraints import (
 from attendo.text_model.inputs import SourceEncoder, SourceLine
 from attendo.text_model.options import GenerateOptions, NotANumberError, has_nan, num_candidates
 from attendo.text_model.results import Hypothesis, HypothesisScore, Result
+from attendo.text_model.segment_map import TextSegment, map_segments
 from attendo.text_model.streaming import StreamDecoder
 
 _MAX_BAN_ROUNDS = 50  # searches for an output without a banned phrase
@@ -318,6 +319,7 @@ class PreparedCall:
                 unsplit=sum(line.unsplit for line in lines),
                 terms=self.source_encoder.join_reports(text, result, lines) if self.options.has_terms else (),
                 report=join_reports(result) if self.checker is not None else None,
+                segments=_map_segments(text, result, lines),
             )
             for result, text, lines in joined
         ]
@@ -359,6 +361,11 @@ class PreparedCall:
         if self.options.has_terms:  # the network does not read all of the text
             text = " ".join(line.terms.source if line.terms is not None else line.text for line in lines)
         return tuple(self.tokenizers[0].unknown(strip_line_end(text))) if text.strip() else ()
+
+
+def _map_segments(text: str, result: Result, lines: Sequence[SourceLine]) -> tuple[TextSegment, ...]:
+    outputs = [each.text for each in result.sentences]
+    return map_segments(text, [line.text for line in lines] if outputs else (), result.text, outputs)
 
 
 def make_strategy(

@@ -168,6 +168,13 @@ class RepairResponse(ResponseModel):
     kept: bool
 
 
+class SegmentResponse(ResponseModel):
+    """A sentence of the source and its output: the first character of each, and the one after the last."""
+
+    source_span: tuple[int, int]
+    target_span: tuple[int, int]
+
+
 class ResultResponse(HypothesisResponse):
     """The best hypothesis, all requested hypotheses, and the sentences that the text was split into.
 
@@ -178,6 +185,7 @@ class ResultResponse(HypothesisResponse):
     source_left_out: int | None = None
     hypotheses: list[HypothesisResponse] | None = None
     sentences: list[HypothesisResponse] | None = None
+    segments: list[SegmentResponse] | None = None
     terms: list[TermResponse] | None = None
     unsplit: int | None = None
     faults: list[FaultResponse] | None = None
