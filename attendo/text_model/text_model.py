@@ -147,6 +147,11 @@ class TextModel:
         """The network, or the members of an ensemble."""
         return self.backend.networks if isinstance(self.backend, TorchBackend) else [self.network]
 
+    @property
+    def has_likelihood(self) -> bool:
+        """Whether it gives a target a probability. A masked network does not."""
+        return self.kind != "masked"
+
     @cached_property
     def fault_limits(self) -> FaultLimits:
         """Limits of the fault detectors, from `attendo calibrate`, else from the validation pairs of the model."""
@@ -354,17 +359,27 @@ class TextModel:
             return check_scores(self.backend.score(pairs, self.target_tokenizer), self.generation.precision)
 
     def check(
-        self, sources: Sequence[str], outputs: Sequence[str], *, check_detached: bool = False
+        self,
+        sources: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        check_detached: bool = False,
+        truncated: Sequence[bool] | None = None,
     ) -> list[CheckReport]:
         """Return the faults of given outputs, such as those of another system.
 
-        `check_detached` also finds outputs that do not depend on the source, by a second pass.
+        `check_detached` also finds outputs that do not depend on the source, by a second pass. `truncated` outputs
+        reached a length limit. A masked model has no likelihood, so it finds only what is seen in the texts.
         """
         if self.continues_text:
             raise UsageError("source_option_without_encoder", option="check")
-        scored = self.score_tokens(sources, outputs)
-        without = self.score_tokens([""] * len(outputs), outputs) if check_detached else [None] * len(outputs)
-        checker, lines = OutputChecker(self.fault_limits), zip(sources, outputs, scored, without, strict=True)
+        scored: Sequence[ScoredTarget | None] = [None] * len(outputs)
+        without = scored
+        if self.has_likelihood or check_detached:
+            scored = self.score_tokens(sources, outputs)
+            without = self.score_tokens([""] * len(outputs), outputs) if check_detached else without
+        lines = zip(sources, outputs, scored, without, truncated or [False] * len(outputs), strict=True)
+        checker = OutputChecker(self.fault_limits)
         return [checker.check_given(*each) for each in lines]
 
     def calibrate(self, sources: Sequence[str], references: Sequence[str], **options: Any) -> FaultLimits:

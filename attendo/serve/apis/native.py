@@ -16,6 +16,7 @@ from attendo.serve.apis.continuations import strip_prompt_from_result, strip_pro
 from attendo.serve.explorer.ablation import routes as ablation_routes
 from attendo.serve.explorer.catalogue_routes import routes as catalogue_routes
 from attendo.serve.explorer.decoding_routes import routes as decoding_routes
+from attendo.serve.explorer.fault_routes import routes as fault_routes
 from attendo.serve.explorer.forward_routes import routes as forward_routes
 from attendo.serve.explorer.inspection_routes import routes as inspection_routes
 from attendo.serve.explorer.parallel_routes import routes as parallel_routes
@@ -238,6 +239,7 @@ def routes(gateway: ModelGateway) -> APIRouter:
         ablation_routes,
         representation_routes,
         parallel_routes,
+        fault_routes,
     ):
         router.include_router(part(gateway))
     return router
