@@ -7,6 +7,7 @@ import json
 import lzma
 import shlex
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkabl
 from attendo.data.config import CorpusConfig
 from attendo.data.zstd_files import open_zstd
 from attendo.errors import DataError, LocalizedText
-from attendo.text.model_card import TURN_SEPARATOR, escape_turn, join_turns
+from attendo.text.model_card import (
+    CONTEXT_SEPARATOR,
+    TURN_SEPARATOR,
+    escape_context,
+    escape_turn,
+    join_context,
+    join_turns,
+)
 from attendo.text.tokenizer import strip_line_end
 
 _NOT_UTF8 = "not UTF-8"
@@ -80,8 +88,12 @@ class FileCorpus:
 def read_rows(corpus: CorpusConfig) -> Iterator[CorpusRow]:
     """Yield the rows of a corpus. A bad line is a row with a fault. Unreadable files raise `DataError`."""
     numbers, read = count(1), make_line_parser(corpus)
+    if corpus.context_sentences:
+        read = _ContextParser(read, corpus.context_sentences)
     for line in read_corpus_lines(corpus):
         try:
+            if not any(map(bytes.strip, line)) and corpus.context_sentences:
+                next(numbers)  # the end of a document is a line, and not a bad one
             pairs = [_apply_text_settings(source, target, corpus) for source, target in read(line)]
             if any("\0" in text for pair in pairs for text in pair):
                 raise BadLineError("NUL")
@@ -198,6 +210,8 @@ def collect_symbols(corpus: CorpusConfig) -> list[str]:
     found = {} if corpus.tag is None else {corpus.tag: None}
     if corpus.turns_field is not None:
         found[TURN_SEPARATOR] = None
+    if corpus.context_sentences:
+        found[CONTEXT_SEPARATOR] = None
     if corpus.features_field is not None:
         found |= dict.fromkeys(sorted(_collect_features(corpus)))
     return list(found)
@@ -277,6 +291,23 @@ def _format_names(names: Sequence[str]) -> str:
 
 def _parse_text(line: RawLine) -> TextPairs:
     return [(line[0].decode("utf-8"), line[1].decode("utf-8"))]
+
+
+class _ContextParser:
+    """Puts the preceding sources of the same document before each source. After a bad line there are none."""
+
+    def __init__(self, read: Callable[[RawLine], TextPairs], most: int) -> None:
+        self._read, self._preceding = read, deque[str](maxlen=most)
+
+    def __call__(self, line: RawLine) -> TextPairs:
+        preceding = [*self._preceding]
+        self._preceding.clear()
+        if not any(map(bytes.strip, line)):
+            return []
+        ((source, target),) = self._read(line)
+        sentence = escape_context(source)
+        self._preceding.extend([*preceding, sentence] if source.strip() else [])
+        return [(join_context(preceding, sentence) if source.strip() else source, target)]
 
 
 def _parse_fields(read: Callable[[Sequence[str], str], list[str]], names: Sequence[str], line: RawLine) -> TextPairs:

@@ -353,7 +353,7 @@ class PreparedCall:
         return StreamDecoder(Ranking.from_config(self.config), self.tokenizers[1])
 
     def _add_word_indices(self, result: Result, line: SourceLine) -> Result:
-        added = self.source_encoder.source_prefix_tokens
+        added = self.source_encoder.source_prefix_tokens + line.context_tokens
         found = (add_word_indices(each, line.source, added, self.tokenizers) for each in result.hypotheses)
         return replace(result, hypotheses=tuple(found))
 

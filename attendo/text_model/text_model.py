@@ -26,7 +26,7 @@ from attendo.nn.cpu_threads import tune_step
 from attendo.nn.devices import pick_device
 from attendo.settings import warn_of_old_name
 from attendo.text import Tokenizer
-from attendo.text.model_card import TrainingSources
+from attendo.text.model_card import CONTEXT_SEPARATOR, TrainingSources
 from attendo.text.newlines import NewlineTokenizer
 from attendo.text_model.alignment import align
 from attendo.text_model.backends import (
@@ -160,6 +160,7 @@ class TextModel:
         if self._stored.calibration:
             return FaultLimits(**self._stored.calibration)
         sources, references = zip(*self._stored.sample[:_MAX_SAMPLE_PAIRS], strict=True)
+        sources = [each.rpartition(CONTEXT_SEPARATOR)[2] for each in sources]
         return measure_texts(sources, references)
 
     @cached_property
@@ -168,6 +169,8 @@ class TextModel:
 
         None if unknown.
         """
+        if self.generation.context_sentences:  # the training sources have several, of which one is translated
+            return True
         if self.continues_text or self.about.get("task") not in (None, "translation"):
             return False
         sample = self._stored.sample if isinstance(self._stored, StoredModel) else []
