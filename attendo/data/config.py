@@ -74,6 +74,8 @@ class CorpusConfig(PairFiles[Path]):
         pair, fields = (self.source, self.target), (self.source_field, self.target_field, self.features_field)
         if self.turns_field is None and (idle := list_non_defaults(self, TURN_SETTINGS)):
             raise UsageError("turn_setting_without_turns", option=idle[0])
+        if self.without_spaces and self.context_sentences:  # a space follows the separator
+            raise UsageError("context_sentences_without_spaces")
         if self.file is not None and self.context_sentences:
             raise UsageError("context_sentences_without_text_files", path=self.file)
         if self.file is None:

@@ -79,7 +79,7 @@ def join_turns(turns: Iterable[str]) -> str:
 
 def join_context(preceding: Iterable[str], sentence: str) -> str:
     """Return a sentence with the preceding ones before it."""
-    return CONTEXT_SEPARATOR.join([*preceding, sentence])
+    return f"{CONTEXT_SEPARATOR} ".join([*preceding, sentence])
 
 
 def escape_context(text: str) -> str:

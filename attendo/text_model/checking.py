@@ -48,7 +48,7 @@ def compute_contrast(scored: ScoredTarget, without_source: ScoredTarget, tokens:
 def score_hypothesis(hypothesis: Hypothesis, contrast: float | None = None) -> OutputScore | None:
     """Return the mean log-probability per token, or None without tokens."""
     tokens = len(hypothesis.ids) + hypothesis.has_end
-    return OutputScore(tokens, hypothesis.log_probability / tokens, contrast) if tokens else None
+    return OutputScore(tokens, hypothesis.parts.log_probability / tokens, contrast) if tokens else None
 
 
 def join_reports(result: Result) -> CheckReport:
