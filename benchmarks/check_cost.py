@@ -2,7 +2,8 @@
 
     python benchmarks/check_cost.py runs/demo/model
 
-The ways of checking take turns, and times are CPU times, so that the ratios are right on a busy machine too. `off again` shows their noise.
+The ways of checking take turns, and times are CPU times, so that the ratios are right on a busy machine
+too. `off again` shows their noise.
 `checks alone` is the time of the detectors divided by that of generation without a check.
 """
 

@@ -1,4 +1,4 @@
-"""A model trained with preceding sentences translates a pronoun by the noun before it. Without them it can only guess."""
+"""A model trained with preceding sentences translates a pronoun by the noun before it. Without them it only guesses."""
 
 import itertools
 from pathlib import Path
