@@ -160,8 +160,7 @@ class TextModel:
         if self._stored.calibration:
             return FaultLimits(**self._stored.calibration)
         sources, references = zip(*self._stored.sample[:_MAX_SAMPLE_PAIRS], strict=True)
-        sources = [each.rpartition(CONTEXT_SEPARATOR)[2] for each in sources]
-        return measure_texts(sources, references)
+        return measure_texts([each.rpartition(CONTEXT_SEPARATOR)[2] for each in sources], references)
 
     @cached_property
     def reads_single_sentences(self) -> bool | None:

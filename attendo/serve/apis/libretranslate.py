@@ -372,9 +372,9 @@ def _language_names(gateway: ModelGateway) -> dict[str, str]:
 async def _translate(gateway: ModelGateway, params: _TranslateParams) -> dict[str, Any]:
     """Return the response: lists if `q` is a list, and only the requested fields."""
     how = SegmentationOptions(params.format)
+    options: dict[str, Any] = {} if params.check is None else {"check": params.check}
     translations, sources = await translate_from(
-        *(gateway, params.source, params.target, params.texts, how, params.alternatives),
-        **({} if params.check is None else {"check": params.check}),
+        gateway, params.source, params.target, params.texts, how, params.alternatives, **options
     )
     fields: dict[str, Sequence[Any]] = {"translatedText": [each.text for each in translations]}
     if params.source is None:
